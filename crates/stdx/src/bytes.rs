@@ -1,0 +1,145 @@
+//! Byte queues whose memory is borrowed from a pool: a connection with nothing to send owns no buffer.
+
+/// Spare buffers of one worker. What comes back is kept for the next taker, up to a bound; big ones are freed, so
+/// that one large value does not stay in memory for ever.
+#[derive(Debug)]
+pub struct BufferPool {
+    spare: Vec<Vec<u8>>,
+    /// How many spare buffers are kept at most.
+    spare_max: usize,
+    /// Buffers that grew beyond this many bytes are not kept.
+    kept_bytes_max: usize,
+}
+
+impl BufferPool {
+    /// A pool that keeps at most `spare_max` buffers of at most `kept_bytes_max` bytes each.
+    pub fn new(spare_max: usize, kept_bytes_max: usize) -> BufferPool {
+        BufferPool { spare: Vec::new(), spare_max, kept_bytes_max }
+    }
+
+    /// An empty buffer, used before if there is one.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Gives `buffer` back; its contents are forgotten.
+    pub fn give(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == 0
+            || buffer.capacity() > self.kept_bytes_max
+            || self.spare.len() >= self.spare_max
+        {
+            return;
+        }
+        buffer.clear();
+        self.spare.push(buffer);
+    }
+}
+
+/// Bytes that leave in the order in which they came.
+///
+/// `front` is what was already consumed. Consuming is free; the space before `front` is reclaimed when the queue runs
+/// empty or when it is more than half of the buffer.
+#[derive(Debug, Default)]
+pub struct ByteQueue {
+    buffer: Vec<u8>,
+    front: usize,
+}
+
+impl ByteQueue {
+    /// How many bytes wait.
+    pub fn len(&self) -> usize {
+        self.buffer.len() - self.front
+    }
+
+    /// Whether none do.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that the queue holds.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// All waiting bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.buffer[self.front..]
+    }
+
+    /// The place to append to. Take care to append only; what waits already must stay as it is.
+    pub fn tail(&mut self, pool: &mut BufferPool) -> &mut Vec<u8> {
+        if self.buffer.capacity() == 0 {
+            self.buffer = pool.take();
+        }
+        &mut self.buffer
+    }
+
+    /// Appends `bytes`.
+    pub fn push(&mut self, bytes: &[u8], pool: &mut BufferPool) {
+        self.tail(pool).extend_from_slice(bytes);
+    }
+
+    /// Drops the first `count` bytes, which must be there. An emptied queue gives its buffer back to `pool`.
+    pub fn consume(&mut self, count: usize, pool: &mut BufferPool) {
+        debug_assert!(count <= self.len(), "only what is there can be consumed");
+        self.front += count;
+        if self.front >= self.buffer.len() {
+            self.clear(pool);
+        } else if self.front > self.buffer.len() / 2 && self.front > COMPACT_BYTES_MIN {
+            self.buffer.drain(..self.front);
+            self.front = 0;
+        }
+    }
+
+    /// Drops everything and gives the buffer back.
+    pub fn clear(&mut self, pool: &mut BufferPool) {
+        self.front = 0;
+        pool.give(std::mem::take(&mut self.buffer));
+    }
+}
+
+/// Below this, moving the rest to the front is not worth a call: the queue runs empty soon.
+const COMPACT_BYTES_MIN: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_order_and_the_emptied_queue_owns_nothing() {
+        let mut pool = BufferPool::new(4, 1 << 20);
+        let mut queue = ByteQueue::default();
+        queue.push(b"hello ", &mut pool);
+        queue.push(b"world", &mut pool);
+        queue.consume(3, &mut pool);
+        assert_eq!(queue.as_slice(), b"lo world");
+        queue.consume(8, &mut pool);
+        assert!(queue.is_empty());
+        assert_eq!(queue.capacity(), 0);
+        assert!(pool.take().capacity() >= 11);
+    }
+
+    #[test]
+    fn consumed_space_is_reclaimed_while_bytes_keep_coming() {
+        let mut pool = BufferPool::new(4, 1 << 20);
+        let mut queue = ByteQueue::default();
+        for _ in 0..1000 {
+            queue.push(&[7; 1000], &mut pool);
+            let waiting = queue.len();
+            queue.consume(waiting - 1, &mut pool);
+        }
+        assert_eq!(queue.as_slice(), [7]);
+        assert!(queue.capacity() < 64 * 1024, "{}", queue.capacity());
+    }
+
+    #[test]
+    fn the_pool_keeps_no_more_than_it_may() {
+        let mut pool = BufferPool::new(1, 100);
+        pool.give(Vec::with_capacity(101));
+        assert_eq!(pool.take().capacity(), 0);
+        pool.give(Vec::with_capacity(50));
+        pool.give(Vec::with_capacity(60));
+        assert_eq!(pool.take().capacity(), 50);
+        assert_eq!(pool.take().capacity(), 0);
+    }
+}

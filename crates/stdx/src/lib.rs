@@ -1,0 +1,12 @@
+//! What std lacks, without a word of the domain: instants as plain values, a generational slab, byte queues that
+//! give their memory back, and a seeded random number generator.
+
+pub mod bytes;
+pub mod prng;
+pub mod slab;
+pub mod time;
+
+pub use bytes::{BufferPool, ByteQueue};
+pub use prng::Prng;
+pub use slab::{Id, Slab};
+pub use time::Instant;
