@@ -1,0 +1,496 @@
+//! One node as a worker sees it: the connection that all clients of the worker share, and the tickets of what is in
+//! flight on it.
+//!
+//! ```text
+//!             connect          connected, PING sent         PONG
+//!   Waiting ──────────► Connecting ──────────► Probing ──────────► Ready
+//!      ▲                     │                    │                  │
+//!      └──── refused, closed, no answer in time ──┴──────────────────┘
+//! ```
+//!
+//! Requests that come while a node is being connected to for the first time, or again after a healthy connection was
+//! lost, wait for the outcome. After a failure they are refused at once until a PONG has come: a dead node must not
+//! cost anybody time. Replies match tickets by order alone, so a ticket stays in the queue until its reply came or the
+//! connection is gone, also when its client has long been told that the time was up.
+
+use crate::ConnId;
+use crate::limits::Limits;
+use resp::reply::{self, ReplyError};
+use std::collections::VecDeque;
+use stdx::{BufferPool, ByteQueue, Instant, Prng};
+
+/// What waits for one reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    /// Who asked: a client's connection.
+    pub conn: ConnId,
+    /// Its place in that client's order.
+    pub place: u32,
+    /// Which part of a split request this is.
+    pub part: u32,
+    /// What becomes of the reply.
+    pub purpose: Purpose,
+    /// Offset of the request's first byte in all that was ever queued on this connection.
+    pub start: u64,
+    /// The reply is late from then on.
+    pub deadline: Instant,
+}
+
+/// What becomes of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It goes to the client's place, or into the merge there.
+    Client,
+    /// It says what a command is; `place` numbers the question.
+    Learn,
+    /// It shows that the node lives.
+    Probe,
+    /// Nobody waits any more: the reply is consumed and forgotten. (A tombstone.)
+    Nobody,
+}
+
+/// How far the connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// There is none; the next attempt is at `until`.
+    Waiting {
+        /// Then.
+        until: Instant,
+    },
+    /// Asked for.
+    Connecting {
+        /// Its name.
+        conn: ConnId,
+        /// Given up then.
+        deadline: Instant,
+    },
+    /// It is there, and a PING is on its way.
+    Probing {
+        /// Its name.
+        conn: ConnId,
+        /// Given up then.
+        deadline: Instant,
+        /// Bytes of the PING that the driver has not taken yet.
+        unsent: usize,
+    },
+    /// Requests flow.
+    Ready {
+        /// Its name.
+        conn: ConnId,
+        /// From when on.
+        since: Instant,
+    },
+}
+
+/// One node with its connection.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    /// See [`State`].
+    pub state: State,
+    /// Why the last attempt failed; the text that clients see while the node is down.
+    pub reason: String,
+    /// Attempts that failed one after another.
+    pub failures: u32,
+    /// Listed for sending in this turn.
+    pub listed: bool,
+    /// The driver took less than it was offered and has not yet said that it takes more.
+    pub blocked: bool,
+    /// Whether the log was told that it is down.
+    pub reported_down: bool,
+    output: ByteQueue,
+    /// Bytes of requests that the driver took on this connection.
+    written: u64,
+    in_flight: VecDeque<Ticket>,
+    /// How many tickets at the front were told that their time was up.
+    expired: usize,
+    /// The unfinished reply.
+    input: Vec<u8>,
+    scanner: reply::Scanner,
+    /// When something last came from the node.
+    moved_at: Instant,
+}
+
+/// What the time asks of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing.
+    Nothing,
+    /// Try to connect.
+    Connect,
+    /// Give the connection up.
+    Fail(&'static str),
+    /// The ticket at the front of those not yet expired is late: take it with [`Backend::expire`].
+    Expire,
+}
+
+/// The request that a connection begins with.
+pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+const PONG: &[u8] = b"+PONG\r\n";
+
+impl Backend {
+    /// A node that was not connected to yet, and is to be at once.
+    pub(crate) fn new() -> Backend {
+        Backend {
+            state: State::Waiting { until: Instant::ZERO },
+            reason: String::new(),
+            failures: 0,
+            listed: false,
+            blocked: false,
+            reported_down: false,
+            output: ByteQueue::default(),
+            written: 0,
+            in_flight: VecDeque::new(),
+            expired: 0,
+            input: Vec::new(),
+            scanner: reply::Scanner::default(),
+            moved_at: Instant::ZERO,
+        }
+    }
+
+    /// Its connection, if there is one or one is being made.
+    pub(crate) fn conn(&self) -> Option<ConnId> {
+        match self.state {
+            State::Waiting { .. } => None,
+            State::Connecting { conn, .. } | State::Probing { conn, .. } | State::Ready { conn, .. } => {
+                Some(conn)
+            }
+        }
+    }
+
+    /// Whether a request may be queued now; else why not.
+    pub(crate) fn admit(&self, limits: &Limits) -> Result<(), &str> {
+        if !self.is_ready() && self.failures > 0 {
+            return Err(&self.reason);
+        }
+        if self.in_flight.len() >= limits.in_flight_max {
+            return Err("too many requests in flight");
+        }
+        if self.output.len() >= limits.backend_output_bytes_max {
+            return Err("too many bytes wait to be sent");
+        }
+        Ok(())
+    }
+
+    /// The place to append a request to, and the offset at which it begins (for its ticket).
+    pub(crate) fn tail(&mut self, pool: &mut BufferPool) -> (&mut Vec<u8>, u64) {
+        let start = self.written + self.output.len() as u64;
+        (self.output.tail(pool), start)
+    }
+
+    /// Queues the ticket of the request that was just appended. True if it is the only one: then its deadline counts.
+    pub(crate) fn push(&mut self, ticket: Ticket) -> bool {
+        self.in_flight.push_back(ticket);
+        self.in_flight.len() == 1
+    }
+
+    /// What waits to be sent in the present state.
+    pub(crate) fn output(&self) -> &[u8] {
+        match self.state {
+            State::Probing { unsent, .. } => &PING[PING.len() - unsent..],
+            State::Ready { .. } => self.output.as_slice(),
+            _ => &[],
+        }
+    }
+
+    /// The driver took `count` bytes of the output.
+    pub(crate) fn handle_sent(&mut self, count: usize, pool: &mut BufferPool) {
+        self.blocked = count < self.output().len();
+        match &mut self.state {
+            State::Probing { unsent, .. } => *unsent -= count,
+            _ => {
+                self.written += count as u64;
+                self.output.consume(count, pool);
+            }
+        }
+    }
+
+    /// The connection that was asked for is there.
+    pub(crate) fn handle_connected(&mut self) {
+        if let State::Connecting { conn, deadline } = self.state {
+            self.state = State::Probing { conn, deadline, unsent: PING.len() };
+        }
+    }
+
+    /// The first reply on a new connection: requests flow if it is a PONG.
+    pub(crate) fn handle_probe_reply(&mut self, reply: &[u8], now: Instant) -> Result<(), String> {
+        let State::Probing { conn, unsent: 0, .. } = self.state else {
+            return Err(shown(reply));
+        };
+        if reply != PONG {
+            return Err(shown(reply));
+        }
+        self.state = State::Ready { conn, since: now };
+        self.failures = 0;
+        self.moved_at = now;
+        Ok(())
+    }
+
+    /// Notes that something came.
+    pub(crate) fn handle_progress(&mut self, now: Instant) {
+        self.moved_at = now;
+    }
+
+    /// Appends what came to an unfinished reply, if there is one, and hands out all that is to be read.
+    pub(crate) fn take_input(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        if self.input.is_empty() {
+            return None;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        input.extend_from_slice(bytes);
+        Some(input)
+    }
+
+    /// The length of the first reply in `bytes`, if it is complete.
+    pub(crate) fn next_reply(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, ReplyError> {
+        self.scanner.scan(bytes, &limits.reply)
+    }
+
+    /// Keeps the unfinished reply `rest` for the next time.
+    pub(crate) fn keep_input(&mut self, rest: &[u8], pool: &mut BufferPool) {
+        if rest.is_empty() {
+            return;
+        }
+        self.input = pool.take();
+        self.input.extend_from_slice(rest);
+    }
+
+    /// Keeps all of `input` but its first `consumed` bytes.
+    pub(crate) fn restore_input(&mut self, mut input: Vec<u8>, consumed: usize, pool: &mut BufferPool) {
+        if consumed == input.len() {
+            pool.give(input);
+            return;
+        }
+        input.drain(..consumed);
+        self.input = input;
+    }
+
+    /// How much of an unfinished reply is held.
+    pub(crate) fn input_len(&self) -> usize {
+        self.input.len()
+    }
+
+    /// Takes the ticket that the next reply belongs to. `None`: nobody asked for it.
+    pub(crate) fn pop(&mut self) -> Option<Ticket> {
+        let ticket = self.in_flight.pop_front()?;
+        self.expired = self.expired.saturating_sub(1);
+        Some(ticket)
+    }
+
+    /// Whether requests flow.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready { .. })
+    }
+
+    /// How many requests are in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether the node was silent for so long that it should be asked whether it lives.
+    pub(crate) fn wants_probe(&self, now: Instant, limits: &Limits) -> bool {
+        self.is_ready() && self.in_flight.is_empty() && now.since(self.moved_at) >= limits.probe_after
+    }
+
+    /// When [`Backend::due`] may say something else than now.
+    pub(crate) fn deadline(&self, limits: &Limits) -> Instant {
+        match self.state {
+            State::Waiting { until } => until,
+            State::Connecting { deadline, .. } | State::Probing { deadline, .. } => deadline,
+            State::Ready { .. } => {
+                let late = self.in_flight.get(self.expired).map_or(Instant::NEVER, |ticket| ticket.deadline);
+                late.min(self.hopeless_at(limits))
+            }
+        }
+    }
+
+    /// What `now` asks for.
+    pub(crate) fn due(&self, now: Instant, limits: &Limits) -> Due {
+        match self.state {
+            State::Waiting { until } if until <= now => Due::Connect,
+            State::Connecting { deadline, .. } if deadline <= now => Due::Fail("no connection in time"),
+            State::Probing { deadline, .. } if deadline <= now => Due::Fail("no answer to PING in time"),
+            State::Ready { .. } if self.hopeless_at(limits) <= now => Due::Fail("no reply in time"),
+            State::Ready { .. } => match self.in_flight.get(self.expired) {
+                Some(ticket) if ticket.deadline <= now => Due::Expire,
+                _ => Due::Nothing,
+            },
+            _ => Due::Nothing,
+        }
+    }
+
+    /// When a connection with late replies is given up: another timeout after the first reply was late, if nothing
+    /// came meanwhile.
+    fn hopeless_at(&self, limits: &Limits) -> Instant {
+        match self.in_flight.front() {
+            Some(ticket) if self.expired > 0 => ticket.deadline.max(self.moved_at) + limits.request_timeout,
+            _ => Instant::NEVER,
+        }
+    }
+
+    /// Makes a tombstone of the first ticket that is late and returns what it was. `None` if a connection would not
+    /// even take its bytes: then the connection is to be given up instead, which tells everybody the truth.
+    pub(crate) fn expire(&mut self) -> Option<Ticket> {
+        let written = self.written;
+        let ticket = self.in_flight.get_mut(self.expired)?;
+        if ticket.start >= written {
+            return None;
+        }
+        let late = *ticket;
+        ticket.purpose = Purpose::Nobody;
+        self.expired += 1;
+        Some(late)
+    }
+
+    /// Forgets the connection and hands out its tickets, with how many bytes of requests were written on it. The next
+    /// attempt is at once if a connection that had been healthy for a while was lost, else after a jittered pause.
+    pub(crate) fn fail(
+        &mut self,
+        reason: String,
+        now: Instant,
+        limits: &Limits,
+        prng: &mut Prng,
+        pool: &mut BufferPool,
+    ) -> (VecDeque<Ticket>, u64) {
+        let was_healthy =
+            matches!(self.state, State::Ready { since, .. } if now.since(since) >= limits.backoff_max);
+        if !was_healthy {
+            self.failures = self.failures.saturating_add(1);
+        }
+        let pause = match self.failures {
+            0 => std::time::Duration::ZERO,
+            failures => {
+                let ceiling =
+                    limits.backoff_min.saturating_mul(1 << (failures - 1).min(16)).min(limits.backoff_max);
+                std::time::Duration::from_nanos(prng.below(ceiling.as_nanos() as u64 + 1))
+            }
+        };
+        self.state = State::Waiting { until: now + pause };
+        self.reason = reason;
+        self.blocked = false;
+        self.output.clear(pool);
+        pool.give(std::mem::take(&mut self.input));
+        self.scanner = reply::Scanner::default();
+        self.expired = 0;
+        let written = std::mem::take(&mut self.written);
+        (std::mem::take(&mut self.in_flight), written)
+    }
+}
+
+/// A reply as a reason in an error text: its first line, printable bytes only.
+fn shown(reply: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 80;
+    let line = reply.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let line = line.strip_prefix(b"-").unwrap_or(line);
+    line.iter()
+        .take(SHOWN_BYTES_MAX)
+        .map(|&byte| if byte.is_ascii_graphic() { char::from(byte) } else { ' ' })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const CONN: ConnId = ConnId { index: 1, generation: 0 };
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    /// A backend through which requests flow since `at(0)`.
+    fn ready() -> Backend {
+        let mut backend = Backend::new();
+        backend.state = State::Ready { conn: CONN, since: at(0) };
+        backend
+    }
+
+    fn queue(backend: &mut Backend, pool: &mut BufferPool, sent_at: Instant) {
+        let (tail, start) = backend.tail(pool);
+        tail.extend_from_slice(PING);
+        let deadline = sent_at + Duration::from_secs(1);
+        let ticket = Ticket { conn: CONN, place: 0, part: 0, purpose: Purpose::Client, start, deadline };
+        backend.push(ticket);
+    }
+
+    fn pool() -> BufferPool {
+        BufferPool::new(4, 1 << 20)
+    }
+
+    #[test]
+    fn a_connection_is_used_only_after_a_pong() {
+        let mut pool = pool();
+        let mut backend = Backend::new();
+        assert_eq!(backend.due(at(0), &Limits::default()), Due::Connect);
+        backend.state = State::Connecting { conn: CONN, deadline: at(1000) };
+        queue(&mut backend, &mut pool, at(0));
+        assert_eq!(backend.output(), b"");
+        backend.handle_connected();
+        assert_eq!(backend.output(), PING);
+        backend.handle_sent(4, &mut pool);
+        assert_eq!(backend.output(), &PING[4..]);
+        assert!(backend.handle_probe_reply(PONG, at(1)).is_err(), "an answer before the question");
+        backend.handle_sent(PING.len() - 4, &mut pool);
+        let refusal = backend.handle_probe_reply(b"-LOADING Redis is loading\r\n", at(1));
+        assert_eq!(refusal, Err("LOADING Redis is loading".to_owned()));
+        assert_eq!(backend.handle_probe_reply(PONG, at(1)), Ok(()));
+        assert_eq!(backend.output(), PING, "what waited is sent now");
+    }
+
+    #[test]
+    fn a_late_reply_meets_its_tombstone() {
+        let (mut pool, limits) = (pool(), Limits::default());
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(0));
+        queue(&mut backend, &mut pool, at(500));
+        backend.handle_sent(PING.len() * 2, &mut pool);
+        assert_eq!(backend.due(at(999), &limits), Due::Nothing);
+        assert_eq!(backend.due(at(1000), &limits), Due::Expire);
+        assert_eq!(backend.expire().map(|ticket| ticket.purpose), Some(Purpose::Client));
+        assert_eq!(backend.due(at(1000), &limits), Due::Nothing);
+        assert_eq!(backend.deadline(&limits), at(1500));
+        assert_eq!(backend.pop().map(|ticket| ticket.purpose), Some(Purpose::Nobody));
+        assert_eq!(backend.pop().map(|ticket| ticket.purpose), Some(Purpose::Client));
+        assert!(backend.pop().is_none());
+    }
+
+    #[test]
+    fn a_silent_connection_is_given_up_after_a_second_timeout() {
+        let (mut pool, limits) = (pool(), Limits::default());
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(0));
+        backend.handle_sent(PING.len(), &mut pool);
+        backend.expire();
+        assert_eq!(backend.due(at(1999), &limits), Due::Nothing);
+        assert_eq!(backend.due(at(2000), &limits), Due::Fail("no reply in time"));
+        backend.handle_progress(at(1900));
+        assert_eq!(backend.due(at(2000), &limits), Due::Nothing);
+    }
+
+    #[test]
+    fn what_was_never_written_is_not_made_a_tombstone() {
+        let mut pool = pool();
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(0));
+        assert!(backend.expire().is_none());
+    }
+
+    #[test]
+    fn a_node_that_failed_refuses_at_once_and_a_lost_healthy_one_does_not() {
+        let (mut pool, limits, mut prng) = (pool(), Limits::default(), Prng::new(7));
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(2000));
+        backend.handle_sent(3, &mut pool);
+        let (tickets, written) = backend.fail("reset".into(), at(5000), &limits, &mut prng, &mut pool);
+        assert_eq!((tickets.len(), written), (1, 3));
+        assert_eq!(backend.state, State::Waiting { until: at(5000) });
+        assert_eq!(backend.admit(&limits), Ok(()));
+        backend.fail("connection refused".into(), at(5001), &limits, &mut prng, &mut pool);
+        assert_eq!(backend.admit(&limits), Err("connection refused"));
+        for _ in 0..40 {
+            backend.fail("connection refused".into(), at(6000), &limits, &mut prng, &mut pool);
+            let State::Waiting { until } = backend.state else { panic!("a failed backend waits") };
+            assert!(until <= at(7000), "the pause is bounded");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What all sessions of a worker share: the topology, the backends, merges, buffers, counts, and the lists of what is
+//! to be done in this turn.
+
+use crate::ConnId;
+use crate::backend::{Backend, Purpose, Ticket};
+use crate::counters::{Board, Counters};
+use crate::errors::Lost;
+use crate::event::Notice;
+use crate::learn::Learner;
+use crate::limits::{Limits, Settings};
+use crate::merge::{Merge, SpareValues};
+use crate::route::Scratch;
+use crate::session::Session;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use stdx::{BufferPool, Instant, Prng, Slab};
+use topology::{ShardId, Topology};
+
+/// Everything but the connections themselves.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub limits: Limits,
+    pub settings: Settings,
+    pub topology: Arc<Topology>,
+    /// By shard.
+    pub backends: Vec<Backend>,
+    pub merges: Slab<Merge>,
+    pub spare_values: SpareValues,
+    pub learner: Learner,
+    pub scratch: Scratch,
+    pub pool: BufferPool,
+    pub prng: Prng,
+    pub counters: Counters,
+    pub board: Arc<Board>,
+    /// The instant of the event that is being handled.
+    pub now: Instant,
+    pub started_at: Instant,
+    /// A backend may need attention then.
+    pub check_at: Instant,
+    pub controls: VecDeque<Control>,
+    pub notices: VecDeque<Notice>,
+    /// Backends with something to send.
+    pub nodes_to_send: Vec<u32>,
+    /// Clients with something to send.
+    pub clients_to_send: Vec<ConnId>,
+    /// Clients that were paused and have caught up.
+    pub clients_to_resume: Vec<ConnId>,
+}
+
+/// An [`crate::Action`] that carries no bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Control {
+    Connect { conn: ConnId, shard: ShardId },
+    Pause { conn: ConnId },
+    Resume { conn: ConnId },
+    Finish { conn: ConnId },
+    Close { conn: ConnId },
+}
+
+/// Buffers that a worker keeps for its next connections: enough for a burst, little beside the rest of the process.
+const SPARE_BUFFERS_MAX: usize = 256;
+/// Larger buffers are freed instead.
+const SPARE_BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// Notices that wait for the log; more are dropped, so that a flapping network cannot fill memory.
+const NOTICES_MAX: usize = 1024;
+
+impl Core {
+    /// A worker's core at `now`, with nothing connected.
+    pub(crate) fn new(
+        limits: Limits,
+        settings: Settings,
+        topology: Arc<Topology>,
+        board: Arc<Board>,
+        now: Instant,
+    ) -> Core {
+        let shards = topology.shard_count();
+        Core {
+            backends: (0..shards).map(|_| Backend::new()).collect(),
+            scratch: Scratch::new(shards),
+            prng: Prng::new(settings.seed),
+            limits,
+            settings,
+            topology,
+            merges: Slab::default(),
+            spare_values: SpareValues::default(),
+            learner: Learner::default(),
+            pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),
+            counters: Counters::default(),
+            board,
+            now,
+            started_at: now,
+            check_at: now,
+            controls: VecDeque::new(),
+            notices: VecDeque::new(),
+            nodes_to_send: Vec::new(),
+            clients_to_send: Vec::new(),
+            clients_to_resume: Vec::new(),
+        }
+    }
+
+    /// Whether `shard` takes a request now; else what the client is to be told.
+    pub(crate) fn admit(&self, shard: ShardId) -> Result<(), Lost> {
+        let backend = &self.backends[shard.0 as usize];
+        backend.admit(&self.limits).map_err(|reason| Lost::NotSent {
+            shard: self.shard_name(shard).to_owned(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    /// The name of `shard` in logs and errors.
+    pub(crate) fn shard_name(&self, shard: ShardId) -> &str {
+        &self.topology.shard(shard).name
+    }
+
+    /// Queues a whole request for `shard`, which must have admitted it.
+    pub(crate) fn enqueue(&mut self, shard: ShardId, bytes: &[u8], ticket: Asked) {
+        let (tail, start) = self.backends[shard.0 as usize].tail(&mut self.pool);
+        tail.extend_from_slice(bytes);
+        self.push_ticket(shard, start, ticket);
+    }
+
+    /// Queues the ticket of a request that was appended to the shard's output from offset `start` on.
+    pub(crate) fn push_ticket(&mut self, shard: ShardId, start: u64, asked: Asked) {
+        let backend = &mut self.backends[shard.0 as usize];
+        let deadline = self.now + self.limits.request_timeout;
+        let Asked { conn, place, part, purpose } = asked;
+        if backend.push(Ticket { conn, place, part, purpose, start, deadline }) {
+            self.check_at = self.check_at.min(deadline);
+        }
+        self.list_node(shard);
+    }
+
+    /// Lists the shard's backend for sending in this turn.
+    pub(crate) fn list_node(&mut self, shard: ShardId) {
+        let backend = &mut self.backends[shard.0 as usize];
+        if !backend.listed && !backend.blocked {
+            backend.listed = true;
+            self.nodes_to_send.push(shard.0);
+        }
+    }
+
+    /// Lists the session for sending in this turn.
+    pub(crate) fn list_client(&mut self, session: &mut Session) {
+        if !session.listed && !session.blocked {
+            session.listed = true;
+            self.clients_to_send.push(session.conn);
+        }
+    }
+
+    /// Answers the request that `session` sent last.
+    pub(crate) fn answer(&mut self, session: &mut Session, reply: &[u8]) {
+        session.answer(reply, &mut self.pool);
+        self.list_client(session);
+    }
+
+    /// After a reply was settled or taken by the client: resumes it if it was paused and has caught up.
+    pub(crate) fn resume_if_caught_up(&mut self, session: &mut Session) {
+        if session.paused && !session.learning && session.has_caught_up(&self.limits) {
+            self.clients_to_resume.push(session.conn);
+        }
+    }
+
+    /// Tells the log.
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        if self.notices.len() < NOTICES_MAX {
+            self.notices.push_back(notice);
+        }
+    }
+}
+
+/// Who asks a node, and for what: a [`Ticket`] before it has its place in a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub conn: ConnId,
+    pub place: u32,
+    pub part: u32,
+    pub purpose: Purpose,
+}
+
+impl Asked {
+    /// A client's request that goes to one node.
+    pub(crate) fn by_client(conn: ConnId, place: u32) -> Asked {
+        Asked { conn, place, part: 0, purpose: Purpose::Client }
+    }
+}

@@ -1,0 +1,86 @@
+//! The cursor of SCAN over many shards: one 64-bit number that needs no state here.
+//!
+//! The shard stands in bits 48 to 62, the node's own cursor below it. Shards are walked one after another; 0 is the
+//! start and the end, as in Redis. A node's cursor stays below its table size (rounded up to a power of two), so 48
+//! bits are enough for 2^48 keys a node; and the number stays positive for clients that read it as signed.
+
+use topology::ShardId;
+
+const NODE_BITS: u32 = 48;
+const SHARD_BITS: u32 = 15;
+
+/// Where a SCAN goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// The shard that is being walked.
+    pub shard: ShardId,
+    /// The cursor that its node gave.
+    pub node: u64,
+}
+
+impl Cursor {
+    /// Reads the cursor as a client sends it, by the rules of C's `strtoul` as Redis applies them: a sign is allowed,
+    /// and a negative number wraps around.
+    pub(crate) fn parse(text: &[u8]) -> Option<Cursor> {
+        let (negative, digits) = match text {
+            [b'-', digits @ ..] => (true, digits),
+            [b'+', digits @ ..] => (false, digits),
+            digits => (false, digits),
+        };
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let word: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        let word = if negative { word.wrapping_neg() } else { word };
+        let shard = u32::try_from(word >> NODE_BITS).ok()?;
+        Some(Cursor { shard: ShardId(shard), node: word & ((1 << NODE_BITS) - 1) })
+    }
+
+    /// The number that the client sees; `None` if the node's cursor is too large to carry.
+    pub(crate) fn to_word(self) -> Option<u64> {
+        if self.node >> NODE_BITS != 0 || self.shard.0 >> SHARD_BITS != 0 {
+            return None;
+        }
+        Some(u64::from(self.shard.0) << NODE_BITS | self.node)
+    }
+
+    /// What follows when the node of `self.shard` answered `node`: the same shard, the next one, or `None` after the
+    /// last.
+    pub(crate) fn next(self, node: u64, shards: usize) -> Option<Cursor> {
+        let shard = self.shard;
+        match node {
+            0 if shard.0 as usize + 1 >= shards => None,
+            0 => Some(Cursor { shard: ShardId(shard.0 + 1), node: 0 }),
+            node => Some(Cursor { shard, node }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_visits_every_shard_and_ends_at_zero() {
+        let start = Cursor::parse(b"0").expect("a cursor");
+        assert_eq!(start, Cursor { shard: ShardId(0), node: 0 });
+        let inside = start.next(17, 2).expect("goes on");
+        assert_eq!(inside.to_word(), Some(17));
+        let second = inside.next(0, 2).expect("the next shard");
+        assert_eq!(second.to_word(), Some(1 << 48));
+        assert_eq!(Cursor::parse(b"281474976710656"), Some(second));
+        assert_eq!(second.next(0, 2), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_or_is_no_number_is_refused() {
+        assert_eq!(Cursor { shard: ShardId(0), node: 1 << 48 }.to_word(), None);
+        assert_eq!(Cursor { shard: ShardId(1 << 15), node: 0 }.to_word(), None);
+        for text in ["", "x", "-", "+-1", "1x", " 1", "18446744073709551616"] {
+            assert_eq!(Cursor::parse(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(Cursor::parse(b"-1").map(|cursor| cursor.shard.0), Some(u32::from(u16::MAX)));
+        let largest = Cursor { shard: ShardId((1 << 15) - 1), node: (1 << 48) - 1 };
+        assert!(i64::try_from(largest.to_word().expect("fits")).is_ok());
+    }
+}

@@ -1,0 +1,110 @@
+//! The texts that a client can read as an error, in one place; those that the command table knows to say (unknown
+//! names, wrong numbers of arguments, refusals) are in `command`'s error.rs.
+//!
+//! Where Redis has a wording it is Redis's. Else the first word decides what client libraries do by themselves:
+//! `TRYAGAIN` is repeated by several of them and therefore only stands where not a byte of the request reached a node;
+//! a plain `ERR` is repeated by none and stands wherever the command may have run.
+
+use resp::encode;
+use std::time::Duration;
+
+/// Why a request got no answer from the node that owns its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Not a byte was written: it certainly did not run.
+    NotSent {
+        /// Whose node.
+        shard: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The connection ended after a byte had been written: it may have run.
+    Broken {
+        /// Whose node.
+        shard: String,
+    },
+    /// No reply in time: it may have run, or may yet run.
+    TimedOut {
+        /// Whose node.
+        shard: String,
+        /// How long we waited.
+        after: Duration,
+    },
+    /// What came was no reply: it may have run.
+    Garbled {
+        /// Whose node.
+        shard: String,
+    },
+}
+
+impl Lost {
+    /// The error line's text, without its type byte.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Lost::NotSent { shard, reason } => format!("TRYAGAIN shard {shard} unavailable: {reason}"),
+            // tidy: allow(upstream): the contract's wording
+            Lost::Broken { shard } => {
+                format!("ERR upstream connection lost, outcome unknown (shard {shard})")
+            }
+            Lost::TimedOut { shard, after } => {
+                let after_ms = after.as_millis();
+                format!("ERR upstream timeout after {after_ms} ms, outcome unknown (shard {shard})")
+            }
+            Lost::Garbled { shard } => {
+                format!("ERR upstream protocol error, outcome unknown (shard {shard})")
+            }
+        }
+    }
+
+    /// The text when this is one part of a split command that writes and whose other parts may have run: repeating it
+    /// by itself is no longer safe, so the word `TRYAGAIN` must not stand there.
+    pub(crate) fn text_of_part(&self) -> String {
+        let text = self.text();
+        let text = text.strip_prefix("TRYAGAIN ").map_or(text.clone(), |rest| format!("ERR {rest}"));
+        format!("{text}; other parts of this command may have been applied")
+    }
+}
+
+/// `-text\r\n`
+pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
+    encode::error(out, text.as_bytes());
+}
+
+pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
+pub(crate) const INVALID_CURSOR: &str = "ERR invalid cursor";
+pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
+pub(crate) const CLIENT_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
+pub(crate) const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
+     Are you sure your configuration is correct?";
+pub(crate) const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const REQUEST_TOO_BIG: &str = "ERR Protocol error: request exceeds the limit of the proxy";
+pub(crate) const CURSOR_TOO_LARGE: &str = "ERR the node's cursor is too large to carry the shard's number";
+pub(crate) const MERGE_FAILED: &str = "ERR nodes return different results";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_never_sent_may_be_repeated_by_libraries() {
+        let not_sent = Lost::NotSent { shard: "a".into(), reason: "connection refused".into() };
+        assert_eq!(not_sent.text(), "TRYAGAIN shard a unavailable: connection refused");
+        assert_eq!(
+            not_sent.text_of_part(),
+            "ERR shard a unavailable: connection refused; other parts of this command may have been applied"
+        );
+        for lost in [
+            Lost::Broken { shard: "a".into() },
+            Lost::TimedOut { shard: "a".into(), after: Duration::from_secs(1) },
+            Lost::Garbled { shard: "a".into() },
+        ] {
+            assert!(lost.text().starts_with("ERR upstream "), "{}", lost.text());
+            assert!(lost.text().ends_with("outcome unknown (shard a)"), "{}", lost.text());
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the core is told and what it asks for: the whole border between it and the world.
+
+use crate::ConnId;
+use topology::ShardId;
+
+/// What happened on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The connection that an [`Action::Connect`] asked for is there.
+    Connected {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Bytes arrived.
+    Received {
+        /// Where.
+        conn: ConnId,
+        /// At least one.
+        bytes: &'a [u8],
+    },
+    /// A connection that took less than it was offered takes bytes again.
+    Writable {
+        /// Which.
+        conn: ConnId,
+    },
+    /// The other side will send no more; it may still read.
+    Ended {
+        /// Which.
+        conn: ConnId,
+    },
+    /// The connection is gone, or was never made. The driver has forgotten it.
+    Closed {
+        /// Which.
+        conn: ConnId,
+        /// Why, for logs and error replies.
+        reason: &'a str,
+    },
+}
+
+/// What is to be done now. The order matters only within one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// Open a connection to the primary of `shard` and call it `conn`; answered by `Connected` or `Closed`.
+    Connect {
+        /// Its name from now on.
+        conn: ConnId,
+        /// Whose node.
+        shard: ShardId,
+    },
+    /// Offer `bytes`; how many were taken goes to [`crate::Proxy::handle_sent`] before anything else does.
+    Send {
+        /// Where.
+        conn: ConnId,
+        /// What waits to leave; begins with the bytes that were not taken the last time.
+        bytes: &'a [u8],
+    },
+    /// Stop reading from the connection until `Resume`.
+    Pause {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Read again.
+    Resume {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Tell the other side that nothing more will come (shut down the sending half); go on reading.
+    Finish {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Close it. No event of it may follow.
+    Close {
+        /// Which.
+        conn: ConnId,
+    },
+}
+
+/// Something that an operator wants to know; goes to the log. Holds no client data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A node that was reported down answered its PING: requests flow again.
+    NodeUp {
+        /// Name of its shard.
+        shard: String,
+    },
+    /// A node cannot be used; reported once until it is back.
+    NodeDown {
+        /// Name of its shard.
+        shard: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// A client was closed by us.
+    ClientClosed {
+        /// Its number, as CLIENT ID tells it.
+        client: u64,
+        /// Its address.
+        peer: String,
+        /// Why.
+        reason: CloseReason,
+    },
+}
+
+/// Why we closed a client that did not ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// It sent what is not RESP.
+    Protocol,
+    /// It spoke HTTP: most likely somebody's browser was tricked into sending requests here.
+    CrossProtocol,
+    /// It does not read its replies.
+    OutputLimit,
+    /// It began a request and did not go on.
+    HalfRequest,
+    /// It was idle for longer than `--timeout`.
+    Idle,
+}

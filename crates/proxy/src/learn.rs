@@ -1,0 +1,147 @@
+//! Commands that the table does not have (of modules, of newer servers): asked of a node once with `COMMAND INFO`,
+//! then remembered. A client whose request needs the answer waits; others do not notice.
+
+use crate::ConnId;
+use crate::limits::Limits;
+use command::{Command, learned};
+use std::collections::HashMap;
+use std::sync::Arc;
+use stdx::{Instant, Slab};
+
+/// What is known of commands that the table does not have.
+#[derive(Debug, Default)]
+pub(crate) struct Learner {
+    /// By upper-case name.
+    known: HashMap<Vec<u8>, Knowledge>,
+    questions: Slab<Question>,
+}
+
+#[derive(Debug)]
+enum Knowledge {
+    /// A node knows it.
+    Known(Arc<Command>),
+    /// A question is on its way.
+    Asked(stdx::Id),
+    /// The node that was asked does not know it; asked again after `until`.
+    Unknown { until: Instant },
+    /// Nobody could be asked; `until` is now, so that only those who waited are told.
+    Unavailable { text: String, until: Instant },
+}
+
+#[derive(Debug)]
+struct Question {
+    name: Vec<u8>,
+    waiting: Vec<ConnId>,
+}
+
+/// What to do with a request whose name the table does not have.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// Go on with this.
+    Known(Arc<Command>),
+    /// No node knows it.
+    Unknown,
+    /// A node must be asked; it could not be: this is the client's error.
+    Unavailable(String),
+    /// Somebody has asked: wait with [`Learner::wait`].
+    Asked(stdx::Id),
+    /// Ask, with [`Learner::ask`].
+    New,
+}
+
+impl Learner {
+    /// What is known of `name`, which must be learnable.
+    pub(crate) fn look_up(&mut self, name: &[u8], now: Instant) -> Lookup {
+        match self.known.get(&name.to_ascii_uppercase()) {
+            Some(Knowledge::Known(command)) => Lookup::Known(Arc::clone(command)),
+            Some(Knowledge::Asked(question)) => Lookup::Asked(*question),
+            Some(Knowledge::Unknown { until }) if *until >= now => Lookup::Unknown,
+            Some(Knowledge::Unavailable { text, until }) if *until >= now => {
+                Lookup::Unavailable(text.clone())
+            }
+            _ => Lookup::New,
+        }
+    }
+
+    /// Notes that `name` is being asked for and that `conn` waits. The number goes into the ticket.
+    pub(crate) fn ask(&mut self, name: &[u8], conn: ConnId, limits: &Limits) -> stdx::Id {
+        if self.known.len() >= limits.learned_max {
+            self.forget();
+        }
+        let name = name.to_ascii_uppercase();
+        let question = self.questions.insert(Question { name: name.clone(), waiting: vec![conn] });
+        self.known.insert(name, Knowledge::Asked(question));
+        question
+    }
+
+    /// `conn` waits for an answer that was asked for already.
+    pub(crate) fn wait(&mut self, question: stdx::Id, conn: ConnId) {
+        if let Some(question) = self.questions.get_mut(question) {
+            question.waiting.push(conn);
+        }
+    }
+
+    /// A node answered. Returns who waited.
+    pub(crate) fn absorb(
+        &mut self,
+        question: stdx::Id,
+        reply: &[u8],
+        now: Instant,
+        limits: &Limits,
+    ) -> Vec<ConnId> {
+        let knowledge = match learned::parse(reply) {
+            Some(command) => Knowledge::Known(Arc::new(command)),
+            None => Knowledge::Unknown { until: now + limits.unknown_for },
+        };
+        self.answer(question, knowledge)
+    }
+
+    /// The node that was asked did not answer. Returns who waited.
+    pub(crate) fn absorb_loss(&mut self, question: stdx::Id, text: String, now: Instant) -> Vec<ConnId> {
+        self.answer(question, Knowledge::Unavailable { text, until: now })
+    }
+
+    fn answer(&mut self, question: stdx::Id, knowledge: Knowledge) -> Vec<ConnId> {
+        let Some(question) = self.questions.remove(question) else { return Vec::new() };
+        self.known.insert(question.name, knowledge);
+        question.waiting
+    }
+
+    /// Makes room: all but what is being asked for is asked for again when it is needed. Whoever sends a thousand
+    /// invented names costs others one round trip for each command that they use.
+    fn forget(&mut self) {
+        self.known.retain(|_, knowledge| matches!(knowledge, Knowledge::Asked(_)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const CONN: ConnId = ConnId { index: 3, generation: 0 };
+
+    #[test]
+    fn what_no_node_knows_is_remembered_for_a_while() {
+        let (mut learner, limits) = (Learner::default(), Limits::default());
+        assert!(matches!(learner.look_up(b"FOO.BAR", Instant::ZERO), Lookup::New));
+        let question = learner.ask(b"foo.bar", CONN, &limits);
+        assert!(
+            matches!(learner.look_up(b"Foo.Bar", Instant::ZERO), Lookup::Asked(asked) if asked == question)
+        );
+        assert_eq!(learner.absorb(question, b"*1\r\n*-1\r\n", Instant::ZERO, &limits), [CONN]);
+        assert!(matches!(learner.look_up(b"FOO.BAR", Instant::ZERO), Lookup::Unknown));
+        let later = Instant::ZERO + limits.unknown_for + Duration::from_nanos(1);
+        assert!(matches!(learner.look_up(b"FOO.BAR", later), Lookup::New));
+    }
+
+    #[test]
+    fn a_flood_of_invented_names_is_bounded() {
+        let (mut learner, limits) = (Learner::default(), Limits { learned_max: 10, ..Limits::default() });
+        for number in 0..1000 {
+            let question = learner.ask(format!("NAME{number}").as_bytes(), CONN, &limits);
+            learner.absorb(question, b"*1\r\n*-1\r\n", Instant::ZERO, &limits);
+        }
+        assert!(learner.known.len() <= 10);
+    }
+}

@@ -1,0 +1,41 @@
+//! The core of shardis, one [`Proxy`] per worker: bytes and time in, actions out.
+//!
+//! ```text
+//!      client ─► session ─► route ─► (fragment) ─► backend ─► node
+//!      client ◄─ session ◄──────────── (merge) ◄── backend ◄─ node
+//! ```
+//!
+//! Nothing here knows a file descriptor, a clock or a thread. Whoever drives it, a worker or the simulator, tells it
+//! what happened ([`Proxy::handle_event`], with the time), asks it what to do ([`Proxy::poll_action`]) and when to
+//! come back at the latest ([`Proxy::poll_deadline`]).
+
+mod backend;
+mod core;
+mod counters;
+mod cursor;
+mod errors;
+mod event;
+mod fragment;
+mod info;
+mod learn;
+mod limits;
+mod local;
+mod merge;
+mod proxy;
+mod replies;
+mod requests;
+mod route;
+mod session;
+
+pub use counters::{Board, Counters};
+pub use event::{Action, CloseReason, Event, Notice};
+pub use limits::{Limits, Settings};
+pub use proxy::Proxy;
+
+/// Names one connection, of a client or to a node, for as long as it lives.
+pub type ConnId = stdx::Id;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

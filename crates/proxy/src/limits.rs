@@ -1,0 +1,109 @@
+//! The named bounds of one worker, and what it is told at start.
+
+use resp::reply::ReplyLimits;
+use resp::request::RequestLimits;
+use std::time::Duration;
+
+/// Every queue, wait and retry of the core has its bound here.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bounds on one request.
+    pub request: RequestLimits,
+    /// Bounds on one reply.
+    pub reply: ReplyLimits,
+    /// Bytes of one request as a whole. More is a protocol error.
+    pub request_bytes_max: usize,
+    /// Bytes of one reply as a whole. More closes the connection to the node.
+    pub reply_bytes_max: usize,
+    /// Clients of one worker. More are told so and closed, with Redis's words.
+    pub clients_max: usize,
+    /// Requests of one client that may be pending at once. Above it the client is not read from.
+    pub pending_max: usize,
+    /// Bytes of replies that one client may have on the way, estimated from the size of its last replies. Above it
+    /// the client is not read from. A single reply may be larger.
+    pub pending_bytes_max: usize,
+    /// Replies that wait for one client in bytes. Above it the client is closed: Redis's
+    /// `client-output-buffer-limit normal`, hard. One single reply may be larger.
+    pub output_bytes_max: usize,
+    /// The soft limit: with more than this waiting, a client that takes not one byte for `output_stall` is closed.
+    pub output_bytes_soft: usize,
+    /// See `output_bytes_soft`.
+    pub output_stall: Duration,
+    /// Requests in flight to one node over one connection. Above it requests are refused at once.
+    pub in_flight_max: usize,
+    /// Bytes that wait to be sent to one node. Above it requests are refused at once.
+    pub backend_output_bytes_max: usize,
+    /// From the wish to connect to a node to its PONG.
+    pub connect_timeout: Duration,
+    /// From a request's arrival at a backend to its reply.
+    pub request_timeout: Duration,
+    /// A connection to a node that was silent for this long is asked for a PONG.
+    pub probe_after: Duration,
+    /// First wait after a failed attempt to connect to a node; doubles up to `backoff_max`, with full jitter.
+    pub backoff_min: Duration,
+    /// See `backoff_min`.
+    pub backoff_max: Duration,
+    /// Time for a request that has begun to arrive, plus a second for each KiB of it.
+    pub half_request_timeout: Duration,
+    /// How long a client that was told of its error may still send before the connection goes away; closing at once
+    /// would destroy the error text on its way.
+    pub linger: Duration,
+    /// Idle clients are closed after this; zero for never. Redis's `timeout`.
+    pub idle_timeout: Duration,
+    /// Commands learnt from nodes that are remembered.
+    pub learned_max: usize,
+    /// How long a command that no node knows is remembered as such.
+    pub unknown_for: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            request: RequestLimits::default(),
+            reply: ReplyLimits::default(),
+            request_bytes_max: 1 << 30,
+            reply_bytes_max: 1 << 30,
+            clients_max: 10_000,
+            pending_max: 1024,
+            pending_bytes_max: 1 << 20,
+            output_bytes_max: 64 << 20,
+            output_bytes_soft: 16 << 20,
+            output_stall: Duration::from_secs(30),
+            in_flight_max: 1 << 16,
+            backend_output_bytes_max: 64 << 20,
+            connect_timeout: Duration::from_secs(1),
+            request_timeout: Duration::from_secs(1),
+            probe_after: Duration::from_secs(5),
+            backoff_min: Duration::from_millis(10),
+            backoff_max: Duration::from_secs(1),
+            half_request_timeout: Duration::from_secs(30),
+            linger: Duration::from_secs(1),
+            idle_timeout: Duration::ZERO,
+            learned_max: 1024,
+            unknown_for: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What one worker's core is told at start beside its limits and topology.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which worker this is, from 0.
+    pub worker: usize,
+    /// How many there are. Client ids are unique over all of them.
+    pub workers: usize,
+    /// Decides jitter and RANDOMKEY.
+    pub seed: u64,
+    /// Microseconds from 1970 to `Instant::ZERO`.
+    pub unix_epoch_us: u64,
+    /// The process's number, for INFO.
+    pub process_id: u32,
+    /// Port of the listener, for INFO and CONFIG GET; 0 if it has none.
+    pub port: u16,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { worker: 0, workers: 1, seed: 0, unix_epoch_us: 0, process_id: 0, port: 0 }
+    }
+}

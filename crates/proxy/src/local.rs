@@ -1,0 +1,187 @@
+//! What the proxy answers itself, as Redis would.
+
+use crate::core::Core;
+use crate::errors;
+use crate::info;
+use crate::session::{Phase, Session};
+use command::{Command, Local, Resolved};
+use resp::integer::parse_i64;
+use resp::{Request, encode};
+
+impl Core {
+    /// Answers `request` from here.
+    pub(crate) fn answer_here(
+        &mut self,
+        session: &mut Session,
+        local: Local,
+        command: &Command,
+        request: &Request<'_>,
+        reply: &mut Vec<u8>,
+    ) {
+        reply.clear();
+        match local {
+            Local::Ping => self.ping(command, request, reply),
+            Local::Echo => encode::bulk(reply, request.arg(1)),
+            Local::Quit => {
+                encode::simple(reply, b"OK");
+                session.phase = Phase::Closing { linger: false };
+            }
+            Local::Reset => {
+                session.name = Box::default();
+                encode::simple(reply, b"RESET");
+            }
+            Local::Select => select(request.arg(1), reply),
+            Local::Time => self.time(reply),
+            Local::Info => self.info(request, reply),
+            Local::Hello => self.hello(session, request, reply),
+            Local::Auth => auth(request, reply),
+            Local::ClientId => encode::integer(reply, session.client as i64),
+            Local::ClientSetname => set_name(session, request.arg(2), reply),
+            Local::ClientGetname if session.name.is_empty() => encode::nil(reply),
+            Local::ClientGetname => encode::bulk(reply, &session.name),
+            Local::ClientSetinfo => client_setinfo(request, reply),
+            Local::ConfigGet => self.config_get(request, reply),
+            Local::Command(about) => command::about::write(about, request, reply),
+        }
+        self.answer(session, reply);
+    }
+
+    /// PING with and without a message.
+    fn ping(&self, command: &Command, request: &Request<'_>, reply: &mut Vec<u8>) {
+        match request.len() {
+            1 => encode::simple(reply, b"PONG"),
+            2 => encode::bulk(reply, request.arg(1)),
+            _ => Resolved::WrongArity(command).write_error(reply, request),
+        }
+    }
+
+    /// Microseconds since 1970.
+    fn unix_time_us(&self) -> u64 {
+        self.settings.unix_epoch_us + self.now.as_nanos() / 1000
+    }
+
+    fn time(&self, reply: &mut Vec<u8>) {
+        let now_us = self.unix_time_us();
+        encode::array_header(reply, 2);
+        for number in [now_us / 1_000_000, now_us % 1_000_000] {
+            encode::bulk(reply, itoa::Buffer::new().format(number).as_bytes());
+        }
+    }
+
+    fn info(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
+        self.board.publish(self.settings.worker, &self.counters);
+        let wanted: Vec<&[u8]> = request.args().skip(1).collect();
+        encode::bulk(reply, info::report(self, &wanted).as_bytes());
+    }
+
+    /// HELLO without a version, or with the only one that is spoken yet.
+    fn hello(&self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+        if let Some(version) = request.get(1) {
+            match parse_i64(version) {
+                None => {
+                    return errors::write(reply, "ERR Protocol version is not an integer or out of range");
+                }
+                Some(2) => {}
+                Some(_) => return errors::write(reply, errors::NO_PROTO),
+            }
+        }
+        let mut name = None;
+        let mut index = 2;
+        while let Some(option) = request.get(index) {
+            let left = request.len() - index - 1;
+            if option.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
+                if request.arg(index + 1) != DEFAULT_USER {
+                    return errors::write(reply, errors::WRONG_PASSWORD);
+                }
+                index += 3;
+            } else if option.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
+                name = Some(request.arg(index + 1));
+                index += 2;
+            } else {
+                return encode::error(reply, &[b"ERR Syntax error in HELLO option '", option, b"'"].concat());
+            }
+        }
+        if let Some(name) = name {
+            set_name(session, name, reply);
+            if resp::reply::is_error(reply) {
+                return;
+            }
+            reply.clear();
+        }
+        encode::array_header(reply, 14);
+        for (field, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {
+            encode::bulk(reply, field.as_bytes());
+            encode::bulk(reply, value.as_bytes());
+        }
+        for (field, value) in [("proto", 2), ("id", session.client as i64)] {
+            encode::bulk(reply, field.as_bytes());
+            encode::integer(reply, value);
+        }
+        for (field, value) in [("mode", "standalone"), ("role", "master")] {
+            encode::bulk(reply, field.as_bytes());
+            encode::bulk(reply, value.as_bytes());
+        }
+        encode::bulk(reply, b"modules");
+        encode::array_header(reply, 0);
+    }
+
+    /// CONFIG GET of what is true of the proxy, by Redis's names.
+    fn config_get(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let parameters = info::parameters(self);
+        let patterns: Vec<&[u8]> = request.args().skip(2).collect();
+        let wanted: Vec<_> = parameters
+            .iter()
+            .filter(|(name, _)| {
+                patterns.iter().any(|pattern| command::glob::matches_ignoring_case(pattern, name.as_bytes()))
+            })
+            .collect();
+        encode::array_header(reply, wanted.len() * 2);
+        for (name, value) in wanted {
+            encode::bulk(reply, name.as_bytes());
+            encode::bulk(reply, value.as_bytes());
+        }
+    }
+}
+
+/// The user that every client is, as long as none are configured. It has no password and takes any.
+const DEFAULT_USER: &[u8] = b"default";
+
+/// There is one database.
+fn select(index: &[u8], reply: &mut Vec<u8>) {
+    match parse_i64(index).and_then(|index| i32::try_from(index).ok()) {
+        None => errors::write(reply, errors::NOT_AN_INTEGER),
+        Some(0) => encode::simple(reply, b"OK"),
+        Some(_) => errors::write(reply, errors::DB_OUT_OF_RANGE),
+    }
+}
+
+fn auth(request: &Request<'_>, reply: &mut Vec<u8>) {
+    match request.len() {
+        2 => errors::write(reply, errors::NO_PASSWORD),
+        3 if request.arg(1) == DEFAULT_USER => encode::simple(reply, b"OK"),
+        3 => errors::write(reply, errors::WRONG_PASSWORD),
+        _ => errors::write(reply, errors::SYNTAX),
+    }
+}
+
+/// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client.
+fn set_name(session: &mut Session, name: &[u8], reply: &mut Vec<u8>) {
+    if !name.iter().all(u8::is_ascii_graphic) {
+        return errors::write(reply, errors::CLIENT_NAME);
+    }
+    session.name = name.into();
+    encode::simple(reply, b"OK");
+}
+
+/// Libraries tell their name and version right after they connect (Redis 7.2).
+fn client_setinfo(request: &Request<'_>, reply: &mut Vec<u8>) {
+    let attribute = request.arg(2).to_ascii_lowercase();
+    if !matches!(attribute.as_slice(), b"lib-name" | b"lib-ver") {
+        return encode::error(reply, &[b"ERR Unrecognized option '", request.arg(2), b"'"].concat());
+    }
+    if !request.arg(3).iter().all(u8::is_ascii_graphic) {
+        let text = [&attribute, &b" cannot contain spaces, newlines or special characters."[..]].concat();
+        return encode::error(reply, &[b"ERR ", &text[..]].concat());
+    }
+    encode::simple(reply, b"OK");
+}

@@ -1,0 +1,335 @@
+//! Many replies into one.
+//!
+//! A request that went to several shards holds one place in its client's order and one [`Merge`]. Each reply (or its
+//! loss) is absorbed once; the last one yields the bytes for the client.
+
+use crate::errors::{self, Lost};
+use resp::{encode, reply};
+use stdx::Prng;
+
+/// One request's parts, put together as they come.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    kind: Kind,
+    /// Parts whose reply is still to come.
+    left: u32,
+    /// The failure of the first part (in the order of the keys) that failed.
+    failure: Option<(u32, Failure)>,
+    /// Whether a part succeeded or may have run.
+    may_have_run: bool,
+    /// Whether repeating the command is harmless.
+    reads: bool,
+}
+
+/// How parts are put together.
+#[derive(Debug)]
+enum Kind {
+    /// Integers are summed.
+    Sum(i64),
+    /// All must say OK.
+    AllOk,
+    /// MGET: elements in the order of the keys.
+    Values(Values),
+    /// KEYS: arrays are joined.
+    Concat { elements: usize, body: Vec<u8> },
+    /// RANDOMKEY: one of those that are not nil.
+    Random { seen: u64, chosen: Vec<u8>, prng: Prng },
+    /// SCRIPT LOAD: all say the same; the first is told.
+    First(Vec<u8>),
+    /// SCRIPT EXISTS: element by element, 1 if all say 1.
+    And(Option<Vec<bool>>),
+}
+
+/// The replies of an MGET's parts, and which part each key went to.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    part_of_key: Vec<u32>,
+    /// The elements of each part, without the array's header. Longer than needed after a larger MGET.
+    parts: Vec<Vec<u8>>,
+}
+
+/// Why a part did not succeed.
+#[derive(Debug)]
+enum Failure {
+    /// The node said so.
+    Node(Vec<u8>),
+    /// We did not get an answer.
+    Lost(Lost),
+}
+
+/// Kept [`Values`], so that an MGET in the steady state allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct SpareValues {
+    spare: Vec<Values>,
+}
+
+impl SpareValues {
+    /// More are freed.
+    const SPARE_MAX: usize = 256;
+    /// Part buffers that grew beyond this are freed.
+    const PART_BYTES_MAX: usize = 16 * 1024;
+
+    /// Empty values for `parts` parts and these keys.
+    fn take(&mut self, part_of_key: &[u32], parts: u32) -> Values {
+        let mut values = self.spare.pop().unwrap_or_default();
+        values.part_of_key.clear();
+        values.part_of_key.extend_from_slice(part_of_key);
+        if values.parts.len() < parts as usize {
+            values.parts.resize_with(parts as usize, Vec::new);
+        }
+        values
+    }
+
+    /// Keeps `values` for another request.
+    fn give(&mut self, mut values: Values) {
+        if self.spare.len() >= Self::SPARE_MAX {
+            return;
+        }
+        for part in &mut values.parts {
+            part.clear();
+            if part.capacity() > Self::PART_BYTES_MAX {
+                *part = Vec::new();
+            }
+        }
+        self.spare.push(values);
+    }
+}
+
+impl Merge {
+    /// The merge that the command table asks for, over `parts` parts. `part_of_key` matters to a merge by key order
+    /// only, `prng` to a random choice only. `reads`: the command changes nothing.
+    pub(crate) fn new(
+        merge: command::Merge,
+        parts: u32,
+        part_of_key: &[u32],
+        reads: bool,
+        spare: &mut SpareValues,
+        prng: &mut Prng,
+    ) -> Merge {
+        let kind = match merge {
+            command::Merge::Sum => Kind::Sum(0),
+            command::Merge::AllOk => Kind::AllOk,
+            command::Merge::Values => Kind::Values(spare.take(part_of_key, parts)),
+            command::Merge::Concat => Kind::Concat { elements: 0, body: Vec::new() },
+            command::Merge::RandomNonNil => {
+                Kind::Random { seen: 0, chosen: Vec::new(), prng: Prng::new(prng.next_u64()) }
+            }
+            command::Merge::FirstReply => Kind::First(Vec::new()),
+            command::Merge::And => Kind::And(None),
+        };
+        Merge { kind, left: parts, failure: None, may_have_run: false, reads }
+    }
+
+    /// Takes in the reply of part `part`. True when it was the last one: then [`Merge::finish`] gives the result.
+    pub(crate) fn absorb(&mut self, part: u32, bytes: &[u8]) -> bool {
+        self.left -= 1;
+        if reply::is_error(bytes) {
+            self.fail(part, Failure::Node(bytes.to_vec()));
+            return self.left == 0;
+        }
+        self.may_have_run = true;
+        if self.absorb_success(part, bytes).is_none() {
+            let mut error = Vec::new();
+            errors::write(&mut error, errors::MERGE_FAILED);
+            self.fail(part, Failure::Node(error));
+        }
+        self.left == 0
+    }
+
+    /// Takes in that part `part` has no reply. True when it was the last one.
+    pub(crate) fn absorb_loss(&mut self, part: u32, lost: Lost) -> bool {
+        self.left -= 1;
+        self.may_have_run |= !matches!(lost, Lost::NotSent { .. });
+        self.fail(part, Failure::Lost(lost));
+        self.left == 0
+    }
+
+    /// `None` if the reply is not of the kind that belongs here.
+    fn absorb_success(&mut self, part: u32, bytes: &[u8]) -> Option<()> {
+        match &mut self.kind {
+            Kind::Sum(sum) => *sum = sum.wrapping_add(reply::as_integer(bytes)?),
+            Kind::AllOk => (bytes == b"+OK\r\n").then_some(())?,
+            Kind::Values(values) => {
+                let elements = reply::elements(bytes)?;
+                let expected = values.part_of_key.iter().filter(|&&owner| owner == part).count();
+                (elements.len() == expected).then_some(())?;
+                values.parts[part as usize].extend_from_slice(elements.rest());
+            }
+            Kind::Concat { elements, body } => {
+                let joined = reply::elements(bytes)?;
+                *elements += joined.len();
+                body.extend_from_slice(joined.rest());
+            }
+            Kind::Random { seen, chosen, prng } => {
+                if bytes != b"$-1\r\n" {
+                    // Reservoir of one: each of those seen so far is kept with equal chance.
+                    *seen += 1;
+                    if prng.one_in(*seen) {
+                        *chosen = bytes.to_vec();
+                    }
+                }
+            }
+            Kind::First(first) if first.is_empty() => *first = bytes.to_vec(),
+            Kind::First(first) => (first == bytes).then_some(())?,
+            Kind::And(all) => {
+                let ones = reply::elements(bytes)?.map(|element| element == b":1\r\n");
+                match all {
+                    None => *all = Some(ones.collect()),
+                    Some(all) => all.iter_mut().zip(ones).for_each(|(both, one)| *both &= one),
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Keeps the failure of the part that comes first in the order of the keys.
+    fn fail(&mut self, part: u32, failure: Failure) {
+        if self.failure.as_ref().is_none_or(|(first, _)| part < *first) {
+            self.failure = Some((part, failure));
+        }
+    }
+
+    /// Appends the one reply, once every part was absorbed. One part's failure is the whole command's.
+    pub(crate) fn finish(self, out: &mut Vec<u8>, spare: &mut SpareValues) {
+        debug_assert!(self.left == 0, "every part was absorbed");
+        match &self.failure {
+            None => self.kind.write(out),
+            Some((_, Failure::Node(error))) => out.extend_from_slice(error),
+            Some((_, Failure::Lost(lost))) if self.may_have_run && !self.reads => {
+                errors::write(out, &lost.text_of_part());
+            }
+            Some((_, Failure::Lost(lost))) => errors::write(out, &lost.text()),
+        }
+        if let Kind::Values(values) = self.kind {
+            spare.give(values);
+        }
+    }
+}
+
+impl Kind {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Kind::Sum(sum) => encode::integer(out, *sum),
+            Kind::AllOk => out.extend_from_slice(b"+OK\r\n"),
+            Kind::Values(values) => values.write(out),
+            Kind::Concat { elements, body } => {
+                encode::array_header(out, *elements);
+                out.extend_from_slice(body);
+            }
+            Kind::Random { chosen, .. } if chosen.is_empty() => encode::nil(out),
+            Kind::Random { chosen, .. } => out.extend_from_slice(chosen),
+            Kind::First(first) => out.extend_from_slice(first),
+            Kind::And(all) => {
+                let all = all.as_deref().unwrap_or_default();
+                encode::array_header(out, all.len());
+                all.iter().for_each(|&one| encode::integer(out, i64::from(one)));
+            }
+        }
+    }
+}
+
+impl Values {
+    /// Takes the elements from their parts in the order of the keys.
+    fn write(&self, out: &mut Vec<u8>) {
+        encode::array_header(out, self.part_of_key.len());
+        // How far each part was read; keys of one request rarely touch more parts than fit here.
+        let mut few = [0usize; 64];
+        let mut many;
+        let read = if self.parts.len() <= few.len() {
+            &mut few[..]
+        } else {
+            many = vec![0usize; self.parts.len()];
+            &mut many[..]
+        };
+        for &part in &self.part_of_key {
+            let part = part as usize;
+            let rest = &self.parts[part][read[part]..];
+            let len = reply::first_len(rest);
+            out.extend_from_slice(&rest[..len]);
+            read[part] += len;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn merge(kind: command::Merge, parts: u32, part_of_key: &[u32]) -> Merge {
+        Merge::new(kind, parts, part_of_key, false, &mut SpareValues::default(), &mut Prng::new(1))
+    }
+
+    fn finish(merge: Merge) -> String {
+        let mut out = Vec::new();
+        merge.finish(&mut out, &mut SpareValues::default());
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn values_come_in_the_order_of_the_keys_whatever_order_the_parts_come_in() {
+        let mut merge = merge(command::Merge::Values, 2, &[0, 1, 0]);
+        assert!(!merge.absorb(1, b"*1\r\n$-1\r\n"));
+        assert!(merge.absorb(0, b"*2\r\n$1\r\na\r\n$1\r\nc\r\n"));
+        assert_eq!(finish(merge), "*3\r\n$1\r\na\r\n$-1\r\n$1\r\nc\r\n");
+    }
+
+    #[test]
+    fn a_part_with_too_few_values_is_an_error_and_not_a_panic() {
+        let mut merge = merge(command::Merge::Values, 1, &[0, 0]);
+        assert!(merge.absorb(0, b"*1\r\n$-1\r\n"));
+        assert_eq!(finish(merge), format!("-{}\r\n", errors::MERGE_FAILED));
+    }
+
+    #[test]
+    fn the_first_failing_part_is_told() {
+        let mut merge = merge(command::Merge::AllOk, 3, &[]);
+        merge.absorb(2, b"-OOM second\r\n");
+        merge.absorb(1, b"-OOM first\r\n");
+        merge.absorb(0, b"+OK\r\n");
+        assert_eq!(finish(merge), "-OOM first\r\n");
+    }
+
+    #[test]
+    fn a_lost_part_beside_an_applied_one_is_not_offered_for_repetition() {
+        let lost = Lost::NotSent { shard: "b".into(), reason: "down".into() };
+        let mut half = merge(command::Merge::AllOk, 2, &[]);
+        half.absorb(0, b"+OK\r\n");
+        half.absorb_loss(1, lost.clone());
+        let expected =
+            "-ERR shard b unavailable: down; other parts of this command may have been applied\r\n";
+        assert_eq!(finish(half), expected);
+        let mut none = merge(command::Merge::AllOk, 1, &[]);
+        none.absorb_loss(0, lost);
+        assert_eq!(finish(none), "-TRYAGAIN shard b unavailable: down\r\n");
+        let mut unknown = merge(command::Merge::Sum, 1, &[]);
+        unknown.absorb_loss(0, Lost::TimedOut { shard: "b".into(), after: Duration::from_secs(1) });
+        assert!(
+            finish(unknown).starts_with("-ERR upstream timeout after 1000 ms, outcome unknown (shard b)")
+        );
+    }
+
+    #[test]
+    fn the_other_merges_do_what_their_names_say() {
+        let mut sum = merge(command::Merge::Sum, 2, &[]);
+        sum.absorb(0, b":3\r\n");
+        sum.absorb(1, b":4\r\n");
+        assert_eq!(finish(sum), ":7\r\n");
+        let mut concat = merge(command::Merge::Concat, 2, &[]);
+        concat.absorb(0, b"*1\r\n$1\r\na\r\n");
+        concat.absorb(1, b"*0\r\n");
+        assert_eq!(finish(concat), "*1\r\n$1\r\na\r\n");
+        let mut random = merge(command::Merge::RandomNonNil, 2, &[]);
+        random.absorb(0, b"$-1\r\n");
+        random.absorb(1, b"$1\r\na\r\n");
+        assert_eq!(finish(random), "$1\r\na\r\n");
+        let mut and = merge(command::Merge::And, 2, &[]);
+        and.absorb(0, b"*2\r\n:1\r\n:1\r\n");
+        and.absorb(1, b"*2\r\n:0\r\n:1\r\n");
+        assert_eq!(finish(and), "*2\r\n:0\r\n:1\r\n");
+        let mut first = merge(command::Merge::FirstReply, 2, &[]);
+        first.absorb(0, b"$1\r\na\r\n");
+        first.absorb(1, b"$1\r\nb\r\n");
+        assert_eq!(finish(first), format!("-{}\r\n", errors::MERGE_FAILED));
+    }
+}

@@ -1,0 +1,427 @@
+//! One worker's proxy: the events that come in, the actions that go out, and the clock between them.
+//!
+//! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
+
+use crate::ConnId;
+use crate::backend::{self, Due, Purpose, State};
+use crate::core::{Asked, Control, Core};
+use crate::counters::{Board, Counters};
+use crate::errors;
+use crate::event::{Action, CloseReason, Event, Notice};
+use crate::limits::{Limits, Settings};
+use crate::replies::Fault;
+use crate::session::{Phase, Session};
+use std::sync::Arc;
+use std::time::Duration;
+use stdx::{Instant, Slab};
+use topology::{ShardId, Topology};
+
+/// The core of one worker. See the crate's documentation for how it is driven.
+#[derive(Debug)]
+pub struct Proxy {
+    pub(crate) peers: Slab<Peer>,
+    pub(crate) core: Core,
+    /// Housekeeping is due then.
+    sweep_at: Instant,
+    /// No client is accepted any more; those that are here are let go as they finish.
+    draining: bool,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are clients, and a box would cost each request a cache miss"
+)]
+pub(crate) enum Peer {
+    /// A client.
+    Client(Session),
+    /// The node of this backend.
+    Node(u32),
+}
+
+/// How often idle clients, half requests and silent nodes are looked for: the precision of those timeouts.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+impl Proxy {
+    /// A proxy that shards over `topology`, with nothing connected. `board` has a row for each worker.
+    pub fn new(
+        limits: Limits,
+        settings: Settings,
+        topology: Arc<Topology>,
+        board: Arc<Board>,
+        now: Instant,
+    ) -> Proxy {
+        Proxy {
+            peers: Slab::default(),
+            core: Core::new(limits, settings, topology, board, now),
+            sweep_at: now + SWEEP_EVERY,
+            draining: false,
+        }
+    }
+
+    /// A client has arrived from `peer`: its connection's name, or, if there are too many, the bytes to send it before
+    /// it is closed.
+    pub fn accept(&mut self, peer: &str, now: Instant) -> Result<ConnId, Vec<u8>> {
+        let counters = &mut self.core.counters;
+        if self.draining || counters.clients >= self.core.limits.clients_max as u64 {
+            counters.clients_refused += 1;
+            let mut refusal = Vec::new();
+            errors::write(&mut refusal, errors::CLIENTS_MAX);
+            return Err(refusal);
+        }
+        let settings = &self.core.settings;
+        let client = counters.clients_total * settings.workers as u64 + settings.worker as u64 + 1;
+        counters.clients += 1;
+        counters.clients_total += 1;
+        let unnamed = ConnId { index: 0, generation: 0 };
+        let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, peer, now)));
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+            session.conn = conn;
+        }
+        Ok(conn)
+    }
+
+    /// Something happened at `now`. Events of connections that are gone are ignored.
+    pub fn handle_event(&mut self, event: Event<'_>, now: Instant) {
+        self.core.now = now;
+        match event {
+            Event::Received { conn, bytes } => match self.peers.get(conn) {
+                Some(Peer::Client(_)) => self.handle_client_bytes(conn, bytes),
+                Some(&Peer::Node(node)) => self.handle_replies(node, bytes),
+                None => {}
+            },
+            Event::Writable { conn } => self.handle_writable(conn),
+            Event::Connected { conn } => {
+                if let Some(&Peer::Node(node)) = self.peers.get(conn) {
+                    self.core.backends[node as usize].handle_connected();
+                    self.core.list_node(ShardId(node));
+                }
+            }
+            Event::Ended { conn } => match self.peers.get(conn) {
+                Some(Peer::Client(_)) => self.handle_client_end(conn),
+                Some(&Peer::Node(node)) => {
+                    self.fail_node(node, Fault::Gone("connection closed by the node".to_owned()))
+                }
+                None => {}
+            },
+            Event::Closed { conn, reason } => match self.peers.get(conn) {
+                Some(Peer::Client(_)) => self.close_client(conn),
+                Some(&Peer::Node(node)) => self.fail_node(node, Fault::Gone(reason.to_owned())),
+                None => {}
+            },
+        }
+        self.resume_clients();
+    }
+
+    /// Bytes of a client: requests, as far as they are complete and it may send them.
+    fn handle_client_bytes(&mut self, conn: ConnId, bytes: &[u8]) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        let core = &mut self.core;
+        core.counters.client_bytes_in += bytes.len() as u64;
+        session.active_at = core.now;
+        if matches!(session.phase, Phase::Closing { .. } | Phase::Lingering { .. }) {
+            return;
+        }
+        if session.input.is_empty() {
+            let consumed = core.handle_requests(session, bytes);
+            if consumed < bytes.len() {
+                session.input = core.pool.take();
+                session.input.extend_from_slice(&bytes[consumed..]);
+            }
+        } else {
+            session.input.extend_from_slice(bytes);
+            handle_input(core, session);
+        }
+        after_reading(core, session);
+        self.close_if_finished(conn);
+    }
+
+    /// The client will send no more. What it sent is answered first.
+    fn handle_client_end(&mut self, conn: ConnId) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        match session.phase {
+            Phase::Open | Phase::Ending => session.phase = Phase::Ending,
+            Phase::Closing { .. } => session.phase = Phase::Closing { linger: false },
+            Phase::Lingering { .. } => return self.close_client(conn),
+        }
+        self.close_if_finished(conn);
+    }
+
+    /// A connection takes bytes again.
+    fn handle_writable(&mut self, conn: ConnId) {
+        match self.peers.get_mut(conn) {
+            Some(Peer::Client(session)) => {
+                session.blocked = false;
+                self.core.list_client(session);
+            }
+            Some(&mut Peer::Node(node)) => {
+                self.core.backends[node as usize].blocked = false;
+                self.core.list_node(ShardId(node));
+            }
+            None => {}
+        }
+    }
+
+    /// The driver took `count` bytes of the last [`Action::Send`] on `conn`.
+    pub fn handle_sent(&mut self, conn: ConnId, count: usize) {
+        let core = &mut self.core;
+        match self.peers.get_mut(conn) {
+            Some(Peer::Client(session)) => {
+                core.counters.client_bytes_out += count as u64;
+                session.handle_sent(count, core.now, &mut core.pool);
+                core.resume_if_caught_up(session);
+                self.close_if_finished(conn);
+                self.resume_clients();
+            }
+            Some(&mut Peer::Node(node)) => {
+                core.counters.node_bytes_out += count as u64;
+                core.backends[node as usize].handle_sent(count, &mut core.pool);
+            }
+            None => {}
+        }
+    }
+
+    /// Reads on for clients that had been paused.
+    fn resume_clients(&mut self) {
+        while let Some(conn) = self.core.clients_to_resume.pop() {
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            let core = &mut self.core;
+            handle_input(core, session);
+            if session.paused && session.may_read(&core.limits) {
+                session.paused = false;
+                core.controls.push_back(Control::Resume { conn });
+            }
+            after_reading(core, session);
+            self.close_if_finished(conn);
+        }
+    }
+
+    /// Closes a client that has nothing more to say or to hear.
+    fn close_if_finished(&mut self, conn: ConnId) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        if !session.is_quiet() {
+            return;
+        }
+        match session.phase {
+            Phase::Open | Phase::Lingering { .. } => {}
+            Phase::Ending if session.paused || session.learning => {}
+            Phase::Closing { linger: true } => {
+                session.phase = Phase::Lingering { until: self.core.now + self.core.limits.linger };
+                self.core.controls.push_back(Control::Finish { conn });
+                // A paused client is read again, to see its end.
+                self.core.controls.push_back(Control::Resume { conn });
+            }
+            Phase::Ending | Phase::Closing { linger: false } => self.close_client(conn),
+        }
+    }
+
+    /// Forgets a client and closes its connection. Its tickets stay in flight, for nobody.
+    pub(crate) fn close_client(&mut self, conn: ConnId) {
+        let Some(Peer::Client(session)) = self.peers.remove(conn) else { return };
+        let core = &mut self.core;
+        core.counters.clients -= 1;
+        for merge in session.dismantle(&mut core.pool) {
+            core.merges.remove(merge);
+        }
+        core.close(conn);
+    }
+
+    /// What to do next; `None` when all is done for this turn. Nodes come before clients, so that they can start.
+    pub fn poll_action(&mut self) -> Option<Action<'_>> {
+        if let Some(control) = self.core.controls.pop_front() {
+            return Some(match control {
+                Control::Connect { conn, shard } => Action::Connect { conn, shard },
+                Control::Pause { conn } => Action::Pause { conn },
+                Control::Resume { conn } => Action::Resume { conn },
+                Control::Finish { conn } => Action::Finish { conn },
+                Control::Close { conn } => Action::Close { conn },
+            });
+        }
+        while let Some(node) = self.core.nodes_to_send.pop() {
+            let backend = &mut self.core.backends[node as usize];
+            backend.listed = false;
+            if let Some(conn) = backend.conn()
+                && !backend.output().is_empty()
+            {
+                return Some(Action::Send { conn, bytes: self.core.backends[node as usize].output() });
+            }
+        }
+        let conn = self.next_client_to_send()?;
+        match self.peers.get(conn) {
+            Some(Peer::Client(session)) => Some(Action::Send { conn, bytes: session.output() }),
+            _ => None,
+        }
+    }
+
+    /// The next client that has something to send.
+    fn next_client_to_send(&mut self) -> Option<ConnId> {
+        while let Some(conn) = self.core.clients_to_send.pop() {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+                session.listed = false;
+                if !session.output().is_empty() {
+                    return Some(conn);
+                }
+            }
+        }
+        None
+    }
+
+    /// When [`Proxy::handle_timeouts`] must be called at the latest.
+    pub fn poll_deadline(&self) -> Instant {
+        self.sweep_at.min(self.core.check_at)
+    }
+
+    /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
+    pub fn handle_timeouts(&mut self, now: Instant) {
+        self.core.now = now;
+        if self.core.check_at <= now {
+            self.check_nodes();
+        }
+        if self.sweep_at <= now {
+            self.sweep_at = now + SWEEP_EVERY;
+            self.sweep();
+        }
+        self.resume_clients();
+    }
+
+    /// Connects, gives up, and tells those whose time is up.
+    fn check_nodes(&mut self) {
+        let now = self.core.now;
+        for node in 0..self.core.backends.len() as u32 {
+            loop {
+                let backend = &mut self.core.backends[node as usize];
+                match backend.due(now, &self.core.limits) {
+                    Due::Nothing => break,
+                    Due::Connect => self.connect(node),
+                    Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
+                    Due::Expire => match backend.expire() {
+                        Some(ticket) => self.deliver_timeout(node, ticket),
+                        None => self.fail_node(node, Fault::Gone("the node takes no bytes".to_owned())),
+                    },
+                }
+            }
+        }
+        let limits = &self.core.limits;
+        let deadlines = self.core.backends.iter().map(|backend| backend.deadline(limits));
+        self.core.check_at = deadlines.min().unwrap_or(Instant::NEVER);
+    }
+
+    /// Asks for a connection to the node.
+    fn connect(&mut self, node: u32) {
+        let conn = self.peers.insert(Peer::Node(node));
+        let deadline = self.core.now + self.core.limits.connect_timeout;
+        self.core.backends[node as usize].state = State::Connecting { conn, deadline };
+        self.core.controls.push_back(Control::Connect { conn, shard: ShardId(node) });
+    }
+
+    /// Once a second: clients that overstay, nodes that are silent, counts for the others.
+    fn sweep(&mut self) {
+        for index in 0..self.peers.places() {
+            let Some(conn) = self.peers.id_at(index) else { continue };
+            self.sweep_client(conn);
+        }
+        for node in 0..self.core.backends.len() {
+            if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
+                let conn = ConnId { index: 0, generation: 0 };
+                let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe };
+                self.core.enqueue(ShardId(node as u32), backend::PING, asked);
+            }
+        }
+        self.core.board.publish(self.core.settings.worker, &self.core.counters);
+    }
+
+    /// Closes a client that overstays; takes back what an idle one does not need.
+    fn sweep_client(&mut self, conn: ConnId) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        let (now, limits) = (self.core.now, &self.core.limits);
+        let reason = match session.phase {
+            Phase::Lingering { until } if until <= now => return self.close_client(conn),
+            Phase::Lingering { .. } => return,
+            _ if session.is_stalled(now, limits) => Some(CloseReason::OutputLimit),
+            _ if half_request_is_late(session, now, limits) => Some(CloseReason::HalfRequest),
+            _ if !limits.idle_timeout.is_zero()
+                && session.is_quiet()
+                && now.since(session.active_at) >= limits.idle_timeout =>
+            {
+                Some(CloseReason::Idle)
+            }
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            self.core.note_closed(session, reason);
+            return self.close_client(conn);
+        }
+        if session.is_quiet() && now.since(session.active_at) >= SWEEP_EVERY {
+            session.shrink();
+        }
+    }
+
+    /// Takes no more clients and lets those that are here go as soon as what they sent is answered.
+    pub fn drain(&mut self, now: Instant) {
+        self.core.now = now;
+        self.draining = true;
+        for index in 0..self.peers.places() {
+            let Some(conn) = self.peers.id_at(index) else { continue };
+            if let Some(Peer::Client(session)) = self.peers.get_mut(conn)
+                && session.phase == Phase::Open
+            {
+                session.phase = Phase::Ending;
+                self.close_if_finished(conn);
+            }
+        }
+    }
+
+    /// Whether every client has gone.
+    pub fn is_drained(&self) -> bool {
+        self.core.counters.clients == 0
+    }
+
+    /// What is to be logged.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.core.notices.pop_front()
+    }
+
+    /// This worker's counts.
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
+}
+
+/// Carries out what waits in the session's input.
+fn handle_input(core: &mut Core, session: &mut Session) {
+    let mut input = std::mem::take(&mut session.input);
+    let consumed = core.handle_requests(session, &input);
+    if consumed == input.len() {
+        core.pool.give(input);
+    } else {
+        input.drain(..consumed);
+        session.input = input;
+    }
+}
+
+/// Pauses a client that may not send more now, and watches over its unfinished request.
+fn after_reading(core: &mut Core, session: &mut Session) {
+    if matches!(session.phase, Phase::Closing { .. }) {
+        core.pool.give(std::mem::take(&mut session.input));
+    } else if session.input.len() > core.limits.request_bytes_max {
+        core.refuse(session, errors::REQUEST_TOO_BIG);
+        session.phase = Phase::Closing { linger: true };
+        core.note_closed(session, CloseReason::Protocol);
+    }
+    if !session.paused && !session.may_read(&core.limits) && session.phase == Phase::Open {
+        session.paused = true;
+        core.controls.push_back(Control::Pause { conn: session.conn });
+    }
+    session.request_began = match session.request_began {
+        _ if session.input.is_empty() || session.paused => None,
+        None => Some(core.now),
+        began => began,
+    };
+}
+
+/// Whether a request began to arrive long ago and still is not all there. A large one gets a second more for each KiB.
+fn half_request_is_late(session: &Session, now: Instant, limits: &Limits) -> bool {
+    let allowed = limits.half_request_timeout + Duration::from_secs(session.input.len() as u64 / 1024);
+    session.request_began.is_some_and(|began| now.since(began) > allowed)
+}

@@ -1,0 +1,229 @@
+//! From a node's bytes to what waits for clients: the way up.
+
+use crate::ConnId;
+use crate::backend::{Purpose, Ticket};
+use crate::core::{Control, Core};
+use crate::errors::{self, Lost};
+use crate::event::{CloseReason, Notice};
+use crate::fragment;
+use crate::proxy::{Peer, Proxy};
+use crate::session::Expectation;
+use topology::ShardId;
+
+/// What came of a request: the reply's bytes, or why there are none.
+enum Outcome<'a> {
+    Reply(&'a [u8]),
+    Lost(Lost),
+}
+
+/// Why a connection to a node is given up.
+pub(crate) enum Fault {
+    /// It ended, or never began.
+    Gone(String),
+    /// It said what is no reply, or what nobody asked for.
+    Garbled(String),
+}
+
+impl Proxy {
+    /// Reads the replies in `bytes`, which came from `node`.
+    pub(crate) fn handle_replies(&mut self, node: u32, bytes: &[u8]) {
+        let core = &mut self.core;
+        core.counters.node_bytes_in += bytes.len() as u64;
+        let backend = &mut core.backends[node as usize];
+        backend.handle_progress(core.now);
+        let Some(input) = backend.take_input(bytes) else {
+            if let Ok(consumed) = self.read_replies(node, bytes) {
+                let core = &mut self.core;
+                core.backends[node as usize].keep_input(&bytes[consumed..], &mut core.pool);
+                self.check_reply_size(node);
+            }
+            return;
+        };
+        if let Ok(consumed) = self.read_replies(node, &input) {
+            let core = &mut self.core;
+            core.backends[node as usize].restore_input(input, consumed, &mut core.pool);
+            self.check_reply_size(node);
+        }
+    }
+
+    /// Hands every complete reply on. Returns how many bytes they were; an error if the connection was given up.
+    fn read_replies(&mut self, node: u32, bytes: &[u8]) -> Result<usize, ()> {
+        let mut at = 0;
+        loop {
+            let core = &mut self.core;
+            match core.backends[node as usize].next_reply(&bytes[at..], &core.limits) {
+                Ok(None) => return Ok(at),
+                Ok(Some(len)) => {
+                    let reply = &bytes[at..at + len];
+                    at += len;
+                    if let Err(fault) = self.handle_reply(node, reply) {
+                        self.fail_node(node, fault);
+                        return Err(());
+                    }
+                }
+                Err(error) => {
+                    self.fail_node(node, Fault::Garbled(error.to_string()));
+                    return Err(());
+                }
+            }
+        }
+    }
+
+    /// Gives up a node whose unfinished reply exceeds what we hold.
+    fn check_reply_size(&mut self, node: u32) {
+        let core = &self.core;
+        if core.backends[node as usize].input_len() > core.limits.reply_bytes_max {
+            self.fail_node(node, Fault::Garbled("a reply is larger than the limit".to_owned()));
+        }
+    }
+
+    /// Hands one reply to whom the first ticket names.
+    fn handle_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        if !backend.is_ready() {
+            backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)?;
+            let was_reported_down = std::mem::take(&mut backend.reported_down);
+            core.counters.nodes_up += 1;
+            let shard = ShardId(node);
+            if was_reported_down {
+                let shard = core.shard_name(shard).to_owned();
+                core.notice(Notice::NodeUp { shard });
+            }
+            core.list_node(shard);
+            return Ok(());
+        }
+        let Some(ticket) = backend.pop() else {
+            return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
+        };
+        self.deliver(ticket, Outcome::Reply(reply));
+        Ok(())
+    }
+
+    /// Tells whoever holds `ticket` what came of it.
+    fn deliver(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
+        match ticket.purpose {
+            Purpose::Client => self.deliver_to_client(ticket, outcome),
+            Purpose::Learn => {
+                let core = &mut self.core;
+                let waiting = match outcome {
+                    Outcome::Reply(reply) => core.learner.absorb(ticket.conn, reply, core.now, &core.limits),
+                    Outcome::Lost(lost) => core.learner.absorb_loss(ticket.conn, lost.text(), core.now),
+                };
+                for conn in waiting {
+                    if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+                        session.learning = false;
+                        self.core.clients_to_resume.push(conn);
+                    }
+                }
+            }
+            Purpose::Probe | Purpose::Nobody => {}
+        }
+    }
+
+    /// Fills the client's place, or adds to the merge there.
+    fn deliver_to_client(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
+        // A client that is gone left its tickets behind; its id names nobody else.
+        let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
+        let core = &mut self.core;
+        let mut scratch = std::mem::take(&mut core.scratch.reply);
+        scratch.clear();
+        let reply = match (session.expectation(ticket.place), outcome) {
+            (Expectation::Reply, Outcome::Reply(reply)) => Some(reply),
+            (Expectation::Scan(cursor), Outcome::Reply(reply)) => {
+                fragment::rewrite_scan(cursor, core.topology.shard_count(), reply, &mut scratch);
+                Some(&scratch[..])
+            }
+            (Expectation::Reply | Expectation::Scan(_), Outcome::Lost(lost)) => {
+                core.counters.errors += 1;
+                errors::write(&mut scratch, &lost.text());
+                Some(&scratch[..])
+            }
+            (Expectation::Merge(merge), outcome) => {
+                core.absorb(merge, ticket.part, outcome, &mut scratch).then_some(&scratch[..])
+            }
+            (Expectation::Nothing, _) => None,
+        };
+        if let Some(reply) = reply {
+            session.settle(ticket.place, reply, &mut core.pool);
+            core.list_client(session);
+            core.resume_if_caught_up(session);
+            if session.is_overfull(reply.len(), &core.limits) {
+                core.note_closed(session, CloseReason::OutputLimit);
+                self.close_client(ticket.conn);
+            }
+        }
+        // Of a very large merged reply the memory is not kept.
+        scratch.clear();
+        scratch.shrink_to(SCRATCH_BYTES_KEPT);
+        self.core.scratch.reply = scratch;
+    }
+
+    /// Tells a ticket's holder that its time is up.
+    pub(crate) fn deliver_timeout(&mut self, node: u32, ticket: Ticket) {
+        let core = &mut self.core;
+        core.counters.timeouts += 1;
+        let shard = core.shard_name(ShardId(node)).to_owned();
+        let after = core.limits.request_timeout;
+        self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
+    }
+
+    /// Gives a node's connection up: everybody with a ticket on it is told the truth about his request, and the next
+    /// attempt is planned.
+    pub(crate) fn fail_node(&mut self, node: u32, fault: Fault) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        if let Some(conn) = backend.conn() {
+            core.controls.push_back(Control::Close { conn });
+            self.peers.remove(conn);
+        }
+        if backend.is_ready() {
+            core.counters.nodes_up -= 1;
+        }
+        core.counters.node_failures += 1;
+        let (reason, garbled) = match fault {
+            Fault::Gone(reason) => (reason, false),
+            Fault::Garbled(what) => (format!("protocol error: {what}"), true),
+        };
+        let (tickets, written) =
+            backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
+        let reported = std::mem::replace(&mut backend.reported_down, true);
+        core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits));
+        let shard = core.shard_name(ShardId(node)).to_owned();
+        if !reported {
+            core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });
+        }
+        for ticket in tickets {
+            let shard = shard.clone();
+            let lost = match () {
+                () if ticket.start >= written => Lost::NotSent { shard, reason: reason.clone() },
+                () if garbled => Lost::Garbled { shard },
+                () => Lost::Broken { shard },
+            };
+            self.deliver(ticket, Outcome::Lost(lost));
+        }
+    }
+}
+
+/// Capacity that the scratch space for merged replies keeps.
+const SCRATCH_BYTES_KEPT: usize = 256 * 1024;
+
+impl Core {
+    /// Adds a part's outcome to its merge. True if it was the last: then the merged reply is in `out`.
+    fn absorb(&mut self, id: stdx::Id, part: u32, outcome: Outcome<'_>, out: &mut Vec<u8>) -> bool {
+        let Some(merge) = self.merges.get_mut(id) else { return false };
+        let complete = match outcome {
+            Outcome::Reply(reply) => merge.absorb(part, reply),
+            Outcome::Lost(lost) => merge.absorb_loss(part, lost),
+        };
+        if complete && let Some(merge) = self.merges.remove(id) {
+            merge.finish(out, &mut self.spare_values);
+        }
+        complete
+    }
+
+    /// Asks the driver to close `conn`.
+    pub(crate) fn close(&mut self, conn: ConnId) {
+        self.controls.push_back(Control::Close { conn });
+    }
+}

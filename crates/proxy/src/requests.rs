@@ -1,0 +1,244 @@
+//! From a client's bytes to what is queued for nodes: the way down.
+
+use crate::backend::Purpose;
+use crate::core::{Asked, Core};
+use crate::errors;
+use crate::event::{CloseReason, Notice};
+use crate::learn::Lookup;
+use crate::route::{self, KEYLESS_SHARD, Keys, Route};
+use crate::session::{Phase, Session};
+use command::{Carry, Command, Guard, Refusal, Resolved, learned};
+use resp::request::{RequestError, Scanned};
+use resp::{Request, encode};
+use topology::ShardId;
+
+/// Whether a request was carried out or has to be read again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It was answered, queued or refused.
+    Done,
+    /// It needs a command that is being learnt.
+    Later,
+}
+
+impl Core {
+    /// Carries out the requests that begin `bytes`, until none is complete or the session must wait. Returns how many
+    /// bytes were used.
+    pub(crate) fn handle_requests(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut at = 0;
+        while session.may_read(&self.limits) {
+            let rest = &bytes[at..];
+            let limits = &self.limits.request;
+            let scanned = session.scanner.scan(rest, limits, &mut scratch.args, &mut scratch.inline);
+            let (request, len) = match scanned {
+                Ok(Scanned::Request { len }) => (Request::new(&rest[..len], &scratch.args), len),
+                Ok(Scanned::Inline { len }) => (Request::new(&scratch.inline, &scratch.args), len),
+                Ok(Scanned::Nothing { len }) => {
+                    at += len;
+                    continue;
+                }
+                Ok(Scanned::Incomplete) => break,
+                Err(error) => {
+                    self.refuse_bytes(session, error);
+                    break;
+                }
+            };
+            if self.handle_request(session, &request, &mut scratch.keys, &mut scratch.reply) == Step::Later {
+                break;
+            }
+            at += len;
+        }
+        self.scratch = scratch;
+        at
+    }
+
+    /// Carries out one request.
+    fn handle_request(
+        &mut self,
+        session: &mut Session,
+        request: &Request<'_>,
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
+        match command::resolve(request) {
+            Resolved::Unknown if command::is_cross_protocol(request.arg(0)) => {
+                self.close_cross_protocol(session)
+            }
+            Resolved::Unknown if !learned::is_learnable(request.arg(0)) => {
+                self.refuse_unknown(session, request, reply);
+            }
+            Resolved::Unknown => match self.learner.look_up(request.arg(0), self.now) {
+                Lookup::Known(learned) => {
+                    self.carry_out(session, learned.resolve(request), request, keys, reply)
+                }
+                Lookup::Unknown => self.refuse_unknown(session, request, reply),
+                Lookup::Unavailable(text) => self.refuse(session, &text),
+                Lookup::Asked(question) => {
+                    self.learner.wait(question, session.conn);
+                    session.learning = true;
+                    return Step::Later;
+                }
+                Lookup::New => return self.learn(session, request),
+            },
+            resolved => self.carry_out(session, resolved, request, keys, reply),
+        }
+        self.counters.requests += 1;
+        Step::Done
+    }
+
+    /// Does what the command table says of `command`.
+    fn carry_out(
+        &mut self,
+        session: &mut Session,
+        resolved: Resolved<'_>,
+        request: &Request<'_>,
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) {
+        let Resolved::Command(command) = resolved else {
+            reply.clear();
+            resolved.write_error(reply, request);
+            return self.answer_error(session, reply);
+        };
+        match command.carry {
+            Carry::Shard => self.forward(session, command, request, keys),
+            // With one shard, all keys that a pattern can name are there.
+            Carry::ShardIf(Guard::Patterns) if self.topology.shard_count() == 1 => {
+                self.forward(session, command, request, keys);
+            }
+            Carry::ShardIf(guard) => match guard.check(request) {
+                Ok(()) => self.forward(session, command, request, keys),
+                Err(refusal) => self.refuse_command(session, command, refusal, request, reply),
+            },
+            Carry::Split(merge) => self.split(session, command, merge, request, keys),
+            Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
+            Carry::Cursor => self.send_scan(session, request),
+            Carry::AnyShard => self.send(session, KEYLESS_SHARD, request.bytes),
+            Carry::Here(local) => self.answer_here(session, local, command, request, reply),
+            Carry::Refused(refusal) => self.refuse_command(session, command, refusal, request, reply),
+            // Only its subcommands are ever resolved to.
+            Carry::Container => self.refuse_unknown(session, request, reply),
+        }
+    }
+
+    /// Says why a command is not carried.
+    fn refuse_command(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        refusal: Refusal,
+        request: &Request<'_>,
+        reply: &mut Vec<u8>,
+    ) {
+        reply.clear();
+        refusal.write_error(reply, command, request);
+        self.answer_error(session, reply);
+    }
+
+    /// Sends a request to the one shard that owns its keys.
+    fn forward(&mut self, session: &mut Session, command: &Command, request: &Request<'_>, keys: &mut Keys) {
+        match route::route(command, request, &self.topology, keys) {
+            Route::One(shard) => self.send(session, shard, request.bytes),
+            Route::Parts => self.refuse(session, errors::CROSS_SLOT),
+        }
+    }
+
+    /// Sends a request whole if its keys share a shard, else in parts.
+    fn split(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        merge: command::Merge,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) {
+        match route::route(command, request, &self.topology, keys) {
+            Route::One(shard) => self.send(session, shard, request.bytes),
+            // A key without its value: Redis refuses the whole, so that no part of it may be applied.
+            Route::Parts if !command.splits_evenly(request.len()) => {
+                self.send(session, KEYLESS_SHARD, request.bytes)
+            }
+            Route::Parts => self.send_parts(session, command, merge, request, keys),
+        }
+    }
+
+    /// Queues a whole request for one shard.
+    fn send(&mut self, session: &mut Session, shard: ShardId, bytes: &[u8]) {
+        if let Err(lost) = self.admit(shard) {
+            return self.refuse(session, &lost.text());
+        }
+        let place = session.reserve();
+        self.enqueue(shard, bytes, Asked::by_client(session.conn, place));
+    }
+
+    /// Answers with an error of ours.
+    pub(crate) fn refuse(&mut self, session: &mut Session, text: &str) {
+        let mut reply = self.pool.take();
+        errors::write(&mut reply, text);
+        self.answer_error(session, &reply);
+        self.pool.give(reply);
+    }
+
+    fn answer_error(&mut self, session: &mut Session, reply: &[u8]) {
+        self.counters.errors += 1;
+        self.answer(session, reply);
+    }
+
+    /// Asks a node what the request's command is. The request is read again when the answer has come.
+    fn learn(&mut self, session: &mut Session, request: &Request<'_>) -> Step {
+        let shards = (0..self.topology.shard_count() as u32).map(ShardId);
+        let Some(shard) = shards.clone().find(|&shard| self.admit(shard).is_ok()) else {
+            let lost = self.admit(KEYLESS_SHARD).err();
+            self.refuse(session, &lost.map_or_else(String::new, |lost| lost.text()));
+            return Step::Done;
+        };
+        let question = self.learner.ask(request.arg(0), session.conn, &self.limits);
+        session.learning = true;
+        let mut ask = self.pool.take();
+        encode::request(&mut ask, &[b"COMMAND", b"INFO", request.arg(0)]);
+        // A question has no client: its number takes the place of one.
+        self.enqueue(shard, &ask, Asked { conn: question, place: 0, part: 0, purpose: Purpose::Learn });
+        self.pool.give(ask);
+        Step::Later
+    }
+
+    /// Refuses what is no command anywhere.
+    fn refuse_unknown(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+        reply.clear();
+        Resolved::Unknown.write_error(reply, request);
+        self.answer_error(session, reply);
+    }
+
+    /// `POST` and `Host:` close the client without a word: a browser was made to send its bytes here, and what follows
+    /// must not be taken for requests.
+    fn close_cross_protocol(&mut self, session: &mut Session) {
+        session.phase = Phase::Closing { linger: false };
+        self.note_closed(session, CloseReason::CrossProtocol);
+    }
+
+    /// Refuses bytes that are no request. What was read before is still answered, what follows is not looked at.
+    fn refuse_bytes(&mut self, session: &mut Session, error: RequestError) {
+        let text = match error {
+            // The byte itself, as Redis shows it, whatever it is.
+            RequestError::ExpectedBulk(byte) => {
+                let mut text = b"ERR Protocol error: expected '$', got '".to_vec();
+                text.extend_from_slice(&[byte, b'\'']);
+                text
+            }
+            error => format!("ERR Protocol error: {error}").into_bytes(),
+        };
+        let mut reply = Vec::new();
+        encode::error(&mut reply, &text);
+        self.answer_error(session, &reply);
+        session.phase = Phase::Closing { linger: true };
+        self.note_closed(session, CloseReason::Protocol);
+    }
+
+    /// Counts and logs that we close a client.
+    pub(crate) fn note_closed(&mut self, session: &Session, reason: CloseReason) {
+        self.counters.clients_closed += 1;
+        let (client, peer) = (session.client, session.peer.to_string());
+        self.notice(Notice::ClientClosed { client, peer, reason });
+    }
+}

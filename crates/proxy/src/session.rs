@@ -1,0 +1,385 @@
+//! One client's connection: its unread bytes, its place in the order of replies, and what waits to be sent to it.
+//!
+//! Every request reserves a place when it is read. Replies may come in any order; they leave in the order of the
+//! places. A client that has too much pending, or does not read, is not read from until it caught up.
+
+use crate::ConnId;
+use crate::cursor::Cursor;
+use crate::limits::Limits;
+use resp::request;
+use std::collections::VecDeque;
+use stdx::{BufferPool, ByteQueue, Id, Instant};
+
+/// Our state for one client connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Its connection.
+    pub conn: ConnId,
+    /// Its number, as CLIENT ID tells it.
+    pub client: u64,
+    /// Its address, for the log.
+    pub peer: Box<str>,
+    /// As CLIENT SETNAME set it.
+    pub name: Box<[u8]>,
+    /// Bytes that arrived and were not read as requests yet.
+    pub input: Vec<u8>,
+    /// Where in `input` the scan stopped.
+    pub scanner: request::Scanner,
+    /// What the session does with what comes.
+    pub phase: Phase,
+    /// Not read from at the moment.
+    pub paused: bool,
+    /// Its next request needs a command that is being learnt.
+    pub learning: bool,
+    /// The driver took less than it was offered and has not yet said that it takes more.
+    pub blocked: bool,
+    /// Listed for sending in this turn.
+    pub listed: bool,
+    /// When it last sent something.
+    pub active_at: Instant,
+    /// When the unfinished request at the start of `input` began.
+    pub request_began: Option<Instant>,
+    /// When it last took a byte, or had none to take.
+    pub output_moved_at: Instant,
+    pending: VecDeque<Place>,
+    /// The number of the place at the front of `pending`.
+    front: u32,
+    output: ByteQueue,
+    /// Bytes of replies that wait for earlier ones.
+    parked_bytes: usize,
+    /// Running mean of the size of replies, in bytes times 8.
+    reply_bytes_mean_x8: usize,
+}
+
+/// What a session does with what comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Requests are read and answered.
+    Open,
+    /// The client will send no more, or we drain: what it sent is answered, then it is closed.
+    Ending,
+    /// No request is read any more; closed as soon as all replies left. With `linger`, the client gets time to read
+    /// its last error before the connection goes.
+    Closing {
+        /// See above.
+        linger: bool,
+    },
+    /// All was sent and our half is shut; what comes is dropped until the client ends or `until`.
+    Lingering {
+        /// Closed then at the latest.
+        until: Instant,
+    },
+}
+
+/// One place in a client's order.
+#[derive(Debug)]
+enum Place {
+    /// The reply of one node is to come, and is passed on as it is.
+    Waiting,
+    /// One node's reply to a SCAN is to come; its cursor is rewritten.
+    Scanning(Cursor),
+    /// Replies of several nodes are to come.
+    Merging(Id),
+    /// The reply is here and waits for those before it.
+    Ready(Parked),
+}
+
+/// What the owner of a place is told when its reply arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// The reply goes to the client as it is.
+    Reply,
+    /// Its cursor is rewritten first.
+    Scan(Cursor),
+    /// It goes into this merge.
+    Merge(Id),
+    /// There is no such place, or it is filled: nobody waits.
+    Nothing,
+}
+
+/// A reply that waits; nearly all are small and need no memory of their own.
+#[derive(Debug)]
+enum Parked {
+    Small { len: u8, bytes: [u8; Parked::SMALL_BYTES_MAX] },
+    Large(Vec<u8>),
+}
+
+impl Parked {
+    /// As much as fits without growing [`Place`].
+    const SMALL_BYTES_MAX: usize = 30;
+
+    fn new(reply: &[u8], pool: &mut BufferPool) -> Parked {
+        if reply.len() <= Self::SMALL_BYTES_MAX {
+            let mut bytes = [0; Self::SMALL_BYTES_MAX];
+            bytes[..reply.len()].copy_from_slice(reply);
+            return Parked::Small { len: reply.len() as u8, bytes };
+        }
+        let mut buffer = pool.take();
+        buffer.extend_from_slice(reply);
+        Parked::Large(buffer)
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Parked::Small { len, bytes } => &bytes[..usize::from(*len)],
+            Parked::Large(buffer) => buffer,
+        }
+    }
+}
+
+impl Session {
+    /// A session for a client that has just arrived.
+    pub(crate) fn new(conn: ConnId, client: u64, peer: &str, now: Instant) -> Session {
+        Session {
+            conn,
+            client,
+            peer: peer.into(),
+            name: Box::default(),
+            input: Vec::new(),
+            scanner: request::Scanner::default(),
+            phase: Phase::Open,
+            paused: false,
+            learning: false,
+            blocked: false,
+            listed: false,
+            active_at: now,
+            request_began: None,
+            output_moved_at: now,
+            pending: VecDeque::new(),
+            front: 0,
+            output: ByteQueue::default(),
+            parked_bytes: 0,
+            reply_bytes_mean_x8: FIRST_REPLY_BYTES * 8,
+        }
+    }
+
+    /// Whether the next request may be read.
+    pub(crate) fn may_read(&self, limits: &Limits) -> bool {
+        let open = matches!(self.phase, Phase::Open | Phase::Ending);
+        open && !self.learning
+            && self.pending.len() < self.window(limits)
+            && self.held_bytes() < limits.pending_bytes_max
+    }
+
+    /// Whether a session that was stopped by [`Session::may_read`] has caught up enough to go on: half-way, so that
+    /// it does not stop and go with every reply.
+    pub(crate) fn has_caught_up(&self, limits: &Limits) -> bool {
+        self.pending.len() <= self.window(limits) / 2 && self.held_bytes() <= limits.pending_bytes_max / 2
+    }
+
+    /// How many requests may be pending: as many as fill `pending_bytes_max` with replies of the size seen lately.
+    fn window(&self, limits: &Limits) -> usize {
+        let mean = (self.reply_bytes_mean_x8 / 8).max(1);
+        (limits.pending_bytes_max / mean).clamp(1, limits.pending_max)
+    }
+
+    /// Bytes of replies held for this client.
+    fn held_bytes(&self) -> usize {
+        self.output.len() + self.parked_bytes
+    }
+
+    /// Whether every reply has left.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.pending.is_empty() && self.output.is_empty()
+    }
+
+    /// Reserves the next place for one node's reply. The number goes into the ticket.
+    pub(crate) fn reserve(&mut self) -> u32 {
+        self.reserve_place(Place::Waiting)
+    }
+
+    /// Reserves the next place for the reply of a SCAN.
+    pub(crate) fn reserve_scan(&mut self, cursor: Cursor) -> u32 {
+        self.reserve_place(Place::Scanning(cursor))
+    }
+
+    /// Reserves the next place for the result of `merge`.
+    pub(crate) fn reserve_merge(&mut self, merge: Id) -> u32 {
+        self.reserve_place(Place::Merging(merge))
+    }
+
+    fn reserve_place(&mut self, place: Place) -> u32 {
+        let number = self.front.wrapping_add(self.pending.len() as u32);
+        self.pending.push_back(place);
+        number
+    }
+
+    /// What the reply for place `number` is to become.
+    pub(crate) fn expectation(&self, number: u32) -> Expectation {
+        match self.pending.get(self.index(number)) {
+            Some(Place::Waiting) => Expectation::Reply,
+            Some(Place::Scanning(cursor)) => Expectation::Scan(*cursor),
+            Some(Place::Merging(merge)) => Expectation::Merge(*merge),
+            Some(Place::Ready(_)) | None => Expectation::Nothing,
+        }
+    }
+
+    fn index(&self, number: u32) -> usize {
+        number.wrapping_sub(self.front) as usize
+    }
+
+    /// Fills place `number`. The ready run at the front moves to the output.
+    pub(crate) fn settle(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) {
+        self.reply_bytes_mean_x8 += reply.len();
+        self.reply_bytes_mean_x8 -= self.reply_bytes_mean_x8 / 8;
+        if number == self.front && !self.pending.is_empty() {
+            self.output.push(reply, pool);
+            self.pop_front();
+            self.release(pool);
+            return;
+        }
+        let index = self.index(number);
+        let Some(place) = self.pending.get_mut(index) else {
+            debug_assert!(false, "a ticket names a place that was reserved and not filled");
+            return;
+        };
+        *place = Place::Ready(Parked::new(reply, pool));
+        self.parked_bytes += reply.len();
+    }
+
+    /// Answers the request that was just read: behind everything that is pending.
+    pub(crate) fn answer(&mut self, reply: &[u8], pool: &mut BufferPool) {
+        if self.pending.is_empty() {
+            self.output.push(reply, pool);
+            return;
+        }
+        self.parked_bytes += reply.len();
+        let parked = Parked::new(reply, pool);
+        self.pending.push_back(Place::Ready(parked));
+    }
+
+    fn pop_front(&mut self) {
+        self.pending.pop_front();
+        self.front = self.front.wrapping_add(1);
+    }
+
+    /// Moves replies that wait for nobody any more to the output.
+    fn release(&mut self, pool: &mut BufferPool) {
+        while let Some(Place::Ready(parked)) = self.pending.front() {
+            let reply = parked.as_slice();
+            self.parked_bytes -= reply.len();
+            self.output.push(reply, pool);
+            if let Some(Place::Ready(Parked::Large(buffer))) = self.pending.pop_front() {
+                pool.give(buffer);
+            }
+            self.front = self.front.wrapping_add(1);
+        }
+    }
+
+    /// What waits to be sent.
+    pub(crate) fn output(&self) -> &[u8] {
+        self.output.as_slice()
+    }
+
+    /// The driver took `count` bytes of the output.
+    pub(crate) fn handle_sent(&mut self, count: usize, now: Instant, pool: &mut BufferPool) {
+        self.blocked = count < self.output.len();
+        self.output.consume(count, pool);
+        if count > 0 || self.output.is_empty() {
+            self.output_moved_at = now;
+        }
+    }
+
+    /// Whether this client has more waiting than it may: it does not read, and must not cost others their memory.
+    pub(crate) fn is_overfull(&self, newest_reply: usize, limits: &Limits) -> bool {
+        self.held_bytes().saturating_sub(newest_reply) > limits.output_bytes_max
+    }
+
+    /// Whether it has much waiting and has not taken a byte for long.
+    pub(crate) fn is_stalled(&self, now: Instant, limits: &Limits) -> bool {
+        self.output.len() > limits.output_bytes_soft && now.since(self.output_moved_at) > limits.output_stall
+    }
+
+    /// Gives back what an idle client need not own.
+    pub(crate) fn shrink(&mut self) {
+        if self.pending.is_empty() {
+            self.pending = VecDeque::new();
+        }
+        if self.input.is_empty() {
+            self.input = Vec::new();
+        }
+    }
+
+    /// Gives all buffers back and tells the merges that nobody waits for any more.
+    pub(crate) fn dismantle(mut self, pool: &mut BufferPool) -> impl Iterator<Item = Id> {
+        self.output.clear(pool);
+        pool.give(self.input);
+        self.pending.into_iter().filter_map(|place| match place {
+            Place::Merging(merge) => Some(merge),
+            _ => None,
+        })
+    }
+}
+
+/// The size that a new client's replies are guessed to have, until they were seen: 256 requests may be pending then.
+const FIRST_REPLY_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> (Session, BufferPool) {
+        let conn = Id { index: 0, generation: 0 };
+        (Session::new(conn, 1, "test", Instant::ZERO), BufferPool::new(16, 1 << 20))
+    }
+
+    #[test]
+    fn replies_leave_in_the_order_of_their_requests() {
+        let (mut session, mut pool) = session();
+        let numbers: Vec<u32> = (0..3).map(|_| session.reserve()).collect();
+        session.answer(b"+local\r\n", &mut pool);
+        session.settle(numbers[2], b"+third, and too long to be kept in place\r\n", &mut pool);
+        assert_eq!(session.output(), b"");
+        session.settle(numbers[0], b"+first\r\n", &mut pool);
+        assert_eq!(session.output(), b"+first\r\n");
+        session.settle(numbers[1], b"+second\r\n", &mut pool);
+        let all = "+first\r\n+second\r\n+third, and too long to be kept in place\r\n+local\r\n";
+        assert_eq!(session.output(), all.as_bytes());
+        assert_eq!(session.pending.len(), 0);
+    }
+
+    #[test]
+    fn numbers_wrap_around_without_harm() {
+        let (mut session, mut pool) = session();
+        session.front = u32::MAX;
+        let (last, first) = (session.reserve(), session.reserve());
+        assert_eq!((last, first), (u32::MAX, 0));
+        session.settle(first, b"+b\r\n", &mut pool);
+        session.settle(last, b"+a\r\n", &mut pool);
+        assert_eq!(session.output(), b"+a\r\n+b\r\n");
+    }
+
+    #[test]
+    fn large_replies_narrow_the_window_and_small_ones_widen_it() {
+        let (mut session, mut pool) = session();
+        let limits = Limits::default();
+        assert_eq!(session.window(&limits), 256);
+        let large = vec![b'x'; 200_000];
+        for _ in 0..40 {
+            let number = session.reserve();
+            session.settle(number, &large, &mut pool);
+        }
+        assert!(session.window(&limits) <= 6, "{}", session.window(&limits));
+        assert!(!session.may_read(&limits));
+        for _ in 0..80 {
+            let number = session.reserve();
+            session.settle(number, b"+OK\r\n", &mut pool);
+        }
+        assert_eq!(session.window(&limits), limits.pending_max);
+    }
+
+    #[test]
+    fn an_idle_session_owns_no_buffers() {
+        let (mut session, mut pool) = session();
+        let number = session.reserve();
+        session.settle(number, b"+OK\r\n", &mut pool);
+        session.handle_sent(5, Instant::ZERO, &mut pool);
+        session.shrink();
+        assert_eq!(
+            (session.output.capacity(), session.pending.capacity(), session.input.capacity()),
+            (0, 0, 0)
+        );
+        assert!(size_of::<Session>() <= 320, "{}", size_of::<Session>());
+        assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
+    }
+}

@@ -1,0 +1,154 @@
+//! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
+
+use crate::{Action, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use stdx::Instant;
+use topology::{ShardId, Topology, TopologySpec, parse_nodes};
+
+/// A proxy, and all that went out of it.
+pub(crate) struct Rig {
+    pub proxy: Proxy,
+    pub now: Instant,
+    /// What each connection was sent and the test has not taken yet.
+    sent: BTreeMap<ConnId, Vec<u8>>,
+    /// The connection to each shard's node, once it was asked for.
+    nodes: BTreeMap<u32, ConnId>,
+    /// Connections that were closed from inside.
+    closed: Vec<ConnId>,
+    paused: Vec<ConnId>,
+    /// Connections that take no bytes.
+    stuck: Vec<ConnId>,
+}
+
+impl Rig {
+    /// Over `shards` shards, whose nodes have not answered yet. Keys `0`, `1`, … of [`Rig::key`] live on them.
+    pub(crate) fn connecting(shards: usize, limits: Limits) -> Rig {
+        let nodes: Vec<String> = (0..shards).map(|shard| format!("127.0.0.1:{}", 7000 + shard)).collect();
+        let nodes = parse_nodes(&nodes.join(",")).expect("valid");
+        let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid");
+        let (topology, board) = (Arc::new(topology), Arc::new(Board::new(1)));
+        let now = Instant::ZERO;
+        let proxy = Proxy::new(limits, Settings::default(), topology, board, now);
+        let (sent, nodes) = (BTreeMap::new(), BTreeMap::new());
+        let mut rig =
+            Rig { proxy, now, sent, nodes, closed: Vec::new(), paused: Vec::new(), stuck: Vec::new() };
+        rig.proxy.handle_timeouts(now);
+        rig.perform();
+        rig
+    }
+
+    /// Over `shards` shards whose nodes have said PONG.
+    pub(crate) fn ready(shards: usize) -> Rig {
+        Rig::ready_with(shards, Limits::default())
+    }
+
+    pub(crate) fn ready_with(shards: usize, limits: Limits) -> Rig {
+        let mut rig = Rig::connecting(shards, limits);
+        (0..shards as u32).for_each(|shard| rig.bring_up(shard));
+        rig
+    }
+
+    /// The node of `shard` takes the connection that was asked for and says PONG.
+    pub(crate) fn bring_up(&mut self, shard: u32) {
+        let conn = self.nodes[&shard];
+        self.event(Event::Connected { conn });
+        assert_eq!(self.taken(conn), "*1|$4|PING|");
+        self.event(Event::Received { conn, bytes: b"+PONG\r\n" });
+    }
+
+    /// A key that lives on `shard`.
+    pub(crate) fn key(&self, shard: u32) -> String {
+        let topology = &self.proxy.core.topology;
+        (0..)
+            .map(|number| format!("k{number}"))
+            .find(|key| topology.shard_of(key.as_bytes()) == ShardId(shard))
+            .expect("found")
+    }
+
+    pub(crate) fn client(&mut self) -> ConnId {
+        self.proxy.accept("test", self.now).expect("not full")
+    }
+
+    /// The client sends `text`, in which `|` stands for CR LF.
+    pub(crate) fn client_sends(&mut self, conn: ConnId, text: &str) {
+        let bytes = text.replace('|', "\r\n");
+        self.event(Event::Received { conn, bytes: bytes.as_bytes() });
+    }
+
+    /// The node of `shard` sends `text`, in which `|` stands for CR LF.
+    pub(crate) fn node_sends(&mut self, shard: u32, text: &str) {
+        let bytes = text.replace('|', "\r\n");
+        let conn = self.nodes[&shard];
+        self.event(Event::Received { conn, bytes: bytes.as_bytes() });
+    }
+
+    pub(crate) fn event(&mut self, event: Event<'_>) {
+        self.proxy.handle_event(event, self.now);
+        self.perform();
+    }
+
+    /// Lets time pass, and timeouts with it.
+    pub(crate) fn pass(&mut self, duration: Duration) {
+        let until = self.now + duration;
+        while self.now < until {
+            self.now = self.proxy.poll_deadline().max(self.now).min(until);
+            if self.proxy.poll_deadline() <= self.now {
+                self.proxy.handle_timeouts(self.now);
+                self.perform();
+            }
+        }
+    }
+
+    /// What `conn` was sent since the last call, with `|` for CR LF.
+    pub(crate) fn taken(&mut self, conn: ConnId) -> String {
+        let bytes = self.sent.remove(&conn).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace("\r\n", "|")
+    }
+
+    /// What the node of `shard` was sent since the last call.
+    pub(crate) fn node_got(&mut self, shard: u32) -> String {
+        self.taken(self.nodes[&shard])
+    }
+
+    pub(crate) fn node(&self, shard: u32) -> ConnId {
+        self.nodes[&shard]
+    }
+
+    pub(crate) fn is_closed(&self, conn: ConnId) -> bool {
+        self.closed.contains(&conn)
+    }
+
+    pub(crate) fn is_paused(&self, conn: ConnId) -> bool {
+        self.paused.contains(&conn)
+    }
+
+    /// From now on `conn` takes no bytes.
+    pub(crate) fn stick(&mut self, conn: ConnId) {
+        self.stuck.push(conn);
+    }
+
+    pub(crate) fn notices(&mut self) -> Vec<Notice> {
+        std::iter::from_fn(|| self.proxy.poll_notice()).collect()
+    }
+
+    pub(crate) fn perform(&mut self) {
+        while let Some(action) = self.proxy.poll_action() {
+            match action {
+                Action::Connect { conn, shard } => {
+                    self.nodes.insert(shard.0, conn);
+                }
+                Action::Send { conn, bytes } => {
+                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len() };
+                    self.sent.entry(conn).or_default().extend_from_slice(&bytes[..taken]);
+                    self.proxy.handle_sent(conn, taken);
+                }
+                Action::Pause { conn } => self.paused.push(conn),
+                Action::Resume { conn } => self.paused.retain(|paused| *paused != conn),
+                Action::Finish { .. } => {}
+                Action::Close { conn } => self.closed.push(conn),
+            }
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Transcripts: what the core does, event by event. `|` stands for CR LF.
+
+use crate::testing::Rig;
+use crate::{Event, Limits, Notice};
+use std::time::Duration;
+
+#[test]
+fn a_request_reaches_its_shard_untouched_and_the_reply_comes_back() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let key = rig.key(1);
+    let request = format!("*3|$3|sEt|${}|{key}|$1|v|", key.len());
+    rig.client_sends(client, &request);
+    assert_eq!((rig.node_got(0).as_str(), rig.node_got(1)), ("", request));
+    rig.node_sends(1, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+}
+
+#[test]
+fn pipelined_replies_keep_the_clients_order_over_shards() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("get {a}|get {b}|ping|get {a}|"));
+    rig.node_sends(1, "$1|b|");
+    assert_eq!(rig.taken(client), "");
+    rig.node_sends(0, "$1|a|$2|a");
+    assert_eq!(rig.taken(client), "$1|a|$1|b|+PONG|");
+    rig.node_sends(0, "2|");
+    assert_eq!(rig.taken(client), "$2|a2|");
+}
+
+#[test]
+fn two_clients_share_a_connection_and_nothing_else() {
+    let mut rig = Rig::ready(1);
+    let (one, two) = (rig.client(), rig.client());
+    rig.client_sends(one, "get x|");
+    rig.client_sends(two, "get y|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|x|*2|$3|get|$1|y|");
+    rig.node_sends(0, "$1|x|$1|y|");
+    assert_eq!((rig.taken(one).as_str(), rig.taken(two).as_str()), ("$1|x|", "$1|y|"));
+}
+
+#[test]
+fn mset_over_two_shards_is_answered_once() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("mset {b} 1 {a} 2 {b} 3|"));
+    assert_eq!(rig.node_got(0), format!("*3|$4|mset|$2|{a}|$1|2|"));
+    assert_eq!(rig.node_got(1), format!("*5|$4|mset|$2|{b}|$1|1|$2|{b}|$1|3|"));
+    rig.node_sends(0, "+OK|");
+    assert_eq!(rig.taken(client), "");
+    rig.node_sends(1, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+}
+
+#[test]
+fn an_mset_without_its_last_value_is_not_taken_apart() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("mset {b} 1 {a}|"));
+    assert_eq!(rig.node_got(0), format!("*4|$4|mset|$2|{b}|$1|1|$2|{a}|"));
+    assert_eq!(rig.node_got(1), "");
+}
+
+#[test]
+fn keys_of_several_shards_are_refused_where_a_command_cannot_be_split() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("sinter {a} {b}|rename {a} {b}|msetnx {a} 1 {b} 2|"));
+    let refusal = "-CROSSSLOT Keys in request don't hash to the same slot|";
+    assert_eq!(rig.taken(client), refusal.repeat(3));
+    assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
+}
+
+#[test]
+fn a_scan_walks_from_shard_to_shard() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    rig.client_sends(client, "scan 0 count 5|");
+    assert_eq!(rig.node_got(0), "*4|$4|scan|$1|0|$5|count|$1|5|");
+    rig.node_sends(0, "*2|$1|0|*1|$1|a|");
+    assert_eq!(rig.taken(client), "*2|$15|281474976710656|*1|$1|a|");
+    rig.client_sends(client, "scan 281474976710656 count 5|");
+    assert_eq!(rig.node_got(1), "*4|$4|scan|$1|0|$5|count|$1|5|");
+    rig.node_sends(1, "*2|$1|3|*0|");
+    assert_eq!(rig.taken(client), "*2|$15|281474976710659|*0|");
+    rig.client_sends(client, "scan x|scan 9223372036854775807|");
+    assert_eq!(rig.taken(client), "-ERR invalid cursor|*2|$1|0|*0|");
+}
+
+#[test]
+fn bytes_that_are_no_request_end_the_client_after_what_came_before() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get a|*1|:4|get b|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
+    assert_eq!(rig.taken(client), "");
+    rig.node_sends(0, "$-1|");
+    assert_eq!(rig.taken(client), "$-1|-ERR Protocol error: expected '$', got ':'|");
+    rig.client_sends(client, "get c|");
+    assert_eq!(rig.node_got(0), "");
+    assert!(!rig.is_closed(client), "it gets time to read the error");
+    rig.pass(Duration::from_secs(2));
+    assert!(rig.is_closed(client));
+}
+
+#[test]
+fn quit_answers_and_ignores_the_rest() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get a|quit|get b|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
+    rig.node_sends(0, "$-1|");
+    assert_eq!(rig.taken(client), "$-1|+OK|");
+    assert!(rig.is_closed(client));
+}
+
+#[test]
+fn http_is_closed_without_a_word() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "POST / HTTP/1.1|Host: x|set a 1|");
+    assert_eq!((rig.taken(client).as_str(), rig.node_got(0).as_str()), ("", ""));
+    assert!(rig.is_closed(client));
+}
+
+#[test]
+fn a_half_closed_client_gets_all_its_replies() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get a|get b|");
+    rig.event(Event::Ended { conn: client });
+    assert!(!rig.is_closed(client));
+    rig.node_sends(0, "$-1|$-1|");
+    assert_eq!(rig.taken(client), "$-1|$-1|");
+    assert!(rig.is_closed(client));
+}
+
+#[test]
+fn replies_for_a_client_that_has_gone_reach_nobody() {
+    let mut rig = Rig::ready(1);
+    let gone = rig.client();
+    rig.client_sends(gone, "get secret|");
+    rig.event(Event::Closed { conn: gone, reason: "reset" });
+    let other = rig.client();
+    assert_eq!(other.index, gone.index, "the place is used again");
+    rig.client_sends(other, "get mine|");
+    rig.node_sends(0, "$6|secret|$4|mine|");
+    assert_eq!(rig.taken(other), "$4|mine|");
+}
+
+#[test]
+fn a_late_reply_is_not_given_to_the_next_request() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get a|");
+    rig.pass(Duration::from_millis(1001));
+    assert_eq!(
+        rig.taken(client),
+        "-ERR upstream timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|"
+    );
+    rig.client_sends(client, "get b|");
+    rig.node_sends(0, "$1|a|");
+    assert_eq!(rig.taken(client), "");
+    rig.node_sends(0, "$1|b|");
+    assert_eq!(rig.taken(client), "$1|b|");
+}
+
+#[test]
+fn a_lost_connection_tells_who_may_have_run_and_who_has_not() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (node, a, b) = (rig.node(1), rig.key(1), rig.key(0));
+    rig.client_sends(client, &format!("get {a}|"));
+    rig.stick(node);
+    rig.client_sends(client, &format!("get {a}|get {b}|"));
+    rig.event(Event::Closed { conn: node, reason: "connection reset by peer" });
+    rig.node_sends(0, "$-1|");
+    assert_eq!(
+        rig.taken(client),
+        "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|\
+         -TRYAGAIN shard 127.0.0.1:7001 unavailable: connection reset by peer|$-1|"
+    );
+    assert!(!rig.is_closed(client), "a dead node costs its keys and nothing else");
+    let shard = "127.0.0.1:7001".to_owned();
+    assert_eq!(rig.notices(), [Notice::NodeDown { shard, reason: "connection reset by peer".to_owned() }]);
+}
+
+#[test]
+fn a_split_command_with_a_dead_shard_is_one_error_and_sends_nothing() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let node = rig.node(1);
+    rig.event(Event::Closed { conn: node, reason: "connection refused" });
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("mset {a} 1 {b} 2|get {a}|"));
+    rig.node_sends(0, "$1|x|");
+    let refusal = "-TRYAGAIN shard 127.0.0.1:7001 unavailable: connection refused|";
+    assert_eq!(rig.taken(client), format!("{refusal}$1|x|"));
+}
+
+#[test]
+fn requests_wait_for_a_first_connection_and_learn_why_there_is_none() {
+    let mut rig = Rig::connecting(1, Limits::default());
+    let client = rig.client();
+    rig.client_sends(client, "get a|");
+    assert_eq!(rig.taken(client), "");
+    rig.bring_up(0);
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
+
+    let mut rig = Rig::connecting(1, Limits::default());
+    let client = rig.client();
+    rig.client_sends(client, "get a|");
+    rig.pass(Duration::from_millis(1001));
+    assert_eq!(rig.taken(client), "-TRYAGAIN shard 127.0.0.1:7000 unavailable: no connection in time|");
+}
+
+#[test]
+fn a_loading_node_is_not_used_and_its_word_is_passed_on() {
+    let mut rig = Rig::connecting(1, Limits::default());
+    let client = rig.client();
+    rig.client_sends(client, "get a|");
+    let conn = rig.node(0);
+    rig.event(Event::Connected { conn });
+    rig.node_sends(0, "-LOADING Redis is loading the dataset in memory|");
+    let reason = "LOADING Redis is loading the dataset in memory";
+    assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {reason}|"));
+    rig.client_sends(client, "get a|");
+    assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {reason}|"));
+}
+
+#[test]
+fn a_node_that_greets_before_it_is_asked_is_not_used() {
+    let mut rig = Rig::connecting(1, Limits::default());
+    let client = rig.client();
+    let conn = rig.node(0);
+    rig.stick(conn);
+    rig.event(Event::Connected { conn });
+    rig.client_sends(client, "get a|");
+    rig.node_sends(0, "-ERR max number of clients reached|");
+    let reason = "ERR max number of clients reached";
+    assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {reason}|"));
+}
+
+#[test]
+fn bytes_that_nobody_asked_for_cost_the_connection() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    let node = rig.node(0);
+    rig.node_sends(0, "$6|foreign|");
+    assert!(rig.is_closed(node));
+    rig.pass(Duration::from_millis(20));
+    rig.bring_up(0);
+    rig.client_sends(client, "get a|");
+    rig.node_sends(0, "$1|a|");
+    assert_eq!(rig.taken(client), "$1|a|");
+}
+
+#[test]
+fn garbage_in_a_reply_is_not_passed_on() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get a|get b|");
+    rig.node_sends(0, "$1|a|HTTP/1.1 400 Bad Request|");
+    let expected = "$1|a|-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    assert_eq!(rig.taken(client), expected);
+}
+
+#[test]
+fn a_client_with_much_pending_is_not_read_until_it_caught_up() {
+    let mut rig = Rig::ready_with(1, Limits { pending_max: 4, ..Limits::default() });
+    let client = rig.client();
+    rig.client_sends(client, &"get a|".repeat(10));
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|".repeat(4));
+    assert!(rig.is_paused(client));
+    rig.node_sends(0, "$-1|$-1|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|".repeat(2));
+    assert!(rig.is_paused(client));
+    rig.node_sends(0, &"$-1|".repeat(4));
+    rig.node_sends(0, &"$-1|".repeat(4));
+    assert_eq!(rig.taken(client), "$-1|".repeat(10));
+    assert!(!rig.is_paused(client));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed_and_others_are_not() {
+    let limits = Limits { output_bytes_max: 1000, pending_bytes_max: 4096, ..Limits::default() };
+    let mut rig = Rig::ready_with(1, limits);
+    let (slow, other) = (rig.client(), rig.client());
+    rig.stick(slow);
+    rig.client_sends(slow, "get a|");
+    rig.client_sends(other, "get b|");
+    let value = format!("$600|{}|", "x".repeat(600));
+    rig.node_sends(0, &format!("{value}$-1|"));
+    rig.client_sends(slow, "get a|");
+    rig.node_sends(0, &value);
+    assert!(!rig.is_closed(slow), "one reply above the limit is allowed");
+    rig.client_sends(slow, "get a|");
+    rig.node_sends(0, &value);
+    assert!(rig.is_closed(slow));
+    assert_eq!(rig.taken(other), "$-1|");
+    assert_eq!(rig.proxy.counters().clients, 1);
+}
+
+#[test]
+fn an_unknown_command_is_learnt_once_and_its_client_waits_in_order() {
+    let mut rig = Rig::ready(2);
+    let (client, other) = (rig.client(), rig.client());
+    let key = rig.key(1);
+    rig.client_sends(client, &format!("get {key}|foo.set {key} 1|ping|"));
+    rig.client_sends(other, &format!("foo.set {key} 2|"));
+    assert_eq!(rig.node_got(0), "*3|$7|COMMAND|$4|INFO|$7|foo.set|");
+    rig.node_sends(1, "$1|x|");
+    assert_eq!(rig.taken(client), "$1|x|");
+    rig.node_got(1);
+    rig.node_sends(0, "*1|*6|$7|foo.set|:-3|*1|+write|:1|:1|:1|");
+    assert!(rig.node_got(1).contains(&format!("*3|$7|foo.set|$2|{key}|$1|1|")));
+    rig.node_sends(1, "+1|+2|");
+    let (first, second) = (rig.taken(client), rig.taken(other));
+    assert!(
+        first.ends_with("|+PONG|") && first.len() + second.len() == "+1|+PONG|+2|".len(),
+        "{first} {second}"
+    );
+}
+
+#[test]
+fn what_no_node_knows_is_answered_as_redis_answers() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "foo a b|");
+    rig.node_sends(0, "*1|*-1|");
+    let unknown = "-ERR unknown command 'foo', with args beginning with: 'a' 'b' |";
+    assert_eq!(rig.taken(client), unknown);
+    rig.node_got(0);
+    rig.client_sends(client, "foo a b|");
+    assert_eq!((rig.taken(client).as_str(), rig.node_got(0).as_str()), (unknown, ""));
+}
+
+#[test]
+fn a_client_whose_command_cannot_be_learnt_is_told_why() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "foo a|ping|");
+    let node = rig.node(0);
+    rig.event(Event::Closed { conn: node, reason: "reset" });
+    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    assert_eq!(rig.taken(client), format!("{lost}+PONG|"));
+}
+
+#[test]
+fn draining_lets_everybody_finish_and_nobody_in() {
+    let mut rig = Rig::ready(1);
+    let (busy, idle) = (rig.client(), rig.client());
+    rig.client_sends(busy, "get a|");
+    rig.proxy.drain(rig.now);
+    rig.perform();
+    assert!(rig.is_closed(idle) && !rig.is_closed(busy));
+    assert_eq!(rig.proxy.accept("late", rig.now), Err(b"-ERR max number of clients reached\r\n".to_vec()));
+    rig.node_sends(0, "$1|a|");
+    assert_eq!(rig.taken(busy), "$1|a|");
+    assert!(rig.is_closed(busy) && rig.proxy.is_drained());
+}
+
+#[test]
+fn idle_and_half_finished_clients_are_let_go_when_their_time_is_up() {
+    let mut rig = Rig::ready_with(1, Limits { idle_timeout: Duration::from_secs(300), ..Limits::default() });
+    let (idle, half) = (rig.client(), rig.client());
+    rig.client_sends(half, "*2|$3|GET|$1000|abc");
+    rig.pass(Duration::from_secs(29));
+    assert!(!rig.is_closed(half));
+    rig.pass(Duration::from_secs(4));
+    assert!(rig.is_closed(half) && !rig.is_closed(idle));
+    rig.pass(Duration::from_secs(270));
+    assert!(rig.is_closed(idle));
+}
+
+#[test]
+fn a_silent_node_is_asked_whether_it_lives() {
+    let mut rig = Rig::ready(1);
+    rig.pass(Duration::from_millis(5500));
+    assert_eq!(rig.node_got(0), "*1|$4|PING|");
+    rig.node_sends(0, "+PONG|");
+    let node = rig.node(0);
+    rig.pass(Duration::from_secs(9));
+    assert!(rig.is_closed(node), "no answer to the second one");
+}
