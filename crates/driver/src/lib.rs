@@ -1,0 +1,359 @@
+//! The event loop: sockets and readiness (epoll on Linux, kqueue on macOS and the BSDs, through mio) behind one small
+//! interface. Knows file descriptors and no Redis.
+//!
+//! A turn of its user is: [`Driver::wait`], then [`Driver::next_event`] until there is none, then sends and closes.
+//! Sockets are registered once, edge-triggered, for both directions: no call to change an interest is ever made. What
+//! is readable is read in one go per turn and connection, up to the size of the one shared buffer; what had more waits
+//! in a list for the next turn, behind the others.
+
+#![expect(clippy::disallowed_types, reason = "sockets live here")]
+
+mod socket;
+
+pub use mio::Waker;
+
+use mio::event::Event as Readiness;
+use mio::{Events, Interest, Poll, Token};
+use socket::Socket;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+use stdx::Id;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A connection that was asked for is there.
+    Connected(Id),
+    /// Bytes arrived; they are valid until the next call.
+    Received(Id, &'a [u8]),
+    /// A connection that took less than it was offered takes bytes again.
+    Writable(Id),
+    /// The other side will send no more.
+    Ended(Id),
+    /// The connection is gone; it is forgotten here.
+    Closed(Id, io::Error),
+}
+
+/// Where to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A unix socket's path.
+    Unix(std::path::PathBuf),
+}
+
+/// The sockets of one worker.
+#[derive(Debug)]
+pub struct Driver {
+    poll: Poll,
+    events: Events,
+    /// By the index of their id.
+    conns: Vec<Option<Conn>>,
+    /// Indices of connections that something is to be told of in this turn.
+    due: VecDeque<usize>,
+    /// The same for the next turn: they filled the buffer in this one.
+    due_next: Vec<usize>,
+    buffer: Box<[u8]>,
+}
+
+/// One socket and what is known of it since it was last looked at.
+#[derive(Debug)]
+struct Conn {
+    id: Id,
+    socket: Socket,
+    connecting: bool,
+    /// There may be something to read.
+    readable: bool,
+    /// It takes bytes again, and somebody waits for that.
+    writable: bool,
+    /// A write came back short.
+    blocked: bool,
+    /// The other side is done sending, as the kernel says; there may be bytes before the end.
+    hung_up: bool,
+    /// The end was read and told.
+    ended: bool,
+    paused: bool,
+    /// Listed in `due` or `due_next`.
+    listed: bool,
+}
+
+/// What one read takes at most: large enough that the system call is cheap beside its bytes, small enough to stay in
+/// the second-level cache together with what is made of it.
+const BUFFER_BYTES: usize = 128 * 1024;
+/// Readiness that one wait takes over; the rest comes with the next.
+const EVENTS_MAX: usize = 1024;
+/// The token of the waker.
+const WAKER: Token = Token(usize::MAX);
+
+impl Driver {
+    /// A driver without sockets.
+    pub fn new() -> io::Result<Driver> {
+        Ok(Driver {
+            poll: Poll::new()?,
+            events: Events::with_capacity(EVENTS_MAX),
+            conns: Vec::new(),
+            due: VecDeque::new(),
+            due_next: Vec::new(),
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+        })
+    }
+
+    /// What other threads end a [`Driver::wait`] with. At most one per driver.
+    pub fn waker(&self) -> io::Result<Waker> {
+        Waker::new(self.poll.registry(), WAKER)
+    }
+
+    /// Waits until something happens, somebody wakes us, or `timeout` is over. Does not wait while a connection has
+    /// more to read.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let timeout = if self.due_next.is_empty() && self.due.is_empty() { timeout } else { Duration::ZERO };
+        self.due.extend(self.due_next.drain(..));
+        match self.poll.poll(&mut self.events, Some(timeout)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        for readiness in &self.events {
+            let Token(index) = readiness.token();
+            if let Some(Some(conn)) = self.conns.get_mut(index) {
+                conn.note(readiness);
+                if !conn.listed {
+                    conn.listed = true;
+                    self.due.push_back(index);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a connection had more to read than one turn takes.
+    pub fn has_more(&self) -> bool {
+        !self.due_next.is_empty()
+    }
+
+    /// The next thing that happened in this turn.
+    pub fn next_event(&mut self) -> Option<Event<'_>> {
+        while let Some(index) = self.due.pop_front() {
+            let Some(Some(conn)) = self.conns.get_mut(index) else { continue };
+            conn.listed = false;
+            let id = conn.id;
+            match conn.advance(&mut self.buffer) {
+                Advance::Nothing => {}
+                Advance::Connected => {
+                    self.list_now(index);
+                    return Some(Event::Connected(id));
+                }
+                Advance::Writable => {
+                    self.list_now(index);
+                    return Some(Event::Writable(id));
+                }
+                Advance::Received { len, more } => {
+                    match more {
+                        More::Now => self.list_now(index),
+                        More::NextTurn => {
+                            conn.listed = true;
+                            self.due_next.push(index);
+                        }
+                        More::Nothing => {}
+                    }
+                    return Some(Event::Received(id, &self.buffer[..len]));
+                }
+                Advance::Ended => return Some(Event::Ended(id)),
+                Advance::Failed(error) => {
+                    self.close(id);
+                    return Some(Event::Closed(id, error));
+                }
+            }
+        }
+        None
+    }
+
+    /// Puts a connection back into this turn's list.
+    fn list_now(&mut self, index: usize) {
+        if let Some(Some(conn)) = self.conns.get_mut(index)
+            && !conn.listed
+        {
+            conn.listed = true;
+            self.due.push_back(index);
+        }
+    }
+
+    /// Takes over a socket that was accepted elsewhere and calls it `id`.
+    pub fn adopt(&mut self, id: Id, stream: std::net::TcpStream) -> io::Result<()> {
+        self.insert(id, Socket::adopt(stream)?, false)
+    }
+
+    /// Begins to connect to `target` and calls the connection `id`. `Connected` or `Closed` follows, unless this
+    /// fails at once.
+    pub fn connect(&mut self, id: Id, target: &Target) -> io::Result<()> {
+        let socket = match target {
+            Target::Tcp(addr) => Socket::connect_tcp(*addr)?,
+            Target::Unix(path) => Socket::connect_unix(Path::new(path))?,
+        };
+        self.insert(id, socket, true)
+    }
+
+    fn insert(&mut self, id: Id, mut socket: Socket, connecting: bool) -> io::Result<()> {
+        let index = id.index as usize;
+        self.poll.registry().register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
+        if self.conns.len() <= index {
+            self.conns.resize_with(index + 1, || None);
+        }
+        debug_assert!(self.conns[index].is_none(), "an id is given away once its last owner was closed");
+        self.conns[index] = Some(Conn::new(id, socket, connecting));
+        Ok(())
+    }
+
+    fn conn(&mut self, id: Id) -> Option<&mut Conn> {
+        self.conns.get_mut(id.index as usize)?.as_mut().filter(|conn| conn.id == id)
+    }
+
+    /// Sends as many of `bytes` as the socket takes now. After less than all, a `Writable` follows in time.
+    pub fn send(&mut self, id: Id, bytes: &[u8]) -> io::Result<usize> {
+        let Some(conn) = self.conn(id) else { return Ok(0) };
+        let sent = match conn.socket.write(bytes) {
+            Ok(sent) => sent,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(error) => return Err(error),
+        };
+        conn.blocked = sent < bytes.len();
+        Ok(sent)
+    }
+
+    /// Tells the other side that nothing more will come.
+    pub fn finish(&mut self, id: Id) {
+        if let Some(conn) = self.conn(id) {
+            // Fails only if the other side has gone, which the next read tells.
+            let _ = conn.socket.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Stops reading from a connection.
+    pub fn pause(&mut self, id: Id) {
+        if let Some(conn) = self.conn(id) {
+            conn.paused = true;
+        }
+    }
+
+    /// Reads again.
+    pub fn resume(&mut self, id: Id) {
+        if let Some(conn) = self.conn(id)
+            && conn.paused
+        {
+            conn.paused = false;
+            self.list_now(id.index as usize);
+        }
+    }
+
+    /// Closes a connection; nothing more is told of it.
+    pub fn close(&mut self, id: Id) {
+        if let Some(place) = self.conns.get_mut(id.index as usize)
+            && let Some(conn) = place
+            && conn.id == id
+        {
+            // Fails only for a socket that is not registered.
+            let _ = self.poll.registry().deregister(&mut conn.socket);
+            *place = None;
+        }
+    }
+}
+
+/// What a look at one connection brought.
+enum Advance {
+    Nothing,
+    Connected,
+    Writable,
+    Received { len: usize, more: More },
+    Ended,
+    Failed(io::Error),
+}
+
+/// Whether there is more to read.
+enum More {
+    Nothing,
+    /// The end, most likely.
+    Now,
+    /// The buffer was filled; others come first.
+    NextTurn,
+}
+
+impl Conn {
+    fn new(id: Id, socket: Socket, connecting: bool) -> Conn {
+        Conn {
+            id,
+            socket,
+            connecting,
+            readable: false,
+            writable: false,
+            blocked: false,
+            hung_up: false,
+            ended: false,
+            paused: false,
+            listed: false,
+        }
+    }
+
+    /// Takes over what the kernel says.
+    fn note(&mut self, readiness: &Readiness) {
+        self.hung_up |= readiness.is_read_closed() || readiness.is_error();
+        self.readable |= readiness.is_readable() || self.hung_up;
+        self.writable |=
+            (readiness.is_writable() || readiness.is_error()) && (self.connecting || self.blocked);
+    }
+
+    /// Does the one thing that is due first.
+    fn advance(&mut self, buffer: &mut [u8]) -> Advance {
+        if self.connecting {
+            return self.advance_connect();
+        }
+        if self.writable {
+            self.writable = false;
+            self.blocked = false;
+            return Advance::Writable;
+        }
+        if !self.readable || self.paused || self.ended {
+            return Advance::Nothing;
+        }
+        match self.socket.read(buffer) {
+            Ok(0) => {
+                self.ended = true;
+                Advance::Ended
+            }
+            Ok(len) if len == buffer.len() => Advance::Received { len, more: More::NextTurn },
+            Ok(len) if self.hung_up => Advance::Received { len, more: More::Now },
+            Ok(len) => {
+                // A short read has emptied the socket; what comes later is a new edge.
+                self.readable = false;
+                Advance::Received { len, more: More::Nothing }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                self.readable = false;
+                Advance::Nothing
+            }
+            Err(error) => Advance::Failed(error),
+        }
+    }
+
+    /// Whether the connection was made.
+    fn advance_connect(&mut self) -> Advance {
+        if !self.writable {
+            return Advance::Nothing;
+        }
+        match self.socket.connected() {
+            Ok(true) => {
+                self.connecting = false;
+                self.writable = false;
+                Advance::Connected
+            }
+            Ok(false) => Advance::Nothing,
+            Err(error) => Advance::Failed(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

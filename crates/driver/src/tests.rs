@@ -1,0 +1,127 @@
+//! The driver against real sockets on the loopback.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+const ID: Id = Id { index: 0, generation: 0 };
+
+/// A driver with one adopted connection, and the other end of it.
+fn connected() -> (Driver, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let other = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+    let (accepted, _) = listener.accept().expect("accepts");
+    let mut driver = Driver::new().expect("a poll");
+    driver.adopt(ID, accepted).expect("a live socket");
+    (driver, other)
+}
+
+/// Turns until an event comes that `pick` takes, for ten seconds at most.
+fn until<T>(driver: &mut Driver, mut pick: impl FnMut(Event<'_>) -> Option<T>) -> T {
+    for _ in 0..1000 {
+        driver.wait(Duration::from_millis(10)).expect("polls");
+        while let Some(event) = driver.next_event() {
+            if let Some(picked) = pick(event) {
+                return picked;
+            }
+        }
+    }
+    panic!("no such event");
+}
+
+#[test]
+fn bytes_arrive_and_the_end_is_told_once_after_them() {
+    let (mut driver, mut other) = connected();
+    other.write_all(b"hello").expect("writes");
+    drop(other);
+    let mut seen = Vec::new();
+    until(&mut driver, |event| match event {
+        Event::Received(ID, bytes) => {
+            seen.extend_from_slice(bytes);
+            None
+        }
+        Event::Ended(ID) => Some(()),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(seen, b"hello");
+    driver.wait(Duration::ZERO).expect("polls");
+    assert!(driver.next_event().is_none());
+}
+
+#[test]
+fn more_than_a_buffer_is_read_over_several_turns() {
+    let (mut driver, mut other) = connected();
+    let total = BUFFER_BYTES * 5 + 17;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test needs the other side to write while this one reads"
+    )]
+    let writer = std::thread::spawn(move || other.write_all(&vec![7; total]).map(|()| other));
+    let mut received = 0;
+    until(&mut driver, |event| {
+        if let Event::Received(ID, bytes) = event {
+            assert!(bytes.len() <= BUFFER_BYTES);
+            received += bytes.len();
+        }
+        (received == total).then_some(())
+    });
+    writer.join().expect("no panic").expect("written");
+}
+
+#[test]
+fn a_full_socket_says_when_it_takes_bytes_again() {
+    let (mut driver, mut other) = connected();
+    let bytes = vec![1; 1 << 20];
+    let mut sent = 0;
+    loop {
+        let count = driver.send(ID, &bytes).expect("open");
+        sent += count;
+        if count < bytes.len() {
+            break;
+        }
+    }
+    let mut read = vec![0; sent];
+    other.read_exact(&mut read).expect("what was sent");
+    until(&mut driver, |event| matches!(event, Event::Writable(ID)).then_some(()));
+    assert_eq!(driver.send(ID, b"more").expect("open"), 4);
+}
+
+#[test]
+fn a_paused_connection_is_not_read_until_it_is_resumed() {
+    let (mut driver, mut other) = connected();
+    driver.pause(ID);
+    other.write_all(b"hello").expect("writes");
+    for _ in 0..3 {
+        driver.wait(Duration::from_millis(5)).expect("polls");
+        assert!(driver.next_event().is_none());
+    }
+    driver.resume(ID);
+    until(&mut driver, |event| matches!(event, Event::Received(ID, b"hello")).then_some(()));
+}
+
+#[test]
+fn connecting_ends_in_a_connection_or_in_a_reason() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addr = listener.local_addr().expect("bound");
+    let mut driver = Driver::new().expect("a poll");
+    driver.connect(ID, &Target::Tcp(addr)).expect("begins");
+    until(&mut driver, |event| matches!(event, Event::Connected(ID)).then_some(()));
+    driver.close(ID);
+    drop(listener);
+    let next = Id { index: 0, generation: 1 };
+    driver.connect(next, &Target::Tcp(addr)).expect("begins");
+    let kind = until(&mut driver, |event| match event {
+        Event::Closed(id, error) if id == next => Some(error.kind()),
+        _ => None,
+    });
+    assert_eq!(kind, ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_stale_id_reaches_nobody() {
+    let (mut driver, _other) = connected();
+    let stale = Id { index: 0, generation: 9 };
+    assert_eq!(driver.send(stale, b"x").expect("ignored"), 0);
+    driver.close(stale);
+    assert_eq!(driver.send(ID, b"x").expect("open"), 1);
+}

@@ -1,0 +1,332 @@
+//! The control thread: listens, gives each client to the worker with the fewest, hears signals, writes the log.
+
+use crate::args::ProxyArgs;
+use crate::logging;
+use crate::resolver;
+use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
+use anyhow::{Context, Result, anyhow};
+use mio::net::{TcpListener, UnixStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use proxy::{Board, Limits, Notice, Proxy, Settings};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use topology::Topology;
+use tracing::{error, info, warn};
+
+const LISTENER: Token = Token(0);
+const SIGNALS: Token = Token(1);
+const WAKER: Token = Token(2);
+
+/// Clients that the kernel keeps while we are busy. The kernel's own bound (net.core.somaxconn) holds as well.
+const BACKLOG: i32 = 4096;
+/// Accepted in one go before the log and signals are looked at.
+const ACCEPTS_PER_TURN_MAX: usize = 64;
+/// With no descriptor or memory left for a client, the next attempt is made after this.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Lines that wait for the log; workers drop more.
+const LOG_LINES_MAX: usize = 1024;
+/// Descriptors that are not for clients: listeners, epoll, log, files, beside those for nodes.
+const RESERVED_DESCRIPTORS: u64 = 64;
+
+/// Runs the proxy until it is told to stop.
+pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
+    logging::start(args.log_level);
+    let topology = Arc::new(args.topology().map_err(|error| anyhow!(error))?);
+    let listener = listen(args)?;
+    let addr = listener.local_addr()?;
+    let workers = args.workers();
+    let clients_max = clients_max(args.maxclients, workers * topology.shard_count());
+    let limits = args.limits(clients_max, workers);
+    announce(addr, workers, &topology);
+    let mut control = Control::start(listener, addr, workers, &limits, &topology)?;
+    control.serve()?;
+    control.drain(args.drain_timeout());
+    Ok(())
+}
+
+/// What it does, in two lines, for whoever started it.
+fn announce(addr: SocketAddr, workers: usize, topology: &Topology) {
+    const NAMED_MAX: usize = 8;
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let shards = topology.shards();
+    let mut names: Vec<&str> = shards.iter().take(NAMED_MAX).map(|shard| shard.name.as_str()).collect();
+    if shards.len() > NAMED_MAX {
+        names.push("…");
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    eprintln!("shardis {version} listens on {addr} ({workers} worker{})", plural(workers));
+    let (count, how) = (shards.len(), topology.describe());
+    eprintln!("shards over {count} node{} ({how}): {}", plural(count), names.join(" "));
+    for shard in topology.shards_without_keys() {
+        let name = &topology.shard(shard).name;
+        warn!(shard = name, "this node will own no key: it weighs too little beside the others");
+    }
+}
+
+/// Opens the listening socket.
+fn listen(args: &ProxyArgs) -> Result<TcpListener> {
+    let place = format!("{}:{}", args.host, args.port);
+    let addr = (args.host.as_str(), args.port)
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut addrs| addrs.next())
+        .with_context(|| format!("cannot listen on {place}: --host must be an address of this machine"))?;
+    let listener = bind(addr, args.reuse_port).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            anyhow!("cannot listen on {place}: the port is in use; choose another with --port")
+        }
+        ErrorKind::PermissionDenied => {
+            anyhow!("cannot listen on {place}: not permitted; ports from 1024 on need no rights")
+        }
+        _ => anyhow!("cannot listen on {place}: {error}"),
+    })?;
+    Ok(TcpListener::from_std(listener))
+}
+
+fn bind(addr: SocketAddr, reuse_port: bool) -> std::io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the old connections' last minute.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(reuse_port)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Raises the limit of descriptors as far as it goes and returns how many clients fit under it.
+fn clients_max(wanted: usize, nodes: usize) -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let reserved = RESERVED_DESCRIPTORS + nodes as u64;
+    let needed = wanted as u64 + reserved;
+    if let Some(now) = current.filter(|&now| now < needed) {
+        let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
+        let granted = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+            Ok(()) => raised,
+            Err(_) => now,
+        };
+        let fit = granted.saturating_sub(reserved).max(1) as usize;
+        if fit < wanted {
+            warn!(
+                maxclients = fit,
+                wanted,
+                descriptors = granted,
+                "the limit of file descriptors allows fewer clients"
+            );
+            return fit;
+        }
+    }
+    wanted
+}
+
+/// The control thread's state.
+struct Control {
+    poll: Poll,
+    listener: Option<TcpListener>,
+    signals: UnixStream,
+    workers: Vec<Handle>,
+    log: mpsc::Receiver<(usize, Notice)>,
+    /// Accepting is tried again then, after there was no descriptor left.
+    accept_at: Option<Instant>,
+}
+
+/// A worker as the control thread sees it.
+struct Handle {
+    mailbox: Mailbox,
+    thread: Option<JoinHandle<()>>,
+    /// Clients that were ever given to it.
+    given: usize,
+    /// Clients of it that have gone.
+    gone: Arc<AtomicUsize>,
+}
+
+impl Control {
+    /// Starts the workers and listens for signals.
+    fn start(
+        mut listener: TcpListener,
+        addr: SocketAddr,
+        workers: usize,
+        limits: &Limits,
+        topology: &Arc<Topology>,
+    ) -> Result<Control> {
+        let poll = Poll::new()?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let signals = signal_pipe(&poll)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
+        let resolver = resolver::start()?;
+        let board = Arc::new(Board::new(workers));
+        let clock = Clock::start();
+        let unix_epoch_us =
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+        let seed = unix_epoch_us ^ u64::from(std::process::id()) << 32;
+        let mut handles = Vec::new();
+        for number in 0..workers {
+            let settings = Settings {
+                worker: number,
+                workers,
+                seed: seed.wrapping_add(number as u64),
+                unix_epoch_us,
+                process_id: std::process::id(),
+                port: addr.port(),
+            };
+            let gone = Arc::new(AtomicUsize::new(0));
+            let proxy =
+                Proxy::new(limits.clone(), settings, Arc::clone(topology), Arc::clone(&board), clock.now());
+            let (resolver, log) = (resolver.clone(), log_sender.clone());
+            let neighbours = Neighbours { resolver, log, clients_gone: Arc::clone(&gone) };
+            let (worker, mailbox) = Worker::new(number, proxy, Arc::clone(topology), clock, neighbours)?;
+            let thread = spawn(number, worker, Arc::clone(&waker))?;
+            handles.push(Handle { mailbox, thread: Some(thread), given: 0, gone });
+        }
+        Ok(Control { poll, listener: Some(listener), signals, workers: handles, log, accept_at: None })
+    }
+
+    /// Accepts clients until a signal comes.
+    fn serve(&mut self) -> Result<()> {
+        let mut events = Events::with_capacity(16);
+        loop {
+            self.wait(&mut events, LOG_PERIOD)?;
+            let retry = self.accept_at.is_some_and(|at| at <= Instant::now());
+            if retry || events.iter().any(|event| event.token() == LISTENER) {
+                self.accept();
+            }
+            self.write_log();
+            if self.signal_came() {
+                return Ok(());
+            }
+            if self.workers.iter().any(Handle::has_stopped) {
+                return Err(anyhow!("a worker has stopped; see the log"));
+            }
+        }
+    }
+
+    fn wait(&mut self, events: &mut Events, timeout: Duration) -> Result<()> {
+        let timeout = if self.accept_at.is_some() { timeout.min(ACCEPT_PAUSE) } else { timeout };
+        match self.poll.poll(events, Some(timeout)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => Err(error).context("waiting for clients"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Accepts what waits, up to a bound; then others have their turn.
+    fn accept(&mut self) {
+        self.accept_at = None;
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok((stream, peer)) => self.give(stream.into(), peer),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // The client had gone before we came: there may be others behind it.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => {
+                    warn!(%error, "cannot accept clients for now");
+                    self.accept_at = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+        // There may be more, and the listener will not say so again.
+        self.accept_at = Some(Instant::now());
+    }
+
+    /// Gives a client to the worker that has the fewest.
+    fn give(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
+        if let Some(handle) = self.workers.iter_mut().min_by_key(|handle| handle.clients()) {
+            handle.given += 1;
+            handle.mailbox.send(Message::Accept { stream, peer });
+        }
+    }
+
+    fn write_log(&mut self) {
+        while let Ok((worker, notice)) = self.log.try_recv() {
+            logging::log(worker, &notice);
+        }
+    }
+
+    /// Whether SIGTERM or SIGINT came since the last call.
+    fn signal_came(&mut self) -> bool {
+        let mut bytes = [0; 16];
+        matches!(self.signals.read(&mut bytes), Ok(count) if count > 0)
+    }
+
+    /// Stops accepting and waits until all workers are done, the time is up, or another signal comes.
+    fn drain(mut self, timeout: Duration) {
+        info!("draining: no new clients; a second signal ends at once");
+        self.listener = None;
+        for handle in &self.workers {
+            handle.mailbox.send(Message::Drain);
+        }
+        let deadline = Instant::now() + timeout;
+        let mut events = Events::with_capacity(16);
+        while self.workers.iter().any(|handle| !handle.has_stopped()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                warn!("not everything was finished in time");
+                return;
+            }
+            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || self.signal_came() {
+                warn!("ended at once");
+                return;
+            }
+            self.write_log();
+        }
+        for handle in &mut self.workers {
+            if let Some(thread) = handle.thread.take() {
+                // A worker's panic aborts the process; there is nothing left to hear.
+                let _ = thread.join();
+            }
+        }
+        self.write_log();
+    }
+}
+
+/// How long a line may wait for the log.
+const LOG_PERIOD: Duration = Duration::from_millis(100);
+
+impl Handle {
+    /// How many clients it has now.
+    fn clients(&self) -> usize {
+        self.given.saturating_sub(self.gone.load(Ordering::Relaxed))
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+/// Starts a worker's thread. When it ends, the control thread is woken.
+fn spawn(number: usize, worker: Worker, waker: Arc<Waker>) -> Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+    let run = move || {
+        if let Err(error) = worker.run() {
+            error!(worker = number, %error, "worker failed");
+        }
+        // Fails only if the control thread is gone.
+        let _ = waker.wake();
+    };
+    thread.spawn(run).context("starting a worker")
+}
+
+/// A stream that becomes readable when SIGTERM or SIGINT comes.
+fn signal_pipe(poll: &Poll) -> Result<UnixStream> {
+    let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+    }
+    let mut reader = UnixStream::from_std(reader);
+    poll.registry().register(&mut reader, SIGNALS, Interest::READABLE)?;
+    Ok(reader)
+}

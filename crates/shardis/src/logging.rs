@@ -1,0 +1,40 @@
+//! The log: what the core notices, said on stderr by the control thread.
+//!
+//! Workers never write to it themselves: a terminal that is stopped, or a full disk behind a pipe, must not stop them.
+
+use proxy::{CloseReason, Notice};
+use std::io::IsTerminal;
+use tracing::{Level, debug, info, warn};
+
+/// Starts logging at `level` to stderr.
+pub(crate) fn start(level: Level) {
+    let stderr = std::io::stderr;
+    let colours = stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .init();
+}
+
+/// Logs what worker `worker` noticed.
+pub(crate) fn log(worker: usize, notice: &Notice) {
+    match notice {
+        Notice::NodeUp { shard } => info!(worker, shard, "node is back"),
+        Notice::NodeDown { shard, reason } => warn!(worker, shard, reason, "node is down"),
+        Notice::ClientClosed { client, peer, reason } => match reason {
+            CloseReason::Idle => debug!(worker, client, peer, "idle client closed"),
+            CloseReason::Protocol => info!(worker, client, peer, "client closed: it sent what is not RESP"),
+            CloseReason::CrossProtocol => {
+                warn!(worker, client, peer, "client closed: it spoke HTTP, possibly a cross-protocol attack");
+            }
+            CloseReason::OutputLimit => {
+                warn!(worker, client, peer, "client closed: it does not read its replies")
+            }
+            CloseReason::HalfRequest => {
+                info!(worker, client, peer, "client closed: it never finished its request")
+            }
+        },
+    }
+}

@@ -1,0 +1,57 @@
+//! Names of nodes into addresses, on a thread of its own: a slow resolver must not stop a worker.
+
+use crate::worker::{Mailbox, Message};
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use stdx::Id;
+
+/// A worker's question.
+pub(crate) struct Question {
+    /// For which connection.
+    pub conn: Id,
+    /// The name.
+    pub host: String,
+    /// Passed through into the address.
+    pub port: u16,
+    /// Where the answer goes.
+    pub mailbox: Mailbox,
+    /// When it was asked.
+    pub asked_at: Instant,
+}
+
+/// Nobody waits any longer for an answer: the core has given the connection up and asks again.
+const STALE_AFTER: Duration = Duration::from_secs(5);
+
+/// Starts the resolver. It ends when all senders are gone.
+pub(crate) fn start() -> std::io::Result<mpsc::Sender<Question>> {
+    let (questions, inbox) = mpsc::channel::<Question>();
+    std::thread::Builder::new().name("resolver".to_owned()).spawn(move || {
+        let mut last_good: HashMap<String, SocketAddr> = HashMap::new();
+        for question in inbox {
+            if question.asked_at.elapsed() < STALE_AFTER {
+                answer(&question, &mut last_good);
+            }
+        }
+    })?;
+    Ok(questions)
+}
+
+/// Resolves anew each time, since names move; falls back to the last answer that was one.
+fn answer(question: &Question, last_good: &mut HashMap<String, SocketAddr>) {
+    let resolved = (question.host.as_str(), question.port).to_socket_addrs();
+    let addr = match resolved.map(|mut addrs| addrs.next()) {
+        Ok(Some(addr)) => {
+            last_good.insert(question.host.clone(), addr);
+            Ok(addr)
+        }
+        Ok(None) => Err("the name has no address".to_owned()),
+        Err(error) => Err(format!("name not resolved: {error}")),
+    };
+    let addr = addr.or_else(|error| {
+        let known = last_good.get(&question.host).ok_or(error)?;
+        Ok(SocketAddr::new(known.ip(), question.port))
+    });
+    question.mailbox.send(Message::Resolved { conn: question.conn, addr });
+}

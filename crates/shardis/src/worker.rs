@@ -1,0 +1,261 @@
+//! One worker: a thread, a driver, a proxy, and the loop in which they meet.
+
+use crate::resolver::Question;
+use driver::{Driver, Target};
+use proxy::{Action, Event, Notice, Proxy};
+use std::collections::HashSet;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use stdx::{Id, Instant};
+use topology::{Address, ShardId, Topology};
+
+/// What other threads tell a worker.
+pub(crate) enum Message {
+    /// A client was accepted for it.
+    Accept {
+        /// Its socket.
+        stream: TcpStream,
+        /// Its address.
+        peer: SocketAddr,
+    },
+    /// A name that it asked for.
+    Resolved {
+        /// For this connection.
+        conn: Id,
+        /// The address, or why there is none.
+        addr: Result<SocketAddr, String>,
+    },
+    /// Take no more, finish what is here, and stop.
+    Drain,
+}
+
+/// Where messages for one worker go.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    sender: mpsc::Sender<Message>,
+    waker: Arc<driver::Waker>,
+}
+
+impl Mailbox {
+    /// Delivers `message` and wakes the worker. A worker that has stopped gets no mail.
+    pub(crate) fn send(&self, message: Message) {
+        if self.sender.send(message).is_ok() {
+            // Fails only if the descriptor is gone, and with it the worker.
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+/// The clock that all workers share: the origin of their instants.
+#[derive(Clone, Copy)]
+pub(crate) struct Clock {
+    origin: std::time::Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock { origin: std::time::Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::ZERO + self.origin.elapsed()
+    }
+}
+
+/// What a worker needs of others.
+pub(crate) struct Neighbours {
+    /// Names are resolved there.
+    pub resolver: mpsc::Sender<Question>,
+    /// The log is written there; what does not fit is dropped.
+    pub log: mpsc::SyncSender<(usize, Notice)>,
+    /// How many clients of this worker have gone: the control thread balances by it.
+    pub clients_gone: Arc<AtomicUsize>,
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    number: usize,
+    proxy: Proxy,
+    driver: Driver,
+    topology: Arc<Topology>,
+    clock: Clock,
+    inbox: mpsc::Receiver<Message>,
+    mailbox: Mailbox,
+    neighbours: Neighbours,
+    /// Connections whose node's name is being resolved.
+    resolving: HashSet<Id>,
+    draining: bool,
+}
+
+/// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+impl Worker {
+    /// A worker that is ready to run, and the address for its mail.
+    pub(crate) fn new(
+        number: usize,
+        proxy: Proxy,
+        topology: Arc<Topology>,
+        clock: Clock,
+        neighbours: Neighbours,
+    ) -> io::Result<(Worker, Mailbox)> {
+        let driver = Driver::new()?;
+        let (sender, inbox) = mpsc::channel();
+        let mailbox = Mailbox { sender, waker: Arc::new(driver.waker()?) };
+        let worker = Worker {
+            number,
+            proxy,
+            driver,
+            topology,
+            clock,
+            inbox,
+            mailbox: mailbox.clone(),
+            neighbours,
+            resolving: HashSet::new(),
+            draining: false,
+        };
+        Ok((worker, mailbox))
+    }
+
+    /// Turns until it is drained.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        while !(self.draining && self.proxy.is_drained()) {
+            let now = self.clock.now();
+            self.driver.wait(self.proxy.poll_deadline().since(now).min(WAIT_MAX))?;
+            self.turn();
+        }
+        Ok(())
+    }
+
+    /// The loop in which driver and proxy meet: what happened, what it is time for, what to do.
+    fn turn(&mut self) {
+        let now = self.clock.now();
+        while let Some(event) = self.driver.next_event() {
+            match event {
+                driver::Event::Received(conn, bytes) => {
+                    self.proxy.handle_event(Event::Received { conn, bytes }, now)
+                }
+                driver::Event::Writable(conn) => self.proxy.handle_event(Event::Writable { conn }, now),
+                driver::Event::Connected(conn) => self.proxy.handle_event(Event::Connected { conn }, now),
+                driver::Event::Ended(conn) => self.proxy.handle_event(Event::Ended { conn }, now),
+                driver::Event::Closed(conn, error) => {
+                    self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+                }
+            }
+        }
+        self.read_mail(now);
+        // While bytes wait to be read, a reply among them must not be called late.
+        if !self.driver.has_more() && self.proxy.poll_deadline() <= now {
+            self.proxy.handle_timeouts(now);
+        }
+        self.perform(now);
+        self.report();
+    }
+
+    /// Does what the proxy asks for, until it asks for nothing more.
+    fn perform(&mut self, now: Instant) {
+        while let Some(action) = self.proxy.poll_action() {
+            match action {
+                Action::Send { conn, bytes } => match self.driver.send(conn, bytes) {
+                    Ok(sent) => self.proxy.handle_sent(conn, sent),
+                    Err(error) => {
+                        self.driver.close(conn);
+                        self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+                    }
+                },
+                Action::Connect { conn, shard } => self.connect(conn, shard, now),
+                Action::Pause { conn } => self.driver.pause(conn),
+                Action::Resume { conn } => self.driver.resume(conn),
+                Action::Finish { conn } => self.driver.finish(conn),
+                Action::Close { conn } => {
+                    self.resolving.remove(&conn);
+                    self.driver.close(conn);
+                }
+            }
+        }
+    }
+
+    /// Connects to a shard's node, at once or after its name was resolved.
+    fn connect(&mut self, conn: Id, shard: ShardId, now: Instant) {
+        let target = match &self.topology.shard(shard).address {
+            Address::Unix(path) => Target::Unix(path.clone()),
+            Address::Tcp { host, port } => match host.parse() {
+                Ok(ip) => Target::Tcp(SocketAddr::new(ip, *port)),
+                Err(_) => {
+                    let (host, port, mailbox) = (host.clone(), *port, self.mailbox.clone());
+                    let asked_at = std::time::Instant::now();
+                    self.resolving.insert(conn);
+                    // The resolver lives as long as any worker does.
+                    let _ = self.neighbours.resolver.send(Question { conn, host, port, mailbox, asked_at });
+                    return;
+                }
+            },
+        };
+        self.connect_to(conn, &target, now);
+    }
+
+    fn connect_to(&mut self, conn: Id, target: &Target, now: Instant) {
+        if let Err(error) = self.driver.connect(conn, target) {
+            self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+        }
+    }
+
+    /// What other threads said.
+    fn read_mail(&mut self, now: Instant) {
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Accept { stream, peer } => self.accept(stream, peer, now),
+                Message::Resolved { conn, addr } => {
+                    if !self.resolving.remove(&conn) {
+                        continue;
+                    }
+                    match addr {
+                        Ok(addr) => self.connect_to(conn, &Target::Tcp(addr), now),
+                        Err(reason) => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
+                    }
+                }
+                Message::Drain => {
+                    self.draining = true;
+                    self.proxy.drain(now);
+                }
+            }
+        }
+    }
+
+    /// Takes a client over, or tells it that there are too many.
+    fn accept(&mut self, stream: TcpStream, peer: SocketAddr, now: Instant) {
+        match self.proxy.accept(&peer.to_string(), now) {
+            Ok(conn) => {
+                if let Err(error) = self.driver.adopt(conn, stream) {
+                    self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+                }
+            }
+            Err(refusal) => {
+                // The socket is fresh and its buffer empty: it takes the line, or the client has gone.
+                let _ = stream.set_nonblocking(true);
+                let _ = io::Write::write(&mut &stream, &refusal);
+            }
+        }
+    }
+
+    /// Tells the control thread what was noticed and how many clients have gone.
+    fn report(&mut self) {
+        while let Some(notice) = self.proxy.poll_notice() {
+            // A log that does not keep up loses lines; it does not stop the worker.
+            let _ = self.neighbours.log.try_send((self.number, notice));
+        }
+        let counters = self.proxy.counters();
+        let gone = counters.clients_total - counters.clients + counters.clients_refused;
+        self.neighbours.clients_gone.store(gone as usize, Ordering::Relaxed);
+    }
+}
+
+/// An error as a reason in logs and replies: without the operating system's number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    text.to_lowercase()
+}
