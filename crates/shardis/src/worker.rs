@@ -93,6 +93,10 @@ pub(crate) struct Worker {
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// How often a turn with several events looks for more before it writes. Measured under redis-benchmark: a sixth less CPU
+/// time per request; more rounds bring nothing, since the first empty one ends it.
+const GATHER_ROUNDS_MAX: usize = 4;
+
 impl Worker {
     /// A worker that is ready to run, and the address for its mail.
     pub(crate) fn new(
@@ -125,15 +129,39 @@ impl Worker {
         while !(self.draining && self.proxy.is_drained()) {
             let now = self.clock.now();
             self.driver.wait(self.proxy.poll_deadline().since(now).min(WAIT_MAX))?;
-            self.turn();
+            self.turn()?;
         }
         Ok(())
     }
 
     /// The loop in which driver and proxy meet: what happened, what it is time for, what to do.
-    fn turn(&mut self) {
+    fn turn(&mut self) -> io::Result<()> {
         let now = self.clock.now();
+        let mut seen = self.handle_events(now);
+        // What arrived while we worked joins the same writes: under load each of them serves more requests. A lone
+        // request never waits for company.
+        for _ in 0..GATHER_ROUNDS_MAX {
+            if seen < 2 || self.driver.has_more() {
+                break;
+            }
+            self.driver.wait(Duration::ZERO)?;
+            seen = self.handle_events(now);
+        }
+        self.read_mail(now);
+        // While bytes wait to be read, a reply among them must not be called late.
+        if !self.driver.has_more() && self.proxy.poll_deadline() <= now {
+            self.proxy.handle_timeouts(now);
+        }
+        self.perform(now);
+        self.report();
+        Ok(())
+    }
+
+    /// Tells the proxy what happened. Returns how many events there were.
+    fn handle_events(&mut self, now: Instant) -> usize {
+        let mut seen = 0;
         while let Some(event) = self.driver.next_event() {
+            seen += 1;
             match event {
                 driver::Event::Received(conn, bytes) => {
                     self.proxy.handle_event(Event::Received { conn, bytes }, now)
@@ -146,13 +174,7 @@ impl Worker {
                 }
             }
         }
-        self.read_mail(now);
-        // While bytes wait to be read, a reply among them must not be called late.
-        if !self.driver.has_more() && self.proxy.poll_deadline() <= now {
-            self.proxy.handle_timeouts(now);
-        }
-        self.perform(now);
-        self.report();
+        seen
     }
 
     /// Does what the proxy asks for, until it asks for nothing more.
