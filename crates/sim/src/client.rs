@@ -1,0 +1,234 @@
+//! A simulated client: what it still waits for, and whether what comes is that.
+
+use crate::ledger::{Ledger, Told, text};
+use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
+use proxy::ConnId;
+use resp::reply::{self, ReplyLimits, Scanner};
+use std::collections::{BTreeSet, VecDeque};
+use stdx::Instant;
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub program: Program,
+    pub conn: Option<ConnId>,
+    /// It reads nothing until then.
+    pub reads_at: Instant,
+    /// It was told, or has asked, that the connection ends after what it waits for.
+    pub ending: bool,
+    expected: VecDeque<Expect>,
+    input: Vec<u8>,
+    scanner: Scanner,
+    /// Keys that the SCAN under way has met.
+    walked: BTreeSet<Vec<u8>>,
+}
+
+/// What a client counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Replies received.
+    pub replies: u64,
+    /// Of these, errors that say that nothing was sent.
+    pub not_sent: u64,
+    /// Of these, errors that say that the outcome is unknown.
+    pub unknown: u64,
+    /// Walks with SCAN that met all they had to.
+    pub walks: u64,
+}
+
+impl Client {
+    pub(crate) fn new(program: Program) -> Client {
+        Client {
+            program,
+            conn: None,
+            reads_at: Instant::ZERO,
+            ending: false,
+            expected: VecDeque::new(),
+            input: Vec::new(),
+            scanner: Scanner::default(),
+            walked: BTreeSet::new(),
+        }
+    }
+
+    /// How many replies it waits for.
+    pub(crate) fn waiting(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// Notes what the request that it just sent must bring.
+    pub(crate) fn expect(&mut self, expect: Expect) {
+        self.program.scanning |= matches!(expect, Expect::ScanPage);
+        self.expected.push_back(expect);
+    }
+
+    /// Bytes came.
+    pub(crate) fn receive(&mut self, bytes: &[u8], faults: bool, ledger: &mut Ledger, tally: &mut Tally) {
+        self.input.extend_from_slice(bytes);
+        let input = std::mem::take(&mut self.input);
+        let mut at = 0;
+        loop {
+            match self.scanner.scan(&input[at..], &ReplyLimits::default()) {
+                Ok(Some(len)) => {
+                    self.check(&input[at..at + len], faults, ledger, tally);
+                    at += len;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    ledger.violate(format!(
+                        "a client got what is no reply ({error}): {:?}",
+                        text(&input[at..])
+                    ));
+                    return;
+                }
+            }
+        }
+        self.input = input[at..].to_vec();
+    }
+
+    /// One reply came: is it the one for the request whose turn it is?
+    fn check(&mut self, reply: &[u8], faults: bool, ledger: &mut Ledger, tally: &mut Tally) {
+        tally.replies += 1;
+        let Some(expect) = self.expected.pop_front() else {
+            return ledger
+                .violate(format!("a client got a reply that it did not ask for: {:?}", text(reply)));
+        };
+        let told = told(reply);
+        match (&expect, told) {
+            (Expect::Exactly(expected), _) if expected == reply => {}
+            (Expect::OwnError, None) if reply::is_error(reply) => {}
+            (Expect::Exactly(_), _) | (_, None) if !self.fits(&expect, reply, ledger, tally) => {
+                ledger.violate(format!("{:?} is no reply to {expect:?}", text(reply)));
+            }
+            (_, Some(_)) if !faults => {
+                ledger.violate(format!("nothing went wrong, and a client was told {:?}", text(reply)));
+            }
+            (_, Some(told)) => {
+                match told {
+                    Told::NotSent => tally.not_sent += 1,
+                    _ => tally.unknown += 1,
+                }
+                self.settle_lost(&expect, told, ledger);
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Whether a reply that is no error of the contract fits, with all that follows from it.
+    fn fits(&mut self, expect: &Expect, reply: &[u8], ledger: &mut Ledger, tally: &mut Tally) -> bool {
+        match expect {
+            Expect::Exactly(_) | Expect::OwnError => false,
+            Expect::Reply(expected) => expected == reply,
+            Expect::Write(writes) => {
+                let deletes = writes.iter().all(|(_, value)| value.is_none());
+                for (key, value) in writes {
+                    ledger.told(key, value.as_deref(), Told::Done);
+                }
+                let count = reply::as_integer(reply);
+                if deletes {
+                    count.is_some_and(|count| count <= writes.len() as i64)
+                } else {
+                    reply == b"+OK\r\n"
+                }
+            }
+            Expect::Value { key, own } => check_value(key, *own, reply, ledger),
+            Expect::Values { keys, own } => {
+                let Some(values) = reply::elements(reply).filter(|values| values.len() == keys.len()) else {
+                    return false;
+                };
+                keys.iter().zip(values).all(|(key, value)| check_value(key, *own, value, ledger))
+            }
+            Expect::Between(low, high) => {
+                reply::as_integer(reply).is_some_and(|count| (*low..=*high).contains(&count))
+            }
+            Expect::AllKeys => {
+                let keys: Option<BTreeSet<&[u8]>> =
+                    reply::elements(reply).map(|keys| keys.filter_map(reply::as_bulk).collect());
+                keys.is_some_and(|keys| {
+                    (0..LASTING_KEYS).all(|number| keys.contains(lasting_key(number).as_slice()))
+                })
+            }
+            Expect::SomeKey => reply::as_bulk(reply).is_some(),
+            Expect::ScanPage => self.walk(reply, ledger, tally),
+        }
+    }
+
+    /// Adds a page to the walk; at its end all lasting keys must have been met.
+    fn walk(&mut self, reply: &[u8], ledger: &mut Ledger, tally: &mut Tally) -> bool {
+        self.program.scanning = false;
+        let Some(mut parts) = reply::elements(reply) else { return false };
+        let (Some(cursor), Some(page)) = (parts.next().and_then(reply::as_bulk), parts.next()) else {
+            return false;
+        };
+        let Some(keys) = reply::elements(page) else { return false };
+        self.walked.extend(keys.filter_map(reply::as_bulk).map(<[u8]>::to_vec));
+        let Ok(cursor) = String::from_utf8_lossy(cursor).parse::<i64>() else { return false };
+        self.program.cursor = cursor as u64;
+        if cursor == 0 {
+            let missed = (0..LASTING_KEYS).find(|&number| !self.walked.contains(&lasting_key(number)));
+            match missed {
+                Some(number) => ledger.violate(format!("SCAN missed lasting{number}")),
+                None => tally.walks += 1,
+            }
+            self.walked.clear();
+        }
+        true
+    }
+
+    /// A request got no answer from its node.
+    fn settle_lost(&mut self, expect: &Expect, told: Told, ledger: &mut Ledger) {
+        match expect {
+            Expect::Write(writes) => {
+                for (key, value) in writes {
+                    ledger.told(key, value.as_deref(), told);
+                }
+            }
+            Expect::ScanPage => {
+                // The walk begins anew.
+                self.program.scanning = false;
+                self.program.cursor = 0;
+                self.walked.clear();
+            }
+            _ => {}
+        }
+    }
+
+    /// The connection is gone. Returns how many replies are missing; what they were about is unknown.
+    pub(crate) fn disconnect(&mut self, ledger: &mut Ledger) -> usize {
+        let missing = self.expected.len();
+        for expect in std::mem::take(&mut self.expected) {
+            self.settle_lost(&expect, Told::Unknown, ledger);
+        }
+        self.conn = None;
+        self.ending = false;
+        self.input.clear();
+        self.scanner = Scanner::default();
+        self.program.cursor = 0;
+        self.walked.clear();
+        missing
+    }
+}
+
+/// What an error of the contract says; `None` for everything else.
+fn told(reply: &[u8]) -> Option<Told> {
+    let line = String::from_utf8_lossy(reply.strip_prefix(b"-")?).into_owned();
+    if line.starts_with("TRYAGAIN shard ") {
+        return Some(Told::NotSent);
+    }
+    let unknown = line.contains("outcome unknown (shard ")
+        || line.contains("other parts of this command may have been applied");
+    (line.starts_with("ERR ") && unknown).then_some(Told::Unknown)
+}
+
+/// Whether `reply` is a value that may stand at `key`, or nil.
+fn check_value(key: &[u8], own: bool, reply: &[u8], ledger: &mut Ledger) -> bool {
+    let value = reply::as_bulk(reply);
+    match value {
+        None if reply != b"$-1\r\n" => return false,
+        Some(value) => ledger.check_foreign(key, value),
+        None => {}
+    }
+    if own {
+        ledger.check_own(key, value);
+    }
+    true
+}

@@ -1,0 +1,25 @@
+//! Simulated worlds: the core of shardis between simulated clients and nodes, over a network and a clock that one seed
+//! decides. The same seed is the same world, byte for byte.
+//!
+//! ```text
+//!   client programs ─► pipes ─► proxy::Proxy ─► pipes ─► nodes (a small keyspace each)
+//!        │  ▲                    ▲ virtual time            │ log of what ran
+//!        ▼  │                    │ faults                  ▼
+//!      checker: one reply per request, in order, of its own key; what was acknowledged ran once, what was
+//!               called never sent did not run, what is unknown ran at most once
+//! ```
+//!
+//! Nothing here is real: no socket, no thread, no clock.
+
+mod client;
+mod keyspace;
+mod ledger;
+mod network;
+mod node;
+mod plan;
+mod program;
+mod world;
+
+pub use client::Tally;
+pub use plan::{Fault, Plan};
+pub use world::{Report, Saboteur, Violation, run};

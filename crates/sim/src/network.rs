@@ -1,0 +1,60 @@
+//! Byte pipes: what goes in comes out later, in order, cut anywhere.
+
+use std::collections::VecDeque;
+use stdx::Prng;
+
+/// One direction of a connection, with the kernel's buffers on the way.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    bytes: VecDeque<u8>,
+    /// More than this does not fit.
+    capacity: usize,
+    /// A delivery is planned.
+    pub planned: bool,
+    /// Nothing more will be put in; the end is told once the pipe is empty.
+    pub ended: bool,
+    /// The end was told.
+    pub end_told: bool,
+}
+
+impl Pipe {
+    pub(crate) fn new(capacity: usize) -> Pipe {
+        Pipe { bytes: VecDeque::new(), capacity, planned: false, ended: false, end_told: false }
+    }
+
+    /// Takes as many of `bytes` as fit.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.capacity.saturating_sub(self.bytes.len()));
+        self.bytes.extend(&bytes[..taken]);
+        taken
+    }
+
+    /// Takes all of `bytes`: a program that waits until its socket has taken them.
+    pub(crate) fn put_all(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// What arrives next: all that is on the way, or a piece of it.
+    pub(crate) fn take(&mut self, prng: &mut Prng) -> Vec<u8> {
+        let len = self.bytes.len();
+        let piece = match prng.below(8) {
+            0 => 1 + prng.below(3) as usize,
+            1 | 2 => 1 + prng.below(len as u64) as usize,
+            _ => len,
+        };
+        self.bytes.drain(..piece.min(len)).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// What is on the way is lost.
+    pub(crate) fn cut(&mut self, keep: usize) {
+        self.bytes.truncate(keep);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}

@@ -1,0 +1,92 @@
+//! A simulated node: reads requests, runs them, answers; can freeze, die, refuse and lie.
+
+use crate::keyspace::Keyspace;
+use crate::ledger::Ledger;
+use proxy::ConnId;
+use resp::request::{Request, RequestLimits, Scanned, Scanner};
+use std::collections::BTreeMap;
+use stdx::Instant;
+use topology::ShardId;
+
+/// One node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub shard: ShardId,
+    pub keyspace: Keyspace,
+    /// Connections are refused.
+    pub down: bool,
+    /// Nothing is read until then.
+    pub frozen_until: Instant,
+    /// Until then every answer is that it is loading.
+    pub loading_until: Instant,
+    /// Connections are greeted with a refusal.
+    pub full: bool,
+    conns: BTreeMap<ConnId, Input>,
+}
+
+/// What one connection sent and was not run yet.
+#[derive(Debug, Default)]
+struct Input {
+    bytes: Vec<u8>,
+    scanner: Scanner,
+}
+
+impl Node {
+    pub(crate) fn new(shard: ShardId) -> Node {
+        let (keyspace, conns) = (Keyspace::default(), BTreeMap::new());
+        let (frozen_until, loading_until) = (Instant::ZERO, Instant::ZERO);
+        Node { shard, keyspace, down: false, frozen_until, loading_until, full: false, conns }
+    }
+
+    /// Bytes came over `conn`; they are read by [`Node::run`].
+    pub(crate) fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.conns.entry(conn).or_default().bytes.extend_from_slice(bytes);
+    }
+
+    /// Runs what is complete of `conn` (a sabotaged node: `twice`) and returns the replies.
+    pub(crate) fn run(&mut self, conn: ConnId, now: Instant, twice: bool, ledger: &mut Ledger) -> Vec<u8> {
+        let mut out = Vec::new();
+        let Some(input) = self.conns.get_mut(&conn) else { return out };
+        let (mut args, mut inline) = (Vec::new(), Vec::new());
+        let limits = RequestLimits::default();
+        let mut at = 0;
+        loop {
+            match input.scanner.scan(&input.bytes[at..], &limits, &mut args, &mut inline) {
+                Ok(Scanned::Request { len }) => {
+                    let request = Request::new(&input.bytes[at..at + len], &args);
+                    if now < self.loading_until {
+                        out.extend_from_slice(b"-LOADING Redis is loading the dataset in memory\r\n");
+                    } else {
+                        self.keyspace.run(&request, self.shard, ledger, &mut out);
+                        if twice {
+                            self.keyspace.run(&request, self.shard, ledger, &mut Vec::new());
+                        }
+                    }
+                    at += len;
+                }
+                Ok(Scanned::Incomplete) => break,
+                other => {
+                    ledger.violate(format!("a node was sent what is no request of the proxy's: {other:?}"));
+                    break;
+                }
+            }
+        }
+        input.bytes.drain(..at);
+        out
+    }
+
+    /// The connections that have something to run.
+    pub(crate) fn busy_conns(&self) -> Vec<ConnId> {
+        self.conns.iter().filter(|(_, input)| !input.bytes.is_empty()).map(|(conn, _)| *conn).collect()
+    }
+
+    /// Forgets what `conn` sent.
+    pub(crate) fn forget(&mut self, conn: ConnId) {
+        self.conns.remove(&conn);
+    }
+
+    /// The process dies: what was not run never will be.
+    pub(crate) fn die(&mut self) {
+        self.conns.clear();
+    }
+}

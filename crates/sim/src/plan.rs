@@ -1,0 +1,128 @@
+//! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
+
+use std::time::Duration;
+use stdx::{Instant, Prng};
+use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
+
+/// Something that goes wrong. Shards are counted modulo how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The node reads nothing for a while, then everything.
+    Freeze {
+        /// Whose node.
+        shard: u32,
+        /// For how long.
+        lasts: Duration,
+    },
+    /// The node's process dies and comes back later.
+    Kill {
+        /// Whose node.
+        shard: u32,
+        /// For how long it is away.
+        lasts: Duration,
+        /// How long it is loading after that.
+        loading: Duration,
+    },
+    /// Its connections are reset, at any byte in both directions.
+    Reset {
+        /// Whose node.
+        shard: u32,
+    },
+    /// It sends bytes that are no reply.
+    Garbage {
+        /// Whose node.
+        shard: u32,
+    },
+    /// It sends a reply that nobody asked for, on a connection on which nothing is in flight.
+    Unasked {
+        /// Whose node.
+        shard: u32,
+    },
+    /// It has too many clients and says so to new ones, and resets the old.
+    Full {
+        /// Whose node.
+        shard: u32,
+        /// For how long.
+        lasts: Duration,
+    },
+}
+
+/// A world before it begins.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What decides everything else.
+    pub seed: u64,
+    /// How many shards.
+    pub shards: usize,
+    /// How many clients.
+    pub clients: usize,
+    /// When what goes wrong; in order.
+    pub faults: Vec<(Instant, Fault)>,
+    /// Clients begin nothing new after this.
+    pub quiet_at: Instant,
+    /// The proxy is told to drain then.
+    pub drain_at: Option<Instant>,
+    /// The slowest delivery.
+    pub delay_max: Duration,
+    topology: TopologySpec,
+}
+
+impl Plan {
+    /// The world of `seed`. One in four has no faults: there, no error may be seen at all.
+    pub fn new(seed: u64) -> Plan {
+        let mut prng = Prng::new(seed);
+        let shards = 1 + prng.below(6) as usize;
+        let clients = 1 + prng.below(6) as usize;
+        let fault_count = if prng.one_in(4) { 0 } else { 1 + prng.below(6) };
+        let mut faults: Vec<_> =
+            (0..fault_count).map(|_| (at(&mut prng, 8000), fault(&mut prng, shards))).collect();
+        faults.sort_by_key(|(at, _)| *at);
+        let quiet_at = Instant::ZERO + Duration::from_millis(2000 + prng.below(8000));
+        let drain_at = prng.one_in(10).then(|| at(&mut prng, 6000));
+        // Where no error may be seen, nothing may take so long that a request's time is up.
+        let delays: &[u64] = if fault_count == 0 { &[50, 500] } else { &[50, 500, 5_000, 50_000] };
+        let delay_max = Duration::from_micros(*prng.pick(delays));
+        let topology = topology(&mut prng, shards);
+        Plan { seed, shards, clients, faults, quiet_at, drain_at, delay_max, topology }
+    }
+
+    /// Who owns which key in this world.
+    pub fn topology(&self) -> Topology {
+        Topology::new(1, &self.topology).expect("the plan's nodes are valid")
+    }
+}
+
+fn at(prng: &mut Prng, ms_max: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(prng.below(ms_max * 1000))
+}
+
+fn lasts(prng: &mut Prng) -> Duration {
+    Duration::from_millis(*prng.pick(&[1, 20, 300, 900, 1100, 2500, 4000]))
+}
+
+fn fault(prng: &mut Prng, shards: usize) -> Fault {
+    let shard = prng.below(shards as u64) as u32;
+    match prng.below(8) {
+        0 | 1 => Fault::Freeze { shard, lasts: lasts(prng) },
+        2 | 3 => {
+            let loading = if prng.one_in(2) { lasts(prng) } else { Duration::ZERO };
+            Fault::Kill { shard, lasts: lasts(prng), loading }
+        }
+        4 | 5 => Fault::Reset { shard },
+        6 if prng.one_in(2) => Fault::Garbage { shard },
+        6 => Fault::Unasked { shard },
+        _ => Fault::Full { shard, lasts: lasts(prng) },
+    }
+}
+
+fn topology(prng: &mut Prng, shards: usize) -> TopologySpec {
+    let nodes: Vec<String> = (0..shards).map(|shard| format!("10.0.0.{}:6379", shard + 1)).collect();
+    let nodes = parse_nodes(&nodes.join(",")).expect("addresses as they should be");
+    let distribution = *prng.pick(&[Distribution::Modulo, Distribution::Ketama, Distribution::Slots]);
+    let hash = match distribution {
+        Distribution::Slots => None,
+        _ => Some(*prng.pick(&[HashFunction::Crc32a, HashFunction::Fnv1ax64, HashFunction::Murmur])),
+    };
+    let tag_rule = Some(prng.pick(&[TagRule::Sml, TagRule::Redis, TagRule::None]).clone());
+    TopologySpec { nodes, distribution, hash, tag_rule }
+}

@@ -1,0 +1,240 @@
+//! What clients send, and what must come back.
+
+use crate::ledger::{Ledger, stamp};
+use stdx::Prng;
+
+/// Keys that are there from the beginning and that nobody touches: SCAN and KEYS must find them all.
+pub(crate) const LASTING_KEYS: usize = 20;
+/// Keys that each client alone writes.
+const OWN_KEYS: u64 = 10;
+
+/// One of the keys that stay.
+pub(crate) fn lasting_key(number: usize) -> Vec<u8> {
+    format!("lasting{number}").into_bytes()
+}
+
+/// What is stored there.
+pub(crate) fn lasting_value(number: usize) -> Vec<u8> {
+    format!("value{number}").into_bytes()
+}
+
+/// What the reply to one request must be. All but [`Expect::Exactly`] may be errors of the contract in worlds where
+/// something goes wrong.
+#[derive(Clone, Debug)]
+pub(crate) enum Expect {
+    /// These bytes, whatever goes wrong: the proxy answers by itself.
+    Exactly(Vec<u8>),
+    /// These bytes.
+    Reply(Vec<u8>),
+    /// OK for writes of the client's own keys (a value, or `None` for a deletion, which is answered by a count).
+    Write(Vec<(Vec<u8>, Option<Vec<u8>>)>),
+    /// The value of a key; of one's own it must be the last one written.
+    Value { key: Vec<u8>, own: bool },
+    /// The same for several, in an array.
+    Values { keys: Vec<Vec<u8>>, own: bool },
+    /// An integer of at least and at most so much.
+    Between(i64, i64),
+    /// An array with all lasting keys.
+    AllKeys,
+    /// Some key.
+    SomeKey,
+    /// A page of SCAN: its keys and its cursor go into the client's walk.
+    ScanPage,
+    /// Any error that is not of the contract: the command's own.
+    OwnError,
+}
+
+/// One request as it is sent.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub bytes: Vec<u8>,
+    /// `None`: it asks for nothing and gets nothing.
+    pub expect: Option<Expect>,
+}
+
+/// Makes up requests for one client.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub client: usize,
+    pub clients: usize,
+    /// Bytes of filling that values have at most.
+    pub filling_max: u64,
+    /// The cursor of the walk that is under way.
+    pub cursor: u64,
+    /// A page of the walk is on its way: the next one's cursor is not known yet.
+    pub scanning: bool,
+}
+
+impl Program {
+    fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
+        format!("c{}k{}", self.client, prng.below(OWN_KEYS)).into_bytes()
+    }
+
+    fn foreign_key(&self, prng: &mut Prng) -> Vec<u8> {
+        format!("c{}k{}", prng.below(self.clients as u64), prng.below(OWN_KEYS)).into_bytes()
+    }
+
+    fn value(&self, key: &[u8], prng: &mut Prng, ledger: &mut Ledger) -> Vec<u8> {
+        let filling = if prng.one_in(10) { prng.below(self.filling_max) } else { prng.below(20) };
+        stamp(key, ledger.token(), filling as usize)
+    }
+
+    /// The next request.
+    pub(crate) fn next(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        match prng.below(24) {
+            0..=4 => self.set(prng, ledger),
+            5..=9 => self.get(prng),
+            10 | 11 => self.mset(prng, ledger),
+            12 | 13 => self.mget(prng),
+            14 => self.delete(prng),
+            15 => self.count(prng),
+            16 if !self.scanning => self.scan(prng),
+            17 => all_shards(prng),
+            18 => self.learnt(prng, ledger),
+            19 => nothing(prng),
+            20 => self.refused(prng),
+            _ => local(prng),
+        }
+    }
+
+    fn set(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let key = self.own_key(prng);
+        let value = self.value(&key, prng, ledger);
+        let name: &[u8] = if prng.one_in(2) { b"SET" } else { b"set" };
+        let bytes = words(&[name, &key, &value]);
+        Sent { bytes, expect: Some(Expect::Write(vec![(key, Some(value))])) }
+    }
+
+    fn get(&self, prng: &mut Prng) -> Sent {
+        let own = prng.one_in(2);
+        let key = if own { self.own_key(prng) } else { self.foreign_key(prng) };
+        let bytes = match prng.below(4) {
+            0 => [b"get ", key.as_slice(), b"\r\n"].concat(),
+            _ => words(&[b"GET", &key]),
+        };
+        Sent { bytes, expect: Some(Expect::Value { key, own }) }
+    }
+
+    fn mset(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let mut request: Vec<Vec<u8>> = vec![b"MSET".to_vec()];
+        let mut writes: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        for _ in 0..1 + prng.below(12) {
+            let key = self.own_key(prng);
+            if writes.iter().any(|(other, _)| *other == key) {
+                continue;
+            }
+            let value = self.value(&key, prng, ledger);
+            request.extend([key.clone(), value.clone()]);
+            writes.push((key, Some(value)));
+        }
+        Sent { bytes: words_of(&request), expect: Some(Expect::Write(writes)) }
+    }
+
+    fn mget(&self, prng: &mut Prng) -> Sent {
+        let own = prng.one_in(2);
+        let count = 1 + prng.below(12);
+        let keys: Vec<Vec<u8>> =
+            (0..count).map(|_| if own { self.own_key(prng) } else { self.foreign_key(prng) }).collect();
+        let request: Vec<Vec<u8>> = [b"mget".to_vec()].into_iter().chain(keys.iter().cloned()).collect();
+        Sent { bytes: words_of(&request), expect: Some(Expect::Values { keys, own }) }
+    }
+
+    fn delete(&self, prng: &mut Prng) -> Sent {
+        let mut keys: Vec<Vec<u8>> = (0..1 + prng.below(5)).map(|_| self.own_key(prng)).collect();
+        keys.sort();
+        keys.dedup();
+        let name: &[u8] = if prng.one_in(2) { b"DEL" } else { b"UNLINK" };
+        let request: Vec<Vec<u8>> = [name.to_vec()].into_iter().chain(keys.iter().cloned()).collect();
+        let writes = keys.into_iter().map(|key| (key, None)).collect();
+        Sent { bytes: words_of(&request), expect: Some(Expect::Write(writes)) }
+    }
+
+    fn count(&self, prng: &mut Prng) -> Sent {
+        let count = 1 + prng.below(6);
+        let name: &[u8] = if prng.one_in(2) { b"EXISTS" } else { b"TOUCH" };
+        let keys = (0..count).map(|_| self.foreign_key(prng));
+        let request: Vec<Vec<u8>> = [name.to_vec()].into_iter().chain(keys).collect();
+        Sent { bytes: words_of(&request), expect: Some(Expect::Between(0, count as i64)) }
+    }
+
+    fn scan(&self, prng: &mut Prng) -> Sent {
+        let cursor = self.cursor.to_string();
+        let mut request: Vec<&[u8]> = vec![b"SCAN", cursor.as_bytes()];
+        if prng.one_in(2) {
+            request.extend([&b"COUNT"[..], b"3"]);
+        }
+        Sent { bytes: words(&request), expect: Some(Expect::ScanPage) }
+    }
+
+    fn learnt(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let key = self.own_key(prng);
+        if prng.one_in(2) {
+            return Sent {
+                bytes: words(&[b"stamp.get", &key]),
+                expect: Some(Expect::Value { key, own: true }),
+            };
+        }
+        let value = self.value(&key, prng, ledger);
+        let bytes = words(&[b"STAMP.SET", &key, &value]);
+        Sent { bytes, expect: Some(Expect::Write(vec![(key, Some(value))])) }
+    }
+
+    fn refused(&self, prng: &mut Prng) -> Sent {
+        let key = self.own_key(prng);
+        let bytes = match prng.below(5) {
+            0 => words(&[b"GET"]),
+            1 => words(&[b"nosuchcommand", &key]),
+            2 => words(&[b"BLPOP", &key, b"0"]),
+            3 => words(&[b"OBJECT", b"nothing"]),
+            _ => words(&[b"MSET", &key, b"1", b"other"]),
+        };
+        Sent { bytes, expect: Some(Expect::OwnError) }
+    }
+}
+
+/// Commands that all shards answer together.
+fn all_shards(prng: &mut Prng) -> Sent {
+    let (bytes, expect) = match prng.below(4) {
+        0 => (words(&[b"DBSIZE"]), Expect::Between(LASTING_KEYS as i64, i64::MAX)),
+        1 => (words(&[b"KEYS", b"*"]), Expect::AllKeys),
+        2 => (words(&[b"RANDOMKEY"]), Expect::SomeKey),
+        _ => (words(&[b"SCRIPT", b"FLUSH"]), Expect::Reply(b"+OK\r\n".to_vec())),
+    };
+    Sent { bytes, expect: Some(expect) }
+}
+
+/// What the proxy answers by itself.
+fn local(prng: &mut Prng) -> Sent {
+    let nonce = format!("n{}", prng.below(1 << 40));
+    let (bytes, reply) = match prng.below(6) {
+        0 => (b"PING\r\n".to_vec(), b"+PONG\r\n".to_vec()),
+        1 => (words(&[b"ping", nonce.as_bytes()]), bulk(nonce.as_bytes())),
+        2 => (words(&[b"SELECT", b"0"]), b"+OK\r\n".to_vec()),
+        3 => (words(&[b"CLIENT", b"SETNAME", nonce.as_bytes()]), b"+OK\r\n".to_vec()),
+        4 => (format!("ECHO \"{nonce}\"\n").into_bytes(), bulk(nonce.as_bytes())),
+        _ => (words(&[b"ECHO", nonce.as_bytes()]), bulk(nonce.as_bytes())),
+    };
+    Sent { bytes, expect: Some(Expect::Exactly(reply)) }
+}
+
+/// What gets no reply.
+fn nothing(prng: &mut Prng) -> Sent {
+    let bytes = prng.pick(&[&b"\r\n"[..], b"*0\r\n", b"*-1\r\n", b"  \n"]).to_vec();
+    Sent { bytes, expect: None }
+}
+
+fn words(request: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    resp::encode::request(&mut bytes, request);
+    bytes
+}
+
+fn words_of(request: &[Vec<u8>]) -> Vec<u8> {
+    words(&request.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+fn bulk(body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    resp::encode::bulk(&mut bytes, body);
+    bytes
+}

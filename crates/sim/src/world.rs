@@ -1,0 +1,807 @@
+//! One world: events in the order of their time, the proxy's own loop, and the checks.
+
+use crate::client::{Client, Tally};
+use crate::ledger::Ledger;
+use crate::network::Pipe;
+use crate::node::Node;
+use crate::plan::{Fault, Plan};
+use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value};
+use proxy::{Action, Board, ConnId, Event, Limits, Proxy, Settings};
+use resp::reply;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+use stdx::{Instant, Prng};
+use topology::{ShardId, Topology};
+
+/// A fault between nodes and proxy that the checker must notice: what the checks are checked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saboteur {
+    /// Two replies change places.
+    Swap,
+    /// A reply does not arrive.
+    Drop,
+    /// A reply arrives twice.
+    Duplicate,
+    /// A request runs twice.
+    RunTwice,
+}
+
+/// What a world was like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Requests that clients sent.
+    pub requests: u64,
+    /// What clients got.
+    pub tally: Tally,
+    /// Parts of split requests.
+    pub fragments: u64,
+    /// Requests whose time was up.
+    pub timeouts: u64,
+    /// Faults that struck.
+    pub faults: u64,
+    /// Events that happened.
+    pub events: u64,
+    /// Over all events in their order: two runs of one seed have the same.
+    pub fingerprint: u64,
+}
+
+/// The checks found a contradiction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which world.
+    pub seed: u64,
+    /// When, in microseconds of its time.
+    pub at_us: u64,
+    /// What.
+    pub what: String,
+}
+
+/// Runs the world of `plan` to its end. With `trace`, tells every event on stdout.
+pub fn run(plan: &Plan, saboteur: Option<Saboteur>, trace: bool) -> Result<Report, Violation> {
+    let mut world = World::new(plan, saboteur, trace);
+    let outcome = world.run();
+    let at_us = world.now.as_nanos() / 1000;
+    let violation = outcome.err().or_else(|| world.ledger.violation.take());
+    match violation {
+        Some(what) => Err(Violation { seed: plan.seed, at_us, what }),
+        None => Ok(world.report()),
+    }
+}
+
+/// What is planned for a later time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// A client does something.
+    Step(usize),
+    /// Bytes arrive at the proxy.
+    ToProxy(ConnId),
+    /// Bytes arrive at the client or node.
+    ToPeer(ConnId),
+    /// The proxy may send again.
+    Writable(ConnId),
+    /// An attempt to connect ends.
+    Connect(ConnId),
+    /// A node runs what it was sent.
+    Run(ConnId),
+    /// The plan's fault of this number strikes.
+    Strike(usize),
+    /// A node goes on after it was frozen.
+    Thaw(usize),
+    /// A node comes back.
+    Revive(usize),
+    /// The proxy is told to drain.
+    Drain,
+}
+
+/// Who is at the other end of a connection of the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Client(usize),
+    Node(usize),
+}
+
+/// One connection of the proxy.
+#[derive(Debug)]
+struct Link {
+    who: Who,
+    to_proxy: Pipe,
+    to_peer: Pipe,
+    connected: bool,
+    /// The proxy does not read.
+    paused: bool,
+    /// The proxy was told that its bytes did not all fit.
+    wants_writable: bool,
+    /// The proxy has closed it; what it sent before still arrives.
+    closed_by_proxy: bool,
+    /// The other side is gone: what is sent to it is lost.
+    dead: bool,
+    /// The end that the proxy is told is a reset.
+    reset: bool,
+}
+
+struct World<'p> {
+    plan: &'p Plan,
+    topology: Arc<Topology>,
+    proxy: Proxy,
+    prng: Prng,
+    now: Instant,
+    agenda: BinaryHeap<Reverse<(Instant, u64, What)>>,
+    planned: u64,
+    links: BTreeMap<ConnId, Link>,
+    clients: Vec<Client>,
+    nodes: Vec<Node>,
+    ledger: Ledger,
+    saboteur: Option<Saboteur>,
+    trace: bool,
+    /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
+    troubled: bool,
+    report: Report,
+}
+
+/// What the kernel takes before a send comes back short.
+const PIPE_BYTES: usize = 64 * 1024;
+/// Faults are over, and clients begin nothing new: after this everybody must have all replies.
+const SETTLE: Duration = Duration::from_secs(20);
+
+impl<'p> World<'p> {
+    fn new(plan: &'p Plan, saboteur: Option<Saboteur>, trace: bool) -> World<'p> {
+        let topology = Arc::new(plan.topology());
+        let mut prng = Prng::new(plan.seed ^ 0x5eed);
+        let settings = Settings { seed: prng.next_u64(), ..Settings::default() };
+        let board = Arc::new(Board::new(1));
+        let now = Instant::ZERO;
+        let proxy = Proxy::new(Limits::default(), settings, Arc::clone(&topology), board, now);
+        let filling_max = *prng.pick(&[100, 5_000, 100_000]);
+        let clients = (0..plan.clients)
+            .map(|client| {
+                Client::new(Program {
+                    client,
+                    clients: plan.clients,
+                    filling_max,
+                    cursor: 0,
+                    scanning: false,
+                })
+            })
+            .collect();
+        let mut nodes: Vec<Node> = (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard))).collect();
+        for number in 0..LASTING_KEYS {
+            let key = lasting_key(number);
+            let shard = topology.shard_of(&key);
+            nodes[shard.0 as usize].keyspace.preload(&key, &lasting_value(number));
+        }
+        World {
+            plan,
+            ledger: Ledger::new(Arc::clone(&topology)),
+            topology,
+            proxy,
+            prng,
+            now,
+            agenda: BinaryHeap::new(),
+            planned: 0,
+            links: BTreeMap::new(),
+            clients,
+            nodes,
+            saboteur,
+            trace,
+            // A slow network with large values is trouble enough for a request's time to be up.
+            troubled: plan.delay_max >= Duration::from_millis(5),
+            report: Report::default(),
+        }
+    }
+
+    fn report(&self) -> Report {
+        let counters = self.proxy.counters();
+        Report { fragments: counters.fragments, timeouts: counters.timeouts, ..self.report }
+    }
+
+    /// Lives through all of it and then looks whether everything is as it should be.
+    fn run(&mut self) -> Result<(), String> {
+        for number in 0..self.plan.faults.len() {
+            self.plan_at(self.plan.faults[number].0, What::Strike(number));
+        }
+        if let Some(at) = self.plan.drain_at {
+            self.plan_at(at, What::Drain);
+        }
+        for client in 0..self.clients.len() {
+            self.plan_in_up_to(Duration::from_millis(20), What::Step(client));
+        }
+        let last_fault = self.plan.faults.last().map_or(Instant::ZERO, |(at, _)| *at);
+        let end = self.plan.quiet_at.max(last_fault) + SETTLE;
+        self.turn_until(end)?;
+        self.check_nobody_waits()?;
+        self.check_nodes_serve()?;
+        self.check_keys();
+        self.say_goodbye()
+    }
+
+    /// Turns until `end`, or until a check fails.
+    fn turn_until(&mut self, end: Instant) -> Result<(), String> {
+        loop {
+            let next = self.agenda.peek().map_or(Instant::NEVER, |Reverse((at, _, _))| *at);
+            let at = next.min(self.proxy.poll_deadline());
+            if at > end {
+                self.now = end;
+                return Ok(());
+            }
+            self.now = self.now.max(at);
+            self.turn();
+            if let Some(what) = self.ledger.violation.take() {
+                return Err(what);
+            }
+        }
+    }
+
+    /// The loop of a worker: what happened, what it is time for, what to do. Sometimes several things happen in one
+    /// turn.
+    fn turn(&mut self) {
+        let burst = *self.prng.pick(&[1, 1, 1, 2, 5, 20]);
+        let until = self.now + Duration::from_micros(if burst > 1 { 200 } else { 0 });
+        for _ in 0..burst {
+            let Some(&Reverse((at, _, what))) = self.agenda.peek() else { break };
+            if at > until {
+                break;
+            }
+            self.agenda.pop();
+            self.now = self.now.max(at);
+            self.happen(what);
+        }
+        if self.proxy.poll_deadline() <= self.now {
+            self.proxy.handle_timeouts(self.now);
+        }
+        self.perform();
+        while self.proxy.poll_notice().is_some() {}
+    }
+
+    /// Does what the proxy asks for.
+    fn perform(&mut self) {
+        while let Some(action) = self.proxy.poll_action() {
+            match action {
+                Action::Send { conn, bytes } => {
+                    let Some(link) = self.links.get_mut(&conn) else { continue };
+                    let taken = if link.dead { bytes.len() } else { link.to_peer.put(bytes) };
+                    link.wants_writable = taken < bytes.len();
+                    self.proxy.handle_sent(conn, taken);
+                    self.note(1, conn, taken);
+                    self.plan_delivery_to_peer(conn);
+                }
+                Action::Connect { conn, shard } => {
+                    self.links.insert(conn, Link::new(Who::Node(shard.0 as usize), false));
+                    self.plan_in_up_to(self.plan.delay_max, What::Connect(conn));
+                }
+                Action::Pause { conn } => self.with_link(conn, |link| link.paused = true),
+                Action::Resume { conn } => {
+                    self.with_link(conn, |link| link.paused = false);
+                    self.plan_delivery_to_proxy(conn);
+                }
+                Action::Finish { conn } => {
+                    self.with_link(conn, |link| link.to_peer.ended = true);
+                    self.plan_delivery_to_peer(conn);
+                }
+                Action::Close { conn } => {
+                    self.note(2, conn, 0);
+                    self.with_link(conn, |link| {
+                        link.closed_by_proxy = true;
+                        link.to_peer.ended = true;
+                    });
+                    self.plan_delivery_to_peer(conn);
+                }
+            }
+        }
+    }
+
+    fn with_link(&mut self, conn: ConnId, change: impl FnOnce(&mut Link)) {
+        if let Some(link) = self.links.get_mut(&conn) {
+            change(link);
+        }
+    }
+
+    /// Something planned happens.
+    fn happen(&mut self, what: What) {
+        self.report.events += 1;
+        match what {
+            What::Step(client) => self.step(client),
+            What::ToProxy(conn) => self.deliver_to_proxy(conn),
+            What::ToPeer(conn) => self.deliver_to_peer(conn),
+            What::Writable(conn) => {
+                if self.links.get(&conn).is_some_and(|link| !link.closed_by_proxy) {
+                    self.proxy.handle_event(Event::Writable { conn }, self.now);
+                }
+            }
+            What::Connect(conn) => self.finish_connect(conn),
+            What::Run(conn) => self.run_node(conn),
+            What::Strike(number) => self.strike(self.plan.faults[number].1),
+            What::Thaw(node) => {
+                let mut conns = self.nodes[node].busy_conns();
+                if self.prng.one_in(2) {
+                    conns.reverse();
+                }
+                conns.into_iter().for_each(|conn| self.run_on_node(node, conn));
+            }
+            What::Revive(node) => {
+                self.nodes[node].down = false;
+                self.nodes[node].full = false;
+            }
+            What::Drain => {
+                self.troubled = true;
+                self.proxy.drain(self.now);
+            }
+        }
+    }
+
+    // What clients do.
+
+    /// A client connects, sends, or leaves, and plans its next step.
+    fn step(&mut self, client: usize) {
+        if self.now >= self.plan.quiet_at {
+            return;
+        }
+        let pause = Duration::from_micros(*self.prng.pick(&[0, 100, 3_000, 50_000, 400_000]));
+        match self.clients[client].conn {
+            None => self.arrive(client),
+            Some(_) if self.clients[client].ending => {}
+            // It waits for what it has asked for, most of the time.
+            Some(_) if self.clients[client].waiting() > 300 => {}
+            Some(conn) => self.send_requests(client, conn),
+        }
+        self.plan_in_up_to(pause + Duration::from_micros(10), What::Step(client));
+    }
+
+    fn arrive(&mut self, client: usize) {
+        if let Ok(conn) = self.proxy.accept("simulated", self.now) {
+            self.links.insert(conn, Link::new(Who::Client(client), true));
+            self.clients[client].conn = Some(conn);
+            self.note(3, conn, client);
+        }
+    }
+
+    /// Sends a pipeline, and sometimes ends the connection in one of the ways that clients know.
+    fn send_requests(&mut self, client: usize, conn: ConnId) {
+        let count = match self.prng.below(10) {
+            0 => 1 + self.prng.below(200),
+            1..=4 => 1 + self.prng.below(10),
+            _ => 1,
+        };
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            let client = &mut self.clients[client];
+            let sent = client.program.next(&mut self.prng, &mut self.ledger);
+            bytes.extend_from_slice(&sent.bytes);
+            if let Some(expect) = sent.expect {
+                client.expect(expect);
+                self.report.requests += 1;
+            }
+        }
+        match self.prng.below(60) {
+            0 => self.end_with(client, &mut bytes, b"*1\r\n$4\r\nQUIT\r\n*1\r\n$4\r\nPING\r\n", b"+OK\r\n"),
+            1 => self.end_with(
+                client,
+                &mut bytes,
+                b"*1\r\n$4\r\nPINGXX",
+                b"-ERR Protocol error: expected CRLF\r\n",
+            ),
+            2 => self.end_with(
+                client,
+                &mut bytes,
+                b"*1\r\n:1\r\n",
+                b"-ERR Protocol error: expected '$', got ':'\r\n",
+            ),
+            3 => {
+                self.clients[client].ending = true;
+                self.with_link(conn, |link| link.to_proxy.ended = true);
+            }
+            4 => return self.vanish(client, conn, &bytes),
+            5 | 6 => {
+                let sleeps = Duration::from_millis(self.prng.below(3000));
+                self.clients[client].reads_at = self.now + sleeps;
+            }
+            _ => {}
+        }
+        self.with_link(conn, |link| link.to_proxy.put_all(&bytes));
+        self.note(4, conn, bytes.len());
+        self.plan_delivery_to_proxy(conn);
+    }
+
+    /// The last request of a connection, after which nothing more is answered.
+    fn end_with(&mut self, client: usize, bytes: &mut Vec<u8>, last: &[u8], reply: &[u8]) {
+        bytes.extend_from_slice(last);
+        self.report.requests += 1;
+        self.clients[client].expect(Expect::Exactly(reply.to_vec()));
+        self.clients[client].ending = true;
+    }
+
+    /// The client is gone at once; a piece of what it sent may arrive before its reset.
+    fn vanish(&mut self, client: usize, conn: ConnId, bytes: &[u8]) {
+        let piece = self.prng.below(bytes.len() as u64 + 1) as usize;
+        self.with_link(conn, |link| {
+            link.to_proxy.put_all(&bytes[..piece]);
+            link.to_proxy.ended = true;
+            link.reset = true;
+            link.dead = true;
+        });
+        self.clients[client].disconnect(&mut self.ledger);
+        self.plan_delivery_to_proxy(conn);
+    }
+
+    // What the network does.
+
+    fn plan_at(&mut self, at: Instant, what: What) {
+        self.planned += 1;
+        self.agenda.push(Reverse((at, self.planned, what)));
+    }
+
+    fn plan_in_up_to(&mut self, delay_max: Duration, what: What) {
+        let delay = Duration::from_nanos(self.prng.below(delay_max.as_nanos() as u64 + 1));
+        self.plan_at(self.now + delay, what);
+    }
+
+    fn plan_delivery_to_proxy(&mut self, conn: ConnId) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        let something = !link.to_proxy.is_empty() || link.to_proxy.ended && !link.to_proxy.end_told;
+        if something && !link.to_proxy.planned && !link.paused && link.connected && !link.closed_by_proxy {
+            link.to_proxy.planned = true;
+            self.plan_in_up_to(self.plan.delay_max, What::ToProxy(conn));
+        }
+    }
+
+    fn plan_delivery_to_peer(&mut self, conn: ConnId) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        let something = !link.to_peer.is_empty() || link.to_peer.ended && !link.to_peer.end_told;
+        if something && !link.to_peer.planned {
+            link.to_peer.planned = true;
+            self.plan_in_up_to(self.plan.delay_max, What::ToPeer(conn));
+        }
+    }
+
+    /// A piece arrives at the proxy, or the end behind the last one.
+    fn deliver_to_proxy(&mut self, conn: ConnId) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        link.to_proxy.planned = false;
+        if link.paused || link.closed_by_proxy {
+            return;
+        }
+        if link.to_proxy.is_empty() {
+            if link.to_proxy.ended && !link.to_proxy.end_told {
+                link.to_proxy.end_told = true;
+                let reset = link.reset;
+                if reset {
+                    self.links.remove(&conn);
+                }
+                self.note(5, conn, usize::from(reset));
+                let reason = "connection reset by peer";
+                let event = if reset { Event::Closed { conn, reason } } else { Event::Ended { conn } };
+                self.proxy.handle_event(event, self.now);
+            }
+            return;
+        }
+        let bytes = link.to_proxy.take(&mut self.prng);
+        self.note(6, conn, bytes.len());
+        self.proxy.handle_event(Event::Received { conn, bytes: &bytes }, self.now);
+        self.plan_delivery_to_proxy(conn);
+    }
+
+    /// A piece arrives at the client or node.
+    fn deliver_to_peer(&mut self, conn: ConnId) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        link.to_peer.planned = false;
+        let who = link.who;
+        if let Who::Client(client) = who
+            && self.clients[client].reads_at > self.now
+            && !link.dead
+        {
+            let at = self.clients[client].reads_at;
+            link.to_peer.planned = true;
+            return self.plan_at(at, What::ToPeer(conn));
+        }
+        if link.to_peer.is_empty() {
+            if link.to_peer.ended && !link.to_peer.end_told {
+                link.to_peer.end_told = true;
+                self.tell_end_to_peer(conn, who);
+            }
+            return;
+        }
+        let bytes = link.to_peer.take(&mut self.prng);
+        let dead = link.dead;
+        if std::mem::take(&mut link.wants_writable) && !link.closed_by_proxy {
+            self.plan_in_up_to(self.plan.delay_max, What::Writable(conn));
+        }
+        self.note(7, conn, bytes.len());
+        match who {
+            _ if dead => {}
+            Who::Client(client) => {
+                let faults = self.troubled;
+                self.clients[client].receive(&bytes, faults, &mut self.ledger, &mut self.report.tally);
+            }
+            Who::Node(node) => {
+                self.nodes[node].receive(conn, &bytes);
+                let slow = if self.prng.one_in(20) { 20 } else { 1 };
+                self.plan_in_up_to(self.plan.delay_max * slow / 10, What::Run(conn));
+            }
+        }
+        self.plan_delivery_to_peer(conn);
+    }
+
+    /// The client or node sees that the proxy will send no more.
+    fn tell_end_to_peer(&mut self, conn: ConnId, who: Who) {
+        let closed = self.links.get(&conn).is_some_and(|link| link.closed_by_proxy);
+        match who {
+            Who::Client(client) if self.clients[client].conn == Some(conn) => {
+                let (ending, troubled) =
+                    (self.clients[client].ending, self.plan.drain_at.is_some_and(|at| at <= self.now));
+                let missing = self.clients[client].disconnect(&mut self.ledger);
+                if missing > 0 && !troubled {
+                    self.ledger.violate(format!("client {client} was closed and misses {missing} replies"));
+                } else if !ending && !troubled {
+                    self.ledger.violate(format!("client {client} was closed for no reason"));
+                }
+                self.with_link(conn, |link| link.to_proxy.ended = true);
+                self.plan_delivery_to_proxy(conn);
+            }
+            Who::Client(_) => {}
+            Who::Node(node) => {
+                self.run_on_node(node, conn);
+                self.nodes[node].forget(conn);
+            }
+        }
+        if closed {
+            self.links.remove(&conn);
+        }
+    }
+
+    // What nodes do.
+
+    fn finish_connect(&mut self, conn: ConnId) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        let Who::Node(node) = link.who else { return };
+        if link.closed_by_proxy {
+            self.links.remove(&conn);
+            return;
+        }
+        if self.nodes[node].down {
+            self.links.remove(&conn);
+            return self.proxy.handle_event(Event::Closed { conn, reason: "connection refused" }, self.now);
+        }
+        link.connected = true;
+        if self.nodes[node].full {
+            link.to_proxy.put_all(b"-ERR max number of clients reached\r\n");
+            link.to_proxy.ended = true;
+        }
+        self.proxy.handle_event(Event::Connected { conn }, self.now);
+        self.plan_delivery_to_proxy(conn);
+    }
+
+    fn run_node(&mut self, conn: ConnId) {
+        if let Some(&Link { who: Who::Node(node), .. }) = self.links.get(&conn) {
+            self.run_on_node(node, conn);
+        }
+    }
+
+    /// The node runs what `conn` sent and answers.
+    fn run_on_node(&mut self, node: usize, conn: ConnId) {
+        if self.nodes[node].frozen_until > self.now {
+            return;
+        }
+        let twice = self.saboteur == Some(Saboteur::RunTwice) && self.prng.one_in(20);
+        let mut replies = self.nodes[node].run(conn, self.now, twice, &mut self.ledger);
+        self.sabotage(&mut replies);
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        if !link.dead && !link.to_proxy.ended {
+            link.to_proxy.put_all(&replies);
+            self.plan_delivery_to_proxy(conn);
+        }
+    }
+
+    /// Falsifies replies, to see whether anybody notices.
+    fn sabotage(&mut self, replies: &mut Vec<u8>) {
+        let Some(saboteur) = self.saboteur else { return };
+        if !self.prng.one_in(20) {
+            return;
+        }
+        let first = reply::first_len(replies);
+        let second = if first > 0 { reply::first_len(&replies[first..]) } else { 0 };
+        if first == 0 || replies.starts_with(b"+PONG") {
+            return;
+        }
+        match saboteur {
+            Saboteur::Swap => replies[..first + second].rotate_left(first),
+            Saboteur::Drop => drop(replies.drain(..first)),
+            Saboteur::Duplicate => {
+                let copy = replies[..first].to_vec();
+                replies.splice(..0, copy);
+            }
+            // Strikes in the node.
+            Saboteur::RunTwice => {}
+        }
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        self.troubled = true;
+        self.report.faults += 1;
+        if self.trace {
+            println!("{:>12} us  {fault:?}", self.now.as_nanos() / 1000);
+        }
+        match fault {
+            Fault::Freeze { shard, lasts } => {
+                let node = shard as usize;
+                self.nodes[node].frozen_until = self.now + lasts;
+                self.plan_at(self.now + lasts, What::Thaw(node));
+            }
+            Fault::Kill { shard, lasts, loading } => {
+                let node = shard as usize;
+                self.nodes[node].down = true;
+                self.nodes[node].loading_until = self.now + lasts + loading;
+                self.nodes[node].die();
+                self.reset_links(node);
+                self.plan_at(self.now + lasts, What::Revive(node));
+            }
+            Fault::Reset { shard } => self.reset_links(shard as usize),
+            Fault::Garbage { shard } => {
+                for conn in self.links_of(shard as usize) {
+                    self.with_link(conn, |link| link.to_proxy.put_all(b"HTTP/1.1 400 Bad Request\r\n"));
+                    self.plan_delivery_to_proxy(conn);
+                }
+            }
+            Fault::Unasked { shard } => self.send_unasked(shard as usize),
+            Fault::Full { shard, lasts } => {
+                let node = shard as usize;
+                self.nodes[node].full = true;
+                self.reset_links(node);
+                self.plan_at(self.now + lasts, What::Revive(node));
+            }
+        }
+    }
+
+    /// The live connections to a node.
+    fn links_of(&self, node: usize) -> Vec<ConnId> {
+        let of_node = |link: &Link| {
+            link.who == Who::Node(node) && link.connected && !link.closed_by_proxy && !link.dead
+        };
+        self.links.iter().filter(|(_, link)| of_node(link)).map(|(conn, _)| *conn).collect()
+    }
+
+    /// Resets a node's connections; any piece of what was on the way may still arrive.
+    fn reset_links(&mut self, node: usize) {
+        for conn in self.links_of(node) {
+            self.nodes[node].forget(conn);
+            let Some(link) = self.links.get_mut(&conn) else { continue };
+            let keep = self.prng.below(link.to_proxy.len() as u64 + 1) as usize;
+            link.to_proxy.cut(keep);
+            link.to_proxy.ended = true;
+            link.reset = true;
+            link.dead = true;
+            self.plan_delivery_to_proxy(conn);
+        }
+    }
+
+    /// A reply that nobody asked for arrives in a moment in which nothing is on the way.
+    fn send_unasked(&mut self, node: usize) {
+        for conn in self.links_of(node) {
+            let Some(link) = self.links.get(&conn) else { continue };
+            let quiet = link.to_proxy.is_empty() && link.to_peer.is_empty() && !link.wants_writable;
+            let clients_wait = self.clients.iter().any(|client| client.waiting() > 0);
+            if quiet && !clients_wait && self.nodes[node].busy_conns().is_empty() {
+                self.proxy.handle_event(Event::Received { conn, bytes: b"$7\r\nforeign\r\n" }, self.now);
+            }
+        }
+    }
+
+    // What must hold at the end.
+
+    fn check_nobody_waits(&mut self) -> Result<(), String> {
+        let waiting = self.clients.iter().enumerate().find(|(_, client)| client.waiting() > 0);
+        match waiting {
+            Some((number, client)) => {
+                Err(format!("client {number} still waits for {} replies", client.waiting()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// All nodes are well again: a new client gets all lasting keys.
+    fn check_nodes_serve(&mut self) -> Result<(), String> {
+        let Ok(conn) = self.proxy.accept("auditor", self.now) else {
+            return if self.plan.drain_at.is_some() {
+                Ok(())
+            } else {
+                Err("the proxy takes no clients".to_owned())
+            };
+        };
+        let mut request: Vec<Vec<u8>> = vec![b"MGET".to_vec()];
+        request.extend((0..LASTING_KEYS).map(lasting_key));
+        let mut bytes = Vec::new();
+        resp::encode::request(&mut bytes, &request.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let mut expected = Vec::new();
+        resp::encode::array_header(&mut expected, LASTING_KEYS);
+        (0..LASTING_KEYS).for_each(|number| resp::encode::bulk(&mut expected, &lasting_value(number)));
+        let number = self.clients.len();
+        self.clients.push(Client::new(Program {
+            client: number,
+            clients: 1,
+            filling_max: 0,
+            cursor: 0,
+            scanning: false,
+        }));
+        self.clients[number].conn = Some(conn);
+        self.clients[number].expect(Expect::Exactly(expected));
+        self.links.insert(conn, Link::new(Who::Client(number), true));
+        self.with_link(conn, |link| link.to_proxy.put_all(&bytes));
+        self.plan_delivery_to_proxy(conn);
+        self.turn_until(self.now + Duration::from_secs(5))?;
+        self.check_nobody_waits()
+    }
+
+    /// What is stored is what the writers know.
+    fn check_keys(&mut self) {
+        for key in self.ledger.keys() {
+            let shard = self.topology.shard_of(&key);
+            let value = self.nodes[shard.0 as usize].keyspace.value(&key).map(<[u8]>::to_vec);
+            self.ledger.check_own(&key, value.as_deref());
+        }
+    }
+
+    /// All clients leave; nothing of them stays.
+    fn say_goodbye(&mut self) -> Result<(), String> {
+        for number in 0..self.clients.len() {
+            if let Some(conn) = self.clients[number].conn {
+                self.clients[number].ending = true;
+                self.with_link(conn, |link| link.to_proxy.ended = true);
+                self.plan_delivery_to_proxy(conn);
+            }
+        }
+        self.turn_until(self.now + Duration::from_secs(5))?;
+        let left = self.proxy.counters().clients;
+        if left > 0 {
+            return Err(format!("{left} clients are still counted after all have left"));
+        }
+        self.proxy.drain(self.now);
+        if self.proxy.is_drained() { Ok(()) } else { Err("the proxy does not drain".to_owned()) }
+    }
+
+    /// Mixes an event into the fingerprint, and tells it if somebody listens.
+    fn note(&mut self, kind: u64, conn: ConnId, count: usize) {
+        let word = self.now.as_nanos() ^ kind << 56 ^ conn.to_u64().rotate_left(17) ^ (count as u64) << 20;
+        self.report.fingerprint = (self.report.fingerprint ^ word).wrapping_mul(0x100_0000_01b3);
+        if self.trace {
+            const KINDS: [&str; 8] = [
+                "",
+                "proxy sends",
+                "proxy closes",
+                "client arrives",
+                "client sends",
+                "end at proxy",
+                "at proxy",
+                "at peer",
+            ];
+            let who = self.links.get(&conn).map(|link| link.who);
+            let at_us = self.now.as_nanos() / 1000;
+            println!(
+                "{at_us:>12} us  {} {count} on {}/{} {who:?}",
+                KINDS[kind as usize], conn.index, conn.generation
+            );
+        }
+    }
+}
+
+impl Link {
+    fn new(who: Who, connected: bool) -> Link {
+        Link {
+            who,
+            to_proxy: Pipe::new(usize::MAX),
+            to_peer: Pipe::new(PIPE_BYTES),
+            connected,
+            paused: false,
+            wants_writable: false,
+            closed_by_proxy: false,
+            dead: false,
+            reset: false,
+        }
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Violation { seed, at_us, what } = self;
+        write!(formatter, "world {seed} at {at_us} us: {what}")
+    }
+}

@@ -1,0 +1,46 @@
+//! Worlds hold, repeat themselves, and do not hold when somebody falsifies replies.
+
+use sim::{Plan, Saboteur, run};
+
+#[test]
+fn fifty_worlds_hold() {
+    for seed in 0..50 {
+        if let Err(violation) = run(&Plan::new(seed), None, false) {
+            panic!("{violation}\ncargo xtask sim --seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_names_one_world() {
+    for seed in [3, 11, 20] {
+        let (one, other) = (run(&Plan::new(seed), None, false), run(&Plan::new(seed), None, false));
+        assert_eq!(one, other);
+        assert!(one.expect("holds").fingerprint != 0);
+    }
+}
+
+/// How many of some worlds the checker finds fault with when `saboteur` is in them.
+fn found(saboteur: Saboteur) -> usize {
+    (0..30).filter(|&seed| run(&Plan::new(seed), Some(saboteur), false).is_err()).count()
+}
+
+#[test]
+fn the_checker_notices_replies_that_change_places() {
+    assert!(found(Saboteur::Swap) > 10);
+}
+
+#[test]
+fn the_checker_notices_a_missing_reply() {
+    assert!(found(Saboteur::Drop) > 10);
+}
+
+#[test]
+fn the_checker_notices_a_reply_that_comes_twice() {
+    assert!(found(Saboteur::Duplicate) > 10);
+}
+
+#[test]
+fn the_checker_notices_a_request_that_runs_twice() {
+    assert!(found(Saboteur::RunTwice) > 10);
+}
