@@ -1,0 +1,121 @@
+//! How a command is carried: the decision that the table makes for each command.
+//!
+//! Values only. What they mean on the wire is the core's business; what a refusal says to the client is in `error`.
+
+/// How requests of a command reach the nodes, and how the client gets its one reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carry {
+    /// Byte for byte to the shard that owns the keys; refused with CROSSSLOT if they live on several shards. A request
+    /// without keys (`EVAL … 0`) goes to a shard of the core's choice.
+    Shard,
+    /// As [`Carry::Shard`], unless the guard says no.
+    ShardIf(Guard),
+    /// The keys are divided among their shards, each part is a command of its own, the replies become one. Not atomic
+    /// across shards.
+    Split(Merge),
+    /// To every shard as it stands; the replies become one. Not atomic across shards.
+    AllShards(Merge),
+    /// SCAN: shard after shard, the shard's number in the cursor.
+    Cursor,
+    /// To one shard of the core's choice: no key is named and all nodes give the same answer.
+    AnyShard,
+    /// Answered by the proxy itself.
+    Here(Local),
+    /// Not carried.
+    Refused(Refusal),
+    /// No command by itself: the subcommands say. [`resolve`](crate::resolve) never gives it.
+    Container,
+}
+
+/// How the replies of several shards become one. The first error of any shard is the reply instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// Integers, added up.
+    Sum,
+    /// `+OK` once all said so.
+    AllOk,
+    /// Array elements, put back into the order of the keys.
+    Values,
+    /// Arrays, one behind the other in the order of the shards.
+    Concat,
+    /// The reply of one shard picked at random among those that are not nil; nil if all are.
+    RandomNonNil,
+    /// All shards answer the same; the first answer counts.
+    FirstReply,
+    /// Arrays of 0 and 1 of one length, joined by a logical AND place by place.
+    And,
+}
+
+/// What must not be in the arguments of a command that is forwarded otherwise. See
+/// [`Guard::check`](crate::Guard::check).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// XREAD and XREADGROUP with BLOCK: would stop every client behind it on a shared connection.
+    Blocks,
+    /// SORT and SORT_RO with a BY or GET pattern that names other keys: those may live on other shards.
+    Patterns,
+}
+
+/// What the proxy answers itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// `+PONG`, or the argument as a bulk.
+    Ping,
+    /// The argument as a bulk.
+    Echo,
+    /// `+OK`, then the connection ends.
+    Quit,
+    /// The session as new: `+RESET`.
+    Reset,
+    /// Database of the session.
+    Select,
+    /// The proxy's clock.
+    Time,
+    /// The proxy's own figures.
+    Info,
+    /// COMMAND and its subcommands, from the table: [`about::write`](crate::about::write).
+    Command(About),
+    /// Number of the session.
+    ClientId,
+    /// Name of the session.
+    ClientSetname,
+    /// Name of the session.
+    ClientGetname,
+    /// Name and version of the client's library; 7.2, accepted for new client libraries.
+    ClientSetinfo,
+    /// The few settings that client libraries ask for.
+    ConfigGet,
+    /// Version of the protocol, authentication and name in one.
+    Hello,
+    /// Authentication with the proxy.
+    Auth,
+}
+
+/// Which question about the table is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// `COMMAND`: all commands.
+    All,
+    /// `COMMAND COUNT`.
+    Count,
+    /// `COMMAND LIST [FILTERBY …]`.
+    List,
+    /// `COMMAND INFO [name …]`.
+    Info,
+    /// `COMMAND GETKEYS command [arg …]`.
+    GetKeys,
+    /// `COMMAND GETKEYSANDFLAGS command [arg …]`.
+    GetKeysAndFlags,
+}
+
+/// Why a command is not carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not yet: it needs what is named here, such as `transactions`.
+    Later(&'static str),
+    /// Never, and why.
+    Never(&'static str),
+    /// Clients have no business to know it, and it must not be learnt from a node either: the answer is that of an
+    /// unknown command. The text says why, for the documentation.
+    Unknown(&'static str),
+}

@@ -1,0 +1,125 @@
+//! What clients read when a command is not carried. Where Redis has a wording, it is Redis's, byte for byte: lengths
+//! are cut where Redis cuts them, and text ends at a NUL byte, for Redis prints C strings here.
+
+use resp::{Request, encode};
+
+use crate::carry::Refusal;
+use crate::command::Command;
+use crate::lookup::Resolved;
+
+/// Redis shows so many bytes of a name, and so many of all arguments together.
+const SHOWN_BYTES_MAX: usize = 128;
+
+impl Resolved<'_> {
+    /// Writes the error that `request` gets, and nothing if it is a command with a number of arguments that fits.
+    pub fn write_error(&self, out: &mut Vec<u8>, request: &Request<'_>) {
+        match self {
+            Resolved::Command(_) => {}
+            Resolved::WrongArity(command) => wrong_arity(out, command),
+            Resolved::UnknownSubcommand(container) => unknown_subcommand(out, container, request),
+            Resolved::Unknown => unknown_command(out, request),
+        }
+    }
+}
+
+impl Refusal {
+    /// Writes the error that `request`, which asks for `command`, gets.
+    pub fn write_error(self, out: &mut Vec<u8>, command: &Command, request: &Request<'_>) {
+        let name = &command.name;
+        let text = match self {
+            Refusal::Later(what) => format!("ERR command '{name}' is not supported by shardis yet ({what})"),
+            Refusal::Never(why) => format!("ERR command '{name}' is not allowed through shardis: {why}"),
+            Refusal::Unknown(_) => return unknown_command(out, request),
+        };
+        encode::error(out, text.as_bytes());
+    }
+}
+
+fn wrong_arity(out: &mut Vec<u8>, command: &Command) {
+    encode::error(out, format!("ERR wrong number of arguments for '{}' command", command.name).as_bytes());
+}
+
+fn unknown_subcommand(out: &mut Vec<u8>, container: &Command, request: &Request<'_>) {
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend_from_slice(shown(request.get(1).unwrap_or_default(), SHOWN_BYTES_MAX));
+    text.extend_from_slice(b"'. Try ");
+    text.extend_from_slice(container.name.to_ascii_uppercase().as_bytes());
+    text.extend_from_slice(b" HELP.");
+    encode::error(out, &text);
+}
+
+fn unknown_command(out: &mut Vec<u8>, request: &Request<'_>) {
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(shown(request.arg(0), SHOWN_BYTES_MAX));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let start = text.len();
+    for arg in request.args().skip(1) {
+        // The quotes and the blank count too, so the last argument shown can pass the bound by three bytes.
+        let Some(room) = SHOWN_BYTES_MAX.checked_sub(text.len() - start).filter(|&room| room > 0) else {
+            break;
+        };
+        text.push(b'\'');
+        text.extend_from_slice(shown(arg, room));
+        text.extend_from_slice(b"' ");
+    }
+    encode::error(out, &text);
+}
+
+/// What C's `%.*s` prints.
+fn shown(text: &[u8], bytes_max: usize) -> &[u8] {
+    let text = &text[..text.len().min(bytes_max)];
+    &text[..text.iter().position(|&byte| byte == 0).unwrap_or(text.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::carry::Carry;
+    use crate::testing::with_request;
+
+    /// The refusal that the request of `line` gets.
+    fn refusal_of(line: &str) -> String {
+        with_request(line, |request| {
+            let crate::Resolved::Command(command) = crate::resolve(request) else { panic!("a command") };
+            let refusal = match command.carry {
+                Carry::Refused(refusal) => refusal,
+                Carry::ShardIf(guard) => guard.check(request).expect_err("a guard that says no"),
+                other => panic!("{line} is carried: {other:?}"),
+            };
+            let mut out = Vec::new();
+            refusal.write_error(&mut out, command, request);
+            String::from_utf8(out).expect("text")
+        })
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_refused_and_why() {
+        assert_eq!(
+            refusal_of("multi"),
+            "-ERR command 'multi' is not supported by shardis yet (transactions)\r\n"
+        );
+        assert_eq!(
+            refusal_of("XREAD BLOCK 0 STREAMS a 0"),
+            "-ERR command 'xread' is not supported by shardis yet (blocking commands)\r\n"
+        );
+        assert_eq!(
+            refusal_of("Config SET a b"),
+            "-ERR command 'config|set' is not allowed through shardis: it would change a node for all clients\r\n"
+        );
+        assert_eq!(
+            refusal_of("SORT a BY w_*"),
+            "-ERR command 'sort' is not allowed through shardis: the keys that its BY or GET pattern names may live \
+             on other shards\r\n"
+        );
+    }
+
+    #[test]
+    fn what_nodes_say_to_each_other_is_unknown_to_clients() {
+        assert_eq!(
+            refusal_of("REPLCONF ACK 0"),
+            "-ERR unknown command 'REPLCONF', with args beginning with: 'ACK' '0' \r\n"
+        );
+        for name in ["sync", "psync", "replconf"] {
+            assert!(crate::find(name.as_bytes()).is_some_and(|command| command.is_hidden()), "{name}");
+        }
+    }
+}

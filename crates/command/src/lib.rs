@@ -1,0 +1,39 @@
+//! What each command is, where its keys are, how it splits and how its replies merge: one table.
+//!
+//! ```text
+//! request ─► resolve ─► Command ─► carry ─┬─► Shard, ShardIf, Split: keys ─► shards
+//!               │                         ├─► AllShards, Cursor, AnyShard
+//!               │                         ├─► Here: answered by the proxy (COMMAND: about::write)
+//!               │                         └─► Refused: Refusal::write_error
+//!               └─► Unknown: learned::is_learnable ─► ask a node ─► learned::parse ─► Command, as above
+//!                   everything else: Resolved::write_error
+//! ```
+//!
+//! The rows are in `table/`, one line per command, in Redis's own words. A new command is a line there. Nothing here
+//! does IO, keeps state or, on the path of a request, allocates.
+
+pub mod about;
+pub mod glob;
+pub mod learned;
+
+mod carry;
+mod command;
+mod describe;
+mod error;
+mod guard;
+mod keys;
+mod lookup;
+mod reference;
+mod sets;
+mod table;
+#[cfg(test)]
+mod testing;
+
+pub use about::count;
+pub use carry::{About, Carry, Guard, Local, Merge, Refusal};
+pub use command::Command;
+pub use describe::write_info;
+pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};
+pub use lookup::{Resolved, all, find, find_full, is_cross_protocol, resolve};
+pub use reference::reference;
+pub use sets::{Acl, Flags, KeyFlags, Tips};

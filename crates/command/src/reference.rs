@@ -1,0 +1,97 @@
+//! The reference page of all commands, written from the table.
+
+use std::fmt::Write as _;
+
+use crate::carry::{Carry, Guard, Merge, Refusal};
+use crate::command::Command;
+use crate::sets::Flags;
+use crate::table::{SECTIONS, Section};
+
+/// docs/commands.md: each command, how many arguments it has, how it is carried, and what to know of it.
+pub fn reference() -> String {
+    let mut page = String::from(INTRODUCTION);
+    for section in &SECTIONS {
+        write_section(&mut page, section);
+    }
+    page
+}
+
+const INTRODUCTION: &str = "\
+<!-- Generated from crates/command by `SHARDIS_BLESS=1 cargo test -p command --test reference`. -->
+
+# Commands
+
+What shardis does with each command of Redis 7.0. Commands of modules and of newer versions are learnt from the nodes
+and carried by the same rules, if their keys can be told from their arguments.
+
+*Arguments* counts the command's name, as Redis does. A command is *not atomic* where other clients can see one shard
+changed and another not yet; if a shard fails then, the others may have carried out their part.
+";
+
+fn write_section(page: &mut String, section: &Section) {
+    let _ = write!(page, "\n## {}\n\n", section.title);
+    page.push_str("| command | arguments | carried | notes |\n| --- | --- | --- | --- |\n");
+    for command in section.commands {
+        if command.carry != Carry::Container {
+            write_command(page, command);
+        }
+        command.subcommands.iter().for_each(|subcommand| write_command(page, subcommand));
+    }
+}
+
+fn write_command(page: &mut String, command: &Command) {
+    let name = command.name.to_ascii_uppercase().replace('|', " ");
+    let arguments = match command.arity {
+        exactly @ 0.. => exactly.to_string(),
+        at_least => format!("{} or more", at_least.unsigned_abs()),
+    };
+    let _ = writeln!(page, "| {name} | {arguments} | {} | {} |", carried(command), notes(command));
+}
+
+fn carried(command: &Command) -> &'static str {
+    match command.carry {
+        Carry::Shard | Carry::ShardIf(_) if command.single_key().is_some() => "by the shard of its key",
+        Carry::Shard | Carry::ShardIf(_) => "by the shard of its keys",
+        Carry::Split(_) => "split over the shards of its keys",
+        Carry::AllShards(_) => "by all shards",
+        Carry::Cursor => "by all shards, one after the other",
+        Carry::AnyShard => "by any shard",
+        Carry::Here(_) => "by shardis itself",
+        Carry::Refused(Refusal::Later(_)) => "not yet",
+        Carry::Refused(Refusal::Never(_)) => "refused",
+        Carry::Refused(Refusal::Unknown(_)) => "as an unknown command",
+        Carry::Container => "by its subcommands",
+    }
+}
+
+fn notes(command: &Command) -> String {
+    match command.carry {
+        Carry::ShardIf(Guard::Blocks) => "all keys on one shard; with BLOCK: not yet".into(),
+        Carry::ShardIf(Guard::Patterns) => {
+            "all keys on one shard; BY and GET with a pattern that names other keys are refused".into()
+        }
+        Carry::Shard if command.flags.contains(Flags::NO_MANDATORY_KEYS) => {
+            "all keys on one shard; without keys by any shard".into()
+        }
+        Carry::Shard if command.single_key().is_none() => "all keys on one shard".into(),
+        Carry::Split(merge) | Carry::AllShards(merge) => {
+            format!("{}; not atomic across shards", merged(merge))
+        }
+        Carry::Cursor => "the cursor tells the shard: pass it on as it is".into(),
+        Carry::Refused(Refusal::Later(what)) => format!("needs {what}"),
+        Carry::Refused(Refusal::Never(why) | Refusal::Unknown(why)) => why.into(),
+        Carry::Shard | Carry::AnyShard | Carry::Here(_) | Carry::Container => String::new(),
+    }
+}
+
+fn merged(merge: Merge) -> &'static str {
+    match merge {
+        Merge::Sum => "the replies are added up",
+        Merge::AllOk => "OK once all shards said so",
+        Merge::Values => "the values in the order of the keys",
+        Merge::Concat => "the lists one behind the other",
+        Merge::RandomNonNil => "the reply of a shard picked at random among those that have keys",
+        Merge::FirstReply => "all shards answer the same",
+        Merge::And => "1 where all shards say 1",
+    }
+}

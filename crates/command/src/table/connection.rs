@@ -1,0 +1,46 @@
+//! Connections.
+
+use crate::carry::Carry::{AnyShard, Container, Here};
+use crate::carry::{Carry, Local};
+use crate::command::{Command, container, row};
+use crate::table::later;
+
+#[rustfmt::skip] // A command is a line.
+pub(super) static COMMANDS: &[Command] = &[
+    row("auth", -2, "noscript loading stale fast no_auth allow_busy", "connection", &[], Here(Local::Auth)),
+    container("client", -2, "", "", Container, CLIENT),
+    row("echo", 2, "loading stale fast", "connection", &[], Here(Local::Echo)),
+    row("hello", -1, "noscript loading stale fast no_auth allow_busy", "connection", &[], Here(Local::Hello)),
+    row("ping", -1, "fast", "connection", &[], Here(Local::Ping))
+        .tips("request_policy:all_shards response_policy:all_succeeded"),
+    row("quit", -1, "noscript loading stale fast no_auth allow_busy", "connection", &[], Here(Local::Quit)),
+    row("reset", 1, "noscript loading stale fast no_auth allow_busy", "connection", &[], Here(Local::Reset)),
+    row("select", 2, "loading stale fast", "connection", &[], Here(Local::Select)),
+];
+
+#[rustfmt::skip] // A command is a line.
+static CLIENT: &[Command] = &[
+    row("client|caching", 3, "noscript loading stale", "connection", &[], CLIENT_CACHING),
+    row("client|getname", 2, "noscript loading stale", "connection", &[], Here(Local::ClientGetname)),
+    row("client|getredir", 2, "noscript loading stale", "connection", &[], CLIENT_CACHING),
+    row("client|help", 2, "loading stale", "connection", &[], AnyShard),
+    row("client|id", 2, "noscript loading stale", "connection", &[], Here(Local::ClientId)),
+    row("client|info", 2, "noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION)
+        .tips("nondeterministic_output"),
+    row("client|kill", -3, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
+    row("client|list", -2, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION)
+        .tips("nondeterministic_output"),
+    row("client|no-evict", 3, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
+    row("client|pause", -3, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
+    row("client|reply", 3, "noscript loading stale", "connection", &[], later("switching replies off")),
+    row("client|setinfo", 4, "noscript loading stale", "connection", &[], Here(Local::ClientSetinfo))
+        .tips("request_policy:all_nodes response_policy:all_succeeded"),
+    row("client|setname", 3, "noscript loading stale", "connection", &[], Here(Local::ClientSetname)),
+    row("client|tracking", -3, "noscript loading stale", "connection", &[], CLIENT_CACHING),
+    row("client|trackinginfo", 2, "noscript loading stale", "connection", &[], CLIENT_CACHING),
+    row("client|unblock", -3, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
+    row("client|unpause", 2, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
+];
+
+const CLIENT_CACHING: Carry = later("client-side caching");
+const CLIENT_ADMINISTRATION: Carry = later("client administration");

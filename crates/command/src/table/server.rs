@@ -1,0 +1,150 @@
+//! Administration and information.
+
+use crate::carry::Carry::{AllShards, AnyShard, Container, Here, Refused, Shard};
+use crate::carry::{About, Carry, Local, Merge, Refusal};
+use crate::command::{Command, container, row};
+use crate::table::{about, key, later, never};
+
+#[rustfmt::skip] // A command is a line.
+pub(super) static COMMANDS: &[Command] = &[
+    container("acl", -2, "", "", Container, ACL),
+    row("bgrewriteaof", 1, "admin noscript no_async_loading", "", &[], PERSISTENCE),
+    row("bgsave", -1, "admin noscript no_async_loading", "", &[], PERSISTENCE),
+    container("command", -1, "loading stale", "connection", about(About::All), COMMAND)
+        .tips("nondeterministic_output_order"),
+    container("config", -2, "", "", Container, CONFIG),
+    row("dbsize", 1, "readonly fast", "keyspace", &[], AllShards(Merge::Sum))
+        .tips("request_policy:all_shards response_policy:agg_sum"),
+    row("debug", -2, "admin noscript loading stale", "",
+        &[], never("it can crash or stall a node for all clients")),
+    row("failover", -1, "admin noscript stale", "", &[], ROLES),
+    row("flushall", -1, "write", "keyspace dangerous", &[], AllShards(Merge::AllOk))
+        .tips("request_policy:all_shards response_policy:all_succeeded"),
+    row("flushdb", -1, "write", "keyspace dangerous", &[], AllShards(Merge::AllOk))
+        .tips("request_policy:all_shards response_policy:all_succeeded"),
+    row("info", -1, "loading stale", "dangerous", &[], Here(Local::Info))
+        .tips("nondeterministic_output request_policy:all_shards response_policy:special"),
+    row("lastsave", 1, "loading stale fast", "admin dangerous", &[], PERSISTENCE)
+        .tips("nondeterministic_output"),
+    container("latency", -2, "", "", Container, LATENCY),
+    row("lolwut", -1, "readonly fast", "", &[], AnyShard),
+    container("memory", -2, "", "", Container, MEMORY),
+    container("module", -2, "", "", Container, MODULE),
+    row("monitor", 1, "admin noscript loading stale", "", &[], later("a stream of all requests")),
+    row("psync", -3, "admin noscript no_async_loading no_multi", "", &[], REPLICATION),
+    row("replconf", -1, "admin noscript loading stale allow_busy", "", &[], REPLICATION),
+    row("replicaof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),
+    row("restore-asking", -4, "write denyoom asking", "keyspace dangerous",
+        &[key(1, "OW update")], never("only a node that moves keys to another has a use for it")),
+    row("role", 1, "noscript loading stale fast", "admin dangerous", &[], ROLES),
+    row("save", 1, "admin noscript no_async_loading no_multi", "", &[], PERSISTENCE),
+    row("shutdown", -1, "admin noscript loading stale no_multi allow_busy", "",
+        &[], never("it would stop a node for all clients")),
+    row("slaveof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),
+    container("slowlog", -2, "", "", Container, SLOWLOG),
+    row("swapdb", 3, "write fast", "keyspace dangerous",
+        &[], never("it would swap databases under all clients")),
+    row("sync", 1, "admin noscript no_async_loading no_multi", "", &[], REPLICATION),
+    row("time", 1, "loading stale fast", "", &[], Here(Local::Time)).tips("nondeterministic_output"),
+];
+
+#[rustfmt::skip] // A command is a line.
+static ACL: &[Command] = &[
+    row("acl|cat", -2, "noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|deluser", -3, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|dryrun", -4, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|genpass", -2, "noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|getuser", 3, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|help", 2, "loading stale", "", &[], AnyShard),
+    row("acl|list", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|load", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|log", -2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|save", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|setuser", -3, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|users", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|whoami", 2, "noscript loading stale", "", &[], ACCESS_CONTROL),
+];
+
+#[rustfmt::skip] // A command is a line.
+static COMMAND: &[Command] = &[
+    row("command|count", 2, "loading stale", "connection", &[], about(About::Count)),
+    row("command|docs", -2, "loading stale", "connection", &[], AnyShard)
+        .tips("nondeterministic_output_order"),
+    row("command|getkeys", -4, "loading stale", "connection", &[], about(About::GetKeys)),
+    row("command|getkeysandflags", -4, "loading stale", "connection", &[], about(About::GetKeysAndFlags)),
+    row("command|help", 2, "loading stale", "connection", &[], AnyShard),
+    row("command|info", -2, "loading stale", "connection", &[], about(About::Info))
+        .tips("nondeterministic_output_order"),
+    row("command|list", -2, "loading stale", "connection", &[], about(About::List))
+        .tips("nondeterministic_output_order"),
+];
+
+#[rustfmt::skip] // A command is a line.
+static CONFIG: &[Command] = &[
+    row("config|get", -3, "admin noscript loading stale", "", &[], Here(Local::ConfigGet)),
+    row("config|help", 2, "loading stale", "", &[], AnyShard),
+    row("config|resetstat", 2, "admin noscript loading stale", "", &[], NODE_STATISTICS),
+    row("config|rewrite", 2, "admin noscript loading stale", "", &[], SETTINGS),
+    row("config|set", -4, "admin noscript loading stale", "", &[], SETTINGS)
+        .tips("request_policy:all_nodes response_policy:all_succeeded"),
+];
+
+#[rustfmt::skip] // A command is a line.
+static LATENCY: &[Command] = &[
+    row("latency|doctor", 2, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+        .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
+    row("latency|graph", 3, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+        .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
+    row("latency|help", 2, "loading stale", "", &[], AnyShard),
+    row("latency|histogram", -2, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+        .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
+    row("latency|history", 3, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+        .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
+    row("latency|latest", 2, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+        .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
+    row("latency|reset", -2, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+        .tips("request_policy:all_nodes response_policy:all_succeeded"),
+];
+
+#[rustfmt::skip] // A command is a line.
+static MEMORY: &[Command] = &[
+    row("memory|doctor", 2, "", "", &[], NODE_STATISTICS)
+        .tips("nondeterministic_output request_policy:all_shards response_policy:special"),
+    row("memory|help", 2, "loading stale", "", &[], AnyShard),
+    row("memory|malloc-stats", 2, "", "", &[], NODE_STATISTICS)
+        .tips("nondeterministic_output request_policy:all_shards response_policy:special"),
+    row("memory|purge", 2, "", "", &[], NODE_STATISTICS)
+        .tips("request_policy:all_shards response_policy:all_succeeded"),
+    row("memory|stats", 2, "", "", &[], NODE_STATISTICS)
+        .tips("nondeterministic_output request_policy:all_shards response_policy:special"),
+    row("memory|usage", -3, "readonly", "", &[key(2, "RO")], Shard),
+];
+
+#[rustfmt::skip] // A command is a line.
+static MODULE: &[Command] = &[
+    row("module|help", 2, "loading stale", "", &[], AnyShard),
+    row("module|list", 2, "admin noscript", "", &[], MODULES).tips("nondeterministic_output_order"),
+    row("module|load", -3, "admin noscript no_async_loading", "", &[], MODULES),
+    row("module|loadex", -3, "admin noscript no_async_loading", "", &[], MODULES),
+    row("module|unload", 3, "admin noscript no_async_loading", "", &[], MODULES),
+];
+
+#[rustfmt::skip] // A command is a line.
+static SLOWLOG: &[Command] = &[
+    row("slowlog|get", -2, "admin loading stale", "", &[], NODE_STATISTICS)
+        .tips("request_policy:all_nodes nondeterministic_output"),
+    row("slowlog|help", 2, "loading stale", "", &[], AnyShard),
+    row("slowlog|len", 2, "admin loading stale", "", &[], NODE_STATISTICS)
+        .tips("request_policy:all_nodes response_policy:agg_sum nondeterministic_output"),
+    row("slowlog|reset", 2, "admin loading stale", "", &[], NODE_STATISTICS)
+        .tips("request_policy:all_nodes response_policy:all_succeeded"),
+];
+
+const ROLES: Carry = never("the roles of the nodes are not for clients to see or change");
+const SETTINGS: Carry = never("it would change a node for all clients");
+const PERSISTENCE: Carry = never("each node sees to its own persistence");
+const REPLICATION: Carry =
+    Refused(Refusal::Unknown("spoken between nodes; its replies are none, or without end"));
+const NODE_STATISTICS: Carry = later("statistics of the nodes");
+const ACCESS_CONTROL: Carry = later("access control");
+const MODULES: Carry = never("the modules of the nodes are not for clients to see or change");

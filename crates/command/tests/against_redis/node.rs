@@ -1,0 +1,149 @@
+//! A real redis-server for the tests, and its replies as values.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use resp::reply::{self, ReplyLimits, Scanner};
+use resp::{Request, Span, encode};
+
+/// Ports can be taken between the look and the start; so often another one is tried.
+const STARTS_MAX: usize = 5;
+
+/// What takes longer blocks for ever.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A running redis-server with one connection to it. It dies with this value.
+pub(crate) struct Node {
+    child: Child,
+    conn: TcpStream,
+}
+
+impl Node {
+    /// `None`, said aloud, if redis-server is not installed; on CI that is a failure.
+    pub(crate) fn start() -> Option<Node> {
+        for _ in 0..STARTS_MAX {
+            match try_start() {
+                Ok(Some(node)) => return Some(node),
+                Ok(None) => continue,
+                Err(error) if std::env::var_os("CI").is_some_and(|value| value == "true") => {
+                    panic!("redis-server cannot be started, and CI=true: {error}");
+                }
+                Err(error) => {
+                    eprintln!("SKIPPED: redis-server cannot be started: {error}");
+                    return None;
+                }
+            }
+        }
+        panic!("redis-server found no free port in {STARTS_MAX} attempts");
+    }
+
+    /// Sends `args` and gives the reply as it came.
+    pub(crate) fn ask_raw(&mut self, args: &[&[u8]]) -> Vec<u8> {
+        let mut request = Vec::new();
+        encode::request(&mut request, args);
+        self.conn.write_all(&request).expect("the node takes the request");
+        let (mut scanner, mut bytes, mut chunk) = (Scanner::default(), Vec::new(), [0; 65536]);
+        loop {
+            let len =
+                self.conn.read(&mut chunk).unwrap_or_else(|error| panic!("no reply to {args:?}: {error}"));
+            assert_ne!(len, 0, "the node closed the connection on {args:?}");
+            bytes.extend_from_slice(&chunk[..len]);
+            if let Some(len) = scanner.scan(&bytes, &ReplyLimits::default()).expect("RESP") {
+                assert_eq!(len, bytes.len(), "one reply to {args:?}");
+                return bytes;
+            }
+        }
+    }
+
+    /// Sends the words of `line` and gives the reply as a value.
+    pub(crate) fn ask(&mut self, line: &str) -> Value {
+        let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+        Value::of(&self.ask_raw(&words))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have died before; what counts is that it is gone now.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `Ok(None)` if the port was taken in the meantime.
+fn try_start() -> std::io::Result<Option<Node>> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let mut child = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--port", &port.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let log = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+    // It says so once it listens; if it stops before, its log ends.
+    let is_ready = log.lines().map_while(Result::ok).any(|line| line.contains("Ready to accept connections"));
+    if !is_ready {
+        child.wait()?;
+        return Ok(None);
+    }
+    let conn = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    conn.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    Ok(Some(Node { child, conn }))
+}
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Value {
+    Nil,
+    Integer(i64),
+    Text(String),
+    Error(String),
+    Array(Vec<Value>),
+}
+
+impl Value {
+    pub(crate) fn of(bytes: &[u8]) -> Value {
+        let line = || String::from_utf8_lossy(&bytes[1..bytes.len() - 2]).into_owned();
+        match bytes[0] {
+            b'+' => Value::Text(line()),
+            b'-' => Value::Error(line()),
+            b':' => Value::Integer(reply::as_integer(bytes).expect("an integer")),
+            b'$' => reply::as_bulk(bytes)
+                .map_or(Value::Nil, |body| Value::Text(String::from_utf8_lossy(body).into_owned())),
+            _ => reply::elements(bytes).map_or(Value::Nil, |all| Value::Array(all.map(Value::of).collect())),
+        }
+    }
+
+    pub(crate) fn array(&self) -> &[Value] {
+        match self {
+            Value::Array(elements) => elements,
+            other => panic!("{other:?} is no array"),
+        }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Value::Text(text) => text,
+            other => panic!("{other:?} is no text"),
+        }
+    }
+
+    /// This array with its elements in order of their values: for what Redis means as a set.
+    pub(crate) fn sorted(&self) -> Value {
+        let mut elements = self.array().to_vec();
+        elements.sort();
+        Value::Array(elements)
+    }
+}
+
+/// Calls `test` with the request that `args` are.
+pub(crate) fn with_request<Out>(args: &[&[u8]], test: impl FnOnce(&Request<'_>) -> Out) -> Out {
+    let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+    encode::array_header(&mut bytes, args.len());
+    for arg in args {
+        encode::bulk(&mut bytes, arg);
+        spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
+    }
+    test(&Request::new(&bytes, &spans))
+}
