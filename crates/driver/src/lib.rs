@@ -112,11 +112,13 @@ impl Driver {
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let timeout = if self.due_next.is_empty() && self.due.is_empty() { timeout } else { Duration::ZERO };
         self.due.extend(self.due_next.drain(..));
-        match self.poll.poll(&mut self.events, Some(timeout)) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-            Err(error) => return Err(error),
+        let mut polled = self.poll.poll(&mut self.events, Some(timeout));
+        // After a signal (a process that was stopped goes on) what has arrived must be known before anybody looks at
+        // the clock: waiting bytes are not late.
+        while matches!(&polled, Err(error) if error.kind() == ErrorKind::Interrupted) {
+            polled = self.poll.poll(&mut self.events, Some(Duration::ZERO));
         }
+        polled?;
         for readiness in &self.events {
             let Token(index) = readiness.token();
             if let Some(Some(conn)) = self.conns.get_mut(index) {

@@ -56,6 +56,16 @@ impl Lost {
         }
     }
 
+    /// What a client is told whose request was held back because a question about its command had no answer: the
+    /// request itself was not sent, whatever became of the question.
+    pub(crate) fn of_question(self) -> Lost {
+        let shard = match self {
+            Lost::NotSent { .. } => return self,
+            Lost::Broken { shard } | Lost::TimedOut { shard, .. } | Lost::Garbled { shard } => shard,
+        };
+        Lost::NotSent { shard, reason: "it did not tell what this command is".to_owned() }
+    }
+
     /// The text when this is one part of a split command that writes and whose other parts may have run: repeating it
     /// by itself is no longer safe, so the word `TRYAGAIN` must not stand there.
     pub(crate) fn text_of_part(&self) -> String {

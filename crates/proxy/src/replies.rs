@@ -108,7 +108,10 @@ impl Proxy {
                 let core = &mut self.core;
                 let waiting = match outcome {
                     Outcome::Reply(reply) => core.learner.absorb(ticket.conn, reply, core.now, &core.limits),
-                    Outcome::Lost(lost) => core.learner.absorb_loss(ticket.conn, lost.text(), core.now),
+                    Outcome::Lost(lost) => {
+                        let text = lost.of_question().text();
+                        core.learner.absorb_loss(ticket.conn, text, core.now)
+                    }
                 };
                 for conn in waiting {
                     if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {

@@ -347,7 +347,7 @@ fn a_client_whose_command_cannot_be_learnt_is_told_why() {
     rig.client_sends(client, "foo a|ping|");
     let node = rig.node(0);
     rig.event(Event::Closed { conn: node, reason: "reset" });
-    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    let lost = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: it did not tell what this command is|";
     assert_eq!(rig.taken(client), format!("{lost}+PONG|"));
 }
 

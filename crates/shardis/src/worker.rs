@@ -147,11 +147,13 @@ impl Worker {
             self.driver.wait(Duration::ZERO)?;
             seen = self.handle_events(now);
         }
-        self.read_mail(now);
         // While bytes wait to be read, a reply among them must not be called late.
         if !self.driver.has_more() && self.proxy.poll_deadline() <= now {
             self.proxy.handle_timeouts(now);
         }
+        self.perform(now);
+        // Only now, that connections are closed which the proxy has given up, their places can be given to new clients.
+        self.read_mail(now);
         self.perform(now);
         self.report();
         Ok(())

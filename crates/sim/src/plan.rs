@@ -123,6 +123,6 @@ fn topology(prng: &mut Prng, shards: usize) -> TopologySpec {
         Distribution::Slots => None,
         _ => Some(*prng.pick(&[HashFunction::Crc32a, HashFunction::Fnv1ax64, HashFunction::Murmur])),
     };
-    let tag_rule = Some(prng.pick(&[TagRule::Sml, TagRule::Redis, TagRule::None]).clone());
+    let tag_rule = Some(*prng.pick(&[TagRule::Sml, TagRule::Redis, TagRule::None]));
     TopologySpec { nodes, distribution, hash, tag_rule }
 }
