@@ -377,6 +377,11 @@ impl Proxy {
         self.core.counters.clients == 0
     }
 
+    /// How many split requests wait for replies; 0 once no client is left.
+    pub fn merges_pending(&self) -> usize {
+        self.core.merges.len()
+    }
+
     /// What is to be logged.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.core.notices.pop_front()

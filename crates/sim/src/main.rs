@@ -4,8 +4,11 @@
 
 use clap::Parser;
 use sim::{Plan, Report, Violation, run};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs simulated worlds of clients, faults and nodes around the core.
 #[derive(Debug, Parser)]
@@ -29,19 +32,52 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let begun = std::time::Instant::now();
     let seeds = cli.seed.map_or(cli.from..cli.from + cli.worlds, |seed| seed..seed + 1);
-    let mut sum = Report::default();
-    let mut worlds = 0;
-    for seed in seeds {
-        match run_caught(seed, cli.seed.is_some() && !cli.quiet) {
-            Ok(report) => add(&mut sum, &report),
-            Err(violation) => {
-                println!("{violation}\n{:#?}", Plan::new(seed));
-                println!("cargo xtask sim --seed {seed}");
-                return ExitCode::FAILURE;
+    let worlds = seeds.end - seeds.start;
+    match run_all(seeds, cli.seed.is_some() && !cli.quiet) {
+        Ok(sum) => {
+            tell(&sum, worlds);
+            println!("{:.1} s", begun.elapsed().as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(violation) => {
+            println!("{violation}\n{:?}", Plan::new(violation.seed));
+            println!("cargo xtask sim --seed {}", violation.seed);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the worlds of all `seeds`, side by side on all cores, up to the first violation.
+fn run_all(seeds: Range<u64>, trace: bool) -> Result<Report, Violation> {
+    let next = AtomicU64::new(seeds.start);
+    let outcome = Mutex::new(Ok(Report::default()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let result = run_caught(seed, trace);
+            let mut outcome = outcome.lock().expect("no thread panics while it holds the lock");
+            match (outcome.as_mut(), result) {
+                (Ok(sum), Ok(report)) => add(sum, &report),
+                (Ok(_), Err(violation)) => {
+                    *outcome = Err(violation);
+                    next.store(seeds.end, Ordering::Relaxed);
+                }
+                (Err(_), _) => {}
             }
         }
-        worlds += 1;
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    outcome.into_inner().expect("no thread panics while it holds the lock")
+}
+
+fn tell(sum: &Report, worlds: u64) {
     let Report { requests, tally, fragments, timeouts, faults, events, .. } = sum;
     println!(
         "{worlds} worlds hold: {requests} requests, {} replies, {fragments} parts, {events} events",
@@ -51,8 +87,6 @@ fn main() -> ExitCode {
         "{faults} faults: {} told not sent, {} told unknown, {timeouts} timeouts; {} scans complete",
         tally.not_sent, tally.unknown, tally.walks
     );
-    println!("{:.1} s", begun.elapsed().as_secs_f64());
-    ExitCode::SUCCESS
 }
 
 /// A panic of the core is a finding like any other.

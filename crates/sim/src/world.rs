@@ -662,6 +662,11 @@ impl<'p> World<'p> {
 
     /// Resets a node's connections; any piece of what was on the way may still arrive.
     fn reset_links(&mut self, node: usize) {
+        // What the proxy sent on a connection before it closed it is lost as well.
+        for link in self.links.values_mut().filter(|link| link.who == Who::Node(node) && link.closed_by_proxy)
+        {
+            link.dead = true;
+        }
         for conn in self.links_of(node) {
             self.nodes[node].forget(conn);
             let Some(link) = self.links.get_mut(&conn) else { continue };
@@ -755,7 +760,11 @@ impl<'p> World<'p> {
             return Err(format!("{left} clients are still counted after all have left"));
         }
         self.proxy.drain(self.now);
-        if self.proxy.is_drained() { Ok(()) } else { Err("the proxy does not drain".to_owned()) }
+        match (self.proxy.is_drained(), self.proxy.merges_pending()) {
+            (true, 0) => Ok(()),
+            (false, _) => Err("the proxy does not drain".to_owned()),
+            (true, merges) => Err(format!("{merges} merges wait for nobody")),
+        }
     }
 
     /// Mixes an event into the fingerprint, and tells it if somebody listens.
