@@ -177,6 +177,11 @@ impl Backend {
         (self.output.tail(pool), start)
     }
 
+    /// Bytes of requests that wait to be sent.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.output.len()
+    }
+
     /// Queues the ticket of the request that was just appended. True if it is the only one: then its deadline counts.
     pub(crate) fn push(&mut self, ticket: Ticket) -> bool {
         self.in_flight.push_back(ticket);
@@ -296,10 +301,7 @@ impl Backend {
         match self.state {
             State::Waiting { until } => until,
             State::Connecting { deadline, .. } | State::Probing { deadline, .. } => deadline,
-            State::Ready { .. } => {
-                let late = self.in_flight.get(self.expired).map_or(Instant::NEVER, |ticket| ticket.deadline);
-                late.min(self.hopeless_at(limits))
-            }
+            State::Ready { .. } => self.late_at(limits).min(self.hopeless_at(limits)),
         }
     }
 
@@ -310,12 +312,15 @@ impl Backend {
             State::Connecting { deadline, .. } if deadline <= now => Due::Fail("no connection in time"),
             State::Probing { deadline, .. } if deadline <= now => Due::Fail("no answer to PING in time"),
             State::Ready { .. } if self.hopeless_at(limits) <= now => Due::Fail("no reply in time"),
-            State::Ready { .. } => match self.in_flight.get(self.expired) {
-                Some(ticket) if ticket.deadline <= now => Due::Expire,
-                _ => Due::Nothing,
-            },
+            State::Ready { .. } if self.late_at(limits) <= now => Due::Expire,
             _ => Due::Nothing,
         }
+    }
+
+    /// When the first ticket that is not yet expired will be. A large reply that is on its way gets its time.
+    fn late_at(&self, limits: &Limits) -> Instant {
+        let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
+        ticket.deadline + limits.transfer_time(self.input.len())
     }
 
     /// When a connection with late replies is given up: another timeout after the first reply was late, if nothing
@@ -452,6 +457,17 @@ mod tests {
         assert_eq!(backend.pop().map(|ticket| ticket.purpose), Some(Purpose::Nobody));
         assert_eq!(backend.pop().map(|ticket| ticket.purpose), Some(Purpose::Client));
         assert!(backend.pop().is_none());
+    }
+
+    #[test]
+    fn a_large_reply_that_is_on_its_way_is_not_late() {
+        let (mut pool, limits) = (pool(), Limits::default());
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(0));
+        backend.handle_sent(PING.len(), &mut pool);
+        backend.keep_input(&vec![b'x'; 16 << 20], &mut pool);
+        assert_eq!(backend.due(at(1999), &limits), Due::Nothing);
+        assert_eq!(backend.due(at(2000), &limits), Due::Expire);
     }
 
     #[test]

@@ -122,7 +122,8 @@ impl Core {
     /// Queues the ticket of a request that was appended to the shard's output from offset `start` on.
     pub(crate) fn push_ticket(&mut self, shard: ShardId, start: u64, asked: Asked) {
         let backend = &mut self.backends[shard.0 as usize];
-        let deadline = self.now + self.limits.request_timeout;
+        let deadline =
+            self.now + self.limits.request_timeout + self.limits.transfer_time(backend.queued_bytes());
         let Asked { conn, place, part, purpose } = asked;
         if backend.push(Ticket { conn, place, part, purpose, start, deadline }) {
             self.check_at = self.check_at.min(deadline);

@@ -37,6 +37,9 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// From a request's arrival at a backend to its reply.
     pub request_timeout: Duration,
+    /// The slowest transfer that is waited for: a request or reply of so many bytes gets a second more. Large values
+    /// need time; a node that hangs does not get much more of it.
+    pub transfer_bytes_per_s_min: u64,
     /// A connection to a node that was silent for this long is asked for a PONG.
     pub probe_after: Duration,
     /// First wait after a failed attempt to connect to a node; doubles up to `backoff_max`, with full jitter.
@@ -56,6 +59,15 @@ pub struct Limits {
     pub unknown_for: Duration,
 }
 
+impl Limits {
+    /// How much longer than others a transfer of `bytes` may take.
+    pub(crate) fn transfer_time(&self, bytes: usize) -> Duration {
+        let nanos =
+            u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.transfer_bytes_per_s_min.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -73,6 +85,7 @@ impl Default for Limits {
             backend_output_bytes_max: 64 << 20,
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),
+            transfer_bytes_per_s_min: 16 << 20,
             probe_after: Duration::from_secs(5),
             backoff_min: Duration::from_millis(10),
             backoff_max: Duration::from_secs(1),

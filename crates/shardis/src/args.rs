@@ -1,6 +1,8 @@
 //! The command line: what can be said, and how it is refused in one line.
 
+use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -34,11 +36,11 @@ pub(crate) struct ProxyArgs {
 
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub(crate) host: String,
+    host: String,
 
     /// Port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 6380)]
-    pub(crate) port: u16,
+    port: u16,
 
     /// Threads that serve clients; 0 means one per core [--N is redis-sharding's name for it]
     #[arg(long, visible_alias = "N", default_value_t = 0)]
@@ -95,6 +97,11 @@ pub(crate) fn parse() -> Result<ProxyArgs, ExitCode> {
             Ok(()) => Ok(args),
             Err(error) => Err(refuse(&error)),
         },
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // A closed stderr is no reason to complain either.
+            let _ = error.print();
+            Err(ExitCode::from(2))
+        }
         Err(error) if !error.use_stderr() => {
             // A closed stdout is no reason to complain about help that nobody reads.
             let _ = error.print();
@@ -143,7 +150,17 @@ impl ProxyArgs {
                 ));
             }
         }
-        self.topology().map(|_| ())
+        self.topology()?;
+        self.listen_addr().map(|_| ())
+    }
+
+    /// Where to listen.
+    pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
+        let resolved = (self.host.as_str(), self.port).to_socket_addrs().ok();
+        let host = &self.host;
+        resolved.and_then(|mut addrs| addrs.next()).ok_or_else(|| {
+            format!("--host {host}: no such address; write one of this machine, as in 127.0.0.1 or 0.0.0.0")
+        })
     }
 
     /// Who owns which key, as the arguments say.
@@ -220,6 +237,7 @@ mod tests {
             (&["--nodes=a:1", "--tag-rule=abc"], "abc"),
             (&["--nodes=a:1", "--request-timeout-ms=0"], "--request-timeout-ms"),
             (&["--nodes=a:1,a:1"], "a:1"),
+            (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
             (&["--nodes=a:1", "--nonsense"], "--nonsense"),
         ];
         for (words, named) in cases {

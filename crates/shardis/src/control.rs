@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -72,20 +72,15 @@ fn announce(addr: SocketAddr, workers: usize, topology: &Topology) {
 
 /// Opens the listening socket.
 fn listen(args: &ProxyArgs) -> Result<TcpListener> {
-    let place = format!("{}:{}", args.host, args.port);
-    let addr = (args.host.as_str(), args.port)
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut addrs| addrs.next())
-        .with_context(|| format!("cannot listen on {place}: --host must be an address of this machine"))?;
+    let addr = args.listen_addr().map_err(|error| anyhow!(error))?;
     let listener = bind(addr, args.reuse_port).map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
-            anyhow!("cannot listen on {place}: the port is in use; choose another with --port")
+            anyhow!("cannot listen on {addr}: the port is in use; choose another with --port")
         }
         ErrorKind::PermissionDenied => {
-            anyhow!("cannot listen on {place}: not permitted; ports from 1024 on need no rights")
+            anyhow!("cannot listen on {addr}: not permitted; ports from 1024 on need no rights")
         }
-        _ => anyhow!("cannot listen on {place}: {error}"),
+        _ => anyhow!("cannot listen on {addr}: {error}"),
     })?;
     Ok(TcpListener::from_std(listener))
 }
