@@ -1,0 +1,88 @@
+//! Commands that would stop, leave or take over a shared connection to a node: one line of refusal each.
+
+use crate::harness::client::{bulk, request};
+use crate::harness::{World, show};
+
+/// What must not reach a node for any client.
+const NEVER_FORWARDED: &[&str] = &[
+    "SHUTDOWN",
+    "SHUTDOWN NOSAVE",
+    "DEBUG SLEEP 5",
+    "DEBUG SEGFAULT",
+    "REPLICAOF 127.0.0.1 1",
+    "SLAVEOF 127.0.0.1 1",
+    "FAILOVER",
+    "SWAPDB 0 1",
+    "MODULE LOAD /nosuch.so",
+    "MIGRATE 127.0.0.1 1 key 0 1000",
+    "MONITOR",
+    "SYNC",
+    "PSYNC ? -1",
+    "REPLCONF listening-port 1",
+    "SAVE",
+    "BGSAVE",
+    "BGREWRITEAOF",
+    "CLUSTER RESET",
+    "CONFIG SET maxmemory 1",
+    "CLIENT KILL TYPE normal",
+    "CLIENT PAUSE 10000",
+    "ACL SETUSER evil on nopass +@all ~*",
+];
+
+/// What Redis answers with more than one reply, with none, late, or by another protocol from then on.
+const NOT_ONE_REPLY_IN_REDIS: &[&str] = &[
+    "SUBSCRIBE a b c",
+    "PSUBSCRIBE a* b*",
+    "SSUBSCRIBE a",
+    "UNSUBSCRIBE a b",
+    "PUNSUBSCRIBE",
+    "CLIENT REPLY OFF",
+    "CLIENT REPLY SKIP",
+    "CLIENT TRACKING ON",
+    "HELLO 3",
+    "XREAD BLOCK 0 STREAMS s $",
+    "BLPOP nosuch 0",
+    "WAIT 1 0",
+    "MULTI",
+];
+
+#[test]
+fn dangerous_commands_are_refused_and_reach_no_node() {
+    let world = World::with_shards(2);
+    let mut client = world.connect();
+    for command in NEVER_FORWARDED {
+        assert!(client.ask(command).starts_with("-ERR "), "{command}");
+        assert_eq!(client.ask("ECHO marker"), "$6\\r\\nmarker\\r\\n", "{command}");
+    }
+    for node in &world.nodes {
+        let replies = node.connect().command(&[b"INFO", b"commandstats"]);
+        let seen = String::from_utf8_lossy(&replies).to_lowercase();
+        for command in NEVER_FORWARDED {
+            let name = command.split(' ').next().expect("a name").to_lowercase();
+            // The nodes' tables are asked on the proxy's own account; nothing else of these may show up.
+            if !matches!(name.as_str(), "client" | "config" | "cluster" | "acl") {
+                assert!(!seen.contains(&format!("cmdstat_{name}:")), "{command} reached a node:\n{seen}");
+            }
+        }
+        assert!(node.connect().ask("ROLE").contains("master"));
+        assert_eq!(
+            node.connect().ask("CONFIG GET maxmemory"),
+            "*2\\r\\n$9\\r\\nmaxmemory\\r\\n$1\\r\\n0\\r\\n"
+        );
+    }
+}
+
+#[test]
+fn every_command_has_one_reply_and_the_next_has_its_own() {
+    let world = World::with_shards(2);
+    for command in NOT_ONE_REPLY_IN_REDIS {
+        // One connection each: some of these may one day be carried, and change the session.
+        let mut client = world.connect();
+        let marker = format!("marker behind {command}");
+        let mut bytes = request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        bytes.extend(request(&[b"ECHO", marker.as_bytes()]));
+        client.send(&bytes);
+        assert!(client.read_reply().starts_with(b"-"), "{command} is refused");
+        assert_eq!(show(&client.read_reply()), show(&bulk(marker.as_bytes())), "{command}");
+    }
+}

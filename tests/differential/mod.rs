@@ -1,0 +1,231 @@
+//! The same random requests to one Redis and to shardis over four nodes; the replies must be the same.
+
+mod agree;
+mod cross_slot;
+mod draw;
+mod table;
+mod template;
+
+use crate::harness::client::{Client, request};
+use crate::harness::{RedisServer, World, number_from_env, seed_for, show};
+use agree::disagreement;
+use draw::{Draw, Drawn, SCRIPTS};
+use std::collections::BTreeSet;
+use std::io::Write;
+use table::{EXCUSED, KEYLESS, SAME_TAG, SINGLE_KEY, SPLIT};
+use template::Template;
+
+/// Requests compared in a normal run, some ten seconds of work; `SHARDIS_DIFF_REQUESTS` asks for more.
+const REQUESTS_DEFAULT: u64 = 250_000;
+/// Distinct commands below which a normal run has not seen enough of the table.
+const COMMANDS_MIN: usize = 150;
+/// Requests of one pipeline.
+const BATCH_MAX: u64 = 64;
+
+#[test]
+fn random_requests_get_the_replies_of_a_single_redis() {
+    let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_DEFAULT);
+    let mut comparison = Comparison::start(seed_for("random_requests_get_the_replies_of_a_single_redis"));
+    while comparison.compared < requests {
+        comparison.compare_batch();
+    }
+    comparison.compare_all_keys();
+    let commands = comparison.commands.len();
+    println!("{commands} commands compared over {} requests, seed {}", comparison.compared, comparison.seed);
+    assert!(requests < REQUESTS_DEFAULT || commands >= COMMANDS_MIN, "only {commands} commands were drawn");
+}
+
+#[test]
+fn every_data_command_of_redis_is_compared_or_excused() {
+    let node = RedisServer::start();
+    let lines = [SINGLE_KEY, SAME_TAG, SPLIT, KEYLESS].into_iter().flatten();
+    let mut known: BTreeSet<String> =
+        lines.flat_map(|line| Template::parse(line.words).commands().collect::<Vec<_>>()).collect();
+    known.extend(EXCUSED.iter().map(|(name, _)| (*name).to_owned()));
+    let missing: Vec<String> =
+        data_commands(&mut node.connect()).into_iter().filter(|name| !known.contains(name)).collect();
+    assert!(missing.is_empty(), "neither in the table nor excused: {missing:?}");
+}
+
+/// The names of all commands that take keys, as a node tells them.
+fn data_commands(node: &mut Client) -> Vec<String> {
+    let reply = node.command(&[b"COMMAND"]);
+    let commands = resp::reply::elements(&reply).expect("COMMAND answers an array");
+    let described =
+        commands.map(|command| resp::reply::elements(command).expect("an array each").collect::<Vec<_>>());
+    described
+        .filter(|parts| {
+            let first_key = resp::reply::as_integer(parts[3]).expect("the first key's place");
+            let movable = parts[2].windows(11).any(|window| window == b"movablekeys");
+            let in_subcommands = parts[9].windows(12).any(|window| window == b"+movablekeys");
+            let key_of_subcommands =
+                matches!(as_text(parts[0]).as_str(), "object" | "xgroup" | "xinfo" | "memory");
+            first_key != 0 || movable || in_subcommands || key_of_subcommands
+        })
+        .map(|parts| as_text(parts[0]))
+        .collect()
+}
+
+fn as_text(bulk: &[u8]) -> String {
+    String::from_utf8_lossy(resp::reply::as_bulk(bulk).expect("a bulk")).into_owned()
+}
+
+/// One run: both sides, the drawer, and what was seen.
+struct Comparison {
+    seed: u64,
+    draw: Draw,
+    oracle: Client,
+    subject: Client,
+    compared: u64,
+    commands: BTreeSet<String>,
+    _oracle_node: RedisServer,
+    _world: World,
+}
+
+impl Comparison {
+    fn start(seed: u64) -> Comparison {
+        let oracle_node = RedisServer::start();
+        let world = World::with_shards(4);
+        let mut oracle = oracle_node.connect();
+        let (payloads, shas) = (payloads(&mut oracle), shas(&mut oracle));
+        Comparison {
+            seed,
+            draw: Draw::new(seed, payloads, shas),
+            subject: world.connect(),
+            oracle,
+            compared: 0,
+            commands: BTreeSet::new(),
+            _oracle_node: oracle_node,
+            _world: world,
+        }
+    }
+
+    /// Sends one pipeline to both and compares reply by reply.
+    fn compare_batch(&mut self) {
+        let len = 1 + self.draw.prng.below(BATCH_MAX);
+        let mut batch: Vec<Drawn> = Vec::new();
+        while (batch.len() as u64) < len {
+            batch.extend(self.draw.next_requests());
+        }
+        let bytes: Vec<u8> = batch.iter().flat_map(|drawn| self.encode(&drawn.args)).collect();
+        let cuts = self.cuts(bytes.len());
+        let expected = exchange(&mut self.oracle, &[&bytes], batch.len());
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
+        let got = exchange(&mut self.subject, &pieces, batch.len());
+        for (index, drawn) in batch.iter().enumerate() {
+            if let Some(why) = disagreement(drawn.compare, &expected[index], &got[index]) {
+                self.report(drawn, index, &why, &expected[index], &got[index]);
+            }
+            let is_error = expected[index].starts_with(b"-");
+            if !is_error {
+                self.commands.insert(String::from_utf8_lossy(&drawn.args[0]).to_ascii_lowercase());
+            }
+        }
+        self.compared += batch.len() as u64;
+    }
+
+    fn report(&self, drawn: &Drawn, index: usize, why: &str, expected: &[u8], got: &[u8]) -> ! {
+        let args: Vec<String> = drawn.args.iter().map(|arg| format!("\"{}\"", show(arg))).collect();
+        panic!(
+            "seed {}, request {}: {why}\n  sent:    {}\n  redis:   {}\n  shardis: {}",
+            self.seed,
+            self.compared + index as u64,
+            args.join(" "),
+            show(expected),
+            show(got)
+        );
+    }
+
+    /// A request as it goes over the wire: RESP, now and then an inline line, now and then nothing before it.
+    fn encode(&mut self, args: &[Vec<u8>]) -> Vec<u8> {
+        const INLINE_BYTES_MAX: usize = 8 * 1024;
+        let prng = &mut self.draw.prng;
+        let mut bytes = Vec::new();
+        if prng.one_in(60) {
+            bytes.extend_from_slice(prng.pick::<&[u8]>(&[b"*0\r\n", b"*-1\r\n", b"\r\n", b"\n", b"  \r\n"]));
+        }
+        // A line whose name is empty would be one word less, and `"get\0"` in quotes is the same as without.
+        let fits = args.iter().map(Vec::len).sum::<usize>() < INLINE_BYTES_MAX;
+        if fits && prng.one_in(20) {
+            for arg in args {
+                bytes.extend_from_slice(b"\"");
+                bytes.extend(arg.iter().flat_map(|&byte| format!("\\x{byte:02x}").into_bytes()));
+                bytes.extend_from_slice(b"\" ");
+            }
+            bytes.extend_from_slice(if prng.one_in(2) { b"\r\n" } else { b"\n" });
+        } else {
+            let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+            bytes.extend(request(&args));
+        }
+        bytes
+    }
+
+    /// Where the bytes of a pipeline are cut into writes: both ends and a few places between.
+    fn cuts(&mut self, len: usize) -> Vec<usize> {
+        let mut cuts: Vec<usize> =
+            (0..self.draw.prng.below(6)).map(|_| self.draw.prng.below(len as u64) as usize).collect();
+        cuts.extend([0, len]);
+        cuts.sort_unstable();
+        cuts
+    }
+
+    /// Reads every key of both sides in full.
+    fn compare_all_keys(&mut self) {
+        let keys = self.oracle.command(&[b"KEYS", b"*"]);
+        for key in resp::reply::elements(&keys).expect("KEYS answers an array") {
+            let key = resp::reply::as_bulk(key).expect("keys are bulks");
+            let kind = self.oracle.command(&[b"TYPE", key]);
+            let (args, compare): (Vec<&[u8]>, _) = match &kind[..] {
+                b"+string\r\n" => (vec![b"GET", key], table::Compare::Exact),
+                b"+hash\r\n" => (vec![b"HGETALL", key], table::Compare::UnorderedPairs),
+                b"+list\r\n" => (vec![b"LRANGE", key, b"0", b"-1"], table::Compare::Exact),
+                b"+set\r\n" => (vec![b"SMEMBERS", key], table::Compare::Unordered),
+                b"+zset\r\n" => (vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"], table::Compare::Exact),
+                b"+stream\r\n" => (vec![b"XRANGE", key, b"-", b"+"], table::Compare::Exact),
+                other => panic!("a key of type {}", show(other)),
+            };
+            let (expected, got) = (self.oracle.command(&args), self.subject.command(&args));
+            let drawn = Drawn { args: args.iter().map(|arg| arg.to_vec()).collect(), compare };
+            if let Some(why) = disagreement(compare, &expected, &got) {
+                self.report(&drawn, 0, &why, &expected, &got);
+            }
+        }
+    }
+}
+
+/// Writes `pieces` while reading `replies` replies, so that neither side's buffers can make both wait.
+fn exchange(client: &mut Client, pieces: &[&[u8]], replies: usize) -> Vec<Vec<u8>> {
+    let mut stream = client.stream().try_clone().expect("a socket can be cloned");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for piece in pieces {
+                stream.write_all(piece).expect("the other side takes what we send");
+            }
+        });
+        (0..replies).map(|_| client.read_reply()).collect()
+    })
+}
+
+/// What DUMP gives for one key of each kind.
+fn payloads(node: &mut Client) -> Vec<Vec<u8>> {
+    let fills = ["SET k 12", "RPUSH k a b 3", "SADD k 1 2", "ZADD k 1 a 2 b", "HSET k a 1", "XADD k 1-1 a b"];
+    let dumped = fills.map(|fill| {
+        node.ask(fill);
+        let dump = node.command(&[b"DUMP", b"k"]);
+        node.ask("DEL k");
+        resp::reply::as_bulk(&dump).expect("the key exists").to_vec()
+    });
+    dumped.to_vec()
+}
+
+/// The name of each script. The one that does not compile has none; EVALSHA is not tried with it.
+fn shas(node: &mut Client) -> Vec<Vec<u8>> {
+    let load = |(script, _): &(&str, &str)| {
+        let reply = node.command(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
+        resp::reply::as_bulk(&reply).unwrap_or_default().to_vec()
+    };
+    let shas = SCRIPTS.iter().map(load).collect();
+    // Known to the oracle only, they would make a difference that the proxy has no part in.
+    node.ask("SCRIPT FLUSH");
+    shas
+}

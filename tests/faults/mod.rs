@@ -1,0 +1,41 @@
+//! Parts fail: nodes die, freeze, lie; clients vanish or do not read. The rest goes on, and what a client is told is
+//! the contract: `-TRYAGAIN` only where nothing was sent, "outcome unknown" where something may have run.
+
+mod clients;
+mod ledger;
+mod lying_nodes;
+mod nodes;
+mod proxy_itself;
+
+use crate::harness::show;
+
+/// `reply` must say that nothing was sent to `shard`.
+#[track_caller]
+fn assert_not_sent(reply: &[u8], shard: &str) {
+    let start = format!("-TRYAGAIN shard {shard} unavailable: ");
+    assert!(reply.starts_with(start.as_bytes()), "expected {start:?} and a reason, got {}", show(reply));
+}
+
+/// `reply` must say that the connection to `shard` broke with the request under way.
+#[track_caller]
+fn assert_lost(reply: &[u8], shard: &str) {
+    let text = format!("-ERR upstream connection lost, outcome unknown (shard {shard})\r\n");
+    assert_eq!(show(reply), show(text.as_bytes()));
+}
+
+/// `reply` must say that `shard` did not answer within `after_ms`.
+#[track_caller]
+fn assert_timed_out(reply: &[u8], shard: &str, after_ms: u64) {
+    let text = format!("-ERR upstream timeout after {after_ms} ms, outcome unknown (shard {shard})\r\n");
+    assert_eq!(show(reply), show(text.as_bytes()));
+}
+
+/// `reply` must be one of the answers for a shard that is gone: not sent, or lost on the way.
+#[track_caller]
+fn assert_unavailable(reply: &[u8], shard: &str) {
+    if reply.starts_with(b"-TRYAGAIN ") {
+        assert_not_sent(reply, shard);
+    } else {
+        assert_lost(reply, shard);
+    }
+}

@@ -1,0 +1,139 @@
+//! The proxy's own bad days: frozen, short of descriptors, flooded with connections, given huge values.
+
+use crate::harness::client::{Client, ReadError, bulk, request};
+use crate::harness::processes::{Process, free_port, shardis};
+use crate::harness::{RedisServer, World, kernel, poll_for, poll_until, show};
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[test]
+fn replies_that_wait_are_not_timeouts_after_the_proxy_was_frozen() {
+    const TIMEOUT: Duration = Duration::from_millis(1000);
+    let world = World::with_flags(2, &["--request-timeout-ms=1000"]);
+    let mut client = world.connect();
+    let key = world.key_on(0, "k");
+    assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n");
+    world.nodes[0].freeze();
+    let asked = Instant::now();
+    client.send(format!("GET {key}\r\n").as_bytes());
+    poll_until("the request to reach the node", || {
+        (kernel::unread_bytes_of_all(world.nodes[0].port) > 0).then_some(())
+    });
+    world.proxy.signal("STOP");
+    let stopped_after = asked.elapsed();
+    world.nodes[0].thaw();
+    // Longer than the timeout: the reply waits in the proxy's socket meanwhile.
+    poll_for(TIMEOUT + Duration::from_millis(300), || None::<()>);
+    world.proxy.signal("CONT");
+    let reply = client.read_reply();
+    // On a machine that was away for so long, the request had timed out before the proxy was frozen.
+    if stopped_after < TIMEOUT / 2 {
+        assert_eq!(show(&reply), "$1\\r\\nv\\r\\n");
+    }
+}
+
+#[test]
+fn without_descriptors_clients_wait_or_are_refused_and_those_that_are_in_are_served() {
+    let node = RedisServer::start();
+    let port = free_port();
+    let flags =
+        [format!("--nodes=127.0.0.1:{}", node.port), format!("--port={port}"), "--workers=1".to_owned()];
+    let program = shardis(&flags.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut command = Command::new("sh");
+    // A hard limit: the proxy cannot raise it.
+    command
+        .args(["-c", "ulimit -n 128; exec \"$0\" \"$@\""])
+        .arg(program.get_program())
+        .args(program.get_args());
+    let _process = Process::spawn(command, "shardis");
+    let mut first = Client::connect(port);
+    assert_eq!(first.ask("SET k v"), "+OK\\r\\n");
+    let mut crowd: Vec<Client> = (0..300).filter_map(|_| Client::try_connect(port)).collect();
+    for _ in 0..50 {
+        assert_eq!(first.ask("GET k"), "$1\\r\\nv\\r\\n");
+    }
+    for client in &mut crowd {
+        client.set_patience(Duration::from_millis(20));
+        match client.try_command(&[b"PING"]) {
+            Ok(reply) => assert!(reply == b"+PONG\r\n" || reply == b"-ERR max number of clients reached\r\n"),
+            Err(ReadError::Closed { .. } | ReadError::Reset | ReadError::Timeout) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    drop(crowd);
+    poll_until("a newcomer to be served again", || {
+        let mut client = Client::try_connect(port)?;
+        client.set_patience(Duration::from_secs(1));
+        client.try_command(&[b"GET", b"k"]).is_ok_and(|reply| reply == b"$1\r\nv\r\n").then_some(())
+    });
+}
+
+#[test]
+fn a_flood_of_connections_that_are_reset_at_once_stops_nobody() {
+    let world = World::with_shards(2);
+    let mut honest = world.connect();
+    let port = world.proxy.port;
+    let flood: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                for _ in 0..500 {
+                    if let Some(client) = Client::try_connect(port) {
+                        client.reset();
+                    }
+                }
+            })
+        })
+        .collect();
+    while !flood.iter().all(std::thread::JoinHandle::is_finished) {
+        assert_eq!(honest.ask("INCR n")[..1], *":");
+        assert_eq!(world.connect().ask("PING"), "+PONG\\r\\n");
+    }
+    flood.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(world.connect().ask("PING"), "+PONG\\r\\n");
+}
+
+#[test]
+fn a_huge_value_passes_both_ways() {
+    const LEN: usize = 64 << 20;
+    let world = World::with_shards(2);
+    let mut client = world.connect();
+    let mut stream = client.stream().try_clone().expect("a socket can be cloned");
+    let value: Vec<u8> = (0..LEN).map(|index| (index % 251) as u8).collect();
+    let set = request(&[b"SET", b"huge", &value]);
+    std::thread::scope(|scope| {
+        scope.spawn(move || stream.write_all(&set).expect("the proxy takes it"));
+        assert_eq!(client.read_reply(), b"+OK\r\n");
+    });
+    assert_eq!(client.command(&[b"STRLEN", b"huge"]), format!(":{LEN}\r\n").as_bytes());
+    assert!(client.command(&[b"GET", b"huge"]) == bulk(&value), "the value came back changed");
+    // What it took is given back when it is done with: twice more must not add up.
+    for _ in 0..2 {
+        assert!(client.command(&[b"GET", b"huge"]) == bulk(&value), "the value came back changed");
+    }
+    if let Some(bytes) = kernel::resident_bytes(world.proxy.pid()) {
+        assert!(bytes < 3 * LEN as u64, "the proxy holds {bytes} bytes after values of {LEN}");
+    }
+}
+
+#[test]
+fn half_a_request_takes_the_room_of_half_a_request() {
+    const CLIENTS: usize = 20;
+    let world = World::with_shards(1);
+    let before = kernel::resident_bytes(world.proxy.pid());
+    let clients: Vec<Client> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = world.connect();
+            client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\n");
+            client.send(&[b'x'; 100_000]);
+            client.wait_until_read();
+            client
+        })
+        .collect();
+    if let (Some(before), Some(after)) = (before, kernel::resident_bytes(world.proxy.pid())) {
+        let each = after.saturating_sub(before) / CLIENTS as u64;
+        assert!(each < 400_000, "{each} bytes for each client that has sent 100,000");
+    }
+    drop(clients);
+    assert_eq!(world.connect().ask("EXISTS k"), ":0\\r\\n");
+}

@@ -1,0 +1,164 @@
+//! A node that is none: it answers as a script says, breaks off in mid-reply, greets with an error, or talks unasked.
+
+use super::poll_until;
+use resp::request::{RequestLimits, Scanned, Scanner};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What the fake does with one request.
+pub(crate) enum Answer {
+    /// Sends these bytes, whatever they are.
+    Bytes(Vec<u8>),
+    /// Sends these bytes and ends the connection.
+    BytesThenClose(Vec<u8>),
+    /// Says nothing.
+    Silence,
+}
+
+type Script = Box<dyn Fn(&[Vec<u8>]) -> Answer + Send + Sync>;
+
+/// One listener with a thread per connection; all end with the value.
+pub(crate) struct FakeNode {
+    pub(crate) port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    script: Script,
+    /// Sent before anything else on every connection, which is then closed.
+    greeting: Mutex<Option<Vec<u8>>>,
+    /// The connections that are open, each with its number.
+    open: Mutex<Vec<(u64, TcpStream)>>,
+    /// How many connections there were.
+    accepted: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl FakeNode {
+    /// Listens on a free port. `script` is asked for every request that is not housekeeping (PING without argument,
+    /// HELLO, CLIENT, SELECT, COMMAND, which are answered as a node would).
+    pub(crate) fn start(script: impl Fn(&[Vec<u8>]) -> Answer + Send + Sync + 'static) -> FakeNode {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let shared = Arc::new(Shared {
+            script: Box::new(script),
+            greeting: Mutex::new(None),
+            open: Mutex::new(Vec::new()),
+            accepted: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        });
+        let accepting = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if accepting.ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (Ok(stream), serving) = (stream, Arc::clone(&accepting)) else { continue };
+                std::thread::spawn(move || serving.serve(stream));
+            }
+        });
+        FakeNode { port, shared }
+    }
+
+    /// From now on every new connection gets `greeting` and is closed; `None` ends that.
+    pub(crate) fn set_greeting(&self, greeting: Option<&[u8]>) {
+        *self.shared.greeting.lock().expect("no lock holder panics") = greeting.map(<[u8]>::to_vec);
+    }
+
+    /// Sends `bytes` unasked on every open connection, and gives their number.
+    pub(crate) fn inject(&self, bytes: &[u8]) -> usize {
+        let mut open = self.shared.open.lock().expect("no lock holder panics");
+        // The other side may be closing just now; then there is nobody left to be misled.
+        open.iter_mut().filter_map(|(_, stream)| stream.write_all(bytes).ok()).count()
+    }
+
+    /// Ends every open connection.
+    pub(crate) fn cut_all(&self) {
+        for (_, stream) in self.shared.open.lock().expect("no lock holder panics").iter() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// How many connections there were so far; see [`FakeNode::wait_until_closed`].
+    pub(crate) fn accepted(&self) -> u64 {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the other side has closed the first `accepted` connections. It may have made others since.
+    #[track_caller]
+    pub(crate) fn wait_until_closed(&self, accepted: u64) {
+        poll_until("the proxy to close its connections to the fake node", || {
+            let open = self.shared.open.lock().expect("no lock holder panics");
+            open.iter().all(|(number, _)| *number > accepted).then_some(())
+        });
+    }
+}
+
+impl Drop for FakeNode {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread, which sees that it has ended.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        self.cut_all();
+    }
+}
+
+impl Shared {
+    /// Runs one connection until either side ends it.
+    fn serve(&self, mut stream: TcpStream) {
+        let greeting = self.greeting.lock().expect("no lock holder panics").clone();
+        if let Some(greeting) = greeting {
+            let _ = stream.write_all(&greeting);
+            return;
+        }
+        let Ok(registered) = stream.try_clone() else { return };
+        let number = self.accepted.fetch_add(1, Ordering::SeqCst) + 1;
+        self.open.lock().expect("no lock holder panics").push((number, registered));
+        self.answer_requests(&mut stream);
+        // The registered clone keeps the socket open: only a shutdown tells the other side.
+        let _ = stream.shutdown(Shutdown::Both);
+        self.open.lock().expect("no lock holder panics").retain(|(other, _)| *other != number);
+    }
+
+    fn answer_requests(&self, stream: &mut TcpStream) {
+        let (mut unread, mut chunk) = (Vec::new(), [0; 16 * 1024]);
+        let mut scanner = Scanner::default();
+        let (mut spans, mut inline) = (Vec::new(), Vec::new());
+        loop {
+            while let Ok(Scanned::Request { len }) =
+                scanner.scan(&unread, &RequestLimits::default(), &mut spans, &mut inline)
+            {
+                let args: Vec<Vec<u8>> =
+                    spans.iter().map(|span| unread[span.start..span.start + span.len].to_vec()).collect();
+                unread.drain(..len);
+                let (bytes, close) = match housekeeping(&args).unwrap_or_else(|| (self.script)(&args)) {
+                    Answer::Bytes(bytes) => (bytes, false),
+                    Answer::BytesThenClose(bytes) => (bytes, true),
+                    Answer::Silence => continue,
+                };
+                if stream.write_all(&bytes).is_err() || close {
+                    return;
+                }
+            }
+            match stream.read(&mut chunk) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => unread.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+}
+
+/// What a proxy asks a node on its own account.
+fn housekeeping(args: &[Vec<u8>]) -> Option<Answer> {
+    let name = args[0].to_ascii_uppercase();
+    let reply: &[u8] = match (&name[..], args.len()) {
+        (b"PING", 1) => b"+PONG\r\n",
+        (b"CLIENT" | b"SELECT", _) => b"+OK\r\n",
+        (b"HELLO", _) => b"-ERR unknown command 'HELLO', with args beginning with: \r\n",
+        (b"COMMAND", _) => b"*0\r\n",
+        _ => return None,
+    };
+    Some(Answer::Bytes(reply.to_vec()))
+}

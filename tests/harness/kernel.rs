@@ -1,0 +1,59 @@
+//! What the kernel says about sockets and processes: `/proc` of Linux. Elsewhere the answers are neutral, which makes
+//! the tests weaker there, never wrong.
+
+use std::fs;
+
+/// Bytes that arrived at the socket `port` from `peer_port` (both on the loopback) and were not read by its owner.
+/// Zero if there is no such connection.
+pub(crate) fn unread_bytes(port: u16, peer_port: u16) -> u64 {
+    connections().find(|conn| conn.port == port && conn.peer_port == peer_port).map_or(0, |conn| conn.unread)
+}
+
+/// Bytes that arrived at any connection to `port` and were not read by its owner.
+pub(crate) fn unread_bytes_of_all(port: u16) -> u64 {
+    connections().filter(|conn| conn.port == port).map(|conn| conn.unread).sum()
+}
+
+/// Resident memory of a process in bytes, if the kernel tells.
+pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// How many files and sockets a process holds open, if the kernel tells.
+pub(crate) fn open_files(pid: u32) -> Option<usize> {
+    Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
+}
+
+/// One row of `/proc/net/tcp` that is an established connection or the closing of one.
+struct Connection {
+    port: u16,
+    peer_port: u16,
+    unread: u64,
+}
+
+fn connections() -> impl Iterator<Item = Connection> {
+    const LISTEN: &str = "0A";
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let rows: Vec<Connection> = table
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            // sl  local_address rem_address   st tx_queue:rx_queue …
+            let mut columns = line.split_whitespace().skip(1);
+            let port = port_of(columns.next()?)?;
+            let peer_port = port_of(columns.next()?)?;
+            if columns.next()? == LISTEN {
+                return None;
+            }
+            let (_, unread) = columns.next()?.split_once(':')?;
+            Some(Connection { port, peer_port, unread: u64::from_str_radix(unread, 16).ok()? })
+        })
+        .collect();
+    rows.into_iter()
+}
+
+fn port_of(addr: &str) -> Option<u16> {
+    u16::from_str_radix(addr.split_once(':')?.1, 16).ok()
+}

@@ -1,0 +1,278 @@
+//! Child processes: Redis nodes and the proxy. Each dies with its value, and tells what it printed when a test fails.
+
+use super::{Client, PATIENCE, poll_for, poll_until};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// One `redis-server` without persistence, on a port of its own.
+pub(crate) struct RedisServer {
+    pub(crate) port: u16,
+    process: Process,
+}
+
+impl RedisServer {
+    /// Starts a node on a free port and waits until it answers.
+    pub(crate) fn start() -> RedisServer {
+        // Between our look and redis's bind somebody else may take the port: then the process ends, and we look again.
+        for _ in 0..5 {
+            if let Some(server) = RedisServer::try_start(free_port()) {
+                return server;
+            }
+        }
+        panic!("redis-server did not start on any of five free ports");
+    }
+
+    /// Starts a node on `port`, which must be free: how a node comes back.
+    pub(crate) fn start_on(port: u16) -> RedisServer {
+        RedisServer::try_start(port).unwrap_or_else(|| panic!("redis-server did not start on port {port}"))
+    }
+
+    fn try_start(port: u16) -> Option<RedisServer> {
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--enable-debug-command", "yes", "--dir"])
+            .arg(std::env::temp_dir());
+        let mut process = Process::spawn(command, "redis-server");
+        let answered = poll_for(PATIENCE, || {
+            if process.ended().is_some() {
+                return Some(false);
+            }
+            let mut client = Client::try_connect(port)?;
+            client.try_command(&[b"PING"]).is_ok_and(|reply| reply == b"+PONG\r\n").then_some(true)
+        });
+        (answered == Some(true)).then_some(RedisServer { port, process })
+    }
+
+    /// A client of this node, past the proxy.
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.port)
+    }
+
+    /// SIGKILL, and waits until it is gone. What it stored is lost.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGSTOP: the kernel goes on accepting connections and bytes, the node does nothing.
+    pub(crate) fn freeze(&self) {
+        self.process.signal("STOP");
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) {
+        self.process.signal("CONT");
+    }
+}
+
+/// One `shardis proxy`.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    process: Process,
+}
+
+impl Proxy {
+    /// Starts a proxy over `nodes` on a free port.
+    pub(crate) fn over(nodes: &[RedisServer], flags: &[&str]) -> Proxy {
+        let ports: Vec<u16> = nodes.iter().map(|node| node.port).collect();
+        Proxy::over_ports(&ports, flags)
+    }
+
+    /// Starts a proxy over whatever listens on `ports`, or will.
+    pub(crate) fn over_ports(ports: &[u16], flags: &[&str]) -> Proxy {
+        let addrs: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let nodes = format!("--nodes={}", addrs.join(","));
+        Proxy::start(&[&[nodes.as_str(), "--host=127.0.0.1", "--port=0"], flags].concat())
+    }
+
+    /// Starts a proxy with just `flags` and waits for the line that says where it listens.
+    pub(crate) fn start(flags: &[&str]) -> Proxy {
+        let mut process = Process::spawn(shardis(flags), "shardis");
+        let port = poll_until("the proxy's \"listens on\" line", || {
+            if let Some(status) = process.ended() {
+                panic!("the proxy ended with {status} instead of listening:\n{}", process.output());
+            }
+            listening_port(&process.output())
+        });
+        Proxy { port, process }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    /// What it printed so far.
+    pub(crate) fn output(&self) -> String {
+        self.process.output()
+    }
+
+    /// Sends `signal` ("TERM", "STOP", …).
+    pub(crate) fn signal(&self, signal: &str) {
+        self.process.signal(signal);
+    }
+
+    /// Waits until it ended by itself.
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        poll_until("the end of the proxy", || self.process.ended())
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.ended()
+    }
+}
+
+/// The command line `shardis proxy <flags>`. `SHARDIS_BIN` names another binary than the one just built, for
+/// example a release build.
+pub(crate) fn shardis(flags: &[&str]) -> Command {
+    let built = option_env!("CARGO_BIN_EXE_shardis").map(str::to_owned);
+    let path =
+        std::env::var("SHARDIS_BIN").ok().or(built).expect("cargo built shardis, or SHARDIS_BIN names it");
+    let mut command = Command::new(path);
+    command.arg("proxy").args(flags);
+    command
+}
+
+/// A port that nobody listens on at this moment.
+pub(crate) fn free_port() -> u16 {
+    free_ports(1)[0]
+}
+
+/// So many different ports that nobody listens on at this moment.
+pub(crate) fn free_ports(count: usize) -> Vec<u16> {
+    // All held until the last is found: one that was let go might be found again.
+    let listeners: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has free ports"))
+        .collect();
+    listeners
+        .iter()
+        .map(|listener| listener.local_addr().expect("a bound socket has an address").port())
+        .collect()
+}
+
+/// The port in `shardis 0.1.0 listens on 127.0.0.1:6380`.
+fn listening_port(output: &str) -> Option<u16> {
+    let (_, rest) = output.split_once(" listens on ")?;
+    let (line, _) = rest.split_once('\n')?;
+    let addr = line.split_whitespace().next()?;
+    addr.rsplit_once(':')?.1.trim_end_matches([',', '.', ';']).parse().ok()
+}
+
+/// A child process whose output is kept.
+pub(crate) struct Process {
+    child: Child,
+    name: &'static str,
+    output: Arc<Mutex<String>>,
+}
+
+impl Process {
+    /// Starts `command`; two threads read what it prints, so that it never blocks on a full pipe.
+    pub(crate) fn spawn(mut command: Command, name: &'static str) -> Process {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{name} does not start: {error}"));
+        let output = Arc::new(Mutex::new(String::new()));
+        collect(child.stdout.take().expect("stdout is a pipe"), &output);
+        collect(child.stderr.take().expect("stderr is a pipe"), &output);
+        Process { child, name, output }
+    }
+
+    /// What it printed so far, both streams.
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().expect("no reader panics").clone()
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("our child can be waited for")
+    }
+
+    /// Sends a signal by name. The shell's own `kill` does it: std has no call for it, and unsafe is forbidden here.
+    pub(crate) fn signal(&self, signal: &str) {
+        let script = format!("kill -{signal} {}", self.child.id());
+        let status = Command::new("sh").args(["-c", &script]).status().expect("there is a shell");
+        assert!(status.success(), "{script} failed");
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        // Fails only if it ended before, which is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() && self.name != "redis-server" {
+            eprintln!("---- {} (pid {}) printed:\n{}----", self.name, self.child.id(), self.output());
+        }
+    }
+}
+
+/// Appends the lines of `stream` to `output` until it ends.
+fn collect(stream: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
+    let output = Arc::clone(output);
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut line = Vec::new();
+        while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+            output.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    });
+}
+
+/// Runs `command` to its end and gives its exit code, stdout and stderr. Ends it when it takes too long.
+#[track_caller]
+pub(crate) fn run(mut command: Command) -> Finished {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let shown = format!("{command:?}");
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{shown}: {error}"));
+    let (out, err) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(String::new())));
+    let readers = [
+        read_all(child.stdout.take().expect("stdout is a pipe"), &out),
+        read_all(child.stderr.take().expect("stderr is a pipe"), &err),
+    ];
+    let Some(status) = poll_for(RUN_PATIENCE, || child.try_wait().expect("our child can be waited for"))
+    else {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("{shown} did not end within {RUN_PATIENCE:?}");
+    };
+    for reader in readers {
+        reader.join().expect("no reader panics");
+    }
+    let text = |stream: &Arc<Mutex<String>>| stream.lock().expect("no reader panics").clone();
+    Finished { code: status.code(), stdout: text(&out), stderr: text(&err) }
+}
+
+/// A whole redis-benchmark takes some seconds; nothing that [`run`] is given takes a minute.
+const RUN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a program ended and what it printed.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// `None` if a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+fn read_all(
+    mut stream: impl Read + Send + 'static,
+    into: &Arc<Mutex<String>>,
+) -> std::thread::JoinHandle<()> {
+    let into = Arc::clone(into);
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A read error on a pipe means that the other side is gone: what came is what there is.
+        let _ = stream.read_to_end(&mut bytes);
+        into.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&bytes));
+    })
+}

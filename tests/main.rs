@@ -1,0 +1,19 @@
+//! Whole processes: the real `shardis` binary in front of real Redis nodes on this machine, looked at from outside.
+//!
+//! One module per question; `README.md` beside this file tells them apart. Nothing here reaches into the proxy: what
+//! a test knows, it knows from a socket, a line on stderr, an exit code or `/proc`.
+
+// These tests are the outside world: real sockets, real time, real threads. Every wait is a poll with a deadline
+// (`harness::poll_until`) and nothing else sleeps.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "whole processes live in real time")]
+// The harness helpers are no `#[test]` functions themselves, so `allow-unwrap-in-tests` does not see them.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod corpus;
+mod differential;
+mod faults;
+mod harness;
+mod placement;
+mod process;
+mod scan;
+mod tools;

@@ -1,0 +1,336 @@
+//! The program as its operator meets it: arguments, start, signals, end, and what it prints.
+
+use crate::harness::client::{Client, ReadError};
+use crate::harness::processes::{Finished, free_port, run, shardis};
+use crate::harness::{Proxy, RedisServer, World, kernel, poll_until};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+#[test]
+fn the_flags_of_redis_sharding_work_with_equals_and_with_a_blank() {
+    let nodes = [RedisServer::start(), RedisServer::start()];
+    let list = format!("127.0.0.1:{},127.0.0.1:{}", nodes[0].port, nodes[1].port);
+    let with_equals = [
+        &format!("--nodes={list}"),
+        "--host=127.0.0.1",
+        "--port=0",
+        "--timeout=300",
+        "--N=2",
+        "--SO_REUSEPORT=1",
+    ];
+    let with_blanks = [
+        "--nodes",
+        &list,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--timeout",
+        "300",
+        "--N",
+        "2",
+        "--SO_REUSEPORT",
+        "1",
+    ];
+    let with_names = [
+        &format!("--nodes={list}"),
+        "--host=127.0.0.1",
+        "--port=0",
+        "--workers=1",
+        "--distribution=modulo",
+        "--hash=crc32a",
+        "--tag-rule=sml",
+        "--drain-timeout=1",
+        "--connect-timeout-ms=1000",
+        "--request-timeout-ms=1000",
+    ];
+    for flags in [&with_equals[..], &with_blanks, &with_names] {
+        let proxy = Proxy::start(flags);
+        let mut client = Client::connect(proxy.port);
+        assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4"), "+OK\\r\\n", "{flags:?}");
+        assert_eq!(client.ask("DBSIZE"), ":4\\r\\n", "{flags:?}");
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused_in_one_line_that_names_them() {
+    let nodes = "--nodes=127.0.0.1:7001,127.0.0.1:7002";
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "--nodes"),
+        (&["--nodes="], "--nodes"),
+        (&["--nodes=127.0.0.1"], "127.0.0.1"),
+        (&["--nodes=127.0.0.1:99999"], "99999"),
+        (&["--nodes=127.0.0.1:x"], "127.0.0.1:x"),
+        (&["--nodes=127.0.0.1:7001,,127.0.0.1:7002"], "--nodes"),
+        (&["--nodes=127.0.0.1:7001,127.0.0.1:7001"], "127.0.0.1:7001"),
+        (&["--nodes"], "--nodes"),
+        (&[nodes, "--port=99999"], "99999"),
+        (&[nodes, "--port=x"], "--port"),
+        (&[nodes, "--port"], "--port"),
+        (&[nodes, "--workers=many"], "--workers"),
+        (&[nodes, "--N=-1"], "-1"),
+        (&[nodes, "--SO_REUSEPORT=yes"], "--SO_REUSEPORT"),
+        (&[nodes, "--timeout=-1"], "--timeout"),
+        (&[nodes, "--distribution=rendezvous"], "rendezvous"),
+        (&[nodes, "--hash=sha1"], "sha1"),
+        (&[nodes, "--tag-rule=abc"], "abc"),
+        (&[nodes, "--drain-timeout=soon"], "--drain-timeout"),
+        (&[nodes, "--request-timeout-ms=1s"], "--request-timeout-ms"),
+        (&[nodes, "--request-timeout-ms=0"], "--request-timeout-ms"),
+        (&[nodes, "--connect-timeout-ms=0"], "--connect-timeout-ms"),
+        (&[nodes, "--no-such-flag"], "--no-such-flag"),
+        (&[nodes, "nonsense"], "nonsense"),
+        (&[nodes, "--port=1", "--port=2"], "--port"),
+    ];
+    for (flags, named) in cases {
+        let finished = run(shardis(flags));
+        assert_eq!(finished.code, Some(2), "{flags:?}: {finished:?}");
+        assert_one_line(&finished, named);
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for (flag, expected) in [("--help", "--nodes"), ("--help", "--distribution"), ("-h", "--port")] {
+        let finished = run(shardis(&[flag]));
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert!(finished.stdout.contains(expected) && finished.stderr.is_empty(), "{finished:?}");
+    }
+}
+
+#[test]
+fn a_busy_port_is_one_line_and_exit_code_1() {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    let port = taken.local_addr().expect("a bound socket has an address").port();
+    let finished = run(shardis(&["--nodes=127.0.0.1:7001", "--host=127.0.0.1", &format!("--port={port}")]));
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert_one_line(&finished, &port.to_string());
+}
+
+#[test]
+fn a_host_that_is_not_ours_is_one_line_and_exit_code_1() {
+    let finished = run(shardis(&["--nodes=127.0.0.1:7001", "--host=192.0.2.1", "--port=0"]));
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert_one_line(&finished, "192.0.2.1");
+}
+
+#[test]
+fn the_start_says_where_it_listens_and_what_it_shards_over() {
+    let world = World::with_shards(3);
+    poll_until("all nodes to be named", || {
+        let output = world.proxy.output();
+        (0..3).all(|shard| output.contains(&world.shard_name(shard))).then_some(())
+    });
+    let output = world.proxy.output();
+    let first = output.lines().next().expect("it said something");
+    assert!(first.starts_with("shardis ") && first.contains(" listens on 127.0.0.1:"), "{output}");
+    assert!(output.contains("modulo") && output.contains("crc32a") && output.contains("sml"), "{output}");
+    assert!(output.lines().count() <= 4, "a start is a few lines:\n{output}");
+}
+
+#[test]
+fn sigterm_answers_what_is_in_flight_then_ends_with_code_0() {
+    for signal in ["TERM", "INT"] {
+        let mut world = World::with_flags(2, &["--request-timeout-ms=10000"]);
+        let (mut waiting, mut idle) = (world.connect(), world.connect());
+        let key = world.key_on(0, "k");
+        assert_eq!(waiting.ask(&format!("SET {key} held")), "+OK\\r\\n");
+        assert_eq!(idle.ask("PING"), "+PONG\\r\\n");
+        world.nodes[0].freeze();
+        waiting.send(format!("GET {key}\r\nSTRLEN {key}\r\n").as_bytes());
+        wait_for_request_at(&world.nodes[0]);
+        world.proxy.signal(signal);
+        idle.expect_eof();
+        assert!(Client::try_connect(world.proxy.port).is_none(), "a draining proxy takes no new clients");
+        assert!(world.proxy.ended().is_none(), "something is in flight");
+        world.nodes[0].thaw();
+        assert_eq!(waiting.read_reply(), b"$4\r\nheld\r\n");
+        assert_eq!(waiting.read_reply(), b":4\r\n");
+        waiting.expect_eof();
+        assert_eq!(world.proxy.wait().code(), Some(0), "after SIG{signal}");
+    }
+}
+
+#[test]
+fn sigterm_of_an_idle_proxy_ends_it_at_once() {
+    let mut world = World::with_shards(2);
+    let mut client = world.connect();
+    assert_eq!(client.ask("PING"), "+PONG\\r\\n");
+    let asked = Instant::now();
+    world.proxy.signal("TERM");
+    client.expect_eof();
+    assert_eq!(world.proxy.wait().code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut world = World::with_flags(1, &["--request-timeout-ms=60000", "--drain-timeout=60"]);
+    let mut client = hold_a_request(&world);
+    world.proxy.signal("TERM");
+    wait_until_draining(&world.proxy);
+    assert!(world.proxy.ended().is_none(), "the first signal waits");
+    let asked = Instant::now();
+    world.proxy.signal("TERM");
+    world.proxy.wait();
+    assert!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+    assert!(matches!(client.try_read_reply(), Err(ReadError::Closed { .. } | ReadError::Reset)));
+}
+
+#[test]
+fn a_drain_ends_when_its_time_is_over() {
+    let mut world = World::with_flags(1, &["--request-timeout-ms=60000", "--drain-timeout=1"]);
+    let _client = hold_a_request(&world);
+    let asked = Instant::now();
+    world.proxy.signal("TERM");
+    world.proxy.wait();
+    let took = asked.elapsed();
+    assert!((Duration::from_millis(900)..Duration::from_secs(5)).contains(&took), "it took {took:?}");
+}
+
+#[test]
+fn a_drain_under_load_fails_no_request_that_was_read() {
+    let mut world = World::with_shards(4);
+    let threads: Vec<_> = (0..4)
+        .map(|id| {
+            let mut client = world.connect();
+            std::thread::spawn(move || {
+                let mut acknowledged = 0;
+                // One request at a time: each is answered, or the connection ends before it is taken.
+                while let Ok(reply) = client.try_command(&[b"INCR", format!("load:{id}").as_bytes()]) {
+                    acknowledged += 1;
+                    assert_eq!(reply, format!(":{acknowledged}\r\n").as_bytes(), "client {id}");
+                }
+                acknowledged
+            })
+        })
+        .collect();
+    let mut watcher = world.connect();
+    poll_until("some load", || {
+        watcher.ask("EXISTS load:0 load:1 load:2 load:3").starts_with(":4").then_some(())
+    });
+    world.proxy.signal("TERM");
+    let counts: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(world.proxy.wait().code(), Some(0));
+    let mut stored = 0;
+    for node in &world.nodes {
+        let mut direct = node.connect();
+        for id in 0..4 {
+            let reply = direct.command(&[b"GET", format!("load:{id}").as_bytes()]);
+            let count = resp::reply::as_bulk(&reply)
+                .map(|text| String::from_utf8_lossy(text).parse::<u64>().unwrap());
+            stored += count.unwrap_or(0);
+        }
+    }
+    // What was read was answered; a request that was on its way when the connection ended was not run.
+    assert_eq!(stored, counts.iter().sum::<u64>());
+}
+
+#[test]
+fn quit_is_answered_and_ends_the_connection_and_nothing_behind_it_runs() {
+    let world = World::with_shards(2);
+    let mut client = world.connect();
+    client.send(b"SET before 1\r\nQUIT\r\nSET behind 1\r\n");
+    assert_eq!(client.read_reply(), b"+OK\r\n");
+    assert_eq!(client.read_reply(), b"+OK\r\n");
+    client.expect_eof();
+    assert_eq!(world.connect().ask("EXISTS before behind"), ":1\\r\\n");
+}
+
+#[test]
+fn the_log_shows_nothing_of_what_clients_store() {
+    let mut world = World::with_flags(2, &["--request-timeout-ms=200"]);
+    let mut client = world.connect();
+    let key = world.key_on(0, "topsecretkey");
+    client.ask(&format!("SET {key} topsecretvalue"));
+    client.ask(&format!("LPUSH {key} topsecretvalue"));
+    client.ask("TOPSECRETCOMMAND topsecretvalue");
+    client.ask("AUTH topsecretpassword");
+    client.ask("AUTH topsecretuser topsecretpassword");
+    client.ask("CLIENT SETNAME topsecretname");
+    client.ask(&format!("EVAL topsecretscript 1 {key}"));
+    client.send(b"*2\r\n$3\r\nGET\r\n$topsecret\r\n");
+    client.read_reply();
+    world.connect().send(b"topsecret \"unbalanced\r\n");
+    world.connect().send_if_open(b"POST /topsecret HTTP/1.1\r\nHost: topsecret\r\n\r\n");
+    let mut client = world.connect();
+    world.nodes[0].freeze();
+    client.ask(&format!("GET {key}"));
+    world.nodes[0].thaw();
+    world.nodes[0].kill();
+    client.ask(&format!("SET {key} topsecretvalue"));
+    world.proxy.signal("TERM");
+    world.proxy.wait();
+    let output = world.proxy.output().to_lowercase();
+    assert!(!output.contains("topsecret"), "{output}");
+}
+
+#[test]
+fn two_workers_serve_many_clients() {
+    let world = World::with_flags(4, &["--workers=2"]);
+    let mut clients: Vec<Client> = (0..200).map(|_| world.connect()).collect();
+    for round in 0..5 {
+        for (id, client) in clients.iter_mut().enumerate() {
+            client.send(
+                format!("SET many:{id} {round}\r\nGET many:{id}\r\nMGET many:{id} nosuch\r\n").as_bytes(),
+            );
+        }
+        for client in &mut clients {
+            assert_eq!(client.read_reply(), b"+OK\r\n");
+            assert_eq!(client.read_reply(), format!("$1\r\n{round}\r\n").as_bytes());
+            assert_eq!(client.read_reply(), format!("*2\r\n$1\r\n{round}\r\n$-1\r\n").as_bytes());
+        }
+    }
+    assert_eq!(clients[0].ask("DBSIZE"), ":200\\r\\n");
+    let connections: usize = world
+        .nodes
+        .iter()
+        .map(|node| node.connect().ask("CLIENT LIST TYPE normal").matches("id=").count() - 1)
+        .sum();
+    assert!(connections <= 2 * world.nodes.len(), "{connections} connections of two workers to four nodes");
+}
+
+#[test]
+fn several_processes_may_share_a_port_if_told_so() {
+    let node = RedisServer::start();
+    let port = free_port();
+    let (nodes, port_flag) = (format!("--nodes=127.0.0.1:{}", node.port), format!("--port={port}"));
+    let flags = [&nodes, "--host=127.0.0.1", &port_flag, "--SO_REUSEPORT=1"];
+    let proxies = [Proxy::start(&flags), Proxy::start(&flags)];
+    let mut clients: Vec<Client> = (0..20).map(|_| Client::connect(port)).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("PING"), "+PONG\\r\\n");
+    }
+    drop(proxies);
+}
+
+/// A client whose request waits at the first node, which is frozen.
+fn hold_a_request(world: &World) -> Client {
+    let mut client = world.connect();
+    assert_eq!(client.ask("SET k v"), "+OK\\r\\n");
+    world.nodes[0].freeze();
+    client.send(b"GET k\r\n");
+    wait_for_request_at(&world.nodes[0]);
+    client
+}
+
+/// Waits until bytes of a request lie in the socket of a frozen node: it is in flight.
+fn wait_for_request_at(node: &RedisServer) {
+    poll_until("the request to arrive at the frozen node", || {
+        (kernel::unread_bytes_of_all(node.port) > 0).then_some(())
+    });
+}
+
+fn wait_until_draining(proxy: &Proxy) {
+    poll_until("the proxy to take no new clients", || {
+        Client::try_connect(proxy.port).is_none().then_some(())
+    });
+}
+
+#[track_caller]
+fn assert_one_line(finished: &Finished, named: &str) {
+    let Finished { stdout, stderr, .. } = finished;
+    assert_eq!(stderr.lines().count(), 1, "one line on stderr, not: {stderr}");
+    assert!(stderr.contains(named), "the line names {named:?}: {stderr}");
+    assert!(stdout.is_empty(), "nothing on stdout: {stdout}");
+}

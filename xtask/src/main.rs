@@ -1,0 +1,55 @@
+//! Chores of this repository, as a program so that they are the same on every machine: `cargo xtask help` lists them.
+//!
+//! Nothing here is shipped, and nothing that is shipped depends on it.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "chores measure real time, start processes and connect to them"
+)]
+
+mod demo;
+mod fuzz;
+mod needs;
+mod process;
+mod report;
+mod sim;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Chores of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Task {
+    /// Run everything that must hold before a commit, installing what is missing
+    Test,
+    /// Start nodes and a proxy in front of them, to play with
+    Demo(demo::Options),
+    /// Run simulated worlds
+    Sim(sim::Options),
+    /// Check what no compiler checks: lengths, words, links, licences
+    Tidy(tidy::Options),
+    /// Run every fuzz target for a short while
+    Fuzz(fuzz::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Task::parse() {
+        Task::Test => return test::run(),
+        Task::Demo(options) => demo::run(&options),
+        Task::Sim(options) => sim::run(&options),
+        Task::Tidy(options) => tidy::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Other programs: where they run, where they are looked for, and what a failure says.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The folder that holds this repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
+}
+
+/// Where cargo builds, and where we keep what must not be committed.
+pub(crate) fn target_dir() -> PathBuf {
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// `program`, to be run at the root of the repository.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    // Debian puts nutcracker where only root looks.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
+    let mut command = Command::new(program);
+    command.current_dir(root()).env("PATH", path);
+    command
+}
+
+/// `cargo args…`.
+pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = command("cargo");
+    command.args(args);
+    command
+}
+
+/// Runs `command` to its end; what it prints is shown.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run `{}`", line(command)))?;
+    ensure!(status.success(), "`{}` ended with {status}", line(command));
+    Ok(())
+}
+
+/// Runs `command` to its end and takes what it prints; its complaints are shown.
+pub(crate) fn read(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run `{}`", line(command)))?;
+    ensure!(output.status.success(), "`{}` ended with {}", line(command), output.status);
+    String::from_utf8(output.stdout).with_context(|| format!("`{}` printed what is not UTF-8", line(command)))
+}
+
+/// Runs `command` to its end and takes what it writes to stderr, which is shown only if it fails.
+pub(crate) fn complaints(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run `{}`", line(command)))?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        println!("{}{text}", String::from_utf8_lossy(&output.stdout));
+        bail!("`{}` ended with {}", line(command), output.status);
+    }
+    Ok(text)
+}
+
+/// Whether `command` can be run and succeeds; what it prints is dropped.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// `command` as one would type it.
+fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_command() {
+        let error = run(command("sh").args(["-c", "exit 3"])).expect_err("it exits with 3");
+        assert_eq!(error.to_string(), "`sh -c exit 3` ended with exit status: 3");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_does_not_succeed() {
+        assert!(!succeeds(&mut command("no-such-program-anywhere")));
+        assert!(!succeeds(&mut command("false")));
+        assert!(succeeds(&mut command("true")));
+    }
+}

@@ -1,0 +1,39 @@
+//! `cargo xtask test`: everything that must hold before a commit, on a machine that has nothing but Rust.
+//!
+//! It stops at the first step that fails. What takes seconds comes before what takes minutes.
+
+use std::process::ExitCode;
+
+use crate::process::{cargo, run as run_command};
+use crate::report::Report;
+use crate::{fuzz, needs, sim, tidy};
+
+/// Simulated worlds per run: enough that each fault meets each kind of request, in well under a minute.
+const WORLDS: u32 = 1_000;
+
+/// Seconds per fuzz target: finds what is shallow. Long runs are somebody's own `cargo xtask fuzz --seconds 3600`.
+const FUZZ_SECONDS: u32 = 10;
+
+/// Runs all steps and prints the table.
+pub(crate) fn run() -> ExitCode {
+    let mut report = Report::default();
+    // `None` means that a step failed, which the report knows.
+    let _ = run_steps(&mut report);
+    println!("{}", report.summary());
+    if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_steps(report: &mut Report) -> Option<()> {
+    let python = report.step("needs", || {
+        needs::install(needs::FOR_TESTS)?;
+        needs::python()
+    })?;
+    report.step("fmt", || run_command(&mut cargo(["fmt", "--all", "--check"])))?;
+    report.step("tidy", || tidy::run(&tidy::Options::default()))?;
+    report.step("clippy", || {
+        run_command(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    })?;
+    report.step("tests", || run_command(cargo(["test", "--workspace"]).env("SHARDIS_PYTHON", python)))?;
+    report.step("sim", || sim::run(&sim::Options::worlds(WORLDS)))?;
+    report.step("fuzz", || fuzz::run(&fuzz::Options { seconds: FUZZ_SECONDS }))
+}

@@ -1,0 +1,96 @@
+//! `cargo xtask tidy`: what we agreed on and no compiler checks. Each check is a module that takes the files and gives
+//! findings; this one runs them all.
+//!
+//! Formatting, lints and types are cargo's business. That the generated pages are fresh is checked by tests beside
+//! the code that generates them.
+
+mod dependencies;
+mod forbidden;
+mod lengths;
+mod links;
+mod permissions;
+mod ratchet;
+mod source;
+mod tree;
+mod walk;
+mod words;
+
+use std::fmt;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::root;
+use lengths::Measure;
+use ratchet::Ratchet;
+use source::Source;
+use tree::Tree;
+
+/// The exceptions to the lengths, relative to the root.
+const RATCHET_PATH: &str = "xtask/ratchet.txt";
+
+/// How to run.
+#[derive(Default, clap::Args)]
+pub(crate) struct Options {
+    /// Lower the entries of xtask/ratchet.txt to what they became
+    #[arg(long)]
+    bless: bool,
+}
+
+/// What is wrong at one place, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    line: usize,
+    text: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, text: impl Into<String>) -> Finding {
+        Finding { path: path.into(), line, text: text.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.text)
+    }
+}
+
+/// Runs all checks on the repository.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let tree = Tree::read(root())?;
+    let (sources, mut findings) = parse(&tree);
+    let measures: Vec<Measure> = sources.iter().flat_map(lengths::measure).collect();
+    let mut ratchet = Ratchet::parse(tree.text(RATCHET_PATH).unwrap_or_default()).context(RATCHET_PATH)?;
+    if options.bless {
+        ratchet.tighten(&measures);
+        std::fs::write(root().join(RATCHET_PATH), ratchet.to_string())?;
+    }
+    findings.extend(ratchet.check(&measures));
+    for source in &sources {
+        let suspicions = forbidden::check(source).into_iter().chain(words::check(source)).collect();
+        findings.extend(permissions::apply(source, suspicions));
+    }
+    findings.extend(walk::check(&tree));
+    findings.extend(links::check(&tree));
+    findings.extend(dependencies::check(&tree));
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {}", lengths::distribution(&measures));
+    ensure!(findings.is_empty(), "tidy found {} things", findings.len());
+    Ok(())
+}
+
+/// All Rust files, and a finding for each that is none.
+fn parse(tree: &Tree) -> (Vec<Source<'_>>, Vec<Finding>) {
+    let (mut sources, mut findings) = (Vec::new(), Vec::new());
+    for (path, text) in tree.with_extension("rs") {
+        match Source::parse(path, text) {
+            Ok(source) => sources.push(source),
+            Err(error) => findings.push(Finding::new(path, 1, format!("does not parse: {error}"))),
+        }
+    }
+    (sources, findings)
+}

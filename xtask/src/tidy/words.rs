@@ -1,0 +1,215 @@
+//! One word per thing: names that we give must not use the words that the glossary gave up.
+//!
+//! Only definitions are looked at, so that the words of std and of other crates are free to use. Words that are right
+//! in other senses (a map, a path, a channel) are not in the list: a check that is often wrong is soon ignored.
+
+use proc_macro2::Ident;
+use syn::visit::{self, Visit};
+
+use super::Finding;
+use super::permissions::Suspicion;
+use super::source::Source;
+
+/// Words that are not used, and those to use instead. Words with a blank are found in `lame_duck` and `LameDuck`.
+const WORDS: &[(&str, &str)] = &[
+    ("bounce", "redirect"),
+    ("bucket", "slot, or entry of a table"),
+    ("coalesce", "merge"),
+    ("continuum", "ring"),
+    ("dedicated", "pinned"),
+    ("destination", "backend, or target of a move"),
+    ("downstream", "client or session"),
+    ("endpoint", "node, or listener"),
+    ("frontend", "listener"),
+    ("helper", "what it does"),
+    ("key tag", "hash tag"),
+    ("lame duck", "drain"),
+    ("manager", "what it does"),
+    ("master", "primary"),
+    ("operation", "command or request"),
+    ("outstanding", "pending, or in flight"),
+    ("partition", "shard or slot"),
+    ("placement", "distribution"),
+    ("quota", "limit"),
+    ("reactor", "driver"),
+    ("rebalance", "reshard"),
+    ("rebalancing", "resharding"),
+    ("refresher", "discovery"),
+    ("response", "reply"),
+    ("scenario", "workload"),
+    ("slave", "replica"),
+    ("sticky", "pinned"),
+    ("sub request", "fragment"),
+    ("subrequest", "fragment"),
+    ("tick", "turn"),
+    ("upstream", "backend"),
+    ("util", "what it does"),
+    ("utils", "what it does"),
+    ("watcher", "discovery"),
+];
+
+/// Names that use a word which was given up.
+pub(super) fn check(source: &Source<'_>) -> Vec<Suspicion> {
+    let mut names = Names(Vec::new());
+    names.visit_file(&source.file);
+    names.0.iter().filter_map(|name| judge(source, name)).collect()
+}
+
+fn judge(source: &Source<'_>, name: &Ident) -> Option<Suspicion> {
+    let (word, instead) = given_up(&name.to_string())?;
+    let text = format!("`{name}`: `{word}` is not a word of the glossary, say {instead}");
+    let finding = Finding::new(source.path, name.span().start().line, text);
+    Some(Suspicion { finding, permission: Some(word) })
+}
+
+/// The first of [`WORDS`] that `name` uses, in the singular or plural.
+fn given_up(name: &str) -> Option<(&'static str, &'static str)> {
+    let name = format!(" {} ", words_of(name));
+    let uses = |word: &str| name.contains(&format!(" {word} ")) || name.contains(&format!(" {word}s "));
+    WORDS.iter().find(|(word, _)| uses(word)).copied()
+}
+
+/// `lame_duck`, `LameDuck` and `LAME_DUCK` as `lame duck`.
+fn words_of(name: &str) -> String {
+    let mut words = String::new();
+    let mut was_lower = false;
+    for letter in name.chars() {
+        if was_lower && letter.is_uppercase() {
+            words.push(' ');
+        }
+        was_lower = letter.is_lowercase();
+        words.extend(if letter == '_' { ' ' } else { letter }.to_lowercase());
+    }
+    words
+}
+
+/// Every name that the file gives to something.
+struct Names(Vec<Ident>);
+
+impl Names {
+    fn note(&mut self, name: &Ident) {
+        self.0.push(name.clone());
+    }
+}
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_signature(&mut self, item: &'ast syn::Signature) {
+        self.note(&item.ident);
+        visit::visit_signature(self, item);
+    }
+
+    fn visit_pat_ident(&mut self, item: &'ast syn::PatIdent) {
+        self.note(&item.ident);
+        visit::visit_pat_ident(self, item);
+    }
+
+    fn visit_field(&mut self, item: &'ast syn::Field) {
+        item.ident.iter().for_each(|name| self.note(name));
+        visit::visit_field(self, item);
+    }
+
+    fn visit_variant(&mut self, item: &'ast syn::Variant) {
+        self.note(&item.ident);
+        visit::visit_variant(self, item);
+    }
+
+    fn visit_type_param(&mut self, item: &'ast syn::TypeParam) {
+        self.note(&item.ident);
+        visit::visit_type_param(self, item);
+    }
+
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        self.note(&item.ident);
+        visit::visit_impl_item_const(self, item);
+    }
+
+    fn visit_trait_item_const(&mut self, item: &'ast syn::TraitItemConst) {
+        self.note(&item.ident);
+        visit::visit_trait_item_const(self, item);
+    }
+
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        match item {
+            syn::Item::Const(item) => self.note(&item.ident),
+            syn::Item::Enum(item) => self.note(&item.ident),
+            syn::Item::Macro(item) => item.ident.iter().for_each(|name| self.note(name)),
+            syn::Item::Mod(item) => self.note(&item.ident),
+            syn::Item::Static(item) => self.note(&item.ident),
+            syn::Item::Struct(item) => self.note(&item.ident),
+            syn::Item::Trait(item) => self.note(&item.ident),
+            syn::Item::Type(item) => self.note(&item.ident),
+            syn::Item::Union(item) => self.note(&item.ident),
+            _ => {}
+        }
+        visit::visit_item(self, item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(text: &str) -> Vec<String> {
+        let source = Source::parse("a.rs", text).expect("it is Rust");
+        check(&source).iter().map(|suspicion| suspicion.finding.to_string()).collect()
+    }
+
+    #[test]
+    fn names_are_taken_apart_into_words() {
+        for name in ["lame_duck", "LameDuck", "LAME_DUCK"] {
+            assert_eq!(words_of(name), "lame duck");
+        }
+        assert_eq!(words_of("CRC32Hasher"), "crc32hasher");
+    }
+
+    #[test]
+    fn words_that_were_given_up_are_found_and_those_within_others_are_not() {
+        for name in ["upstream_conn", "OldMaster", "BUCKETS_MAX", "on_tick", "LameDuck", "key_tags"] {
+            assert!(given_up(name).is_some(), "{name}");
+        }
+        for name in ["ticket", "tickets", "mastery", "partitioning", "stickler", "lame", "duck", "routing"] {
+            assert_eq!(given_up(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_definition_is_looked_at() {
+        let definitions = [
+            "const TICK: u8 = 0;",
+            "static TICK: u8 = 0;",
+            "enum Tick {}",
+            "enum E { Tick }",
+            "struct Tick;",
+            "struct S { tick: u8 }",
+            "enum E { V { tick: u8 } }",
+            "trait Tick {}",
+            "trait T { const TICK: u8; }",
+            "trait T { fn tick(); }",
+            "type Tick = u8;",
+            "union Tick { a: u8 }",
+            "mod tick {}",
+            "fn tick() {}",
+            "fn f(tick: u8) {}",
+            "fn f() { let (a, tick) = b; }",
+            "fn f() { g(|tick| 0); }",
+            "struct S<Tick>(Tick);",
+            "impl S { fn tick() {} }",
+            "impl S { const TICK: u8 = 0; }",
+            "macro_rules! tick { () => {} }",
+        ];
+        for definition in definitions {
+            assert_eq!(findings(definition).len(), 1, "{definition}");
+        }
+    }
+
+    #[test]
+    fn the_words_of_others_are_free_to_use() {
+        assert_eq!(findings("use mio::tick;\nfn f() { a.tick(); let b = Master::tick; }"), [""; 0]);
+    }
+
+    #[test]
+    fn a_finding_says_what_to_write() {
+        let expected = "a.rs:1: `slave`: `slave` is not a word of the glossary, say replica";
+        assert_eq!(findings("fn slave() {}"), [expected]);
+    }
+}
