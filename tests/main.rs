@@ -11,9 +11,9 @@
 
 mod corpus;
 mod differential;
+mod distribution;
 mod faults;
 mod harness;
-mod placement;
 mod process;
 mod scan;
 mod tools;

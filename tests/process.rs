@@ -205,9 +205,9 @@ fn a_drain_under_load_fails_no_request_that_was_read() {
             })
         })
         .collect();
-    let mut watcher = world.connect();
+    let mut onlooker = world.connect();
     poll_until("some load", || {
-        watcher.ask("EXISTS load:0 load:1 load:2 load:3").starts_with(":4").then_some(())
+        onlooker.ask("EXISTS load:0 load:1 load:2 load:3").starts_with(":4").then_some(())
     });
     world.proxy.signal("TERM");
     let counts: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();

@@ -12,7 +12,7 @@ pub(crate) struct Drawn {
 
 /// Where keys of a request may live.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Placement {
+enum Spread {
     /// One key, of any form.
     Any,
     /// All with the tag of the request.
@@ -24,12 +24,12 @@ enum Placement {
 /// The drawer of requests; a seed determines all that it draws.
 pub(crate) struct Draw {
     pub(crate) prng: Prng,
-    lines: Vec<(&'static Line, Template, Placement)>,
+    lines: Vec<(&'static Line, Template, Spread)>,
     weights_total: u64,
     /// DUMP payloads for RESTORE, and the SHA-1 of each script by its index in [`SCRIPTS`].
     payloads: Vec<Vec<u8>>,
     shas: Vec<Vec<u8>>,
-    placement: Placement,
+    spread: Spread,
     tag: &'static str,
     last_key: Vec<u8>,
     last_script: usize,
@@ -99,15 +99,15 @@ impl Draw {
     /// A drawer for `seed`. `payloads` and `shas` come from a node, see [`Draw::payloads`].
     pub(crate) fn new(seed: u64, payloads: Vec<Vec<u8>>, shas: Vec<Vec<u8>>) -> Draw {
         let tables = [
-            (SINGLE_KEY, Placement::Any),
-            (SAME_TAG, Placement::SameTag),
-            (SPLIT, Placement::Scattered),
-            (KEYLESS, Placement::Any),
+            (SINGLE_KEY, Spread::Any),
+            (SAME_TAG, Spread::SameTag),
+            (SPLIT, Spread::Scattered),
+            (KEYLESS, Spread::Any),
         ];
         let lines: Vec<_> = tables
             .into_iter()
-            .flat_map(|(table, placement)| table.iter().map(move |line| (line, placement)))
-            .map(|(line, placement)| (line, Template::parse(line.words), placement))
+            .flat_map(|(table, spread)| table.iter().map(move |line| (line, spread)))
+            .map(|(line, spread)| (line, Template::parse(line.words), spread))
             .collect();
         let weights_total = lines.iter().map(|(line, ..)| line.weight).sum();
         Draw {
@@ -116,7 +116,7 @@ impl Draw {
             weights_total,
             payloads,
             shas,
-            placement: Placement::Any,
+            spread: Spread::Any,
             tag: TAGS[0],
             last_key: Vec::new(),
             last_script: 0,
@@ -134,8 +134,8 @@ impl Draw {
             ticket = ticket.saturating_sub(line.weight);
             hit
         });
-        let (line, template, placement) = chosen.expect("a ticket is below the sum of the weights");
-        self.placement = *placement;
+        let (line, template, spread) = chosen.expect("a ticket is below the sum of the weights");
+        self.spread = *spread;
         self.tag = *self.prng.pick::<&str>(TAGS);
         let drawn = template.requests.iter().map(|parts| self.request(parts, line)).collect();
         self.lines = lines;
@@ -207,14 +207,14 @@ impl Draw {
 
     /// Appends a key of `kind`: few names, so that requests meet each other's traces.
     fn key(&mut self, kind: &str, args: &mut Vec<Arg>) {
-        let end = match self.placement {
-            Placement::SameTag => self.tag,
-            Placement::Scattered => self.prng.pick(TAGS),
-            Placement::Any if self.prng.one_in(5) => self.prng.pick(ODD_ENDS),
-            Placement::Any => self.tag,
+        let end = match self.spread {
+            Spread::SameTag => self.tag,
+            Spread::Scattered => self.prng.pick(TAGS),
+            Spread::Any if self.prng.one_in(5) => self.prng.pick(ODD_ENDS),
+            Spread::Any => self.tag,
         };
         let mut key = format!("{kind}:{}{end}", self.prng.below(3)).into_bytes();
-        if self.placement != Placement::SameTag && self.prng.one_in(150) {
+        if self.spread != Spread::SameTag && self.prng.one_in(150) {
             key = self.prng.pick(&[&b""[..], b"\xff\xfe\0", b"\r\n$1\r\n", b"{}"]).to_vec();
         }
         self.last_key.clone_from(&key);

@@ -91,7 +91,7 @@ pub(crate) fn poll_for<T>(patience: Duration, mut probe: impl FnMut() -> Option<
         if Instant::now() >= deadline {
             return None;
         }
-        // The pause between two looks, not a wait for something: it keeps the poller from taking a core.
+        // tidy: allow(sleep): the pause between two looks, not a wait; it keeps the poller from taking a core.
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -42,7 +42,6 @@ impl Lost {
     pub(crate) fn text(&self) -> String {
         match self {
             Lost::NotSent { shard, reason } => format!("TRYAGAIN shard {shard} unavailable: {reason}"),
-            // tidy: allow(upstream): the contract's wording
             Lost::Broken { shard } => {
                 format!("ERR upstream connection lost, outcome unknown (shard {shard})")
             }
