@@ -45,6 +45,8 @@ pub(crate) struct Core {
     pub clients_to_send: Vec<ConnId>,
     /// Clients that were paused and have caught up.
     pub clients_to_resume: Vec<ConnId>,
+    /// How many clients have requests pending.
+    pub clients_waiting: usize,
 }
 
 /// An [`crate::Action`] that carries no bytes.
@@ -95,6 +97,7 @@ impl Core {
             nodes_to_send: Vec::new(),
             clients_to_send: Vec::new(),
             clients_to_resume: Vec::new(),
+            clients_waiting: 0,
         }
     }
 
@@ -152,6 +155,16 @@ impl Core {
     pub(crate) fn answer(&mut self, session: &mut Session, reply: &[u8]) {
         session.answer(reply, &mut self.pool);
         self.list_client(session);
+    }
+
+    /// Counts the session among those that wait, or no more.
+    pub(crate) fn count_waiting(&mut self, session: &mut Session) {
+        match (session.waiting, session.is_pending()) {
+            (false, true) => self.clients_waiting += 1,
+            (true, false) => self.clients_waiting -= 1,
+            _ => return,
+        }
+        session.waiting = !session.waiting;
     }
 
     /// After a reply was settled or taken by the client: resumes it if it was paused and has caught up.

@@ -221,6 +221,7 @@ impl Proxy {
         let Some(Peer::Client(session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
         core.counters.clients -= 1;
+        core.clients_waiting -= usize::from(session.waiting);
         for merge in session.dismantle(&mut core.pool) {
             core.merges.remove(merge);
         }
@@ -375,6 +376,11 @@ impl Proxy {
     /// Whether every client has gone.
     pub fn is_drained(&self) -> bool {
         self.core.counters.clients == 0
+    }
+
+    /// How many clients have requests pending.
+    pub fn clients_waiting(&self) -> usize {
+        self.core.clients_waiting
     }
 
     /// How many split requests wait for replies; 0 once no client is left.

@@ -149,6 +149,7 @@ impl Proxy {
         };
         if let Some(reply) = reply {
             session.settle(ticket.place, reply, &mut core.pool);
+            core.count_waiting(session);
             core.list_client(session);
             core.resume_if_caught_up(session);
             if session.is_overfull(reply.len(), &core.limits) {

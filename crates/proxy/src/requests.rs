@@ -50,6 +50,7 @@ impl Core {
             at += len;
         }
         self.scratch = scratch;
+        self.count_waiting(session);
         at
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Session {
     pub blocked: bool,
     /// Listed for sending in this turn.
     pub listed: bool,
+    /// Counted among those that wait for a reply.
+    pub waiting: bool,
     /// When it last sent something.
     pub active_at: Instant,
     /// When the unfinished request at the start of `input` began.
@@ -142,6 +144,7 @@ impl Session {
             learning: false,
             blocked: false,
             listed: false,
+            waiting: false,
             active_at: now,
             request_began: None,
             output_moved_at: now,
@@ -176,6 +179,11 @@ impl Session {
     /// Bytes of replies held for this client.
     fn held_bytes(&self) -> usize {
         self.output.len() + self.parked_bytes
+    }
+
+    /// Whether a request is pending.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Whether every reply has left.

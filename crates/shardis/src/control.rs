@@ -1,6 +1,7 @@
 //! The control thread: listens, gives each client to the worker with the fewest, hears signals, writes the log.
 
 use crate::args::ProxyArgs;
+use crate::coalesce::Coalesce;
 use crate::logging;
 use crate::resolver;
 use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let clients_max = clients_max(args.maxclients, workers * topology.shard_count());
     let limits = args.limits(clients_max, workers);
     announce(addr, workers, &topology);
-    let mut control = Control::start(listener, addr, workers, &limits, &topology)?;
+    let mut control = Control::start(listener, addr, workers, &limits, args.coalesce, &topology)?;
     control.serve()?;
     control.drain(args.drain_timeout());
     Ok(())
@@ -149,6 +150,7 @@ impl Control {
         addr: SocketAddr,
         workers: usize,
         limits: &Limits,
+        coalesce: Coalesce,
         topology: &Arc<Topology>,
     ) -> Result<Control> {
         let poll = Poll::new()?;
@@ -177,7 +179,8 @@ impl Control {
                 Proxy::new(limits.clone(), settings, Arc::clone(topology), Arc::clone(&board), clock.now());
             let (resolver, log) = (resolver.clone(), log_sender.clone());
             let neighbours = Neighbours { resolver, log, clients_gone: Arc::clone(&gone) };
-            let (worker, mailbox) = Worker::new(number, proxy, Arc::clone(topology), clock, neighbours)?;
+            let (worker, mailbox) =
+                Worker::new(number, proxy, Arc::clone(topology), clock, coalesce, neighbours)?;
             let thread = spawn(number, worker, Arc::clone(&waker))?;
             handles.push(Handle { mailbox, thread: Some(thread), given: 0, gone });
         }

@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_types, reason = "the control thread accepts")]
 
 mod args;
+mod coalesce;
 mod control;
 mod logging;
 mod resolver;

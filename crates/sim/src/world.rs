@@ -760,10 +760,12 @@ impl<'p> World<'p> {
             return Err(format!("{left} clients are still counted after all have left"));
         }
         self.proxy.drain(self.now);
-        match (self.proxy.is_drained(), self.proxy.merges_pending()) {
-            (true, 0) => Ok(()),
-            (false, _) => Err("the proxy does not drain".to_owned()),
-            (true, merges) => Err(format!("{merges} merges wait for nobody")),
+        match (self.proxy.is_drained(), self.proxy.merges_pending(), self.proxy.clients_waiting()) {
+            (true, 0, 0) => Ok(()),
+            (false, ..) => Err("the proxy does not drain".to_owned()),
+            (_, merges, clients) => {
+                Err(format!("{merges} merges and {clients} clients are still counted as waiting"))
+            }
         }
     }
 
