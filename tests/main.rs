@@ -12,6 +12,7 @@
 mod corpus;
 mod differential;
 mod distribution;
+mod embedded;
 mod faults;
 mod harness;
 mod process;

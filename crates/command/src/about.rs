@@ -4,11 +4,11 @@
 //! knows refused commands too, for it answers a question about arguments and not about permission.
 
 use resp::{Request, encode};
+use stdx::glob;
 
 use crate::carry::About;
 use crate::command::Command;
 use crate::describe::{write_info, write_words};
-use crate::glob;
 use crate::keys::{Args, is_word};
 use crate::lookup::{self, Resolved, all};
 use crate::sets::{Acl, Flags, KeyFlags};

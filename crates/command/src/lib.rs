@@ -13,7 +13,6 @@
 //! does IO, keeps state or, on the path of a request, allocates.
 
 pub mod about;
-pub mod glob;
 pub mod learned;
 
 mod carry;

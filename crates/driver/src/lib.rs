@@ -189,6 +189,11 @@ impl Driver {
         self.insert(id, Socket::adopt(stream)?, false)
     }
 
+    /// The same for one end of a pair of unix sockets.
+    pub fn adopt_unix(&mut self, id: Id, stream: std::os::unix::net::UnixStream) -> io::Result<()> {
+        self.insert(id, Socket::adopt_unix(stream)?, false)
+    }
+
     /// Begins to connect to `target` and calls the connection `id`. `Connected` or `Closed` follows, unless this
     /// fails at once.
     pub fn connect(&mut self, id: Id, target: &Target) -> io::Result<()> {

@@ -28,6 +28,12 @@ impl Socket {
         Ok(Socket::Tcp(stream))
     }
 
+    /// Takes over a connected unix socket.
+    pub(crate) fn adopt_unix(stream: std::os::unix::net::UnixStream) -> io::Result<Socket> {
+        stream.set_nonblocking(true)?;
+        Ok(Socket::Unix(UnixStream::from_std(stream)))
+    }
+
     /// Begins to connect.
     pub(crate) fn connect_tcp(addr: SocketAddr) -> io::Result<Socket> {
         let stream = TcpStream::connect(addr)?;

@@ -132,7 +132,7 @@ impl Core {
         let wanted: Vec<_> = parameters
             .iter()
             .filter(|(name, _)| {
-                patterns.iter().any(|pattern| command::glob::matches_ignoring_case(pattern, name.as_bytes()))
+                patterns.iter().any(|pattern| stdx::glob::matches_ignoring_case(pattern, name.as_bytes()))
             })
             .collect();
         encode::array_header(reply, wanted.len() * 2);

@@ -1,13 +1,15 @@
 //! The command line: what can be said, and how it is refused in one line.
 
-use crate::coalesce::Coalesce;
+use crate::embedded::EmbeddedSettings;
+use crate::pace::Gather;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
+use store::EvictionPolicy;
+use topology::{Distribution, HashFunction, NodeSpec, TagRule, Topology, TopologySpec, parse_nodes};
 
 /// Many Redis nodes behind one endpoint.
 #[derive(Debug, Parser)]
@@ -26,14 +28,28 @@ enum Commands {
 /// What `shardis proxy` is told.
 #[derive(Clone, Debug, Parser)]
 #[command(after_help = "Examples:
+  shardis proxy                 four shards in memory, nothing else needed
   shardis proxy --nodes=127.0.0.1:8081,127.0.0.1:8082
   shardis proxy --nodes=cache-a:6379:2,cache-b:6379 --distribution=ketama --hash=fnv1a_64 --tag-rule='{}'
   shardis proxy --nodes=unix:/run/redis/a.sock,unix:/run/redis/b.sock --port=6379 --workers=4")]
 pub(crate) struct ProxyArgs {
     /// The nodes, separated by commas. Each is host:port, [v6]:port or unix:/path, then if wanted :weight, then if
-    /// wanted a blank and a name
-    #[arg(long, value_name = "NODE,NODE,…")]
-    nodes: String,
+    /// wanted a blank and a name. Without nodes, shards in the memory of this process serve: their data is lost when
+    /// it ends
+    #[arg(long, value_name = "NODE,NODE,…", conflicts_with_all = ["store_shards", "store_memory", "store_policy"])]
+    nodes: Option<String>,
+
+    /// Without --nodes: how many shards to serve from memory
+    #[arg(long, value_name = "SHARDS", default_value_t = 4)]
+    store_shards: u32,
+
+    /// Without --nodes: memory of all shards together, such as 512mb or 2gb; what does not fit is refused or evicted
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    store_memory: Option<usize>,
+
+    /// Without --nodes: what goes when memory is full, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
+    #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = EvictionPolicy::from_str)]
+    store_policy: EvictionPolicy,
 
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
@@ -83,8 +99,8 @@ pub(crate) struct ProxyArgs {
 
     /// Let a busy worker wait some microseconds for more requests before it writes: less CPU time per request and
     /// more throughput, for a little latency. auto, off, or microseconds; a lone client never waits
-    #[arg(long, value_name = "auto|off|US", default_value = "auto", value_parser = Coalesce::from_str)]
-    pub(crate) coalesce: Coalesce,
+    #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
+    pub(crate) gather: Gather,
 
     /// After SIGTERM, wait at most so many seconds for what is in flight
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -132,6 +148,25 @@ fn one_line(text: &str) -> String {
     line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line)
 }
 
+/// Bytes with Redis's units: `kb`, `mb` and `gb` are powers of 1024, `k`, `m` and `g` of 1000.
+fn parse_bytes(text: &str) -> Result<usize, String> {
+    let refusal = || "write bytes, as in 100000000, 100m, 512mb or 2gb".to_owned();
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: usize = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return Err(refusal()),
+    };
+    let number: usize = number.parse().map_err(|_| refusal())?;
+    number.checked_mul(factor).ok_or_else(refusal)
+}
+
 fn parse_switch(text: &str) -> Result<bool, String> {
     match text {
         "0" => Ok(false),
@@ -142,12 +177,17 @@ fn parse_switch(text: &str) -> Result<bool, String> {
 
 /// Far above what one machine has, far below what breaks it.
 const WORKERS_MAX: usize = 1024;
+/// Each is a thread.
+const STORE_SHARDS_MAX: u32 = 256;
 
 impl ProxyArgs {
     /// Refuses what single options cannot see.
     fn check(&self) -> Result<(), String> {
         if self.workers > WORKERS_MAX {
             return Err(format!("--workers {}: at most {WORKERS_MAX}; 0 means one per core", self.workers));
+        }
+        if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
+            return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
         }
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
@@ -171,10 +211,19 @@ impl ProxyArgs {
 
     /// Who owns which key, as the arguments say.
     pub(crate) fn topology(&self) -> Result<Topology, String> {
-        let nodes = parse_nodes(&self.nodes).map_err(|error| format!("--nodes: {error}"))?;
+        let nodes = match &self.nodes {
+            Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
+            None => (0..self.store_shards).map(NodeSpec::embedded).collect(),
+        };
         let (distribution, hash, tag_rule) = (self.distribution, self.hash, self.tag_rule);
         let spec = TopologySpec { nodes, distribution, hash, tag_rule };
         Topology::new(1, &spec).map_err(|error| error.to_string())
+    }
+
+    /// What the stores are to be like, if there are no nodes.
+    pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
+        let (shards, memory_max, policy) = (self.store_shards, self.store_memory, self.store_policy);
+        self.nodes.is_none().then_some(EmbeddedSettings { shards, memory_max, policy, seed })
     }
 
     /// How many workers there are to be.
@@ -231,9 +280,21 @@ mod tests {
     }
 
     #[test]
+    fn without_nodes_there_are_shards_in_memory() {
+        let args =
+            parsed(&["--store-shards=2", "--store-memory=1mb", "--store-policy=allkeys-lru"]).expect("valid");
+        let embedded = args.embedded(7).expect("no nodes");
+        assert_eq!((embedded.shards, embedded.memory_max), (2, Some(1 << 20)));
+        assert_eq!(args.topology().expect("valid").shard_count(), 2);
+        assert!(parsed(&["--nodes=a:1"]).expect("valid").embedded(7).is_none());
+    }
+
+    #[test]
     fn refusals_are_one_line_that_names_what_is_wrong() {
         let cases: &[(&[&str], &str)] = &[
-            (&[], "--nodes"),
+            (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
+            (&["--store-shards=0"], "--store-shards"),
+            (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
             (&["--nodes=127.0.0.1:99999"], "99999"),
             (&["--nodes=a:1", "--port=x"], "'x'"),

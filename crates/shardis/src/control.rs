@@ -1,8 +1,9 @@
 //! The control thread: listens, gives each client to the worker with the fewest, hears signals, writes the log.
 
 use crate::args::ProxyArgs;
-use crate::coalesce::Coalesce;
+use crate::embedded::Embedded;
 use crate::logging;
+use crate::pace::Gather;
 use crate::resolver;
 use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::{Context, Result, anyhow};
@@ -44,16 +45,29 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let addr = listener.local_addr()?;
     let workers = args.workers();
     let clients_max = clients_max(args.maxclients, workers * topology.shard_count());
-    let limits = args.limits(clients_max, workers);
-    announce(addr, workers, &topology);
-    let mut control = Control::start(listener, addr, workers, &limits, args.coalesce, &topology)?;
+    let epoch_us = unix_time_us();
+    let seed = epoch_us ^ u64::from(std::process::id()) << 32;
+    let embedded = args.embedded(seed);
+    announce(addr, workers, &topology, embedded.is_some());
+    let plan = Plan {
+        addr,
+        workers,
+        limits: args.limits(clients_max, workers),
+        gather: args.gather,
+        topology,
+        embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
+        clock: Clock::start(),
+        epoch_us,
+        seed,
+    };
+    let mut control = Control::start(listener, &plan)?;
     control.serve()?;
     control.drain(args.drain_timeout());
     Ok(())
 }
 
 /// What it does, in two lines, for whoever started it.
-fn announce(addr: SocketAddr, workers: usize, topology: &Topology) {
+fn announce(addr: SocketAddr, workers: usize, topology: &Topology, embedded: bool) {
     const NAMED_MAX: usize = 8;
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     let shards = topology.shards();
@@ -64,6 +78,14 @@ fn announce(addr: SocketAddr, workers: usize, topology: &Topology) {
     let version = env!("CARGO_PKG_VERSION");
     eprintln!("shardis {version} listens on {addr} ({workers} worker{})", plural(workers));
     let (count, how) = (shards.len(), topology.describe());
+    if embedded {
+        eprintln!(
+            "serves {count} shard{} of its own memory ({how}); their data is lost when it ends",
+            plural(count)
+        );
+        eprintln!("to serve redis-servers instead, name them: --nodes=127.0.0.1:6379,…");
+        return;
+    }
     eprintln!("shards over {count} node{} ({how}): {}", plural(count), names.join(" "));
     for shard in topology.shards_without_keys() {
         let name = &topology.shard(shard).name;
@@ -122,6 +144,43 @@ fn clients_max(wanted: usize, nodes: usize) -> usize {
     wanted
 }
 
+/// What is to run.
+struct Plan {
+    addr: SocketAddr,
+    workers: usize,
+    limits: Limits,
+    gather: Gather,
+    topology: Arc<Topology>,
+    embedded: Option<Arc<Embedded>>,
+    clock: Clock,
+    /// Microseconds from 1970 to the clock's origin.
+    epoch_us: u64,
+    seed: u64,
+}
+
+impl Plan {
+    /// Worker `number`, ready to run, and the address for its mail.
+    fn worker(&self, number: usize, board: &Arc<Board>, neighbours: Neighbours) -> Result<(Worker, Mailbox)> {
+        let settings = Settings {
+            worker: number,
+            workers: self.workers,
+            seed: self.seed.wrapping_add(number as u64),
+            unix_epoch_us: self.epoch_us,
+            process_id: std::process::id(),
+            port: self.addr.port(),
+        };
+        let (topology, clock) = (Arc::clone(&self.topology), self.clock);
+        let proxy =
+            Proxy::new(self.limits.clone(), settings, Arc::clone(&topology), Arc::clone(board), clock.now());
+        Ok(Worker::new(number, proxy, topology, clock, self.gather, neighbours)?)
+    }
+}
+
+/// Microseconds since 1970.
+fn unix_time_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
 /// The control thread's state.
 struct Control {
     poll: Poll,
@@ -145,42 +204,24 @@ struct Handle {
 
 impl Control {
     /// Starts the workers and listens for signals.
-    fn start(
-        mut listener: TcpListener,
-        addr: SocketAddr,
-        workers: usize,
-        limits: &Limits,
-        coalesce: Coalesce,
-        topology: &Arc<Topology>,
-    ) -> Result<Control> {
+    fn start(mut listener: TcpListener, plan: &Plan) -> Result<Control> {
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let signals = signal_pipe(&poll)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let resolver = resolver::start()?;
-        let board = Arc::new(Board::new(workers));
-        let clock = Clock::start();
-        let unix_epoch_us =
-            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-        let seed = unix_epoch_us ^ u64::from(std::process::id()) << 32;
+        let board = Arc::new(Board::new(plan.workers));
         let mut handles = Vec::new();
-        for number in 0..workers {
-            let settings = Settings {
-                worker: number,
-                workers,
-                seed: seed.wrapping_add(number as u64),
-                unix_epoch_us,
-                process_id: std::process::id(),
-                port: addr.port(),
-            };
+        for number in 0..plan.workers {
             let gone = Arc::new(AtomicUsize::new(0));
-            let proxy =
-                Proxy::new(limits.clone(), settings, Arc::clone(topology), Arc::clone(&board), clock.now());
-            let (resolver, log) = (resolver.clone(), log_sender.clone());
-            let neighbours = Neighbours { resolver, log, clients_gone: Arc::clone(&gone) };
-            let (worker, mailbox) =
-                Worker::new(number, proxy, Arc::clone(topology), clock, coalesce, neighbours)?;
+            let neighbours = Neighbours {
+                resolver: resolver.clone(),
+                embedded: plan.embedded.clone(),
+                log: log_sender.clone(),
+                clients_gone: Arc::clone(&gone),
+            };
+            let (worker, mailbox) = plan.worker(number, &board, neighbours)?;
             let thread = spawn(number, worker, Arc::clone(&waker))?;
             handles.push(Handle { mailbox, thread: Some(thread), given: 0, gone });
         }

@@ -7,9 +7,10 @@
 #![expect(clippy::disallowed_types, reason = "the control thread accepts")]
 
 mod args;
-mod coalesce;
 mod control;
+mod embedded;
 mod logging;
+mod pace;
 mod resolver;
 mod worker;
 

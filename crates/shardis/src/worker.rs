@@ -1,6 +1,7 @@
 //! One worker: a thread, a driver, a proxy, and the loop in which they meet.
 
-use crate::coalesce::{Coalesce, Pace};
+use crate::embedded::Embedded;
+use crate::pace::{Gather, Pace};
 use crate::resolver::Question;
 use driver::{Driver, Target};
 use proxy::{Action, Event, Notice, Proxy};
@@ -70,6 +71,8 @@ impl Clock {
 pub(crate) struct Neighbours {
     /// Names are resolved there.
     pub resolver: mpsc::Sender<Question>,
+    /// The stores of this process, if they are the shards.
+    pub embedded: Option<Arc<Embedded>>,
     /// The log is written there; what does not fit is dropped.
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// How many clients of this worker have gone: the control thread balances by it.
@@ -105,7 +108,7 @@ impl Worker {
         proxy: Proxy,
         topology: Arc<Topology>,
         clock: Clock,
-        coalesce: Coalesce,
+        gather: Gather,
         neighbours: Neighbours,
     ) -> io::Result<(Worker, Mailbox)> {
         let driver = Driver::new()?;
@@ -120,7 +123,7 @@ impl Worker {
             inbox,
             mailbox: mailbox.clone(),
             neighbours,
-            pace: Pace::new(coalesce, clock.now()),
+            pace: Pace::new(gather, clock.now()),
             resolving: HashSet::new(),
             draining: false,
         };
@@ -166,6 +169,7 @@ impl Worker {
     /// Sleeps for `wait` and takes what has come meanwhile.
     fn wait_for_company(&mut self, wait: Duration) -> io::Result<()> {
         let before = self.clock.now();
+        // tidy: allow(sleep): the wait itself is the purpose; it is some microseconds long
         std::thread::sleep(wait);
         self.pace.note_idle(before, self.clock.now());
         self.driver.wait(Duration::ZERO)
@@ -217,6 +221,7 @@ impl Worker {
     /// Connects to a shard's node, at once or after its name was resolved.
     fn connect(&mut self, conn: Id, shard: ShardId, now: Instant) {
         let target = match &self.topology.shard(shard).address {
+            Address::Embedded(_) => return self.connect_to_store(conn, shard, now),
             Address::Unix(path) => Target::Unix(path.clone()),
             Address::Tcp { host, port } => match host.parse() {
                 Ok(ip) => Target::Tcp(SocketAddr::new(ip, *port)),
@@ -231,6 +236,16 @@ impl Worker {
             },
         };
         self.connect_to(conn, &target, now);
+    }
+
+    /// Connects to a store of this process.
+    fn connect_to_store(&mut self, conn: Id, shard: ShardId, now: Instant) {
+        let embedded = self.neighbours.embedded.as_ref().expect("an embedded shard has a store");
+        let adopted = embedded.connect(shard).and_then(|stream| self.driver.adopt_unix(conn, stream));
+        match adopted {
+            Ok(()) => self.proxy.handle_event(Event::Connected { conn }, now),
+            Err(error) => self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now),
+        }
     }
 
     fn connect_to(&mut self, conn: Id, target: &Target, now: Instant) {

@@ -1,7 +1,8 @@
 //! What std lacks, without a word of the domain: instants as plain values, a generational slab, byte queues that
-//! give their memory back, and a seeded random number generator.
+//! give their memory back, glob patterns, and a seeded random number generator.
 
 pub mod bytes;
+pub mod glob;
 pub mod prng;
 pub mod slab;
 pub mod time;

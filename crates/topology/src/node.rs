@@ -37,15 +37,18 @@ pub enum Address {
     },
     /// The absolute path of a unix socket.
     Unix(PathBuf),
+    /// A store of this process, by its number. Cannot be written in a list of nodes.
+    Embedded(u32),
 }
 
 impl fmt::Display for Address {
-    /// Writes what [`NodeSpec`] can read again.
+    /// Writes what [`NodeSpec`] can read again, unless it is a store of this process.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp { host, port } if host.contains(':') => write!(formatter, "[{host}]:{port}"),
             Address::Tcp { host, port } => write!(formatter, "{host}:{port}"),
             Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            Address::Embedded(number) => write!(formatter, "store-{number}"),
         }
     }
 }
@@ -84,6 +87,11 @@ impl NodeSpec {
         NodeSpec { address: Address::Tcp { host: host.to_owned(), port }, weight: 1, name: None }
     }
 
+    /// Store `number` of this process, with weight 1.
+    pub fn embedded(number: u32) -> NodeSpec {
+        NodeSpec { address: Address::Embedded(number), weight: 1, name: None }
+    }
+
     /// What users see: the given name, or else the address.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.address.to_string())
@@ -98,6 +106,7 @@ impl NodeSpec {
             (None, Address::Tcp { host, port: PORT_WITHOUT_MENTION }) => host.clone(),
             (None, Address::Tcp { host, port }) => format!("{host}:{port}"),
             (None, Address::Unix(path)) => format!("{}:", path.display()),
+            (None, Address::Embedded(_)) => self.address.to_string(),
         }
     }
 

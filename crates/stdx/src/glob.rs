@@ -1,11 +1,20 @@
 //! Redis's glob patterns: `*`, `?`, `[a-z]`, `[^a]`, `\` before anything else.
 
-/// Whether all of `text` matches `pattern`, without regard to the case of ASCII letters, as in `COMMAND LIST` and
-/// `CONFIG GET`.
+/// Whether all of `text` matches `pattern`, byte by byte.
 ///
 /// Gives what Redis's `stringmatchlen` gives, but never takes longer than the product of both lengths: only the last
 /// `*` is ever tried again, which is enough, for an earlier one could only match less.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    matches_folded(pattern, text, |byte| byte)
+}
+
+/// The same without regard to the case of ASCII letters.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
+    matches_folded(pattern, text, |byte| byte.to_ascii_lowercase())
+}
+
+/// Compares bytes as `fold` makes them.
+fn matches_folded(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> bool {
     let (mut pattern, mut text) = (pattern, text);
     // Behind the last `*`: the pattern, and the text that this `*` has not eaten yet.
     let mut retry: Option<(&[u8], &[u8])> = None;
@@ -15,7 +24,7 @@ pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
             retry = Some((pattern, text));
             continue;
         }
-        if let (Some(rest), [_, left @ ..]) = (step(pattern, text), text) {
+        if let (Some(rest), [_, left @ ..]) = (step(pattern, text, fold), text) {
             (pattern, text) = (rest, left);
             continue;
         }
@@ -29,20 +38,18 @@ pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// The pattern behind its first element, if that matches the first byte of `text`.
-fn step<'p>(pattern: &'p [u8], text: &[u8]) -> Option<&'p [u8]> {
-    let byte = text.first()?.to_ascii_lowercase();
+fn step<'p>(pattern: &'p [u8], text: &[u8], fold: impl Fn(u8) -> u8) -> Option<&'p [u8]> {
+    let byte = fold(*text.first()?);
     match pattern {
         [b'?', rest @ ..] => Some(rest),
-        [b'[', rest @ ..] => class(rest, byte),
-        [b'\\', escaped, rest @ ..] | [escaped, rest @ ..] => {
-            (escaped.to_ascii_lowercase() == byte).then_some(rest)
-        }
+        [b'[', rest @ ..] => class(rest, byte, fold),
+        [b'\\', escaped, rest @ ..] | [escaped, rest @ ..] => (fold(*escaped) == byte).then_some(rest),
         [] => None,
     }
 }
 
 /// The pattern behind the `]`, if the class matches. Without `]` it goes on to the end.
-fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+fn class(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> Option<&[u8]> {
     let (negated, mut rest) = match pattern {
         [b'^', rest @ ..] => (true, rest),
         _ => (false, pattern),
@@ -56,7 +63,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
             [one, after @ ..] => (*one, *one, after),
             [] => return (found != negated).then_some(rest),
         };
-        let (low, high) = (low.to_ascii_lowercase(), high.to_ascii_lowercase());
+        let (low, high) = (fold(low), fold(high));
         found |= (low.min(high)..=low.max(high)).contains(&byte);
         rest = after;
     }
@@ -98,6 +105,12 @@ mod tests {
         for (pattern, text) in no {
             assert!(!matches_ignoring_case(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn case_matters_unless_it_is_ignored() {
+        assert!(matches(b"a[b-c]D", b"acD") && !matches(b"a[b-c]D", b"aCD") && !matches(b"a[b-c]D", b"acd"));
+        assert!(matches_ignoring_case(b"a[b-c]D", b"ACd"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use stdx::Instant;
 
 /// What the operator wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coalesce {
+pub(crate) enum Gather {
     /// Never wait.
     Off,
     /// Wait while the worker is busy.
@@ -32,14 +32,14 @@ const BUSY_FROM: u128 = 450;
 /// Busy for less than this, although it waits no more than it must: do not. Lower, since waiting saves time.
 const BUSY_UNTIL: u128 = 250;
 
-impl FromStr for Coalesce {
+impl FromStr for Gather {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Coalesce, String> {
+    fn from_str(text: &str) -> Result<Gather, String> {
         match (text, text.parse::<u64>()) {
-            ("auto", _) => Ok(Coalesce::Auto),
-            ("off", _) | (_, Ok(0)) => Ok(Coalesce::Off),
-            (_, Ok(us)) if us <= WAIT_MAX_US => Ok(Coalesce::Always(Duration::from_micros(us))),
+            ("auto", _) => Ok(Gather::Auto),
+            ("off", _) | (_, Ok(0)) => Ok(Gather::Off),
+            (_, Ok(us)) if us <= WAIT_MAX_US => Ok(Gather::Always(Duration::from_micros(us))),
             _ => Err(format!("write auto, off, or microseconds up to {WAIT_MAX_US}")),
         }
     }
@@ -48,7 +48,7 @@ impl FromStr for Coalesce {
 /// Watches how busy a worker is.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    coalesce: Coalesce,
+    gather: Gather,
     window_began: Instant,
     /// Time of the window in which the worker had nothing to do.
     idle: Duration,
@@ -56,8 +56,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(coalesce: Coalesce, now: Instant) -> Pace {
-        Pace { coalesce, window_began: now, idle: Duration::ZERO, is_busy: false }
+    pub(crate) fn new(gather: Gather, now: Instant) -> Pace {
+        Pace { gather, window_began: now, idle: Duration::ZERO, is_busy: false }
     }
 
     /// The worker had nothing to do from `from` to `until`.
@@ -78,10 +78,10 @@ impl Pace {
         if events < 2 || clients < 2 {
             return None;
         }
-        match self.coalesce {
-            Coalesce::Off => None,
-            Coalesce::Auto => self.is_busy.then_some(AUTO_WAIT),
-            Coalesce::Always(wait) => Some(wait),
+        match self.gather {
+            Gather::Off => None,
+            Gather::Auto => self.is_busy.then_some(AUTO_WAIT),
+            Gather::Always(wait) => Some(wait),
         }
     }
 }
@@ -96,7 +96,7 @@ mod tests {
 
     /// A pace after windows in each of which the worker was idle for `idle_us` of 10 ms.
     fn after(idle_us: &[u64]) -> Pace {
-        let mut pace = Pace::new(Coalesce::Auto, at(0));
+        let mut pace = Pace::new(Gather::Auto, at(0));
         for (window, idle_us) in idle_us.iter().enumerate() {
             let end = (window as u64 + 1) * 10_000;
             pace.note_idle(at(end - idle_us), at(end));
@@ -115,10 +115,10 @@ mod tests {
             "a split command's replies are no company for its only client"
         );
         assert_eq!(
-            Pace::new(Coalesce::Always(Duration::from_micros(5)), at(0)).wait(2, 2),
+            Pace::new(Gather::Always(Duration::from_micros(5)), at(0)).wait(2, 2),
             Some(Duration::from_micros(5))
         );
-        assert_eq!(Pace::new(Coalesce::Off, at(0)).wait(9, 9), None);
+        assert_eq!(Pace::new(Gather::Off, at(0)).wait(9, 9), None);
     }
 
     #[test]
@@ -129,12 +129,12 @@ mod tests {
 
     #[test]
     fn the_option_says_what_it_takes() {
-        assert_eq!("auto".parse(), Ok(Coalesce::Auto));
-        assert_eq!("off".parse(), Ok(Coalesce::Off));
-        assert_eq!("0".parse(), Ok(Coalesce::Off));
-        assert_eq!("50".parse(), Ok(Coalesce::Always(Duration::from_micros(50))));
+        assert_eq!("auto".parse(), Ok(Gather::Auto));
+        assert_eq!("off".parse(), Ok(Gather::Off));
+        assert_eq!("0".parse(), Ok(Gather::Off));
+        assert_eq!("50".parse(), Ok(Gather::Always(Duration::from_micros(50))));
         for text in ["", "-1", "1001", "always", "5us"] {
-            assert!(text.parse::<Coalesce>().is_err(), "{text}");
+            assert!(text.parse::<Gather>().is_err(), "{text}");
         }
     }
 }

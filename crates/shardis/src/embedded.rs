@@ -1,0 +1,206 @@
+//! Shards of our own: without `--nodes`, each shard is a thread of this process with a store in memory.
+//!
+//! A worker reaches it as it reaches a node: over a connection that speaks RESP, here a pair of unix sockets. So the
+//! core knows no difference, and one store serves all workers. Nothing is kept when the process ends.
+
+use anyhow::{Context, Result};
+use driver::{Driver, Event};
+use resp::Request;
+use resp::request::{RequestLimits, Scanned, Scanner, Span};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use stdx::{BufferPool, ByteQueue, Id, Slab};
+use store::{EvictionPolicy, Store, StoreSettings};
+use topology::ShardId;
+use tracing::error;
+
+/// What the stores are to be like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EmbeddedSettings {
+    /// How many.
+    pub shards: u32,
+    /// Bytes of all together.
+    pub memory_max: Option<usize>,
+    /// What goes when memory is full.
+    pub policy: EvictionPolicy,
+    /// Decides how keys are spread inside.
+    pub seed: u64,
+}
+
+/// The stores of this process.
+pub(crate) struct Embedded {
+    doors: Vec<Door>,
+}
+
+/// Where connections for one store go.
+struct Door {
+    sender: mpsc::Sender<UnixStream>,
+    waker: driver::Waker,
+}
+
+impl Embedded {
+    /// Starts a thread for each shard.
+    pub(crate) fn start(settings: &EmbeddedSettings) -> Result<Embedded> {
+        let doors = (0..settings.shards).map(|shard| open_door(shard, settings)).collect::<Result<_>>()?;
+        Ok(Embedded { doors })
+    }
+
+    /// A new connection to the store of `shard`.
+    pub(crate) fn connect(&self, shard: ShardId) -> io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let door = &self.doors[shard.0 as usize];
+        door.sender.send(theirs).map_err(|_| io::Error::other("the store has stopped"))?;
+        door.waker.wake()?;
+        Ok(ours)
+    }
+}
+
+/// Starts the thread of one shard.
+fn open_door(shard: u32, settings: &EmbeddedSettings) -> Result<Door> {
+    let driver = Driver::new()?;
+    let waker = driver.waker()?;
+    let (sender, inbox) = mpsc::channel();
+    let memory_max = settings.memory_max.map(|bytes| bytes / settings.shards as usize);
+    let seed = settings.seed.wrapping_add(u64::from(shard));
+    let store = Store::new(StoreSettings { seed, memory_max, policy: settings.policy });
+    let thread = StoreThread {
+        store,
+        driver,
+        inbox,
+        conns: Slab::default(),
+        pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),
+        args: Vec::new(),
+        to_flush: Vec::new(),
+    };
+    let run = move || {
+        if let Err(error) = thread.run() {
+            error!(shard, %error, "store failed");
+        }
+    };
+    std::thread::Builder::new().name(format!("store-{shard}")).spawn(run).context("starting a store")?;
+    Ok(Door { sender, waker })
+}
+
+/// Keys whose time is over are looked for this often.
+const WORK_EVERY: Duration = Duration::from_millis(10);
+/// An idle store looks less often.
+const IDLE_WORK_EVERY: Duration = Duration::from_millis(100);
+/// One buffer for each worker's connection and a few more.
+const SPARE_BUFFERS_MAX: usize = 16;
+const SPARE_BUFFER_BYTES_MAX: usize = 256 * 1024;
+
+/// One shard's thread.
+struct StoreThread {
+    store: Store,
+    driver: Driver,
+    inbox: mpsc::Receiver<UnixStream>,
+    conns: Slab<Conn>,
+    pool: BufferPool,
+    /// Arguments of the request that is being run.
+    args: Vec<Span>,
+    /// Connections with replies of this turn.
+    to_flush: Vec<Id>,
+}
+
+/// One worker's connection.
+#[derive(Default)]
+struct Conn {
+    /// The unfinished request.
+    input: Vec<u8>,
+    scanner: Scanner,
+    output: ByteQueue,
+}
+
+impl StoreThread {
+    /// Serves until the process ends.
+    fn run(mut self) -> io::Result<()> {
+        let mut more_work = false;
+        loop {
+            let pause = match (more_work, self.store.is_empty()) {
+                (true, _) => Duration::ZERO,
+                (false, false) => WORK_EVERY,
+                (false, true) => IDLE_WORK_EVERY,
+            };
+            self.driver.wait(pause)?;
+            let now_ms = unix_ms();
+            self.handle_events(now_ms);
+            while let Ok(stream) = self.inbox.try_recv() {
+                let conn = self.conns.insert(Conn::default());
+                self.driver.adopt_unix(conn, stream)?;
+            }
+            while let Some(conn) = self.to_flush.pop() {
+                self.flush(conn);
+            }
+            more_work = self.store.work(now_ms);
+        }
+    }
+
+    fn handle_events(&mut self, now_ms: u64) {
+        let StoreThread { store, driver, conns, pool, args, to_flush, .. } = self;
+        while let Some(event) = driver.next_event() {
+            match event {
+                Event::Received(id, bytes) => {
+                    let Some(conn) = conns.get_mut(id) else { continue };
+                    conn.receive(bytes, store, now_ms, pool, args);
+                    to_flush.push(id);
+                }
+                Event::Writable(id) => to_flush.push(id),
+                Event::Ended(id) => {
+                    conns.remove(id);
+                    driver.close(id);
+                }
+                Event::Closed(id, _) => drop(conns.remove(id)),
+                Event::Connected(_) => {}
+            }
+        }
+    }
+
+    /// Sends what waits, as far as it is taken.
+    fn flush(&mut self, id: Id) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match self.driver.send(id, conn.output.as_slice()) {
+            Ok(sent) => conn.output.consume(sent, &mut self.pool),
+            Err(_) => {
+                self.conns.remove(id);
+                self.driver.close(id);
+            }
+        }
+    }
+}
+
+impl Conn {
+    /// Runs the requests that are complete with `bytes`. They come from our own core, which has checked them.
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        store: &mut Store,
+        now_ms: u64,
+        pool: &mut BufferPool,
+        args: &mut Vec<Span>,
+    ) {
+        let limits = RequestLimits { args_max: i64::MAX, ..RequestLimits::default() };
+        let mut input = std::mem::take(&mut self.input);
+        let source = if input.is_empty() {
+            bytes
+        } else {
+            input.extend_from_slice(bytes);
+            &input
+        };
+        let mut inline = Vec::new();
+        let mut at = 0;
+        while let Ok(Scanned::Request { len }) = self.scanner.scan(&source[at..], &limits, args, &mut inline)
+        {
+            let request = Request::new(&source[at..at + len], args);
+            store.run(&request, now_ms, self.output.tail(pool));
+            at += len;
+        }
+        self.input = source[at..].to_vec();
+    }
+}
+
+/// Milliseconds since 1970.
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}

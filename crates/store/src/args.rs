@@ -1,0 +1,81 @@
+//! Reading arguments: numbers, option words, ranges.
+
+use resp::integer::parse_i64;
+
+use crate::double;
+use crate::error::Error;
+use crate::extended::Extended;
+
+/// Whether `arg` is this option; case is ignored.
+pub(crate) fn is(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+pub(crate) fn integer(arg: &[u8]) -> Result<i64, Error> {
+    parse_i64(arg).ok_or(Error::NotInteger)
+}
+
+/// A number whose sign can be turned: ranks and counts whose sign says something else.
+pub(crate) fn signed_count(arg: &[u8]) -> Result<i64, Error> {
+    let count = integer(arg)?;
+    if count == i64::MIN { Err(Error::NotNegatable) } else { Ok(count) }
+}
+
+/// A count that must not be negative, in Redis's words for LPOP, SPOP and ZPOPMIN.
+pub(crate) fn positive(arg: &[u8]) -> Result<usize, Error> {
+    parse_i64(arg).and_then(|count| usize::try_from(count).ok()).ok_or(Error::NotPositive)
+}
+
+pub(crate) fn float(arg: &[u8]) -> Result<f64, Error> {
+    double::parse(arg).ok_or(Error::NotFloat)
+}
+
+/// A number for INCRBYFLOAT.
+pub(crate) fn float_text(arg: &[u8]) -> Result<Extended, Error> {
+    Extended::parse(arg).ok_or(Error::NotFloat)
+}
+
+/// The elements from `start` to `stop` (inclusive, negative from the end) of `len`, as a half-open range; `None` if
+/// there are none.
+pub(crate) fn range(start: i64, stop: i64, len: usize) -> Option<(usize, usize)> {
+    let len = i64::try_from(len).unwrap_or(i64::MAX);
+    let from_end = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
+    // A stop that is before the first element stays before it.
+    let stop = if stop < 0 { stop.saturating_add(len) } else { stop.min(len - 1) };
+    let start = from_end(start);
+    (start <= stop && start < len).then(|| (start as usize, stop as usize + 1))
+}
+
+/// Index `index` (negative from the end) of `len`, if there is one.
+pub(crate) fn index(index: i64, len: usize) -> Option<usize> {
+    let len = i64::try_from(len).ok()?;
+    let index = if index < 0 { index.checked_add(len)? } else { index };
+    usize::try_from(index).ok().filter(|_| index < len)
+}
+
+/// Bytes as text for an error: up to the first NUL, as Redis shows them, and at most 128 of them.
+pub(crate) fn shown(arg: &[u8]) -> String {
+    let arg = arg.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(&arg[..arg.len().min(SHOWN_BYTES_MAX)]).into_owned()
+}
+
+/// Redis shows as much of an unknown command or subcommand.
+const SHOWN_BYTES_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_count_from_both_ends() {
+        assert_eq!(range(0, -1, 3), Some((0, 3)));
+        assert_eq!(range(-2, -1, 3), Some((1, 3)));
+        assert_eq!(range(-100, 100, 3), Some((0, 3)));
+        assert_eq!(range(2, 1, 3), None);
+        assert_eq!(range(0, -4, 3), None);
+        assert_eq!(range(3, 5, 3), None);
+        assert_eq!(range(0, -1, 0), None);
+        assert_eq!(range(i64::MIN, i64::MAX, 2), Some((0, 2)));
+        assert_eq!((index(-1, 3), index(3, 3), index(-4, 3)), (Some(2), None, None));
+    }
+}

@@ -1,0 +1,251 @@
+//! The table of commands: what each is called, how many arguments it takes, whether it needs memory, who runs it.
+
+use hashbrown::HashTable;
+use resp::Request;
+
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::{
+    bits, connection, expiry, generic, hashes, lists, scan, set_algebra, sets, strings, zset_algebra,
+    zset_ranges, zsets,
+};
+
+/// Appends the reply, or says why not. What was appended before an error is taken back.
+type Run = fn(&mut Keyspace, &Request<'_>, &mut Vec<u8>) -> Result<(), Error>;
+
+/// One command.
+pub(crate) struct Row {
+    /// Lower case.
+    pub(crate) name: &'static str,
+    /// As Redis has it: arguments with the name; at least so many if negative.
+    arity: i32,
+    /// Redis's flag `denyoom`: refused when memory is full.
+    pub(crate) grows: bool,
+    pub(crate) run: Run,
+}
+
+impl Row {
+    pub(crate) fn arity_fits(&self, len: usize) -> bool {
+        let bound = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { len >= bound } else { len == bound }
+    }
+}
+
+/// A command that never needs more memory.
+const fn row(name: &'static str, arity: i32, run: Run) -> Row {
+    Row { name, arity, grows: false, run }
+}
+
+/// A command that may need more memory.
+const fn grows(name: &'static str, arity: i32, run: Run) -> Row {
+    Row { name, arity, grows: true, run }
+}
+
+/// Whether the store has a command of this name; case is ignored.
+pub fn supports(name: &[u8]) -> bool {
+    ROWS.iter().any(|row| row.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The names of all commands, lower case, by type.
+pub fn commands() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.name)
+}
+
+/// Finds rows by name.
+pub(crate) struct Index {
+    rows: HashTable<&'static Row>,
+    seed: u64,
+}
+
+impl Index {
+    pub(crate) fn new(seed: u64) -> Index {
+        let mut index = Index { rows: HashTable::with_capacity(ROWS.len() * 2), seed };
+        for row in &ROWS {
+            index
+                .rows
+                .insert_unique(fold(row.name.as_bytes(), seed), row, |row| fold(row.name.as_bytes(), seed));
+        }
+        index
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Row> {
+        if name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let is_it = |row: &&Row| row.name.as_bytes().eq_ignore_ascii_case(name);
+        self.rows.find(fold(name, self.seed), is_it).copied()
+    }
+}
+
+/// A hash without regard to case: 0x20 is what makes a letter small. Names are few and not chosen by clients.
+#[inline]
+fn fold(name: &[u8], seed: u64) -> u64 {
+    let hash = name.iter().fold(seed, |hash, byte| (hash ^ u64::from(byte | 0x20)).wrapping_mul(FACTOR));
+    hash ^ (hash >> 32)
+}
+
+/// The prime of the FNV hash (Fowler, Noll, Vo).
+const FACTOR: u64 = 0x0000_0100_0000_01b3;
+
+/// No name is longer.
+const NAME_BYTES_MAX: usize = 24;
+
+static ROWS: [Row; 131] = [
+    // Without a key.
+    row("ping", -1, connection::ping),
+    row("echo", 2, connection::echo),
+    // Strings.
+    row("get", 2, strings::get),
+    grows("set", -3, strings::set),
+    grows("getset", 3, strings::getset),
+    row("getdel", 2, strings::getdel),
+    row("getex", -2, strings::getex),
+    grows("setnx", 3, strings::setnx),
+    grows("setex", 4, strings::setex),
+    grows("psetex", 4, strings::psetex),
+    row("mget", -2, strings::mget),
+    grows("mset", -3, strings::mset),
+    grows("msetnx", -3, strings::msetnx),
+    grows("append", 3, strings::append),
+    row("strlen", 2, strings::strlen),
+    row("getrange", 4, strings::getrange),
+    row("substr", 4, strings::getrange),
+    grows("setrange", 4, strings::setrange),
+    grows("incr", 2, strings::incr),
+    grows("decr", 2, strings::decr),
+    grows("incrby", 3, strings::incrby),
+    grows("decrby", 3, strings::decrby),
+    grows("incrbyfloat", 3, strings::incrbyfloat),
+    // Bits.
+    grows("setbit", 4, bits::setbit),
+    row("getbit", 3, bits::getbit),
+    row("bitcount", -2, bits::bitcount),
+    row("bitpos", -3, bits::bitpos),
+    grows("bitop", -4, bits::bitop),
+    // Expiry.
+    row("expire", -3, expiry::expire),
+    row("pexpire", -3, expiry::pexpire),
+    row("expireat", -3, expiry::expireat),
+    row("pexpireat", -3, expiry::pexpireat),
+    row("ttl", 2, expiry::ttl),
+    row("pttl", 2, expiry::pttl),
+    row("expiretime", 2, expiry::expiretime),
+    row("pexpiretime", 2, expiry::pexpiretime),
+    row("persist", 2, expiry::persist),
+    // Keys of any type.
+    row("del", -2, generic::del),
+    row("unlink", -2, generic::del),
+    row("exists", -2, generic::exists),
+    row("touch", -2, generic::exists),
+    row("type", 2, generic::kind),
+    row("keys", 2, generic::keys),
+    row("scan", -2, scan::scan),
+    row("randomkey", 1, generic::randomkey),
+    row("rename", 3, generic::rename),
+    row("renamenx", 3, generic::renamenx),
+    grows("copy", -3, generic::copy),
+    row("dbsize", 1, generic::dbsize),
+    row("flushdb", -1, generic::flush),
+    row("flushall", -1, generic::flush),
+    row("object", -2, generic::object),
+    // Hashes.
+    grows("hset", -4, hashes::hset),
+    grows("hsetnx", 4, hashes::hsetnx),
+    grows("hmset", -4, hashes::hmset),
+    row("hget", 3, hashes::hget),
+    row("hmget", -3, hashes::hmget),
+    row("hgetall", 2, hashes::hgetall),
+    row("hkeys", 2, hashes::hkeys),
+    row("hvals", 2, hashes::hvals),
+    row("hlen", 2, hashes::hlen),
+    row("hdel", -3, hashes::hdel),
+    row("hexists", 3, hashes::hexists),
+    row("hstrlen", 3, hashes::hstrlen),
+    grows("hincrby", 4, hashes::hincrby),
+    grows("hincrbyfloat", 4, hashes::hincrbyfloat),
+    row("hscan", -3, scan::hscan),
+    row("hrandfield", -2, hashes::hrandfield),
+    // Lists.
+    grows("lpush", -3, lists::lpush),
+    grows("rpush", -3, lists::rpush),
+    grows("lpushx", -3, lists::lpushx),
+    grows("rpushx", -3, lists::rpushx),
+    row("lpop", -2, lists::lpop),
+    row("rpop", -2, lists::rpop),
+    row("llen", 2, lists::llen),
+    row("lrange", 4, lists::lrange),
+    row("lindex", 3, lists::lindex),
+    grows("lset", 4, lists::lset),
+    grows("linsert", 5, lists::linsert),
+    row("lrem", 4, lists::lrem),
+    row("ltrim", 4, lists::ltrim),
+    row("lpos", -3, lists::lpos),
+    grows("lmove", 5, lists::lmove),
+    grows("rpoplpush", 3, lists::rpoplpush),
+    // Sets.
+    grows("sadd", -3, sets::sadd),
+    row("srem", -3, sets::srem),
+    row("sismember", 3, sets::sismember),
+    row("smismember", -3, sets::smismember),
+    row("smembers", 2, sets::smembers),
+    row("scard", 2, sets::scard),
+    row("spop", -2, sets::spop),
+    row("srandmember", -2, sets::srandmember),
+    row("smove", 4, sets::smove),
+    row("sinter", -2, set_algebra::sinter),
+    row("sunion", -2, set_algebra::sunion),
+    row("sdiff", -2, set_algebra::sdiff),
+    grows("sinterstore", -3, set_algebra::sinterstore),
+    grows("sunionstore", -3, set_algebra::sunionstore),
+    grows("sdiffstore", -3, set_algebra::sdiffstore),
+    row("sintercard", -3, set_algebra::sintercard),
+    row("sscan", -3, scan::sscan),
+    // Sorted sets.
+    grows("zadd", -4, zsets::zadd),
+    row("zrem", -3, zsets::zrem),
+    row("zscore", 3, zsets::zscore),
+    row("zmscore", -3, zsets::zmscore),
+    row("zcard", 2, zsets::zcard),
+    grows("zincrby", 4, zsets::zincrby),
+    row("zrank", 3, zsets::zrank),
+    row("zrevrank", 3, zsets::zrevrank),
+    row("zrange", -4, zset_ranges::zrange),
+    row("zrevrange", -4, zset_ranges::zrevrange),
+    row("zrangebyscore", -4, zset_ranges::zrangebyscore),
+    row("zrevrangebyscore", -4, zset_ranges::zrevrangebyscore),
+    row("zrangebylex", -4, zset_ranges::zrangebylex),
+    row("zrevrangebylex", -4, zset_ranges::zrevrangebylex),
+    grows("zrangestore", -5, zset_ranges::zrangestore),
+    row("zcount", 4, zset_ranges::zcount),
+    row("zlexcount", 4, zset_ranges::zlexcount),
+    row("zremrangebyrank", 4, zset_ranges::zremrangebyrank),
+    row("zremrangebyscore", 4, zset_ranges::zremrangebyscore),
+    row("zremrangebylex", 4, zset_ranges::zremrangebylex),
+    row("zpopmin", -2, zsets::zpopmin),
+    row("zpopmax", -2, zsets::zpopmax),
+    row("zscan", -3, scan::zscan),
+    row("zrandmember", -2, zsets::zrandmember),
+    row("zunion", -3, zset_algebra::zunion),
+    row("zinter", -3, zset_algebra::zinter),
+    row("zdiff", -3, zset_algebra::zdiff),
+    grows("zunionstore", -4, zset_algebra::zunionstore),
+    grows("zinterstore", -4, zset_algebra::zinterstore),
+    grows("zdiffstore", -4, zset_algebra::zdiffstore),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_any_case() {
+        let index = Index::new(11);
+        for name in commands() {
+            assert!(supports(name.as_bytes()) && name.len() <= NAME_BYTES_MAX, "{name}");
+            let found = index.find(name.to_uppercase().as_bytes()).expect(name);
+            assert_eq!(found.name, name);
+        }
+        assert!(index.find(b"xadd").is_none() && index.find(&[b'g'; 1_000]).is_none());
+    }
+}

@@ -1,0 +1,155 @@
+//! What a request is refused with: all texts that a client can read, Redis's own except for one.
+
+use resp::encode;
+
+use crate::args::shown;
+
+/// Why a request failed. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// Name of the command, `object|encoding` for a subcommand.
+    Arity(String),
+    /// Name of the command.
+    NotHere(String),
+    /// As the client wrote it, and name of the container.
+    UnknownSubcommand(String, &'static str),
+    OutOfMemory,
+    WrongType,
+    Syntax,
+    NotInteger,
+    NotFloat,
+    HashNotInteger,
+    HashNotFloat,
+    Overflow,
+    DecrementOverflow,
+    NotANumber,
+    IncrementInfinite,
+    ScoreNotANumber,
+    WeightNotFloat,
+    OutOfRange,
+    NotNegatable,
+    NotPositive,
+    IndexOutOfRange,
+    OffsetOutOfRange,
+    StringTooLong,
+    BitOffset,
+    NotABit,
+    BitArgument,
+    BitopNot,
+    /// Name of the command.
+    ExpireTime(&'static str),
+    ExpireNxAndOthers,
+    ExpireGtAndLt,
+    UnsupportedOption(String),
+    NoSuchKey,
+    SameKey,
+    DbIndex,
+    InvalidCursor,
+    PosRank,
+    PosCount,
+    PosMaxlen,
+    Numkeys,
+    NumkeysTooMany,
+    Limit,
+    NoInputKey(&'static str),
+    ZaddNxAndXx,
+    ZaddGtLtNx,
+    ZaddIncrPairs,
+    ScoreRange,
+    LexRange,
+    LimitWithoutBy,
+    WithscoresBylex,
+}
+
+impl Error {
+    /// For a command that the store does not have.
+    #[cold]
+    pub(crate) fn not_here(name: &[u8]) -> Error {
+        Error::NotHere(shown(name).to_lowercase())
+    }
+
+    /// Appends the reply.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self.fixed_text() {
+            Some(text) => encode::error(out, text.as_bytes()),
+            None => encode::error(out, self.built_text().as_bytes()),
+        }
+    }
+
+    fn built_text(&self) -> String {
+        match self {
+            Error::Arity(name) => format!("ERR wrong number of arguments for '{name}' command"),
+            Error::NotHere(name) => format!(
+                "ERR command '{name}' is not in the embedded store \
+                 (start redis-servers and name them with --nodes)"
+            ),
+            Error::UnknownSubcommand(name, container) => {
+                format!("ERR unknown subcommand '{name}'. Try {container} HELP.")
+            }
+            Error::ExpireTime(name) => format!("ERR invalid expire time in '{name}' command"),
+            Error::UnsupportedOption(option) => format!("ERR Unsupported option {option}"),
+            Error::NoInputKey(name) => format!("ERR at least 1 input key is needed for '{name}' command"),
+            _ => String::new(),
+        }
+    }
+
+    fn fixed_text(&self) -> Option<&'static str> {
+        Some(match self {
+            Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Error::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Error::Syntax => "ERR syntax error",
+            Error::NotInteger => "ERR value is not an integer or out of range",
+            Error::NotFloat => "ERR value is not a valid float",
+            Error::HashNotInteger => "ERR hash value is not an integer",
+            Error::HashNotFloat => "ERR hash value is not a float",
+            Error::Overflow => "ERR increment or decrement would overflow",
+            Error::DecrementOverflow => "ERR decrement would overflow",
+            Error::NotANumber => "ERR increment would produce NaN or Infinity",
+            Error::IncrementInfinite => "ERR value is NaN or Infinity",
+            Error::ScoreNotANumber => "ERR resulting score is not a number (NaN)",
+            Error::WeightNotFloat => "ERR weight value is not a float",
+            Error::OutOfRange => "ERR value is out of range",
+            Error::NotNegatable => {
+                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+            }
+            Error::NotPositive => "ERR value is out of range, must be positive",
+            Error::IndexOutOfRange => "ERR index out of range",
+            Error::OffsetOutOfRange => "ERR offset is out of range",
+            Error::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Error::BitOffset => "ERR bit offset is not an integer or out of range",
+            Error::NotABit => "ERR bit is not an integer or out of range",
+            Error::BitArgument => "ERR The bit argument must be 1 or 0.",
+            Error::BitopNot => "ERR BITOP NOT must be called with a single source key.",
+            Error::ExpireNxAndOthers => "ERR NX and XX, GT or LT options at the same time are not compatible",
+            Error::ExpireGtAndLt => "ERR GT and LT options at the same time are not compatible",
+            Error::NoSuchKey => "ERR no such key",
+            Error::SameKey => "ERR source and destination objects are the same",
+            Error::DbIndex => "ERR DB index is out of range",
+            Error::InvalidCursor => "ERR invalid cursor",
+            Error::PosRank => {
+                "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
+                 negative to start from the end of the list"
+            }
+            Error::PosCount => "ERR COUNT can't be negative",
+            Error::PosMaxlen => "ERR MAXLEN can't be negative",
+            Error::Numkeys => "ERR numkeys should be greater than 0",
+            Error::NumkeysTooMany => "ERR Number of keys can't be greater than number of args",
+            Error::Limit => "ERR LIMIT can't be negative",
+            Error::ZaddNxAndXx => "ERR XX and NX options at the same time are not compatible",
+            Error::ZaddGtLtNx => "ERR GT, LT, and/or NX options at the same time are not compatible",
+            Error::ZaddIncrPairs => "ERR INCR option supports a single increment-element pair",
+            Error::ScoreRange => "ERR min or max is not a float",
+            Error::LexRange => "ERR min or max not valid string range item",
+            Error::LimitWithoutBy => {
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+            }
+            Error::WithscoresBylex => "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            Error::Arity(_)
+            | Error::NotHere(_)
+            | Error::UnknownSubcommand(..)
+            | Error::ExpireTime(_)
+            | Error::UnsupportedOption(_)
+            | Error::NoInputKey(_) => return None,
+        })
+    }
+}

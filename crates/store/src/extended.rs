@@ -1,0 +1,288 @@
+//! The 80-bit floating point numbers with which Redis on x86 computes INCRBYFLOAT and HINCRBYFLOAT: read, added and
+//! printed as `strtold`, `+` and `%.17Lf` do it.
+//!
+//! With doubles, 0.1 + 0.2 would be 0.30000000000000004 where Redis says 0.3. Only what these two commands need: no
+//! numbers that are too small to be normalised, no hexadecimal notation.
+
+use std::fmt;
+
+/// `mantissa` times 2 to the power of `exponent`; the highest bit of the mantissa is set unless the number is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extended {
+    negative: bool,
+    infinite: bool,
+    mantissa: u64,
+    exponent: i32,
+}
+
+impl Extended {
+    /// Reads all of `text`. `None` if it is no number, or one that does not fit.
+    pub(crate) fn parse(text: &[u8]) -> Option<Extended> {
+        let (negative, unsigned) = match text {
+            [b'-', rest @ ..] => (true, rest),
+            [b'+', rest @ ..] => (false, rest),
+            _ => (false, text),
+        };
+        if [&b"inf"[..], b"infinity"].iter().any(|name| unsigned.eq_ignore_ascii_case(name)) {
+            return Some(Extended { negative, infinite: true, ..Extended::default() });
+        }
+        if text.len() > TEXT_BYTES_MAX {
+            return None;
+        }
+        let (digits, exponent) = decimal(unsigned)?;
+        let value = rounded_decimal(negative, digits, exponent);
+        (value.exponent.abs() < EXPONENT_MAX).then_some(value)
+    }
+
+    pub(crate) fn is_infinite(self) -> bool {
+        self.infinite
+    }
+
+    /// The sum; `None` if it is infinite.
+    pub(crate) fn plus(self, other: Extended) -> Option<Extended> {
+        if self.infinite || other.infinite {
+            return None;
+        }
+        let (large, small) = match (self.mantissa, other.mantissa) {
+            (_, 0) => return Some(self),
+            (0, _) => return Some(other),
+            _ if self.exponent >= other.exponent => (self, other),
+            _ => (other, self),
+        };
+        let difference = large.exponent.abs_diff(small.exponent);
+        let one = u128::from(large.mantissa) << ALIGN_BITS;
+        let two = u128::from(small.mantissa) << ALIGN_BITS;
+        // What is shifted out counts as a lowest bit, which is far below the one that is rounded.
+        let shifted = two.checked_shr(difference).unwrap_or_default();
+        let lost = shifted.checked_shl(difference).unwrap_or_default() != two;
+        let two = shifted | u128::from(lost);
+        let exponent = large.exponent - ALIGN_BITS as i32;
+        let (negative, sum) = match (large.negative == small.negative, one >= two) {
+            (true, _) => (large.negative, one + two),
+            (false, true) => (large.negative, one - two),
+            (false, false) => (small.negative, two - one),
+        };
+        let sum = rounded(negative, sum, exponent, false);
+        (sum.exponent < EXPONENT_MAX).then_some(sum)
+    }
+}
+
+impl fmt::Display for Extended {
+    /// As `%.17Lf`, without zeros at the end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.negative { "-" } else { "" };
+        if self.exponent >= 0 {
+            let mut number = Big::from(self.mantissa);
+            number.shift_left(self.exponent.unsigned_abs());
+            let digits = number.into_decimal();
+            return write!(f, "{}{digits}", if digits == "0" { "" } else { sign });
+        }
+        // Below 2^64 * 10^17 < 2^121, so that a shift by more leaves less than a half.
+        let scaled = u128::from(self.mantissa) * TEN_TO_17;
+        let shift = self.exponent.unsigned_abs();
+        let units = if shift > 122 { 0 } else { shifted_right_to_even(scaled, shift) };
+        let (whole, fraction) = (units / TEN_TO_17, units % TEN_TO_17);
+        let fraction = format!("{fraction:017}");
+        let fraction = fraction.trim_end_matches('0');
+        let sign = if units == 0 { "" } else { sign };
+        let point = if fraction.is_empty() { "" } else { "." };
+        write!(f, "{sign}{whole}{point}{fraction}")
+    }
+}
+
+/// The digits of a number without sign, as bytes `0` to `9`, and the power of ten of the last of them.
+fn decimal(text: &[u8]) -> Option<(Vec<u8>, i32)> {
+    let (number, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => {
+            let exponent = &text[at + 1..];
+            let exponent =
+                exponent.strip_prefix(b"+").filter(|rest| !rest.starts_with(b"-")).unwrap_or(exponent);
+            (&text[..at], std::str::from_utf8(exponent).ok()?.parse::<i32>().ok()?)
+        }
+        None => (text, 0),
+    };
+    let (whole, fraction) = match number.iter().position(|&byte| byte == b'.') {
+        Some(at) => (&number[..at], &number[at + 1..]),
+        None => (number, &[][..]),
+    };
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some((digits, exponent.checked_sub(fraction.len() as i32)?))
+}
+
+/// `digits` times ten to the power of `exponent`, to the nearest number.
+fn rounded_decimal(negative: bool, digits: Vec<u8>, exponent: i32) -> Extended {
+    let mut number = Big::default();
+    digits.iter().for_each(|digit| number.multiply_add(10, u32::from(digit - b'0')));
+    if number.bits() == 0 {
+        return Extended { negative, ..Extended::default() };
+    }
+    if exponent.abs() > DECIMAL_EXPONENT_MAX {
+        return Extended { exponent: EXPONENT_MAX, ..Extended::default() };
+    }
+    let (mut binary_exponent, mut lost) = (0, false);
+    if exponent >= 0 {
+        (0..exponent).for_each(|_| number.multiply_add(10, 0));
+    } else {
+        // Enough bits that at least 66 are left: one power of ten takes less than 10/3.
+        let shift = exponent.unsigned_abs() * 10 / 3 + 70;
+        number.shift_left(shift);
+        binary_exponent = -(shift as i32);
+        for _ in 0..exponent.unsigned_abs() {
+            lost |= number.divide(10) != 0;
+        }
+    }
+    let (top, dropped, dropped_any) = number.top();
+    rounded(negative, top, binary_exponent + dropped as i32, lost || dropped_any)
+}
+
+/// The nearest number, to even if two are equally near. `lost` says that there was more behind the lowest bit.
+fn rounded(negative: bool, value: u128, exponent: i32, lost: bool) -> Extended {
+    if value == 0 {
+        return Extended::default();
+    }
+    let bits = 128 - value.leading_zeros();
+    if bits <= 64 {
+        let up = 64 - bits;
+        return Extended {
+            negative,
+            infinite: false,
+            mantissa: (value << up) as u64,
+            exponent: exponent - up as i32,
+        };
+    }
+    let shift = bits - 64;
+    let rounded = shifted_right_to_even(value | u128::from(lost), shift);
+    let exponent = exponent + shift as i32;
+    match u64::try_from(rounded) {
+        Ok(mantissa) => Extended { negative, infinite: false, mantissa, exponent },
+        // It was rounded up to 2^64.
+        Err(_) => Extended { negative, infinite: false, mantissa: 1 << 63, exponent: exponent + 1 },
+    }
+}
+
+fn shifted_right_to_even(value: u128, shift: u32) -> u128 {
+    let kept = value.checked_shr(shift).unwrap_or_default();
+    let rest = value - kept.checked_shl(shift).unwrap_or_default();
+    let half = 1_u128 << (shift - 1);
+    kept + u128::from(rest > half || (rest == half && kept % 2 == 1))
+}
+
+/// A natural number of any size, lowest digit (of 32 bits) first.
+#[derive(Default)]
+struct Big(Vec<u32>);
+
+impl Big {
+    fn from(value: u64) -> Big {
+        let mut big = Big(vec![value as u32, (value >> 32) as u32]);
+        big.trim();
+        big
+    }
+
+    fn trim(&mut self) {
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+    }
+
+    fn bits(&self) -> u32 {
+        self.0.last().map_or(0, |last| self.0.len() as u32 * 32 - last.leading_zeros())
+    }
+
+    fn multiply_add(&mut self, factor: u32, summand: u32) {
+        let mut carry = u64::from(summand);
+        for digit in &mut self.0 {
+            carry += u64::from(*digit) * u64::from(factor);
+            *digit = carry as u32;
+            carry >>= 32;
+        }
+        if carry > 0 {
+            self.0.push(carry as u32);
+        }
+    }
+
+    /// Divides and gives the rest.
+    fn divide(&mut self, divisor: u32) -> u32 {
+        let mut rest = 0_u64;
+        for digit in self.0.iter_mut().rev() {
+            rest = rest << 32 | u64::from(*digit);
+            *digit = (rest / u64::from(divisor)) as u32;
+            rest %= u64::from(divisor);
+        }
+        self.trim();
+        rest as u32
+    }
+
+    fn shift_left(&mut self, bits: u32) {
+        self.multiply_add(1 << (bits % 32), 0);
+        self.0.splice(0..0, std::iter::repeat_n(0, (bits / 32) as usize));
+        self.trim();
+    }
+
+    /// The highest digits as one number, how many bits are below them, and whether any of those is set.
+    fn top(&self) -> (u128, u32, bool) {
+        let below = self.0.len().saturating_sub(4);
+        let top = self.0[below..].iter().rev().fold(0_u128, |top, &digit| top << 32 | u128::from(digit));
+        (top, below as u32 * 32, self.0[..below].iter().any(|&digit| digit != 0))
+    }
+
+    fn into_decimal(mut self) -> String {
+        let mut parts = Vec::new();
+        while !self.0.is_empty() {
+            parts.push(self.divide(1_000_000_000));
+        }
+        let Some(first) = parts.pop() else { return "0".to_owned() };
+        let rest = parts.iter().rev().map(|part| format!("{part:09}"));
+        std::iter::once(first.to_string()).chain(rest).collect()
+    }
+}
+
+/// Bits below a mantissa while two of them are added: as many as leave room for a carry.
+const ALIGN_BITS: u32 = 62;
+
+const TEN_TO_17: u128 = 100_000_000_000_000_000;
+
+/// Where a number becomes infinite, or zero, in the middle of what the exponent of 15 bits allows.
+const EXPONENT_MAX: i32 = 16_384 - 64;
+
+/// No text within [`TEXT_BYTES_MAX`] makes a number with a larger power of ten fit.
+const DECIMAL_EXPONENT_MAX: i32 = 10_500;
+
+/// Redis's `MAX_LONG_DOUBLE_CHARS`.
+const TEXT_BYTES_MAX: usize = 5 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(one: &str, other: &str) -> Option<String> {
+        let parse = |text: &str| Extended::parse(text.as_bytes()).unwrap();
+        parse(one).plus(parse(other)).map(|sum| sum.to_string())
+    }
+
+    #[test]
+    fn sums_are_those_of_redis() {
+        for (one, other, expected) in [
+            ("0.1", "0.2", "0.3"),
+            ("10.50", "0.1", "10.6"),
+            ("5.0e3", "2.0e2", "5200"),
+            ("3", "-3", "0"),
+            ("-1.5", "0", "-1.5"),
+            ("1e17", "1", "100000000000000001"),
+            ("-0.0", "0", "0"),
+            ("1e30", "0", "1000000000000000000024696061952"),
+        ] {
+            assert_eq!(sum(one, other).as_deref(), Some(expected), "{one} + {other}");
+        }
+        assert_eq!(sum("inf", "1"), None);
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for text in ["", ".", "-", "1x", " 1", "1e", "nan", "0x", "1e+-1", "1e99999"] {
+            assert_eq!(Extended::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}

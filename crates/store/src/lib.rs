@@ -1,0 +1,46 @@
+//! The embedded in-memory keyspace of one shard, for a proxy that has no nodes: Redis's commands without a Redis.
+//!
+//! ```text
+//! request ─► dispatch: Row ─► arity ─► memory ─► strings, lists, … ─► Keyspace ─► Table ─► Entry ─► Value
+//!                                                                        │
+//!          work ─► expiry, freeing in steps ─────────────────────────────┘
+//! ```
+//!
+//! [`Store::run`] takes one request and appends one RESP2 reply, byte for byte what Redis 7.0 says, errors included.
+//! Nothing here does IO, knows a clock, starts a thread or is kept at exit: time is an argument, randomness comes from
+//! the seed. A new command is a line in `dispatch`.
+
+mod args;
+mod bits;
+mod connection;
+mod dispatch;
+mod double;
+mod error;
+mod expiry;
+mod extended;
+mod generic;
+mod hash;
+mod hashes;
+mod keyspace;
+mod list;
+mod lists;
+mod policy;
+mod scan;
+mod sequence;
+mod set;
+mod set_algebra;
+mod sets;
+mod store;
+mod strings;
+mod table;
+#[cfg(test)]
+mod testing;
+mod value;
+mod zset;
+mod zset_algebra;
+mod zset_ranges;
+mod zsets;
+
+pub use dispatch::{commands, supports};
+pub use policy::{EvictionPolicy, UnknownPolicy};
+pub use store::{Store, StoreSettings};

@@ -1,0 +1,75 @@
+//! What is evicted when memory is full.
+
+use std::str::FromStr;
+
+/// Redis's `maxmemory-policy`. What chooses by age looks at five entries and takes the oldest, as Redis does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EvictionPolicy {
+    /// Nothing: commands that need memory are refused. For data that must not vanish.
+    #[default]
+    NoEviction,
+    /// Any key.
+    AllKeysRandom,
+    /// Any key that expires.
+    VolatileRandom,
+    /// The key that was not used for longest: the choice for a cache.
+    AllKeysLru,
+    /// The same among keys that expire.
+    VolatileLru,
+    /// The key that expires first; exactly, where Redis samples.
+    VolatileTtl,
+}
+
+impl EvictionPolicy {
+    /// Whether only keys that expire may go.
+    pub(crate) fn is_volatile(self) -> bool {
+        matches!(
+            self,
+            EvictionPolicy::VolatileRandom | EvictionPolicy::VolatileLru | EvictionPolicy::VolatileTtl
+        )
+    }
+}
+
+/// A name that is none of Redis's policies, or one that the store does not have (`allkeys-lfu`, `volatile-lfu`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPolicy(pub String);
+
+impl std::fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
+        write!(f, "unknown eviction policy '{}', expected one of {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownPolicy {}
+
+impl FromStr for EvictionPolicy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let found = NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+        found.map(|(_, policy)| *policy).ok_or_else(|| UnknownPolicy(text.to_owned()))
+    }
+}
+
+const NAMES: [(&str, EvictionPolicy); 6] = [
+    ("noeviction", EvictionPolicy::NoEviction),
+    ("allkeys-random", EvictionPolicy::AllKeysRandom),
+    ("volatile-random", EvictionPolicy::VolatileRandom),
+    ("allkeys-lru", EvictionPolicy::AllKeysLru),
+    ("volatile-lru", EvictionPolicy::VolatileLru),
+    ("volatile-ttl", EvictionPolicy::VolatileTtl),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_have_the_names_of_redis() {
+        assert_eq!("allkeys-lru".parse(), Ok(EvictionPolicy::AllKeysLru));
+        assert_eq!("NOEVICTION".parse(), Ok(EvictionPolicy::NoEviction));
+        let error = "lru".parse::<EvictionPolicy>().unwrap_err().to_string();
+        assert!(error.starts_with("unknown eviction policy 'lru', expected one of noeviction, "), "{error}");
+    }
+}

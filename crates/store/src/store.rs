@@ -1,0 +1,294 @@
+//! The store: settings, the way of one request, housekeeping.
+
+use resp::Request;
+
+use crate::dispatch::{Index, Row};
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::policy::EvictionPolicy;
+
+/// How a store begins.
+#[derive(Clone, Debug, Default)]
+pub struct StoreSettings {
+    /// Determines hashes and every random choice. A store that serves strangers needs one that they cannot know:
+    /// otherwise they can choose keys whose hashes collide.
+    pub seed: u64,
+    /// Bytes of keys and values by the store's own account, at which it evicts or refuses. The account includes what
+    /// tables and the allocator add, by estimate; a single request may exceed it by its own size.
+    pub memory_max: Option<usize>,
+    /// What goes when memory is full.
+    pub policy: EvictionPolicy,
+}
+
+/// The keyspace of one shard.
+pub struct Store {
+    keyspace: Keyspace,
+    index: Index,
+    memory_max: usize,
+    policy: EvictionPolicy,
+}
+
+impl Store {
+    /// An empty store.
+    pub fn new(settings: StoreSettings) -> Store {
+        Store {
+            keyspace: Keyspace::new(settings.seed),
+            index: Index::new(settings.seed),
+            memory_max: settings.memory_max.unwrap_or(usize::MAX),
+            policy: settings.policy,
+        }
+    }
+
+    /// Runs one request at unix time `now_ms`, in milliseconds, and appends exactly one RESP2 reply.
+    ///
+    /// A request that fails changes nothing. Time should not run backwards; if it does, keys merely live longer.
+    pub fn run(&mut self, request: &Request<'_>, now_ms: u64, out: &mut Vec<u8>) {
+        self.keyspace.now_ms = now_ms;
+        // A little of what is to be freed with every request, so that garbage cannot grow without end.
+        self.keyspace.free_step();
+        let start = out.len();
+        if let Err(error) = self.dispatch(request, out) {
+            out.truncate(start);
+            error.write(out);
+        }
+    }
+
+    /// A bounded piece of housekeeping, some hundred microseconds at most: removes keys whose time is over, frees what
+    /// is left of big values, makes room. Call it between requests, say a hundred times a second. True if there is
+    /// more to do.
+    pub fn work(&mut self, now_ms: u64) -> bool {
+        self.keyspace.now_ms = now_ms;
+        let expired_all = (0..EXPIRED_PER_WORK).any(|_| !self.keyspace.expire_one());
+        let freed_all = (0..STEPS_PER_WORK).any(|_| !self.keyspace.free_step());
+        let has_room = self.policy == EvictionPolicy::NoEviction || self.make_room(EVICTED_PER_WORK);
+        !(expired_all && freed_all && has_room)
+    }
+
+    /// Bytes by the store's own account, those included that are still to be freed.
+    pub fn memory_used(&self) -> usize {
+        self.keyspace.memory_used()
+    }
+
+    /// Keys, those included that expired and were not removed yet: DBSIZE.
+    pub fn len(&self) -> usize {
+        self.keyspace.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn dispatch(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+        let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
+        if !row.arity_fits(request.len()) {
+            return Err(Error::Arity(row.name.to_owned()));
+        }
+        if row.grows && !self.make_room(EVICTED_PER_REQUEST) {
+            return Err(Error::OutOfMemory);
+        }
+        (row.run)(&mut self.keyspace, request, out)
+    }
+
+    /// Frees and evicts until memory is below its limit. False if nothing more may go, or `effort` is used up: then a
+    /// request is refused rather than that it waits, and the next one finds more room.
+    #[inline]
+    fn make_room(&mut self, effort: usize) -> bool {
+        let mut effort = effort;
+        while self.keyspace.memory_used() > self.memory_max {
+            let cost = if self.keyspace.free_step() { STEP_EFFORT } else { 1 };
+            if effort < cost || (cost == 1 && !self.keyspace.evict_one(self.policy)) {
+                return false;
+            }
+            effort -= cost;
+        }
+        true
+    }
+}
+
+/// Keys that one call of [`Store::work`] expires: some hundred microseconds.
+const EXPIRED_PER_WORK: usize = 200;
+
+/// Steps of freeing in one call of [`Store::work`], each a hundred elements.
+const STEPS_PER_WORK: usize = 8;
+
+/// Keys that are evicted at once: a microsecond each when they are not in the cache.
+const EVICTED_PER_WORK: usize = 100;
+const EVICTED_PER_REQUEST: usize = 1_000;
+
+/// A step of freeing counts as so many evictions.
+const STEP_EFFORT: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::World;
+
+    fn world(memory_max: Option<usize>, policy: EvictionPolicy) -> World {
+        World::new(StoreSettings { seed: 7, memory_max, policy })
+    }
+
+    fn unlimited() -> World {
+        world(None, EvictionPolicy::NoEviction)
+    }
+
+    #[test]
+    fn what_the_store_does_not_have_is_said_with_the_way_out() {
+        let mut world = unlimited();
+        let expected = "-ERR command 'xadd' is not in the embedded store \
+                        (start redis-servers and name them with --nodes)";
+        assert_eq!(world.ask("XADD s * f v"), expected);
+        assert_eq!(world.ask("GET"), "-ERR wrong number of arguments for 'get' command");
+        assert_eq!(world.ask("get missing"), "$-1");
+    }
+
+    #[test]
+    fn keys_live_until_their_time_and_not_longer() {
+        let mut world = unlimited();
+        assert_eq!(world.ask("SET k v PX 1500"), "+OK");
+        assert_eq!((world.ask("PTTL k"), world.ask("TTL k")), (":1500".to_owned(), ":2".to_owned()));
+        assert_eq!(world.ask("PEXPIRETIME k"), ":1001500");
+        world.now_ms += 1_500;
+        assert_eq!((world.ask("GET k"), world.ask("PTTL k")), ("$1 v".to_owned(), ":0".to_owned()));
+        world.now_ms += 1;
+        assert_eq!((world.ask("GET k"), world.ask("TTL k")), ("$-1".to_owned(), ":-2".to_owned()));
+    }
+
+    #[test]
+    fn expiries_are_kept_and_dropped_as_redis_does_it() {
+        let mut world = unlimited();
+        for (line, reply) in [
+            ("SET k 1 EX 10", "+OK"),
+            ("INCR k", ":2"),
+            ("APPEND k 3", ":2"),
+            ("SETRANGE k 0 4", ":2"),
+            ("TTL k", ":10"),
+            ("INCRBYFLOAT k 0.5", "$4 43.5"),
+            ("TTL k", ":10"),
+            ("SET k 5 KEEPTTL", "+OK"),
+            ("TTL k", ":10"),
+            ("EXPIRE k 20 LT", ":0"),
+            ("EXPIRE k 20 GT", ":1"),
+            ("EXPIRE k 30 NX", ":0"),
+            ("RENAME k other", "+OK"),
+            ("TTL other", ":20"),
+            ("COPY other copy", ":1"),
+            ("TTL copy", ":20"),
+            ("GETSET other 7", "$1 5"),
+            ("TTL other", ":-1"),
+            ("EXPIRE other 5 GT", ":0"),
+            ("EXPIRE other 5 LT", ":1"),
+            ("GETEX other PERSIST", "$1 7"),
+            ("TTL other", ":-1"),
+            ("EXPIRE other -1", ":1"),
+            ("EXISTS other", ":0"),
+            ("SINTERSTORE copy missing", ":0"),
+            ("DBSIZE", ":0"),
+        ] {
+            assert_eq!(world.ask(line), reply, "{line}");
+        }
+    }
+
+    #[test]
+    fn work_removes_expired_keys_that_nobody_asks_for() {
+        let mut world = unlimited();
+        for number in 0..1_000 {
+            world.ask(&format!("SET key:{number} v PX 100"));
+        }
+        assert!(!world.store.work(world.now_ms), "nothing is due");
+        world.now_ms += 101;
+        let calls = (0..).take_while(|_| world.store.work(world.now_ms)).count();
+        assert_eq!(calls, 1_000 / EXPIRED_PER_WORK);
+        assert_eq!((world.store.len(), world.store.memory_used()), (0, 0));
+    }
+
+    #[test]
+    fn big_values_are_freed_in_steps() {
+        let mut world = unlimited();
+        let items = vec!["item"; 1_000].join(" ");
+        (0..50).for_each(|_| _ = world.ask(&format!("RPUSH list {items}")));
+        let before = world.store.memory_used();
+        assert_eq!(world.ask("DEL list"), ":1");
+        assert!(world.store.is_empty());
+        assert!(world.store.memory_used() > before / 2, "not at once");
+        let calls = (0..).take_while(|_| world.store.work(world.now_ms)).count();
+        assert!(calls > 10, "{calls} calls");
+        assert_eq!(world.store.memory_used(), 0);
+    }
+
+    #[test]
+    fn full_memory_refuses_what_grows_and_nothing_else() {
+        let mut world = world(Some(10_000), EvictionPolicy::NoEviction);
+        let refusal = "-OOM command not allowed when used memory > 'maxmemory'.";
+        let written =
+            (0..1_000).take_while(|number| world.ask(&format!("SET k{number} value")) == "+OK").count();
+        assert!((40..90).contains(&written), "{written}");
+        assert_eq!(world.ask("LPUSH list a"), refusal);
+        assert_eq!(world.ask("GET k0"), "$5 value");
+        assert_eq!(world.ask("DEL k0 k1"), ":2");
+        assert_eq!(world.ask("LPUSH list a"), ":1");
+    }
+
+    #[test]
+    fn memory_stays_below_its_limit_where_keys_are_evicted() {
+        for policy in [EvictionPolicy::AllKeysLru, EvictionPolicy::AllKeysRandom] {
+            let mut world = world(Some(100_000), policy);
+            for number in 0..5_000 {
+                assert_eq!(world.ask(&format!("SET k{number} value")), "+OK");
+                assert!(world.store.memory_used() < 100_500);
+            }
+            assert!(world.store.len() > 400);
+        }
+    }
+
+    #[test]
+    fn volatile_policies_spare_the_keys_that_stay() {
+        for policy in
+            [EvictionPolicy::VolatileLru, EvictionPolicy::VolatileRandom, EvictionPolicy::VolatileTtl]
+        {
+            let mut world = world(Some(50_000), policy);
+            (0..50).for_each(|number| _ = world.ask(&format!("SET stays{number} v")));
+            (0..2_000).for_each(|number| assert_eq!(world.ask(&format!("SET k{number} v EX 100")), "+OK"));
+            assert!((0..50).all(|number| world.ask(&format!("EXISTS stays{number}")) == ":1"), "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn a_flushed_store_is_empty_at_once_and_freed_later() {
+        let mut world = unlimited();
+        (0..2_000).for_each(|number| _ = world.ask(&format!("SET k{number} v EX 100")));
+        assert_eq!(world.ask("FLUSHALL"), "+OK");
+        assert_eq!((world.ask("DBSIZE"), world.ask("RANDOMKEY")), (":0".to_owned(), "$-1".to_owned()));
+        assert_eq!(world.ask("SET k0 new"), "+OK");
+        while world.store.work(world.now_ms) {}
+        assert_eq!(world.store.len(), 1);
+        world.ask("DEL k0");
+        assert_eq!(world.store.memory_used(), 0);
+    }
+
+    #[test]
+    fn a_request_that_fails_leaves_no_empty_key() {
+        let mut world = unlimited();
+        assert_eq!(world.ask("HINCRBYFLOAT h f x"), "-ERR value is not a valid float");
+        assert_eq!(world.ask("ZADD z XX 1 a"), ":0");
+        assert_eq!(world.ask("ZADD z INCR inf a"), "$3 inf");
+        assert_eq!(world.ask("ZADD z INCR -inf a"), "-ERR resulting score is not a number (NaN)");
+        assert_eq!(world.ask("SETRANGE s 3 "), ":0");
+        assert_eq!(
+            world.ask("SETRANGE s 600000000 x"),
+            "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+        );
+        assert_eq!(world.ask("KEYS *"), "*1 $1 z");
+    }
+
+    #[test]
+    fn random_members_are_bounded_by_what_is_there_or_by_a_limit() {
+        let mut world = unlimited();
+        world.ask("SADD s a");
+        assert_eq!(world.ask("SRANDMEMBER s -3"), "*3 $1 a $1 a $1 a");
+        assert_eq!(world.ask("SRANDMEMBER s 3"), "*1 $1 a");
+        assert_eq!(world.ask("SRANDMEMBER s -1000001"), "-ERR value is out of range");
+        assert_eq!(world.ask("SPOP s"), "$1 a");
+        assert_eq!(world.ask("RANDOMKEY"), "$-1");
+    }
+}

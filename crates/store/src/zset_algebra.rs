@@ -1,0 +1,218 @@
+//! Commands that make one sorted set of several. Plain sets count as sorted sets whose scores are all 1.
+
+use resp::{Request, encode};
+
+use crate::args::{integer, is};
+use crate::double;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::value::Value;
+use crate::zset::Zset;
+use crate::zsets::{store, write};
+
+type Done = Result<(), Error>;
+
+/// Which members are in the result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Join {
+    Inter,
+    Union,
+    Diff,
+}
+
+/// How two scores of one member become one.
+#[derive(Clone, Copy)]
+enum Aggregate {
+    Sum,
+    Min,
+    Max,
+}
+
+impl Aggregate {
+    fn of(self, one: f64, other: f64) -> f64 {
+        match self {
+            // Infinities of both signs cancel out, as Redis has it.
+            Aggregate::Sum => not_nan(one + other),
+            Aggregate::Min => one.min(other),
+            Aggregate::Max => one.max(other),
+        }
+    }
+}
+
+/// A request taken apart.
+struct Query<'a> {
+    keys: Vec<&'a [u8]>,
+    weights: Vec<f64>,
+    aggregate: Aggregate,
+    with_scores: bool,
+}
+
+impl<'a> Query<'a> {
+    /// `first` is the place of the number of keys.
+    fn parse(
+        keyspace: &Keyspace,
+        request: &Request<'a>,
+        first: usize,
+        join: Join,
+        name: &'static str,
+    ) -> Result<Query<'a>, Error> {
+        let count = integer(request.arg(first))?;
+        let count = usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Error::NoInputKey(name))?;
+        if count > request.len() - first - 1 {
+            return Err(Error::Syntax);
+        }
+        let mut query = Query {
+            keys: request.args().skip(first + 1).take(count).collect(),
+            weights: vec![1.0; count],
+            aggregate: Aggregate::Sum,
+            with_scores: false,
+        };
+        // Before the options, as in Redis: of two mistakes the same one is named.
+        query.keys.iter().try_for_each(|key| Source::of(keyspace, key).map(drop))?;
+        let mut at = first + 1 + count;
+        while let Some(word) = request.get(at) {
+            at += 1;
+            let has_scores = join != Join::Diff;
+            if has_scores && is(word, "WEIGHTS") && request.len() - at >= count {
+                for (place, weight) in query.weights.iter_mut().enumerate() {
+                    *weight = double::parse(request.arg(at + place)).ok_or(Error::WeightNotFloat)?;
+                }
+                at += count;
+            } else if has_scores
+                && is(word, "AGGREGATE")
+                && let Some(how) = request.get(at)
+            {
+                query.aggregate = match how {
+                    _ if is(how, "SUM") => Aggregate::Sum,
+                    _ if is(how, "MIN") => Aggregate::Min,
+                    _ if is(how, "MAX") => Aggregate::Max,
+                    _ => return Err(Error::Syntax),
+                };
+                at += 1;
+            } else if first == 1 && is(word, "WITHSCORES") {
+                query.with_scores = true;
+            } else {
+                return Err(Error::Syntax);
+            }
+        }
+        Ok(query)
+    }
+
+    fn run(&self, keyspace: &Keyspace, join: Join) -> Result<Zset, Error> {
+        let sources = self.keys.iter().map(|key| Source::of(keyspace, key)).collect::<Result<Vec<_>, _>>()?;
+        let mut result: Zset = keyspace.empty();
+        let weighted = |place: usize, score: f64| not_nan(score * self.weights[place]);
+        match join {
+            Join::Union => {
+                for (place, source) in sources.iter().enumerate() {
+                    source.each(&mut |member, score| {
+                        let score = weighted(place, score);
+                        let old = result.score(member);
+                        result.set(member, old.map_or(score, |old| self.aggregate.of(old, score)));
+                    });
+                }
+            }
+            Join::Inter => sources[0].each(&mut |member, score| {
+                let others = sources.iter().enumerate().skip(1);
+                let joined = others
+                    .map(|(place, source)| Some(weighted(place, source.score(member)?)))
+                    .try_fold(weighted(0, score), |joined, score| Some(self.aggregate.of(joined, score?)));
+                joined.into_iter().for_each(|score| result.set(member, score));
+            }),
+            Join::Diff => sources[0].each(&mut |member, score| {
+                if sources[1..].iter().all(|source| source.score(member).is_none()) {
+                    result.set(member, score);
+                }
+            }),
+        }
+        Ok(result)
+    }
+}
+
+/// What a key contributes.
+enum Source<'k> {
+    Nothing,
+    Set(&'k crate::set::Set),
+    Zset(&'k Zset),
+}
+
+impl<'k> Source<'k> {
+    fn of(keyspace: &'k Keyspace, key: &[u8]) -> Result<Source<'k>, Error> {
+        match keyspace.peek(key).map(|entry| &entry.value) {
+            None => Ok(Source::Nothing),
+            Some(Value::Set(set)) => Ok(Source::Set(set)),
+            Some(Value::Zset(zset)) => Ok(Source::Zset(zset)),
+            Some(_) => Err(Error::WrongType),
+        }
+    }
+
+    fn score(&self, member: &[u8]) -> Option<f64> {
+        match self {
+            Source::Nothing => None,
+            Source::Set(set) => set.contains(member).then_some(1.0),
+            Source::Zset(zset) => zset.score(member),
+        }
+    }
+
+    fn each(&self, found: &mut dyn FnMut(&[u8], f64)) {
+        match self {
+            Source::Nothing => {}
+            Source::Set(set) => set.iter().for_each(|member| found(member, 1.0)),
+            Source::Zset(zset) => zset.iter().for_each(|scored| found(&scored.member, scored.score)),
+        }
+    }
+}
+
+fn not_nan(score: f64) -> f64 {
+    if score.is_nan() { 0.0 } else { score }
+}
+
+pub(crate) fn zunionstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    join_and_store(keyspace, request, Join::Union, "zunionstore", out)
+}
+
+pub(crate) fn zinterstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    join_and_store(keyspace, request, Join::Inter, "zinterstore", out)
+}
+
+pub(crate) fn zdiffstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    join_and_store(keyspace, request, Join::Diff, "zdiffstore", out)
+}
+
+fn join_and_store(
+    keyspace: &mut Keyspace,
+    request: &Request<'_>,
+    join: Join,
+    name: &'static str,
+    out: &mut Vec<u8>,
+) -> Done {
+    let result = Query::parse(keyspace, request, 2, join, name)?.run(keyspace, join)?;
+    store(keyspace, request.arg(1), result, out);
+    Ok(())
+}
+
+pub(crate) fn zunion(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    join_and_show(keyspace, request, Join::Union, "zunion", out)
+}
+
+pub(crate) fn zinter(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    join_and_show(keyspace, request, Join::Inter, "zinter", out)
+}
+
+pub(crate) fn zdiff(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    join_and_show(keyspace, request, Join::Diff, "zdiff", out)
+}
+
+fn join_and_show(
+    keyspace: &mut Keyspace,
+    request: &Request<'_>,
+    join: Join,
+    name: &'static str,
+    out: &mut Vec<u8>,
+) -> Done {
+    let query = Query::parse(keyspace, request, 1, join, name)?;
+    let result = query.run(keyspace, join)?;
+    encode::array_header(out, result.len() * (1 + usize::from(query.with_scores)));
+    result.iter().for_each(|scored| write(scored, query.with_scores, out));
+    Ok(())
+}

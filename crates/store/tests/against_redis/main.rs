@@ -1,0 +1,212 @@
+//! The store against a real Redis 7.0: the same random requests to both, the same replies from both, byte for byte.
+//! Without redis-server the tests say so and pass, unless CI=true. `SHARDIS_SEED=n cargo test -p store --test
+//! against_redis` repeats a run, `SHARDIS_REQUESTS=n` makes it longer.
+
+// These tests talk to a node and need its idea of now; the crate itself knows neither sockets nor clocks.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+mod node;
+mod requests;
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use node::Node;
+use resp::{Request, Span, encode, reply};
+use stdx::Prng;
+use store::{Store, StoreSettings};
+
+/// The run that is made when no seed is named: the same each time. Others are for whoever looks for trouble.
+const FIRST_SEED: u64 = 1;
+
+/// Requests per run: some ten seconds on two cores.
+const REQUESTS: u64 = 60_000;
+
+/// A run starts anew so often, with two empty keyspaces.
+const REQUESTS_PER_ROUND: u64 = 2_000;
+
+#[test]
+fn random_requests_get_the_replies_of_redis() {
+    let Some(mut node) = Node::start() else { return };
+    let seed = number_from("SHARDIS_SEED").unwrap_or(FIRST_SEED);
+    println!("SHARDIS_SEED={seed} cargo test -p store --test against_redis");
+    let mut prng = Prng::new(seed);
+    let mut ours = store(seed);
+    let mut names = BTreeSet::new();
+    for number in 0..number_from("SHARDIS_REQUESTS").unwrap_or(REQUESTS) {
+        let words = match number % REQUESTS_PER_ROUND {
+            0 => vec![b"FLUSHALL".to_vec()],
+            _ => requests::random(&mut prng),
+        };
+        let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let shown = || args.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
+        let (expected, got) = (node.ask_raw(&args), ask(&mut ours, &args));
+        assert_eq!(
+            normal(&args, &got),
+            normal(&args, &expected),
+            "request {number} of seed {seed}: {}",
+            shown()
+        );
+        if number % REQUESTS_PER_ROUND == 0 {
+            while ours.work(now_ms()) {}
+            assert_eq!(ours.memory_used(), 0, "the account before request {number} of seed {seed}");
+        }
+        names.insert(words[0].to_ascii_lowercase());
+    }
+    let missed: Vec<_> = store::commands().filter(|name| !names.contains(name.as_bytes())).collect();
+    assert_eq!(missed, ["scan", "randomkey", "object", "hscan", "sscan", "zscan"], "have tests of their own");
+}
+
+#[test]
+fn a_scan_shows_what_redis_shows() {
+    let Some(mut node) = Node::start() else { return };
+    let mut ours = store(1);
+    let mut run = |line: String| {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        assert_eq!(
+            node.ask_raw(&args).escape_ascii().to_string(),
+            ask(&mut ours, &args).escape_ascii().to_string()
+        );
+    };
+    for number in 0..2_000 {
+        run(format!("SET key:{number} v"));
+        run(format!("HSET h f{number} v{number}"));
+        run(format!("SADD s {number}"));
+        run(format!("ZADD z {number}.1 m{number}"));
+    }
+    for line in [
+        "SCAN 0",
+        "SCAN 0 MATCH key:1*",
+        "SCAN 0 COUNT 100",
+        "SCAN 0 TYPE hash",
+        "SCAN 0 TYPE none",
+        "HSCAN h 0",
+        "HSCAN h 0 MATCH f1?",
+        "SSCAN s 0 COUNT 300",
+        "ZSCAN z 0",
+        "ZSCAN missing 0",
+    ] {
+        assert_eq!(
+            walk(&mut |args| ask(&mut ours, args), line),
+            walk(&mut |args| node.ask_raw(args), line),
+            "{line}"
+        );
+    }
+    for line in
+        ["SCAN x", "SCAN 0 COUNT 0", "SCAN 0 COUNT x", "SCAN 0 MATCH", "HSCAN s 0", "SSCAN s 0 TYPE x"]
+    {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        assert_eq!(ask(&mut ours, &args), node.ask_raw(&args), "{line}");
+    }
+}
+
+#[test]
+fn encodings_are_called_as_redis_calls_them() {
+    let Some(mut node) = Node::start() else { return };
+    let mut ours = store(1);
+    let long = "x".repeat(65);
+    for line in [
+        "SET int 123",
+        "SET text abc",
+        "RPUSH list a b",
+        "HSET hash f v",
+        "SADD integers 1 2 3",
+        "SADD texts a b",
+        "ZADD zset 1 a",
+        "OBJECT ENCODING int",
+        "OBJECT ENCODING text",
+        "OBJECT ENCODING hash",
+        "OBJECT ENCODING integers",
+        "OBJECT ENCODING texts",
+        "OBJECT ENCODING zset",
+        "OBJECT ENCODING list",
+        "OBJECT REFCOUNT text",
+        "OBJECT IDLETIME text",
+        "OBJECT ENCODING missing",
+        "OBJECT ENCODING",
+        "OBJECT NOSUCH text",
+        "RANDOMKEY x",
+        &format!("SET text {long}"),
+        &format!("HSET hash f {long}"),
+        &format!("ZADD zset 1 {long}"),
+        "OBJECT ENCODING text",
+        "OBJECT ENCODING hash",
+        "OBJECT ENCODING zset",
+    ] {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let (expected, got) = (node.ask_raw(&args), ask(&mut ours, &args));
+        assert_eq!(got.escape_ascii().to_string(), expected.escape_ascii().to_string(), "{line}");
+    }
+}
+
+fn store(seed: u64) -> Store {
+    Store::new(StoreSettings { seed, ..StoreSettings::default() })
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number")))
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
+}
+
+fn ask(store: &mut Store, args: &[&[u8]]) -> Vec<u8> {
+    let (mut bytes, mut spans, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    encode::array_header(&mut bytes, args.len());
+    for arg in args {
+        encode::bulk(&mut bytes, arg);
+        spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
+    }
+    store.run(&Request::new(&bytes, &spans), now_ms(), &mut out);
+    store.work(now_ms());
+    out
+}
+
+/// A reply for comparison: what has no order is put into one.
+fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
+    let name = String::from_utf8_lossy(args[0]).to_lowercase();
+    // A zero keeps its sign in a large sorted set of Redis and loses it in a small one; with us it always does.
+    let text = |bytes: &[u8]| match name.as_bytes()[0] {
+        b'z' => bytes.escape_ascii().to_string().replace("$2\\r\\n-0\\r\\n", "$1\\r\\n0\\r\\n"),
+        _ => bytes.escape_ascii().to_string(),
+    };
+    let together = match name.as_str() {
+        // Both clocks may be a millisecond apart; exact times are in the unit tests, where time is an argument.
+        "ttl" | "pttl" | "expiretime" | "pexpiretime" => {
+            let ends = reply::as_integer(bytes).is_some_and(|time| time > 0);
+            return vec![if ends { "it ends".to_owned() } else { text(bytes) }];
+        }
+        "hgetall" => 2,
+        "hrandfield" | "zrandmember" if args.len() == 4 => 2,
+        "keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop" | "srandmember"
+        | "hrandfield" | "zrandmember" => 1,
+        _ => return vec![text(bytes)],
+    };
+    let Some(elements) = reply::elements(bytes) else { return vec![text(bytes)] };
+    let elements: Vec<String> = elements.map(text).collect();
+    let mut groups: Vec<String> = elements.chunks(together).map(|group| group.join(" ")).collect();
+    groups.sort();
+    groups
+}
+
+/// All that a SCAN shows until its cursor is 0 again, each thing once.
+fn walk(ask: &mut dyn FnMut(&[&[u8]]) -> Vec<u8>, line: &str) -> BTreeSet<Vec<u8>> {
+    let mut words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let cursor_at = if line.starts_with("SCAN") { 1 } else { 2 };
+    let together = if line.starts_with('H') || line.starts_with('Z') { 2 } else { 1 };
+    let mut seen = BTreeSet::new();
+    loop {
+        let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let bytes = ask(&args);
+        let parts: Vec<&[u8]> = reply::elements(&bytes).expect("a cursor and a page").collect();
+        let page: Vec<&[u8]> = reply::elements(parts[1]).expect("a page").collect();
+        seen.extend(page.chunks(together).map(<[&[u8]]>::concat));
+        words[cursor_at] = reply::as_bulk(parts[0]).expect("a cursor").to_vec();
+        if words[cursor_at] == b"0" {
+            return seen;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A real redis-server for the tests.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use resp::encode;
+use resp::reply::{ReplyLimits, Scanner};
+
+/// Ports can be taken between the look and the start; so often another one is tried.
+const STARTS_MAX: usize = 5;
+
+/// What takes longer blocks for ever.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A running redis-server with one connection to it. It dies with this value.
+pub(crate) struct Node {
+    child: Child,
+    conn: TcpStream,
+}
+
+impl Node {
+    /// `None`, said aloud, if redis-server is not installed; on CI that is a failure.
+    pub(crate) fn start() -> Option<Node> {
+        for _ in 0..STARTS_MAX {
+            match try_start() {
+                Ok(Some(node)) => return Some(node),
+                Ok(None) => continue,
+                Err(error) if std::env::var_os("CI").is_some_and(|value| value == "true") => {
+                    panic!("redis-server cannot be started, and CI=true: {error}");
+                }
+                Err(error) => {
+                    eprintln!("SKIPPED: redis-server cannot be started: {error}");
+                    return None;
+                }
+            }
+        }
+        panic!("redis-server found no free port in {STARTS_MAX} attempts");
+    }
+
+    /// Sends `args` and gives the reply as it came.
+    pub(crate) fn ask_raw(&mut self, args: &[&[u8]]) -> Vec<u8> {
+        let mut request = Vec::new();
+        encode::request(&mut request, args);
+        self.conn.write_all(&request).expect("the node takes the request");
+        let (mut scanner, mut bytes, mut chunk) = (Scanner::default(), Vec::new(), [0; 65536]);
+        loop {
+            let len =
+                self.conn.read(&mut chunk).unwrap_or_else(|error| panic!("no reply to {args:?}: {error}"));
+            assert_ne!(len, 0, "the node closed the connection on {args:?}");
+            bytes.extend_from_slice(&chunk[..len]);
+            if let Some(len) = scanner.scan(&bytes, &ReplyLimits::default()).expect("RESP") {
+                assert_eq!(len, bytes.len(), "one reply to {args:?}");
+                return bytes;
+            }
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have died before; what counts is that it is gone now.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `Ok(None)` if the port was taken in the meantime.
+fn try_start() -> std::io::Result<Option<Node>> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let mut child = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--port", &port.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let log = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+    // It says so once it listens; if it stops before, its log ends.
+    let is_ready = log.lines().map_while(Result::ok).any(|line| line.contains("Ready to accept connections"));
+    if !is_ready {
+        child.wait()?;
+        return Ok(None);
+    }
+    let conn = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    conn.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    Ok(Some(Node { child, conn }))
+}

@@ -1,0 +1,346 @@
+//! Random requests from patterns: most make sense, some do not.
+//!
+//! A pattern is a line of words. `$k` and the like stand for something random (see [`fill`]), `?a|b` for one of the
+//! words or nothing, `*` before a word for one to three of them. Underscores join words that come together.
+
+use stdx::Prng;
+
+/// The words of one request.
+pub(crate) fn random(prng: &mut Prng) -> Vec<Vec<u8>> {
+    let lines: Vec<&str> = PATTERNS.lines().filter(|line| !line.is_empty()).collect();
+    let mut words = Vec::new();
+    for word in prng.pick(&lines[..]).split(' ') {
+        expand(word, prng, &mut words);
+    }
+    // Some requests have a word too few, too many, or in the wrong place.
+    // Without their count, some would have a random reply.
+    let is_random = words[0].ends_with(b"RANDMEMBER") || [&b"SPOP"[..], b"HRANDFIELD"].contains(&&*words[0]);
+    if prng.one_in(40) && words.len() > 1 && !is_random {
+        words.pop();
+    }
+    if prng.one_in(60) {
+        words.push(fill("$v", prng));
+    }
+    // A value in the place of the time would make keys that expire while we look.
+    // A member in the place of a score would make a second score in `e`.
+    let may_swap = words.len() > 3 && !words[0].ends_with(b"SETEX") && !words[1].starts_with(b"e");
+    if prng.one_in(100) && may_swap {
+        words.swap(2, 3);
+    }
+    words
+}
+
+fn expand(word: &str, prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
+    if let Some(choices) = word.strip_prefix('?') {
+        if prng.one_in(2) {
+            let choices: Vec<&str> = choices.split('|').collect();
+            let choice = *prng.pick(&choices[..]);
+            expand(choice, prng, words);
+        }
+        return;
+    }
+    if let Some(repeated) = word.strip_prefix('*') {
+        (0..=prng.below(3)).for_each(|_| expand(repeated, prng, words));
+        return;
+    }
+    word.split('_').for_each(|word| words.push(fill(word, prng)));
+}
+
+fn fill(word: &str, prng: &mut Prng) -> Vec<u8> {
+    let Some(kind) = word.strip_prefix('$') else { return word.as_bytes().to_vec() };
+    let own = prng.below(5);
+    let text = match kind {
+        // Keys by type, now and then of another one.
+        "k" | "h" | "l" | "t" | "z" | "r" | "e" => {
+            // Sorted sets `e` have one score: without that, ranges by bytes mean nothing.
+            let kind = if prng.one_in(40) { *prng.pick(&["k", "h", "l", "t", "z"]) } else { kind };
+            format!("{kind}{own}")
+        }
+        "i" => (*prng.pick(&INTEGERS)).to_owned(),
+        "n" => prng.below(6).to_string(),
+        "d" => (prng.below(14) as i64 - 7).to_string(),
+        "f" => (*prng.pick(&FLOATS)).to_owned(),
+        "s" => format!("{}{}", prng.pick(&["", "", "("]), prng.pick(&FLOATS)),
+        "x" => (*prng.pick(&["-", "+", "[a", "(a", "[c", "(m5", "[m5", "m", "", "[", "(", "[7"])).to_owned(),
+        "m" => (*prng.pick(&MEMBERS)).to_owned(),
+        "v" => (*prng.pick(&VALUES)).to_owned(),
+        "b" => (*prng.pick(&["0", "7", "8", "100", "23", "-1", "x", "4294967296", "3000"])).to_owned(),
+        "p" => (*prng.pick(&["*", "k*", "?1", "[hl]?", "k[^1]", "\\k1", "nothing", "k[0-2]"])).to_owned(),
+        "A" => (4_000_000_000 + prng.below(10) * 1_000).to_string(),
+        "B" => (4_000_000_000_000 + prng.below(10) * 1_000).to_string(),
+        "E" => (*prng.pick(&["0", "-1", "x", "9223372036854775807", "9223372036854775", ""])).to_owned(),
+        _ => panic!("unknown pattern ${kind}"),
+    };
+    text.into_bytes()
+}
+
+const INTEGERS: [&str; 14] = [
+    "0",
+    "1",
+    "-1",
+    "2",
+    "5",
+    "-3",
+    "100",
+    "-100",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "x",
+    "",
+    "1.5",
+];
+
+const FLOATS: [&str; 22] = [
+    "0",
+    "1",
+    "-1",
+    "2.5",
+    "0.1",
+    "-0.1",
+    "3.0e3",
+    "1e-7",
+    "1e17",
+    "123456789.123456789",
+    "inf",
+    "-inf",
+    "+5",
+    ".5",
+    "5.",
+    "nan",
+    "x",
+    "1e400",
+    "-0",
+    "10.05",
+    "100",
+    "1e300",
+];
+
+const MEMBERS: [&str; 16] =
+    ["a", "b", "c", "d", "m1", "m2", "m3", "m4", "m5", "m6", "1", "2", "3", "7", "", "a\r\nb"];
+
+const VALUES: [&str; 14] = [
+    "a",
+    "bc",
+    "hello world",
+    "",
+    "1",
+    "-7",
+    "42",
+    "3.5",
+    "0.1",
+    "9223372036854775807",
+    "x\u{e9}\0y",
+    "10",
+    "-2.25e2",
+    "99999999999999999999",
+];
+
+const PATTERNS: &str = "\
+PING
+PING $v
+ECHO $v
+GET $k
+SET $k $v
+SET $k $v ?NX|XX ?GET
+SET $k $v ?EXAT_$A|PXAT_$B|KEEPTTL ?NX|XX|GET
+SET $k $v ?EX_$E|PX_$E|EXAT_$E ?KEEPTTL|NX
+GETSET $k $v
+GETDEL $k
+GETEX $k
+GETEX $k ?EXAT_$A|PXAT_$B|PERSIST|EX_$E
+SETNX $k $v
+SETEX $r $A $v
+PSETEX $r $B $v
+SETEX $r $E $v
+PSETEX $r $E $v
+MGET *$k $h
+MSET *$k_$v
+MSETNX *$k_$v
+APPEND $k $v
+STRLEN $k
+GETRANGE $k $d $d
+SUBSTR $k $i $i
+SETRANGE $k $n $v
+SETRANGE $k $i $v
+INCR $k
+DECR $k
+INCRBY $k $i
+DECRBY $k $i
+INCRBYFLOAT $k $f
+SETBIT $k $n $n
+SETBIT $k $b 1
+GETBIT $k $b
+BITCOUNT $k
+BITCOUNT $k $d $d
+BITCOUNT $k $i $d ?BIT|BYTE
+BITPOS $k $n ?$d ?$d ?BIT|BYTE
+BITPOS $k 0 $d $d ?BIT|BYTE
+BITPOS $k 1 ?$d
+BITOP AND $k *$k
+BITOP OR $k *$k
+BITOP XOR $k *$k
+BITOP NOT $k $k
+BITOP NOT $k *$k
+EXPIRE $r $A ?NX|XX
+PEXPIRE $r $B ?NX|XX
+EXPIRE $k $E ?NX|XX|GT|LT
+PEXPIRE $k $E ?NX ?GT ?LT ?XX
+EXPIREAT $k $A ?NX|XX|GT|LT
+PEXPIREAT $h $B ?NX|XX|GT|LT
+EXPIREAT $l $A ?NX|XX|GT|LT ?GT|x
+EXPIREAT $z 1000
+TTL missing
+PTTL missing
+EXPIRETIME $k
+PEXPIRETIME $k
+PERSIST $k
+PERSIST $h
+DEL *$k
+UNLINK $h
+UNLINK $l $l
+DEL $t $z
+DEL $r
+EXISTS *$k $h
+TOUCH *$k $l
+TYPE $k
+TYPE $z
+KEYS $p
+RENAME $k $k
+RENAME $h $h
+RENAMENX $k $k
+RENAMENX $l $l
+COPY $k $k ?REPLACE|DB_0|DB_x
+COPY $z $z ?REPLACE
+COPY $h $h ?REPLACE
+COPY $l $l ?REPLACE
+COPY $t $t ?REPLACE
+DBSIZE
+FLUSHDB ?ASYNC|SYNC|x_y
+HSET $h *$m_$v
+HSET $h *$m_$v
+HSETNX $h $m $v
+HMSET $h *$m_$v
+HGET $h $m
+HMGET $h *$m
+HGETALL $h
+HKEYS $h
+HVALS $h
+HLEN $h
+HDEL $h *$m
+HEXISTS $h $m
+HSTRLEN $h $m
+HINCRBY $h $m $i
+HINCRBYFLOAT $h $m $f
+HRANDFIELD missing
+HRANDFIELD $h 100
+HRANDFIELD $h 100 WITHVALUES
+HRANDFIELD missing $i ?WITHVALUES|x
+LPUSH $l *$m
+RPUSH $l *$m
+LPUSH $l *$m
+RPUSH $l *$m
+LPUSHX $l *$m
+RPUSHX $l *$m
+LPOP $l
+RPOP $l
+LPOP $l $n
+RPOP $l $i
+LLEN $l
+LRANGE $l 0 -1
+LRANGE $l $d $d
+LRANGE $l $i $i
+LINDEX $l $d
+LINDEX $l $i
+LSET $l $d $m
+LSET $l $i $m
+LINSERT $l BEFORE $m $v
+LINSERT $l AFTER $m $v
+LINSERT $l x $m $v
+LREM $l $d $m
+LREM $l $i $m
+LTRIM $l $d $d
+LTRIM $l 0 20
+LPOS $l $m
+LPOS $l $m ?RANK_$d ?COUNT_$n ?MAXLEN_$n
+LPOS $l $m ?RANK_$d ?COUNT_$d ?MAXLEN_$d
+LMOVE $l $l LEFT RIGHT
+LMOVE $l $l RIGHT LEFT
+LMOVE $l $l LEFT LEFT
+LMOVE $l $l x RIGHT
+RPOPLPUSH $l $l
+SADD $t *$m
+SADD $t *$m
+SREM $t *$m
+SISMEMBER $t $m
+SMISMEMBER $t *$m
+SMEMBERS $t
+SCARD $t
+SPOP missing
+SPOP $t 100
+SPOP missing $i
+SRANDMEMBER missing
+SRANDMEMBER $t 100
+SRANDMEMBER missing $i
+SMOVE $t $t $m
+SINTER *$t
+SUNION *$t
+SDIFF *$t
+SINTERSTORE $t *$t
+SUNIONSTORE $t *$t
+SDIFFSTORE $t *$t
+SINTERCARD 2 $t $t ?LIMIT_$n
+SINTERCARD $i $t $t ?LIMIT_$i
+ZADD $z *$f_$m
+ZADD $z *$n_$m
+ZADD $z *$n_$m
+ZADD $z ?NX|XX ?GT|LT ?CH ?INCR $f $m
+ZADD $z ?XX ?GT|LT ?CH *$n_$m
+ZADD $e *0_$m
+ZADD $e *0_$m
+ZREM $z *$m
+ZREM $e $m
+ZRANGE $e 0 0 BYLEX WITHSCORES
+ZSCORE $z $m
+ZMSCORE $z *$m
+ZCARD $z
+ZINCRBY $z $f $m
+ZRANK $z $m
+ZREVRANK $z $m
+ZRANGE $z 0 -1 WITHSCORES
+ZRANGE $z $d $d ?REV ?WITHSCORES
+ZRANGE $z $i $i ?REV|BYSCORE ?WITHSCORES|LIMIT_1_2
+ZRANGE $z $s $s BYSCORE ?REV ?LIMIT_$d_$d ?WITHSCORES
+ZRANGE $e $x $x BYLEX ?REV ?LIMIT_$d_$d ?WITHSCORES
+ZREVRANGE $z $d $d ?WITHSCORES|LIMIT_1_1
+ZRANGEBYSCORE $z $s $s ?WITHSCORES ?LIMIT_$d_$d
+ZRANGEBYSCORE $z -inf +inf ?WITHSCORES ?LIMIT_$n_$n
+ZREVRANGEBYSCORE $z $s $s ?WITHSCORES ?LIMIT_$d_$d
+ZREVRANGEBYSCORE $z +inf (0 ?WITHSCORES ?LIMIT_$n_$n
+ZRANGEBYLEX $e $x $x ?LIMIT_$d_$d
+ZRANGEBYLEX $e - + ?LIMIT_$n_$n
+ZREVRANGEBYLEX $e $x $x ?LIMIT_$d_$d
+ZRANGESTORE $z $z $d $d ?REV
+ZRANGESTORE $z $z $s $s BYSCORE ?REV ?LIMIT_$n_$n
+ZCOUNT $z $s $s
+ZLEXCOUNT $e $x $x
+ZREMRANGEBYRANK $z $d $d
+ZREMRANGEBYRANK $z $i $i
+ZREMRANGEBYSCORE $z $s $s
+ZREMRANGEBYLEX $e $x $x
+ZPOPMIN $z ?$n
+ZPOPMAX $z ?$n
+ZPOPMIN $z $i
+ZRANDMEMBER missing
+ZRANDMEMBER $z 100
+ZRANDMEMBER $z 100 WITHSCORES
+ZRANDMEMBER missing $i ?WITHSCORES|x
+ZUNION 2 $z $z ?WEIGHTS_2_$f ?AGGREGATE_MIN|AGGREGATE_MAX|AGGREGATE_x WITHSCORES
+ZINTER 2 $z $z ?WEIGHTS_2_$f ?AGGREGATE_MIN|AGGREGATE_MAX|AGGREGATE_SUM WITHSCORES
+ZDIFF 2 $z $z ?WITHSCORES
+ZUNION $n $z $t
+ZUNIONSTORE $z $n $z $z
+ZUNIONSTORE $z 2 $z $t ?WEIGHTS_2_3|AGGREGATE_MIN
+ZINTERSTORE $z 2 $z $z ?WEIGHTS_2_3|AGGREGATE_MAX
+ZDIFFSTORE $z 2 $z $z
+";

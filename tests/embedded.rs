@@ -1,0 +1,69 @@
+//! Without nodes: shards in the proxy's own memory.
+
+use crate::harness::processes::{Proxy, run};
+use crate::harness::{Client, poll_until, show};
+use std::process::Command;
+
+fn embedded(flags: &[&str]) -> (Proxy, Client) {
+    let proxy = Proxy::start(&[flags, &["--port=0"]].concat());
+    let client = Client::connect(proxy.port);
+    (proxy, client)
+}
+
+#[test]
+fn keys_of_all_shards_are_served_and_it_says_that_they_are_not_kept() {
+    let (proxy, mut client) = embedded(&["--workers=2"]);
+    assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4 e 5"), r"+OK\r\n");
+    assert_eq!(
+        client.ask("MGET e d c b a nosuch"),
+        r"*6\r\n$1\r\n5\r\n$1\r\n4\r\n$1\r\n3\r\n$1\r\n2\r\n$1\r\n1\r\n$-1\r\n"
+    );
+    // Another worker's client finds the same keys.
+    let mut other = Client::connect(proxy.port);
+    assert_eq!(other.ask("DBSIZE"), r":5\r\n");
+    assert_eq!(other.ask("DEL a b c d e"), r":5\r\n");
+    assert_eq!(client.ask("DBSIZE"), r":0\r\n");
+    assert!(proxy.output().contains("their data is lost when it ends"), "{}", proxy.output());
+}
+
+#[test]
+fn what_it_has_not_is_refused_by_name() {
+    let (_proxy, mut client) = embedded(&[]);
+    let refusal = client.command(&[b"XADD", b"s", b"1-1", b"a", b"b"]);
+    let text =
+        "-ERR command 'xadd' is not in the embedded store (start redis-servers and name them with --nodes)";
+    assert_eq!(show(&refusal), show(format!("{text}\r\n").as_bytes()));
+    assert_eq!(client.ask("PING"), r"+PONG\r\n");
+}
+
+#[test]
+fn keys_expire() {
+    let (_proxy, mut client) = embedded(&[]);
+    assert_eq!(client.ask("SET short 1 PX 20"), r"+OK\r\n");
+    poll_until("the key's end", || (client.ask("DBSIZE") == r":0\r\n").then_some(()));
+    assert_eq!(client.ask("GET short"), r"$-1\r\n");
+}
+
+#[test]
+fn memory_is_bounded() {
+    let (_proxy, mut client) = embedded(&["--store-shards=1", "--store-memory=1mb"]);
+    let value = "x".repeat(1000);
+    let refused = (0..2000).find(|number| client.ask(&format!("SET k{number} {value}")) != r"+OK\r\n");
+    let stored = refused.expect("two megabytes do not fit into one");
+    assert!((500..1100).contains(&stored), "{stored}");
+    let refusal = client.ask(&format!("SET more {value}"));
+    assert!(refusal.starts_with("-OOM command not allowed when used memory > "), "{refusal}");
+    assert_eq!(client.ask("FLUSHALL"), r"+OK\r\n");
+    poll_until("room", || (client.ask(&format!("SET more {value}")) == r"+OK\r\n").then_some(()));
+}
+
+#[test]
+fn redis_benchmark_runs_its_whole_list_on_it() {
+    let (proxy, _client) = embedded(&[]);
+    let mut command = Command::new("redis-benchmark");
+    command.args(["-p", &proxy.port.to_string(), "-q", "-n", "2000", "-c", "10"]);
+    let finished = run(command);
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert!(!finished.stdout.contains("Error") && !finished.stderr.contains("Error"), "{}", finished.stdout);
+    assert_eq!(finished.stdout.matches("requests per second").count(), 20, "{}", finished.stdout);
+}
