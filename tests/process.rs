@@ -56,7 +56,9 @@ fn the_flags_of_redis_sharding_work_with_equals_and_with_a_blank() {
 fn arguments_that_make_no_sense_are_refused_in_one_line_that_names_them() {
     let nodes = "--nodes=127.0.0.1:7001,127.0.0.1:7002";
     let cases: &[(&[&str], &str)] = &[
-        (&[], "--nodes"),
+        (&[nodes, "--store-shards=2"], "--store-shards"),
+        (&["--store-shards=0"], "--store-shards"),
+        (&["--store-memory=lots"], "--store-memory"),
         (&["--nodes="], "--nodes"),
         (&["--nodes=127.0.0.1"], "127.0.0.1"),
         (&["--nodes=127.0.0.1:99999"], "99999"),

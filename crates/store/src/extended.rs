@@ -124,18 +124,24 @@ fn rounded_decimal(negative: bool, digits: Vec<u8>, exponent: i32) -> Extended {
     }
     let (mut binary_exponent, mut lost) = (0, false);
     if exponent >= 0 {
-        (0..exponent).for_each(|_| number.multiply_add(10, 0));
+        powers_of_ten(exponent.unsigned_abs()).for_each(|power| number.multiply_add(power, 0));
     } else {
         // Enough bits that at least 66 are left: one power of ten takes less than 10/3.
         let shift = exponent.unsigned_abs() * 10 / 3 + 70;
         number.shift_left(shift);
         binary_exponent = -(shift as i32);
-        for _ in 0..exponent.unsigned_abs() {
-            lost |= number.divide(10) != 0;
+        for power in powers_of_ten(exponent.unsigned_abs()) {
+            lost |= number.divide(power) != 0;
         }
     }
     let (top, dropped, dropped_any) = number.top();
     rounded(negative, top, binary_exponent + dropped as i32, lost || dropped_any)
+}
+
+/// Ten to the power of `exponent` as factors of 32 bits, as few as possible.
+fn powers_of_ten(exponent: u32) -> impl Iterator<Item = u32> {
+    let whole = std::iter::repeat_n(10_u32.pow(9), (exponent / 9) as usize);
+    whole.chain(std::iter::once(10_u32.pow(exponent % 9)))
 }
 
 /// The nearest number, to even if two are equally near. `lost` says that there was more behind the lowest bit.
@@ -245,7 +251,7 @@ const ALIGN_BITS: u32 = 62;
 const TEN_TO_17: u128 = 100_000_000_000_000_000;
 
 /// Where a number becomes infinite, or zero, in the middle of what the exponent of 15 bits allows.
-const EXPONENT_MAX: i32 = 16_384 - 64;
+const EXPONENT_MAX: i32 = 16_384 - 63;
 
 /// No text within [`TEXT_BYTES_MAX`] makes a number with a larger power of ten fit.
 const DECIMAL_EXPONENT_MAX: i32 = 10_500;
@@ -273,6 +279,8 @@ mod tests {
             ("1e17", "1", "100000000000000001"),
             ("-0.0", "0", "0"),
             ("1e30", "0", "1000000000000000000024696061952"),
+            ("1e-4000", "1", "1"),
+            ("1e4932", "-1e4932", "0"),
         ] {
             assert_eq!(sum(one, other).as_deref(), Some(expected), "{one} + {other}");
         }
@@ -281,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_none() {
-        for text in ["", ".", "-", "1x", " 1", "1e", "nan", "0x", "1e+-1", "1e99999"] {
+        for text in ["", ".", "-", "1x", " 1", "1e", "nan", "0x", "1e+-1", "1e99999", "1e5000", "1e-10000"] {
             assert_eq!(Extended::parse(text.as_bytes()), None, "{text}");
         }
     }

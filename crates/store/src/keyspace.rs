@@ -18,6 +18,8 @@ pub(crate) struct Keyspace {
     /// Unix time of the request that runs, in milliseconds.
     pub(crate) now_ms: u64,
     pub(crate) prng: Prng,
+    /// Bytes that a string may have where a short request could make it long: SETRANGE and SETBIT.
+    pub(crate) text_bytes_max: usize,
     entries: Table<Entry>,
     /// When keys expire, with the hash of the key. Two keys of one hash and one instant share a place here: the second
     /// is then not expired actively, but still never seen after its time.
@@ -67,6 +69,7 @@ impl Keyspace {
         Keyspace {
             now_ms: 0,
             prng,
+            text_bytes_max: usize::MAX,
             entries: Table::new(seed),
             expiries: BTreeSet::new(),
             garbage: Vec::new(),

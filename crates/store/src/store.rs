@@ -31,12 +31,10 @@ pub struct Store {
 impl Store {
     /// An empty store.
     pub fn new(settings: StoreSettings) -> Store {
-        Store {
-            keyspace: Keyspace::new(settings.seed),
-            index: Index::new(settings.seed),
-            memory_max: settings.memory_max.unwrap_or(usize::MAX),
-            policy: settings.policy,
-        }
+        let memory_max = settings.memory_max.unwrap_or(usize::MAX);
+        let mut keyspace = Keyspace::new(settings.seed);
+        keyspace.text_bytes_max = memory_max;
+        Store { keyspace, index: Index::new(settings.seed), memory_max, policy: settings.policy }
     }
 
     /// Runs one request at unix time `now_ms`, in milliseconds, and appends exactly one RESP2 reply.
@@ -227,6 +225,16 @@ mod tests {
         assert_eq!(world.ask("GET k0"), "$5 value");
         assert_eq!(world.ask("DEL k0 k1"), ":2");
         assert_eq!(world.ask("LPUSH list a"), ":1");
+    }
+
+    #[test]
+    fn a_short_request_cannot_take_more_than_all_memory() {
+        let mut world = world(Some(10_000), EvictionPolicy::NoEviction);
+        let refusal = "-OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(world.ask("SETBIT k 4294967295 1"), refusal);
+        assert_eq!(world.ask("SETRANGE k 20000 x"), refusal);
+        assert_eq!(world.ask("SETBIT k 100 1"), ":0");
+        assert_eq!(world.ask("STRLEN k"), ":13");
     }
 
     #[test]

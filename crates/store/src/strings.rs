@@ -222,6 +222,9 @@ pub(crate) fn setrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
     }
     let end = offset.saturating_add(part.len());
     check_len(end)?;
+    if end > keyspace.text_bytes_max {
+        return Err(Error::OutOfMemory);
+    }
     let len = keyspace.edit_or_create(key, |text: &mut Text| {
         grow(text, end);
         text[offset..end].copy_from_slice(part);

@@ -100,32 +100,39 @@ impl<'a> Query<'a> {
 
     fn run(&self, keyspace: &Keyspace, join: Join) -> Result<Zset, Error> {
         let sources = self.keys.iter().map(|key| Source::of(keyspace, key)).collect::<Result<Vec<_>, _>>()?;
+        let mut weighted: Vec<(Source<'_>, f64)> =
+            sources.into_iter().zip(self.weights.iter().copied()).collect();
+        if join != Join::Diff {
+            // The smallest first, as in Redis: the order decides how sums are rounded.
+            weighted.sort_by_key(|(source, _)| source.len());
+        }
+        let (first, others) = weighted.split_first().expect("there is at least one key");
         let mut result: Zset = keyspace.empty();
-        let weighted = |place: usize, score: f64| not_nan(score * self.weights[place]);
         match join {
-            Join::Union => {
-                for (place, source) in sources.iter().enumerate() {
-                    source.each(&mut |member, score| {
-                        let score = weighted(place, score);
-                        let old = result.score(member);
-                        result.set(member, old.map_or(score, |old| self.aggregate.of(old, score)));
-                    });
-                }
-            }
-            Join::Inter => sources[0].each(&mut |member, score| {
-                let others = sources.iter().enumerate().skip(1);
-                let joined = others
-                    .map(|(place, source)| Some(weighted(place, source.score(member)?)))
-                    .try_fold(weighted(0, score), |joined, score| Some(self.aggregate.of(joined, score?)));
+            Join::Union => weighted.iter().for_each(|source| self.add(source, &mut result)),
+            Join::Inter => first.0.each(&mut |member, score| {
+                // Only the first product is checked for NaN; Redis's sums are.
+                let joined = others.iter().try_fold(not_nan(score * first.1), |joined, (source, weight)| {
+                    Some(self.aggregate.of(joined, source.score(member)? * weight))
+                });
                 joined.into_iter().for_each(|score| result.set(member, score));
             }),
-            Join::Diff => sources[0].each(&mut |member, score| {
-                if sources[1..].iter().all(|source| source.score(member).is_none()) {
+            Join::Diff => first.0.each(&mut |member, score| {
+                if others.iter().all(|(source, _)| source.score(member).is_none()) {
                     result.set(member, score);
                 }
             }),
         }
         Ok(result)
+    }
+
+    /// One part of a union.
+    fn add(&self, (source, weight): &(Source<'_>, f64), result: &mut Zset) {
+        source.each(&mut |member, score| {
+            let score = not_nan(score * weight);
+            let old = result.score(member);
+            result.set(member, old.map_or(score, |old| self.aggregate.of(old, score)));
+        });
     }
 }
 
@@ -143,6 +150,14 @@ impl<'k> Source<'k> {
             Some(Value::Set(set)) => Ok(Source::Set(set)),
             Some(Value::Zset(zset)) => Ok(Source::Zset(zset)),
             Some(_) => Err(Error::WrongType),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Source::Nothing => 0,
+            Source::Set(set) => set.len(),
+            Source::Zset(zset) => zset.len(),
         }
     }
 

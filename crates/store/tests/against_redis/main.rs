@@ -101,6 +101,35 @@ fn a_scan_shows_what_redis_shows() {
 }
 
 #[test]
+fn sums_of_random_numbers_are_those_of_redis() {
+    let Some(mut node) = Node::start() else { return };
+    let seed = number_from("SHARDIS_SEED").unwrap_or(FIRST_SEED);
+    println!("SHARDIS_SEED={seed} cargo test -p store --test against_redis");
+    let (mut prng, mut ours) = (Prng::new(seed), store(seed));
+    for _ in 0..5_000 {
+        let digits = prng.next_u64() >> prng.below(64);
+        let sign = *prng.pick(&["", "-"]);
+        let exponent = prng.below(60) as i64 - 40;
+        let number = format!("{sign}{digits}.{}e{exponent}", prng.below(1_000));
+        for args in [
+            [&b"INCRBYFLOAT"[..], b"k", number.as_bytes()].as_slice(),
+            &[b"ZINCRBY", b"z", number.as_bytes(), b"m"],
+        ] {
+            let (expected, got) = (node.ask_raw(args), ask(&mut ours, args));
+            assert_eq!(
+                got.escape_ascii().to_string(),
+                expected.escape_ascii().to_string(),
+                "{number}, seed {seed}"
+            );
+        }
+        if prng.one_in(4) {
+            node.ask_raw(&[b"DEL", b"k", b"z"]);
+            ask(&mut ours, &[b"DEL", b"k", b"z"]);
+        }
+    }
+}
+
+#[test]
 fn encodings_are_called_as_redis_calls_them() {
     let Some(mut node) = Node::start() else { return };
     let mut ours = store(1);
