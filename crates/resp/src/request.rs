@@ -174,11 +174,6 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Whether a request has begun and not ended.
-    pub fn is_inside(&self) -> bool {
-        self.at > 0
-    }
-
     /// Looks at `bytes`, which begin where the last request ended. `args` and `inline` are scratch space: their
     /// former contents are lost. On [`Scanned::Incomplete`] the same bytes, and more, must be given to the next call;
     /// on everything else the scanner is ready for the bytes behind what was found.
@@ -453,7 +448,7 @@ mod tests {
             let second = scanner.scan(request, &limits, &mut args, &mut inline);
             assert_eq!(second, Ok(Scanned::Request { len: request.len() }), "cut at {cut}");
             assert_eq!(args.len(), 3, "cut at {cut}");
-            assert!(!scanner.is_inside());
+            assert_eq!(scanner.at, 0, "ready for what follows");
         }
     }
 }

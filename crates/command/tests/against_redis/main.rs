@@ -5,12 +5,14 @@
 #![allow(clippy::disallowed_types)]
 
 mod node;
+mod value;
 
 use std::collections::BTreeSet;
 
 use command::{Carry, Command, Flags, KeySpec, Resolved, about, learned};
-use node::{Node, Value, with_request};
+use node::Node;
 use stdx::prng::Prng;
+use value::{Value, with_request};
 
 /// Commands of the table that Redis 7.0 does not have yet.
 const NEWER: [&str; 1] = ["client|setinfo"];

@@ -1,12 +1,12 @@
-//! A real redis-server for the tests, and its replies as values.
+//! A real redis-server for the tests of this crate and of `store`, which includes this file.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use resp::reply::{self, ReplyLimits, Scanner};
-use resp::{Request, Span, encode};
+use resp::encode;
+use resp::reply::{ReplyLimits, Scanner};
 
 /// Ports can be taken between the look and the start; so often another one is tried.
 const STARTS_MAX: usize = 5;
@@ -56,12 +56,6 @@ impl Node {
             }
         }
     }
-
-    /// Sends the words of `line` and gives the reply as a value.
-    pub(crate) fn ask(&mut self, line: &str) -> Value {
-        let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
-        Value::of(&self.ask_raw(&words))
-    }
 }
 
 impl Drop for Node {
@@ -90,60 +84,4 @@ fn try_start() -> std::io::Result<Option<Node>> {
     let conn = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     conn.set_read_timeout(Some(REPLY_TIMEOUT))?;
     Ok(Some(Node { child, conn }))
-}
-
-/// A reply.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Value {
-    Nil,
-    Integer(i64),
-    Text(String),
-    Error(String),
-    Array(Vec<Value>),
-}
-
-impl Value {
-    pub(crate) fn of(bytes: &[u8]) -> Value {
-        let line = || String::from_utf8_lossy(&bytes[1..bytes.len() - 2]).into_owned();
-        match bytes[0] {
-            b'+' => Value::Text(line()),
-            b'-' => Value::Error(line()),
-            b':' => Value::Integer(reply::as_integer(bytes).expect("an integer")),
-            b'$' => reply::as_bulk(bytes)
-                .map_or(Value::Nil, |body| Value::Text(String::from_utf8_lossy(body).into_owned())),
-            _ => reply::elements(bytes).map_or(Value::Nil, |all| Value::Array(all.map(Value::of).collect())),
-        }
-    }
-
-    pub(crate) fn array(&self) -> &[Value] {
-        match self {
-            Value::Array(elements) => elements,
-            other => panic!("{other:?} is no array"),
-        }
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        match self {
-            Value::Text(text) => text,
-            other => panic!("{other:?} is no text"),
-        }
-    }
-
-    /// This array with its elements in order of their values: for what Redis means as a set.
-    pub(crate) fn sorted(&self) -> Value {
-        let mut elements = self.array().to_vec();
-        elements.sort();
-        Value::Array(elements)
-    }
-}
-
-/// Calls `test` with the request that `args` are.
-pub(crate) fn with_request<Out>(args: &[&[u8]], test: impl FnOnce(&Request<'_>) -> Out) -> Out {
-    let (mut bytes, mut spans) = (Vec::new(), Vec::new());
-    encode::array_header(&mut bytes, args.len());
-    for arg in args {
-        encode::bulk(&mut bytes, arg);
-        spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
-    }
-    test(&Request::new(&bytes, &spans))
 }

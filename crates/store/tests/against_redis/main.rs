@@ -5,6 +5,7 @@
 // These tests talk to a node and need its idea of now; the crate itself knows neither sockets nor clocks.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+#[path = "../../../command/tests/against_redis/node.rs"]
 mod node;
 mod requests;
 
