@@ -10,6 +10,8 @@ pub enum Carry {
     Shard,
     /// As [`Carry::Shard`], unless the guard says no.
     ShardIf(Guard),
+    /// As [`Carry::Shard`], once the shard's node has what the request names by name only.
+    Script(Script),
     /// The keys are divided among their shards, each part is a command of its own, the replies become one. Not atomic
     /// across shards.
     Split(Merge),
@@ -21,6 +23,8 @@ pub enum Carry {
     AnyShard,
     /// Answered by the proxy itself.
     Here(Local),
+    /// Changes nodes for everybody: refused for this reason, unless the operator lets administration through.
+    Admin(&'static str, Admin),
     /// Not carried.
     Refused(Refusal),
     /// No command by itself: the subcommands say. [`resolve`](crate::resolve) never gives it.
@@ -44,6 +48,61 @@ pub enum Merge {
     FirstReply,
     /// Arrays of 0 and 1 of one length, joined by a logical AND place by place.
     And,
+    /// The reply of the first shard, whatever the others say, if none failed.
+    AnyReply,
+    /// One shard's success is enough; else the first error.
+    OneSucceeded,
+    /// Integers, of which the least counts.
+    Least,
+    /// What nodes tell of themselves.
+    Report(Report),
+}
+
+/// How what several nodes tell of themselves becomes one reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// SLOWLOG GET: entries of all shards, the newest first, as many as were asked for.
+    SlowlogEntries,
+    /// LATENCY HISTORY: pairs of time and milliseconds, the oldest first.
+    LatencyHistory,
+    /// LATENCY LATEST: the latest and the worst of each event.
+    LatencyLatest,
+    /// LATENCY HISTOGRAM: calls and buckets, added up for each command.
+    LatencyHistogram,
+    /// MEMORY STATS: sums, and of each ratio the largest.
+    MemoryStats,
+    /// Texts for people: one, if all say the same, else one behind the other under the shards' names.
+    Texts,
+    /// CONFIG GET: each parameter's value; where shards differ, all values.
+    Config,
+    /// FUNCTION LIST: each library once.
+    Libraries,
+    /// FUNCTION STATS: of a shard that runs a script, if there is one.
+    RunningScript,
+    /// DEBUG DIGEST: the digest that one Redis with all keys would have.
+    Digest,
+}
+
+/// What a request names that a node may not have (yet, or any more), while the proxy has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// EVAL: brings the script's body along.
+    Body,
+    /// EVALSHA: names a script.
+    Sha,
+    /// FCALL: names a function.
+    Function,
+}
+
+/// How requests of the operator reach the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admin {
+    /// To every shard, as [`Carry::AllShards`].
+    AllShards(Merge),
+    /// CONFIG SET: to every shard, but for parameters by which the proxy would lose its nodes.
+    ConfigSet,
+    /// DEBUG: by its subcommand, and never what ends a node.
+    Debug,
 }
 
 /// What must not be in the arguments of a command that is forwarded otherwise. See
@@ -83,8 +142,10 @@ pub enum Local {
     ClientGetname,
     /// Name and version of the client's library; 7.2, accepted for new client libraries.
     ClientSetinfo,
-    /// The few settings that client libraries ask for.
+    /// The few settings that client libraries ask for; where administration is let through, those of the nodes.
     ConfigGet,
+    /// A primary without replicas.
+    Role,
     /// Version of the protocol, authentication and name in one.
     Hello,
     /// Authentication with the proxy.
@@ -115,6 +176,8 @@ pub enum Refusal {
     Later(&'static str),
     /// Never, and why.
     Never(&'static str),
+    /// Not as long as the operator does not let administration through, and why.
+    Admin(&'static str),
     /// Clients have no business to know it, and it must not be learnt from a node either: the answer is that of an
     /// unknown command. The text says why, for the documentation.
     Unknown(&'static str),

@@ -101,7 +101,7 @@ impl Command {
     /// Whether `COMMAND` tells clients of it: what they may use now, and containers in which there is such a thing.
     pub fn is_listed(&self) -> bool {
         match self.carry {
-            Carry::Refused(_) => false,
+            Carry::Refused(_) | Carry::Admin(..) => false,
             Carry::Container => self.subcommands.iter().any(Command::is_listed),
             _ => true,
         }
@@ -197,7 +197,9 @@ mod tests {
         for command in every_line() {
             let (keys, name) = (command.keys.has_any(), &command.name);
             match command.carry {
-                Carry::Shard | Carry::ShardIf(_) | Carry::Split(_) => assert!(keys, "{name} has no keys"),
+                Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_) => {
+                    assert!(keys, "{name} has no keys")
+                }
                 Carry::Refused(_) => {}
                 _ => assert!(!keys, "{name} has keys"),
             }

@@ -29,6 +29,9 @@ impl Refusal {
         let text = match self {
             Refusal::Later(what) => format!("ERR command '{name}' is not supported by shardis yet ({what})"),
             Refusal::Never(why) => format!("ERR command '{name}' is not allowed through shardis: {why}"),
+            Refusal::Admin(why) => {
+                format!("ERR command '{name}' is not allowed through shardis without --allow-admin: {why}")
+            }
             Refusal::Unknown(_) => return unknown_command(out, request),
         };
         encode::error(out, text.as_bytes());
@@ -82,6 +85,7 @@ mod tests {
             let crate::Resolved::Command(command) = crate::resolve(request) else { panic!("a command") };
             let refusal = match command.carry {
                 Carry::Refused(refusal) => refusal,
+                Carry::Admin(why, _) => crate::Refusal::Admin(why),
                 Carry::ShardIf(guard) => guard.check(request).expect_err("a guard that says no"),
                 other => panic!("{line} is carried: {other:?}"),
             };
@@ -103,7 +107,8 @@ mod tests {
         );
         assert_eq!(
             refusal_of("Config SET a b"),
-            "-ERR command 'config|set' is not allowed through shardis: it would change a node for all clients\r\n"
+            "-ERR command 'config|set' is not allowed through shardis without --allow-admin: it would change a node \
+             for all clients\r\n"
         );
         assert_eq!(
             refusal_of("SORT a BY w_*"),

@@ -29,7 +29,7 @@ mod table;
 mod testing;
 
 pub use about::count;
-pub use carry::{About, Carry, Guard, Local, Merge, Refusal};
+pub use carry::{About, Admin, Carry, Guard, Local, Merge, Refusal, Report, Script};
 pub use command::Command;
 pub use describe::write_info;
 pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};

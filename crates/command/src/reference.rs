@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::carry::{Carry, Guard, Merge, Refusal};
+use crate::carry::{Admin, Carry, Guard, Merge, Refusal, Report, Script};
 use crate::command::Command;
-use crate::sets::Flags;
 use crate::table::{SECTIONS, Section};
 
 /// docs/commands.md: each command, how many arguments it has, how it is carried, and what to know of it.
@@ -51,14 +50,15 @@ fn write_command(page: &mut String, command: &Command) {
 fn carried(command: &Command) -> &'static str {
     match command.carry {
         Carry::Shard | Carry::ShardIf(_) if command.single_key().is_some() => "by the shard of its key",
-        Carry::Shard | Carry::ShardIf(_) => "by the shard of its keys",
+        Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) => "by the shard of its keys",
         Carry::Split(_) => "split over the shards of its keys",
         Carry::AllShards(_) => "by all shards",
         Carry::Cursor => "by all shards, one after the other",
         Carry::AnyShard => "by any shard",
         Carry::Here(_) => "by shardis itself",
+        Carry::Admin(..) => "with `--allow-admin`",
         Carry::Refused(Refusal::Later(_)) => "not yet",
-        Carry::Refused(Refusal::Never(_)) => "refused",
+        Carry::Refused(Refusal::Never(_) | Refusal::Admin(_)) => "refused",
         Carry::Refused(Refusal::Unknown(_)) => "as an unknown command",
         Carry::Container => "by its subcommands",
     }
@@ -70,8 +70,13 @@ fn notes(command: &Command) -> String {
         Carry::ShardIf(Guard::Patterns) => {
             "all keys on one shard; BY and GET with a pattern that names other keys are refused".into()
         }
-        Carry::Shard if command.flags.contains(Flags::NO_MANDATORY_KEYS) => {
-            "all keys on one shard; without keys by any shard".into()
+        Carry::Script(script) => {
+            let repaired = match script {
+                Script::Body => "the script is kept for EVALSHA",
+                Script::Sha => "a script that shardis has seen is loaded where it is missing",
+                Script::Function => "functions that shardis has seen are loaded where they are missing",
+            };
+            format!("all keys on one shard; without keys by the first shard; {repaired}")
         }
         Carry::Shard if command.single_key().is_none() => "all keys on one shard".into(),
         Carry::Split(merge) | Carry::AllShards(merge) => {
@@ -79,7 +84,14 @@ fn notes(command: &Command) -> String {
         }
         Carry::Cursor => "the cursor tells the shard: pass it on as it is".into(),
         Carry::Refused(Refusal::Later(what)) => format!("needs {what}"),
-        Carry::Refused(Refusal::Never(why) | Refusal::Unknown(why)) => why.into(),
+        Carry::Refused(Refusal::Never(why) | Refusal::Admin(why) | Refusal::Unknown(why)) => why.into(),
+        Carry::Admin(why, Admin::AllShards(merge)) => format!("{why}; by all shards, {}", merged(merge)),
+        Carry::Admin(why, Admin::ConfigSet) => {
+            format!("{why}; by all shards, but for what would cut them off: addresses, ports, passwords")
+        }
+        Carry::Admin(why, Admin::Debug) => {
+            format!("{why}; by the shard of its key or by all shards; what would end a node is refused")
+        }
         Carry::Shard | Carry::AnyShard | Carry::Here(_) | Carry::Container => String::new(),
     }
 }
@@ -93,5 +105,24 @@ fn merged(merge: Merge) -> &'static str {
         Merge::RandomNonNil => "the reply of a shard picked at random among those that have keys",
         Merge::FirstReply => "all shards answer the same",
         Merge::And => "1 where all shards say 1",
+        Merge::AnyReply => "the first shard's reply if none fails",
+        Merge::OneSucceeded => "one shard's success is enough",
+        Merge::Least => "the least number counts",
+        Merge::Report(report) => reported(report),
+    }
+}
+
+fn reported(report: Report) -> &'static str {
+    match report {
+        Report::SlowlogEntries => "the newest entries of all shards; ids are each node's own",
+        Report::LatencyHistory => "the events of all shards by time",
+        Report::LatencyLatest => "the latest and the worst of all shards",
+        Report::LatencyHistogram => "calls and buckets are added up",
+        Report::MemoryStats => "sums, and of each ratio the largest",
+        Report::Texts => "the shards' texts under their names, where they differ",
+        Report::Config => "all values where shards differ",
+        Report::Libraries => "each library once",
+        Report::RunningScript => "of a shard that runs a script, if there is one",
+        Report::Digest => "the digest of all keys",
     }
 }

@@ -15,6 +15,7 @@
 
 use crate::ConnId;
 use crate::limits::Limits;
+use crate::scripts::Loaded;
 use resp::reply::{self, ReplyError};
 use std::collections::VecDeque;
 use stdx::{BufferPool, ByteQueue, Instant, Prng};
@@ -97,6 +98,8 @@ pub(crate) struct Backend {
     pub blocked: bool,
     /// Whether the log was told that it is down.
     pub reported_down: bool,
+    /// Scripts that this connection brought there.
+    pub loaded: Loaded,
     output: ByteQueue,
     /// Bytes of requests that the driver took on this connection.
     written: u64,
@@ -137,6 +140,7 @@ impl Backend {
             listed: false,
             blocked: false,
             reported_down: false,
+            loaded: Loaded::default(),
             output: ByteQueue::default(),
             written: 0,
             in_flight: VecDeque::new(),
@@ -372,6 +376,7 @@ impl Backend {
         self.state = State::Waiting { until: now + pause };
         self.reason = reason;
         self.blocked = false;
+        self.loaded = Loaded::default();
         self.output.clear(pool);
         pool.give(std::mem::take(&mut self.input));
         self.scanner = reply::Scanner::default();

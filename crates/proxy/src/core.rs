@@ -10,6 +10,7 @@ use crate::learn::Learner;
 use crate::limits::{Limits, Settings};
 use crate::merge::{Merge, SpareValues};
 use crate::route::Scratch;
+use crate::scripts::Repeat;
 use crate::session::Session;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(crate) struct Core {
     /// By shard.
     pub backends: Vec<Backend>,
     pub merges: Slab<Merge>,
+    /// Requests that may have to be sent once more.
+    pub repeats: Slab<Repeat>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -84,6 +87,7 @@ impl Core {
             settings,
             topology,
             merges: Slab::default(),
+            repeats: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),
@@ -196,4 +200,12 @@ impl Asked {
     pub(crate) fn by_client(conn: ConnId, place: u32) -> Asked {
         Asked { conn, place, part: 0, purpose: Purpose::Client }
     }
+
+    /// A request of ours that goes to one node, whatever it answers.
+    pub(crate) fn by_nobody() -> Asked {
+        Asked { conn: NOBODY, place: 0, part: 0, purpose: Purpose::Nobody }
+    }
 }
+
+/// No connection has this name when it is used: its ticket's purpose says that nobody asks.
+const NOBODY: ConnId = ConnId { index: 0, generation: 0 };

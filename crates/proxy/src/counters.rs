@@ -1,5 +1,7 @@
-//! What a worker counts, and the board on which workers show their counts to each other (INFO answers for all).
+//! What a worker counts, and the board on which workers show each other what all must know: counts (INFO answers for
+//! all) and scripts.
 
+use crate::scripts::Scripts;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -55,16 +57,18 @@ counters! {
     nodes_up,
 }
 
-/// One row of counts per worker, readable by all.
+/// What all workers of a process share: one row of counts per worker, and the scripts that went through any of them.
 #[derive(Debug)]
 pub struct Board {
     rows: Vec<[AtomicU64; Counters::LEN]>,
+    pub(crate) scripts: Scripts,
 }
 
 impl Board {
     /// A board for `workers` workers.
     pub fn new(workers: usize) -> Board {
-        Board { rows: (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect() }
+        let rows = (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect();
+        Board { rows, scripts: Scripts::default() }
     }
 
     /// Shows the counts of `worker`.

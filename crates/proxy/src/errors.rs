@@ -74,6 +74,12 @@ impl Lost {
     }
 }
 
+/// CONFIG SET of `parameter` would take a node away from us.
+pub(crate) fn cuts_off(parameter: &[u8]) -> String {
+    let parameter = String::from_utf8_lossy(parameter);
+    format!("ERR CONFIG SET {parameter} is not allowed through shardis: it would cut the nodes off from it")
+}
+
 /// `-text\r\n`
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());

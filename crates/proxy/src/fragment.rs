@@ -6,6 +6,7 @@ use crate::cursor::Cursor;
 use crate::errors;
 use crate::merge::Merge;
 use crate::route::{Keys, Part};
+use crate::scripts::Library;
 use crate::session::Session;
 use command::Command;
 use resp::{Request, encode};
@@ -37,7 +38,7 @@ impl Core {
             let (tail, _) = self.backends[shard.0 as usize].tail(&mut self.pool);
             tail.extend_from_slice(request.raw_args(position, step));
         }
-        self.expect_parts(session, command, merge, keys);
+        self.expect_parts(session, command, merge, request, keys, None);
     }
 
     /// Sends the whole request to every shard.
@@ -53,12 +54,13 @@ impl Core {
         if self.refuse_unless_admitted(session, &keys.parts) {
             return;
         }
+        let library = self.note_scripts(command, request);
         for part in &mut keys.parts {
             let (tail, start) = self.backends[part.shard.0 as usize].tail(&mut self.pool);
             part.start = start;
             tail.extend_from_slice(request.bytes);
         }
-        self.expect_parts(session, command, merge, keys);
+        self.expect_parts(session, command, merge, request, keys, library);
     }
 
     /// If a shard does not take its part, nothing is sent, and the client may safely repeat.
@@ -69,15 +71,25 @@ impl Core {
     }
 
     /// Reserves the client's place and queues a ticket for each part that was appended.
-    fn expect_parts(&mut self, session: &mut Session, command: &Command, merge: command::Merge, keys: &Keys) {
+    fn expect_parts(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        merge: command::Merge,
+        request: &Request<'_>,
+        keys: &Keys,
+        library: Option<Library>,
+    ) {
         let merge = Merge::new(
             merge,
             keys.parts.len() as u32,
             &keys.part_of_key,
             command.flags.contains(command::Flags::READONLY),
+            request.get(2),
             &mut self.spare_values,
             &mut self.prng,
-        );
+        )
+        .with_library(library);
         let place = session.reserve_merge(self.merges.insert(merge));
         self.counters.fragments += keys.parts.len() as u64;
         for (number, part) in keys.parts.iter().enumerate() {

@@ -9,6 +9,7 @@
 //! what happened ([`Proxy::handle_event`], with the time), asks it what to do ([`Proxy::poll_action`]) and when to
 //! come back at the latest ([`Proxy::poll_deadline`]).
 
+mod admin;
 mod backend;
 mod core;
 mod counters;
@@ -23,8 +24,10 @@ mod local;
 mod merge;
 mod proxy;
 mod replies;
+mod reports;
 mod requests;
 mod route;
+mod scripts;
 mod session;
 
 pub use counters::{Board, Counters};

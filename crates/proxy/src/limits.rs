@@ -113,10 +113,20 @@ pub struct Settings {
     pub process_id: u32,
     /// Port of the listener, for INFO and CONFIG GET; 0 if it has none.
     pub port: u16,
+    /// Whether clients may change the nodes: CONFIG SET, DEBUG, and what else the command table lets through then.
+    pub allow_admin: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { worker: 0, workers: 1, seed: 0, unix_epoch_us: 0, process_id: 0, port: 0 }
+        Settings {
+            worker: 0,
+            workers: 1,
+            seed: 0,
+            unix_epoch_us: 0,
+            process_id: 0,
+            port: 0,
+            allow_admin: false,
+        }
     }
 }

@@ -41,6 +41,8 @@ impl Core {
             Local::ClientGetname => encode::bulk(reply, &session.name),
             Local::ClientSetinfo => client_setinfo(request, reply),
             Local::ConfigGet => self.config_get(request, reply),
+            // Redis's own word for a primary without replicas, and offset 0.
+            Local::Role => reply.extend_from_slice(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
             Local::Command(about) => command::about::write(about, request, reply),
         }
         self.answer(session, reply);

@@ -4,8 +4,11 @@
 //! loss) is absorbed once; the last one yields the bytes for the client.
 
 use crate::errors::{self, Lost};
+use crate::reports::Reports;
+use crate::scripts::Library;
 use resp::{encode, reply};
 use stdx::Prng;
+use topology::{ShardId, Topology};
 
 /// One request's parts, put together as they come.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub(crate) struct Merge {
     may_have_run: bool,
     /// Whether repeating the command is harmless.
     reads: bool,
+    /// FUNCTION LOAD: kept if no part fails.
+    library: Option<Box<Library>>,
 }
 
 /// How parts are put together.
@@ -38,6 +43,14 @@ enum Kind {
     First(Vec<u8>),
     /// SCRIPT EXISTS: element by element, 1 if all say 1.
     And(Option<Vec<bool>>),
+    /// BGSAVE: the reply of the part that comes first.
+    Any(Option<(u32, Vec<u8>)>),
+    /// SCRIPT KILL: the first success, whatever fails.
+    OneSucceeded(Vec<u8>),
+    /// LASTSAVE: the least integer.
+    Least(i64),
+    /// What nodes tell of themselves.
+    Reports(Box<Reports>),
 }
 
 /// The replies of an MGET's parts, and which part each key went to.
@@ -97,12 +110,14 @@ impl SpareValues {
 
 impl Merge {
     /// The merge that the command table asks for, over `parts` parts. `part_of_key` matters to a merge by key order
-    /// only, `prng` to a random choice only. `reads`: the command changes nothing.
+    /// only, `prng` to a random choice only, `count` to entries of which so many are wanted. `reads`: the command
+    /// changes nothing.
     pub(crate) fn new(
         merge: command::Merge,
         parts: u32,
         part_of_key: &[u32],
         reads: bool,
+        count: Option<&[u8]>,
         spare: &mut SpareValues,
         prng: &mut Prng,
     ) -> Merge {
@@ -116,8 +131,19 @@ impl Merge {
             }
             command::Merge::FirstReply => Kind::First(Vec::new()),
             command::Merge::And => Kind::And(None),
+            command::Merge::AnyReply => Kind::Any(None),
+            command::Merge::OneSucceeded => Kind::OneSucceeded(Vec::new()),
+            command::Merge::Least => Kind::Least(i64::MAX),
+            command::Merge::Report(report) => {
+                Kind::Reports(Box::new(Reports::new(report, parts as usize, count)))
+            }
         };
-        Merge { kind, left: parts, failure: None, may_have_run: false, reads }
+        Merge { kind, left: parts, failure: None, may_have_run: false, reads, library: None }
+    }
+
+    /// This merge, with what is to be kept if no part fails.
+    pub(crate) fn with_library(self, library: Option<Library>) -> Merge {
+        Merge { library: library.map(Box::new), ..self }
     }
 
     /// Takes in the reply of part `part`. True when it was the last one: then [`Merge::finish`] gives the result.
@@ -178,6 +204,12 @@ impl Merge {
                     Some(all) => all.iter_mut().zip(ones).for_each(|(both, one)| *both &= one),
                 }
             }
+            Kind::Any(Some((first, _))) if *first < part => {}
+            Kind::Any(first) => *first = Some((part, bytes.to_vec())),
+            Kind::OneSucceeded(success) if success.is_empty() => *success = bytes.to_vec(),
+            Kind::OneSucceeded(_) => {}
+            Kind::Least(least) => *least = (*least).min(reply::as_integer(bytes)?),
+            Kind::Reports(reports) => reports.absorb(part, bytes),
         }
         Some(())
     }
@@ -189,11 +221,20 @@ impl Merge {
         }
     }
 
-    /// Appends the one reply, once every part was absorbed. One part's failure is the whole command's.
-    pub(crate) fn finish(self, out: &mut Vec<u8>, spare: &mut SpareValues) {
+    /// Appends the one reply, once every part was absorbed. One part's failure is the whole command's. Returns what
+    /// is to be kept after the command's success.
+    pub(crate) fn finish(
+        self,
+        out: &mut Vec<u8>,
+        topology: &Topology,
+        spare: &mut SpareValues,
+    ) -> Option<Library> {
         debug_assert!(self.left == 0, "every part was absorbed");
         match &self.failure {
-            None => self.kind.write(out),
+            None => self.kind.write(out, topology),
+            Some(_) if matches!(&self.kind, Kind::OneSucceeded(success) if !success.is_empty()) => {
+                self.kind.write(out, topology);
+            }
             Some((_, Failure::Node(error))) => out.extend_from_slice(error),
             Some((_, Failure::Lost(lost))) if self.may_have_run && !self.reads => {
                 errors::write(out, &lost.text_of_part());
@@ -203,11 +244,12 @@ impl Merge {
         if let Kind::Values(values) = self.kind {
             spare.give(values);
         }
+        self.library.filter(|_| self.failure.is_none()).map(|library| *library)
     }
 }
 
 impl Kind {
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, out: &mut Vec<u8>, topology: &Topology) {
         match self {
             Kind::Sum(sum) => encode::integer(out, *sum),
             Kind::AllOk => out.extend_from_slice(b"+OK\r\n"),
@@ -223,6 +265,17 @@ impl Kind {
                 let all = all.as_deref().unwrap_or_default();
                 encode::array_header(out, all.len());
                 all.iter().for_each(|&one| encode::integer(out, i64::from(one)));
+            }
+            Kind::Any(None) => encode::nil(out),
+            Kind::Any(Some((_, reply))) | Kind::OneSucceeded(reply) => out.extend_from_slice(reply),
+            Kind::Least(least) => encode::integer(out, *least),
+            Kind::Reports(reports) => {
+                let shards = 0..topology.shard_count() as u32;
+                let names: Vec<&str> = shards.map(|shard| &*topology.shard(ShardId(shard)).name).collect();
+                match reports.merged(&names) {
+                    Some(reply) => out.extend_from_slice(&reply),
+                    None => errors::write(out, errors::MERGE_FAILED),
+                }
             }
         }
     }
@@ -257,12 +310,18 @@ mod tests {
     use std::time::Duration;
 
     fn merge(kind: command::Merge, parts: u32, part_of_key: &[u32]) -> Merge {
-        Merge::new(kind, parts, part_of_key, false, &mut SpareValues::default(), &mut Prng::new(1))
+        let (mut spare, mut prng) = (SpareValues::default(), Prng::new(1));
+        Merge::new(kind, parts, part_of_key, false, None, &mut spare, &mut prng)
+    }
+
+    fn two_shards() -> Topology {
+        let nodes = topology::parse_nodes("a:1,b:1").expect("valid");
+        Topology::new(1, &topology::TopologySpec { nodes, ..Default::default() }).expect("valid")
     }
 
     fn finish(merge: Merge) -> String {
         let mut out = Vec::new();
-        merge.finish(&mut out, &mut SpareValues::default());
+        merge.finish(&mut out, &two_shards(), &mut SpareValues::default());
         String::from_utf8(out).expect("text")
     }
 
@@ -331,5 +390,25 @@ mod tests {
         first.absorb(0, b"$1\r\na\r\n");
         first.absorb(1, b"$1\r\nb\r\n");
         assert_eq!(finish(first), format!("-{}\r\n", errors::MERGE_FAILED));
+    }
+
+    #[test]
+    fn one_success_is_enough_where_the_table_says_so() {
+        let mut one = merge(command::Merge::OneSucceeded, 2, &[]);
+        one.absorb(0, b"-NOTBUSY No scripts in execution right now.\r\n");
+        one.absorb(1, b"+OK\r\n");
+        assert_eq!(finish(one), "+OK\r\n");
+        let mut none = merge(command::Merge::OneSucceeded, 2, &[]);
+        none.absorb(1, b"-NOTBUSY second\r\n");
+        none.absorb(0, b"-NOTBUSY first\r\n");
+        assert_eq!(finish(none), "-NOTBUSY first\r\n");
+        let mut least = merge(command::Merge::Least, 2, &[]);
+        least.absorb(0, b":7\r\n");
+        least.absorb(1, b":5\r\n");
+        assert_eq!(finish(least), ":5\r\n");
+        let mut any = merge(command::Merge::AnyReply, 2, &[]);
+        any.absorb(1, b"+Background saving scheduled\r\n");
+        any.absorb(0, b"+Background saving started\r\n");
+        assert_eq!(finish(any), "+Background saving started\r\n");
     }
 }

@@ -10,7 +10,7 @@ use crate::errors;
 use crate::event::{Action, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
 use crate::replies::Fault;
-use crate::session::{Phase, Session};
+use crate::session::{Abandoned, Phase, Session};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Slab};
@@ -222,8 +222,11 @@ impl Proxy {
         let core = &mut self.core;
         core.counters.clients -= 1;
         core.clients_waiting -= usize::from(session.waiting);
-        for merge in session.dismantle(&mut core.pool) {
-            core.merges.remove(merge);
+        for abandoned in session.dismantle(&mut core.pool) {
+            match abandoned {
+                Abandoned::Merge(merge) => drop(core.merges.remove(merge)),
+                Abandoned::Repeat(repeat) => core.forget_repeat(repeat),
+            }
         }
         core.close(conn);
     }

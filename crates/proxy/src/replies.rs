@@ -137,6 +137,15 @@ impl Proxy {
                 fragment::rewrite_scan(cursor, core.topology.shard_count(), reply, &mut scratch);
                 Some(&scratch[..])
             }
+            (Expectation::Repeat(repeat), Outcome::Reply(reply)) => {
+                (!core.repeat(session, ticket.place, repeat, reply)).then_some(reply)
+            }
+            (Expectation::Repeat(repeat), Outcome::Lost(lost)) => {
+                core.forget_repeat(repeat);
+                core.counters.errors += 1;
+                errors::write(&mut scratch, &lost.text());
+                Some(&scratch[..])
+            }
             (Expectation::Reply | Expectation::Scan(_), Outcome::Lost(lost)) => {
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text());
@@ -220,8 +229,11 @@ impl Core {
             Outcome::Reply(reply) => merge.absorb(part, reply),
             Outcome::Lost(lost) => merge.absorb_loss(part, lost),
         };
-        if complete && let Some(merge) = self.merges.remove(id) {
-            merge.finish(out, &mut self.spare_values);
+        if complete
+            && let Some(merge) = self.merges.remove(id)
+            && let Some(library) = merge.finish(out, &self.topology, &mut self.spare_values)
+        {
+            self.board.scripts.keep_library(library);
         }
         complete
     }

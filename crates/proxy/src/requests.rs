@@ -7,7 +7,7 @@ use crate::event::{CloseReason, Notice};
 use crate::learn::Lookup;
 use crate::route::{self, KEYLESS_SHARD, Keys, Route};
 use crate::session::{Phase, Session};
-use command::{Carry, Command, Guard, Refusal, Resolved, learned};
+use command::{Carry, Command, Guard, Local, Merge, Refusal, Report, Resolved, learned};
 use resp::request::{RequestError, Scanned};
 use resp::{Request, encode};
 use topology::ShardId;
@@ -110,31 +110,36 @@ impl Core {
             }
             Carry::ShardIf(guard) => match guard.check(request) {
                 Ok(()) => self.forward(session, command, request, keys),
-                Err(refusal) => self.refuse_command(session, command, refusal, request, reply),
+                Err(refusal) => self.refuse_command(session, command, refusal, request),
             },
+            Carry::Script(script) => self.forward_script(session, command, script, request, keys),
             Carry::Split(merge) => self.split(session, command, merge, request, keys),
             Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
             Carry::Cursor => self.send_scan(session, request),
             Carry::AnyShard => self.send(session, KEYLESS_SHARD, request.bytes),
+            Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {
+                self.send_to_all(session, command, Merge::Report(Report::Config), request, keys);
+            }
+            Carry::Admin(why, admin) => self.administer(session, command, (why, admin), request, keys),
             Carry::Here(local) => self.answer_here(session, local, command, request, reply),
-            Carry::Refused(refusal) => self.refuse_command(session, command, refusal, request, reply),
+            Carry::Refused(refusal) => self.refuse_command(session, command, refusal, request),
             // Only its subcommands are ever resolved to.
             Carry::Container => self.refuse_unknown(session, request, reply),
         }
     }
 
     /// Says why a command is not carried.
-    fn refuse_command(
+    pub(crate) fn refuse_command(
         &mut self,
         session: &mut Session,
         command: &Command,
         refusal: Refusal,
         request: &Request<'_>,
-        reply: &mut Vec<u8>,
     ) {
-        reply.clear();
-        refusal.write_error(reply, command, request);
-        self.answer_error(session, reply);
+        let mut reply = self.pool.take();
+        refusal.write_error(&mut reply, command, request);
+        self.answer_error(session, &reply);
+        self.pool.give(reply);
     }
 
     /// Sends a request to the one shard that owns its keys.
@@ -165,7 +170,7 @@ impl Core {
     }
 
     /// Queues a whole request for one shard.
-    fn send(&mut self, session: &mut Session, shard: ShardId, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, session: &mut Session, shard: ShardId, bytes: &[u8]) {
         if let Err(lost) = self.admit(shard) {
             return self.refuse(session, &lost.text());
         }

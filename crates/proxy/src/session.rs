@@ -80,6 +80,8 @@ enum Place {
     Waiting,
     /// One node's reply to a SCAN is to come; its cursor is rewritten.
     Scanning(Cursor),
+    /// One node's reply is to come, and if it misses a script, the request goes once more.
+    Repeating(Id),
     /// Replies of several nodes are to come.
     Merging(Id),
     /// The reply is here and waits for those before it.
@@ -93,6 +95,8 @@ pub(crate) enum Expectation {
     Reply,
     /// Its cursor is rewritten first.
     Scan(Cursor),
+    /// The request may go once more.
+    Repeat(Id),
     /// It goes into this merge.
     Merge(Id),
     /// There is no such place, or it is filled: nobody waits.
@@ -201,6 +205,11 @@ impl Session {
         self.reserve_place(Place::Scanning(cursor))
     }
 
+    /// Reserves the next place for one node's reply to a request that may go once more.
+    pub(crate) fn reserve_script(&mut self, repeat: Id) -> u32 {
+        self.reserve_place(Place::Repeating(repeat))
+    }
+
     /// Reserves the next place for the result of `merge`.
     pub(crate) fn reserve_merge(&mut self, merge: Id) -> u32 {
         self.reserve_place(Place::Merging(merge))
@@ -217,9 +226,21 @@ impl Session {
         match self.pending.get(self.index(number)) {
             Some(Place::Waiting) => Expectation::Reply,
             Some(Place::Scanning(cursor)) => Expectation::Scan(*cursor),
+            Some(Place::Repeating(repeat)) => Expectation::Repeat(*repeat),
             Some(Place::Merging(merge)) => Expectation::Merge(*merge),
             Some(Place::Ready(_)) | None => Expectation::Nothing,
         }
+    }
+
+    /// Whether nothing was sent behind the request at place `number`.
+    pub(crate) fn is_last(&self, number: u32) -> bool {
+        self.index(number) + 1 == self.pending.len()
+    }
+
+    /// The request at place `number` goes once more; its reply is passed on as it is.
+    pub(crate) fn expect_again(&mut self, number: u32) {
+        let index = self.index(number);
+        self.pending[index] = Place::Waiting;
     }
 
     fn index(&self, number: u32) -> usize {
@@ -308,15 +329,25 @@ impl Session {
         }
     }
 
-    /// Gives all buffers back and tells the merges that nobody waits for any more.
-    pub(crate) fn dismantle(mut self, pool: &mut BufferPool) -> impl Iterator<Item = Id> {
+    /// Gives all buffers back and tells what nobody waits for any more.
+    pub(crate) fn dismantle(mut self, pool: &mut BufferPool) -> impl Iterator<Item = Abandoned> + use<> {
         self.output.clear(pool);
         pool.give(self.input);
         self.pending.into_iter().filter_map(|place| match place {
-            Place::Merging(merge) => Some(merge),
+            Place::Merging(merge) => Some(Abandoned::Merge(merge)),
+            Place::Repeating(repeat) => Some(Abandoned::Repeat(repeat)),
             _ => None,
         })
     }
+}
+
+/// What a session leaves behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Abandoned {
+    /// A merge.
+    Merge(Id),
+    /// A request that would go once more.
+    Repeat(Id),
 }
 
 /// The size that a new client's replies are guessed to have, until they were seen: 256 requests may be pending then.

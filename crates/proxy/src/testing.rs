@@ -25,12 +25,16 @@ pub(crate) struct Rig {
 impl Rig {
     /// Over `shards` shards, whose nodes have not answered yet. Keys `0`, `1`, … of [`Rig::key`] live on them.
     pub(crate) fn connecting(shards: usize, limits: Limits) -> Rig {
+        Rig::connecting_with(shards, limits, Settings::default())
+    }
+
+    fn connecting_with(shards: usize, limits: Limits, settings: Settings) -> Rig {
         let nodes: Vec<String> = (0..shards).map(|shard| format!("127.0.0.1:{}", 7000 + shard)).collect();
         let nodes = parse_nodes(&nodes.join(",")).expect("valid");
         let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid");
         let (topology, board) = (Arc::new(topology), Arc::new(Board::new(1)));
         let now = Instant::ZERO;
-        let proxy = Proxy::new(limits, Settings::default(), topology, board, now);
+        let proxy = Proxy::new(limits, settings, topology, board, now);
         let (sent, nodes) = (BTreeMap::new(), BTreeMap::new());
         let mut rig =
             Rig { proxy, now, sent, nodes, closed: Vec::new(), paused: Vec::new(), stuck: Vec::new() };
@@ -46,6 +50,14 @@ impl Rig {
 
     pub(crate) fn ready_with(shards: usize, limits: Limits) -> Rig {
         let mut rig = Rig::connecting(shards, limits);
+        (0..shards as u32).for_each(|shard| rig.bring_up(shard));
+        rig
+    }
+
+    /// As [`Rig::ready`], for an operator who may administer the nodes.
+    pub(crate) fn ready_for_admin(shards: usize) -> Rig {
+        let settings = Settings { allow_admin: true, ..Settings::default() };
+        let mut rig = Rig::connecting_with(shards, Limits::default(), settings);
         (0..shards as u32).for_each(|shard| rig.bring_up(shard));
         rig
     }

@@ -1,5 +1,7 @@
 //! Transcripts: what the core does, event by event. `|` stands for CR LF.
 
+mod scripts;
+
 use crate::testing::Rig;
 use crate::{Event, Limits, Notice};
 use std::time::Duration;

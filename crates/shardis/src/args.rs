@@ -102,6 +102,11 @@ pub(crate) struct ProxyArgs {
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
 
+    /// Let clients administer the nodes: CONFIG SET and GET, DEBUG, BGSAVE and the like go to every node. For tests and
+    /// operators; any client may then change the nodes for all
+    #[arg(long, requires = "nodes")]
+    pub(crate) allow_admin: bool,
+
     /// After SIGTERM, wait at most so many seconds for what is in flight
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain_timeout: u64,

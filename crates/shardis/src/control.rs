@@ -54,6 +54,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
+        allow_admin: args.allow_admin,
         topology,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
         clock: Clock::start(),
@@ -150,6 +151,7 @@ struct Plan {
     workers: usize,
     limits: Limits,
     gather: Gather,
+    allow_admin: bool,
     topology: Arc<Topology>,
     embedded: Option<Arc<Embedded>>,
     clock: Clock,
@@ -168,6 +170,7 @@ impl Plan {
             unix_epoch_us: self.epoch_us,
             process_id: std::process::id(),
             port: self.addr.port(),
+            allow_admin: self.allow_admin,
         };
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =

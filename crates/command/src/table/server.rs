@@ -1,22 +1,22 @@
 //! Administration and information.
 
 use crate::carry::Carry::{AllShards, AnyShard, Container, Here, Refused, Shard};
-use crate::carry::{About, Carry, Local, Merge, Refusal};
+use crate::carry::{About, Admin, Carry, Local, Merge, Refusal, Report};
 use crate::command::{Command, container, row};
 use crate::table::{about, key, later, never};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
     container("acl", -2, "", "", Container, ACL),
-    row("bgrewriteaof", 1, "admin noscript no_async_loading", "", &[], PERSISTENCE),
-    row("bgsave", -1, "admin noscript no_async_loading", "", &[], PERSISTENCE),
+    row("bgrewriteaof", 1, "admin noscript no_async_loading", "", &[], persistence(Merge::AnyReply)),
+    row("bgsave", -1, "admin noscript no_async_loading", "", &[], persistence(Merge::AnyReply)),
     container("command", -1, "loading stale", "connection", about(About::All), COMMAND)
         .tips("nondeterministic_output_order"),
     container("config", -2, "", "", Container, CONFIG),
     row("dbsize", 1, "readonly fast", "keyspace", &[], AllShards(Merge::Sum))
         .tips("request_policy:all_shards response_policy:agg_sum"),
     row("debug", -2, "admin noscript loading stale", "",
-        &[], never("it can crash or stall a node for all clients")),
+        &[], Carry::Admin("it can stall a node for all clients", Admin::Debug)),
     row("failover", -1, "admin noscript stale", "", &[], ROLES),
     row("flushall", -1, "write", "keyspace dangerous", &[], AllShards(Merge::AllOk))
         .tips("request_policy:all_shards response_policy:all_succeeded"),
@@ -24,7 +24,7 @@ pub(super) static COMMANDS: &[Command] = &[
         .tips("request_policy:all_shards response_policy:all_succeeded"),
     row("info", -1, "loading stale", "dangerous", &[], Here(Local::Info))
         .tips("nondeterministic_output request_policy:all_shards response_policy:special"),
-    row("lastsave", 1, "loading stale fast", "admin dangerous", &[], PERSISTENCE)
+    row("lastsave", 1, "loading stale fast", "admin dangerous", &[], persistence(Merge::Least))
         .tips("nondeterministic_output"),
     container("latency", -2, "", "", Container, LATENCY),
     row("lolwut", -1, "readonly fast", "", &[], AnyShard),
@@ -36,8 +36,8 @@ pub(super) static COMMANDS: &[Command] = &[
     row("replicaof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),
     row("restore-asking", -4, "write denyoom asking", "keyspace dangerous",
         &[key(1, "OW update")], never("only a node that moves keys to another has a use for it")),
-    row("role", 1, "noscript loading stale fast", "admin dangerous", &[], ROLES),
-    row("save", 1, "admin noscript no_async_loading no_multi", "", &[], PERSISTENCE),
+    row("role", 1, "noscript loading stale fast", "admin dangerous", &[], Here(Local::Role)),
+    row("save", 1, "admin noscript no_async_loading no_multi", "", &[], persistence(Merge::AllOk)),
     row("shutdown", -1, "admin noscript loading stale no_multi allow_busy", "",
         &[], never("it would stop a node for all clients")),
     row("slaveof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),
@@ -84,38 +84,38 @@ static CONFIG: &[Command] = &[
     row("config|get", -3, "admin noscript loading stale", "", &[], Here(Local::ConfigGet)),
     row("config|help", 2, "loading stale", "", &[], AnyShard),
     row("config|resetstat", 2, "admin noscript loading stale", "", &[], NODE_STATISTICS),
-    row("config|rewrite", 2, "admin noscript loading stale", "", &[], SETTINGS),
-    row("config|set", -4, "admin noscript loading stale", "", &[], SETTINGS)
+    row("config|rewrite", 2, "admin noscript loading stale", "", &[], settings(Admin::AllShards(Merge::AllOk))),
+    row("config|set", -4, "admin noscript loading stale", "", &[], settings(Admin::ConfigSet))
         .tips("request_policy:all_nodes response_policy:all_succeeded"),
 ];
 
 #[rustfmt::skip] // A command is a line.
 static LATENCY: &[Command] = &[
-    row("latency|doctor", 2, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+    row("latency|doctor", 2, "admin noscript loading stale", "", &[], report(Report::Texts))
         .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
-    row("latency|graph", 3, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+    row("latency|graph", 3, "admin noscript loading stale", "", &[], report(Report::Texts))
         .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
     row("latency|help", 2, "loading stale", "", &[], AnyShard),
-    row("latency|histogram", -2, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+    row("latency|histogram", -2, "admin noscript loading stale", "", &[], report(Report::LatencyHistogram))
         .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
-    row("latency|history", 3, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+    row("latency|history", 3, "admin noscript loading stale", "", &[], report(Report::LatencyHistory))
         .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
-    row("latency|latest", 2, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+    row("latency|latest", 2, "admin noscript loading stale", "", &[], report(Report::LatencyLatest))
         .tips("nondeterministic_output request_policy:all_nodes response_policy:special"),
-    row("latency|reset", -2, "admin noscript loading stale", "", &[], NODE_STATISTICS)
+    row("latency|reset", -2, "admin noscript loading stale", "", &[], AllShards(Merge::Sum))
         .tips("request_policy:all_nodes response_policy:all_succeeded"),
 ];
 
 #[rustfmt::skip] // A command is a line.
 static MEMORY: &[Command] = &[
-    row("memory|doctor", 2, "", "", &[], NODE_STATISTICS)
+    row("memory|doctor", 2, "", "", &[], report(Report::Texts))
         .tips("nondeterministic_output request_policy:all_shards response_policy:special"),
     row("memory|help", 2, "loading stale", "", &[], AnyShard),
-    row("memory|malloc-stats", 2, "", "", &[], NODE_STATISTICS)
+    row("memory|malloc-stats", 2, "", "", &[], report(Report::Texts))
         .tips("nondeterministic_output request_policy:all_shards response_policy:special"),
-    row("memory|purge", 2, "", "", &[], NODE_STATISTICS)
+    row("memory|purge", 2, "", "", &[], AllShards(Merge::AllOk))
         .tips("request_policy:all_shards response_policy:all_succeeded"),
-    row("memory|stats", 2, "", "", &[], NODE_STATISTICS)
+    row("memory|stats", 2, "", "", &[], report(Report::MemoryStats))
         .tips("nondeterministic_output request_policy:all_shards response_policy:special"),
     row("memory|usage", -3, "readonly", "", &[key(2, "RO")], Shard),
 ];
@@ -123,7 +123,7 @@ static MEMORY: &[Command] = &[
 #[rustfmt::skip] // A command is a line.
 static MODULE: &[Command] = &[
     row("module|help", 2, "loading stale", "", &[], AnyShard),
-    row("module|list", 2, "admin noscript", "", &[], MODULES).tips("nondeterministic_output_order"),
+    row("module|list", 2, "admin noscript", "", &[], AnyShard).tips("nondeterministic_output_order"),
     row("module|load", -3, "admin noscript no_async_loading", "", &[], MODULES),
     row("module|loadex", -3, "admin noscript no_async_loading", "", &[], MODULES),
     row("module|unload", 3, "admin noscript no_async_loading", "", &[], MODULES),
@@ -131,20 +131,33 @@ static MODULE: &[Command] = &[
 
 #[rustfmt::skip] // A command is a line.
 static SLOWLOG: &[Command] = &[
-    row("slowlog|get", -2, "admin loading stale", "", &[], NODE_STATISTICS)
+    row("slowlog|get", -2, "admin loading stale", "", &[], report(Report::SlowlogEntries))
         .tips("request_policy:all_nodes nondeterministic_output"),
     row("slowlog|help", 2, "loading stale", "", &[], AnyShard),
-    row("slowlog|len", 2, "admin loading stale", "", &[], NODE_STATISTICS)
+    row("slowlog|len", 2, "admin loading stale", "", &[], AllShards(Merge::Sum))
         .tips("request_policy:all_nodes response_policy:agg_sum nondeterministic_output"),
-    row("slowlog|reset", 2, "admin loading stale", "", &[], NODE_STATISTICS)
+    row("slowlog|reset", 2, "admin loading stale", "", &[], AllShards(Merge::AllOk))
         .tips("request_policy:all_nodes response_policy:all_succeeded"),
 ];
 
 const ROLES: Carry = never("the roles of the nodes are not for clients to see or change");
-const SETTINGS: Carry = never("it would change a node for all clients");
-const PERSISTENCE: Carry = never("each node sees to its own persistence");
 const REPLICATION: Carry =
     Refused(Refusal::Unknown("spoken between nodes; its replies are none, or without end"));
 const NODE_STATISTICS: Carry = later("statistics of the nodes");
 const ACCESS_CONTROL: Carry = later("access control");
-const MODULES: Carry = never("the modules of the nodes are not for clients to see or change");
+const MODULES: Carry = Carry::Admin("it would change a node for all clients", Admin::AllShards(Merge::AllOk));
+
+/// What nodes tell of themselves, put together.
+const fn report(report: Report) -> Carry {
+    AllShards(Merge::Report(report))
+}
+
+/// Parameters of the nodes.
+const fn settings(how: Admin) -> Carry {
+    Carry::Admin("it would change a node for all clients", how)
+}
+
+/// What nodes write to disks.
+const fn persistence(merge: Merge) -> Carry {
+    Carry::Admin("each node sees to its own persistence", Admin::AllShards(merge))
+}

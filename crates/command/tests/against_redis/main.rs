@@ -269,7 +269,7 @@ fn a_request_without_keys_where_there_must_be_some_is_an_error_on_any_shard() {
     let Some(mut node) = Node::start() else { return };
     let mut prng = seeded_prng();
     let forwarded = common().filter(|command| {
-        matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Split(_))
+        matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_))
             && !command.flags.contains(Flags::NO_MANDATORY_KEYS)
     });
     for command in forwarded {
@@ -292,7 +292,7 @@ fn what_is_forwarded_gets_exactly_one_reply_and_at_once() {
     let Some(mut node) = Node::start() else { return };
     let mut prng = seeded_prng();
     for command in common() {
-        if matches!(command.carry, Carry::Refused(_) | Carry::Here(_) | Carry::Container) {
+        if matches!(command.carry, Carry::Refused(_) | Carry::Admin(..) | Carry::Here(_) | Carry::Container) {
             continue;
         }
         for _ in 0..20 {

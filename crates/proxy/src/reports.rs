@@ -1,0 +1,380 @@
+//! What nodes tell of themselves, put together from the replies of all shards. Asked for by people and by monitoring,
+//! not by the thousand: replies are kept whole until the last one is here.
+
+use command::Report;
+use resp::encode;
+use resp::integer::parse_i64;
+use resp::reply::{as_bulk, as_integer, elements};
+use std::collections::BTreeMap;
+
+/// The replies so far.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    report: Report,
+    /// How many entries are wanted.
+    count_max: usize,
+    /// By shard; empty until the shard has answered.
+    replies: Vec<Vec<u8>>,
+}
+
+/// What SLOWLOG GET gives without a number.
+const SLOWLOG_COUNT_DEFAULT: usize = 10;
+
+impl Reports {
+    /// Of `shards` shards. `count` is the argument that says how many entries are wanted, if there is one.
+    pub(crate) fn new(report: Report, shards: usize, count: Option<&[u8]>) -> Reports {
+        let count_max = match count.map(parse_i64) {
+            _ if report != Report::SlowlogEntries => usize::MAX,
+            None => SLOWLOG_COUNT_DEFAULT,
+            // -1 is all; what is no number, the nodes refuse.
+            Some(count) => count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX),
+        };
+        Reports { report, count_max, replies: vec![Vec::new(); shards] }
+    }
+
+    /// Takes in the reply of `shard`.
+    pub(crate) fn absorb(&mut self, shard: u32, reply: &[u8]) {
+        self.replies[shard as usize] = reply.to_vec();
+    }
+
+    /// The one reply. `names` are the shards' names. `None` if the replies are not of the kind that belongs here.
+    pub(crate) fn merged(&self, names: &[&str]) -> Option<Vec<u8>> {
+        match self.report {
+            Report::SlowlogEntries => self.slowlog(),
+            Report::LatencyHistory => self.latency_history(),
+            Report::LatencyLatest => self.latency_latest(),
+            Report::LatencyHistogram => self.latency_histogram(),
+            Report::MemoryStats => self.memory_stats(),
+            Report::Texts => self.texts(names),
+            Report::Config => self.config(),
+            Report::Libraries => self.libraries(),
+            Report::RunningScript => self.running_script(),
+            Report::Digest => self.digest(),
+        }
+    }
+
+    /// The elements of all arrays.
+    fn all_elements(&self) -> Option<Vec<&[u8]>> {
+        let mut all = Vec::new();
+        for reply in &self.replies {
+            all.extend(elements(reply)?);
+        }
+        Some(all)
+    }
+
+    /// Entries begin with an id and the second in which they were made.
+    fn slowlog(&self) -> Option<Vec<u8>> {
+        let mut entries = Vec::new();
+        for entry in self.all_elements()? {
+            let mut fields = elements(entry)?;
+            let id = as_integer(fields.next()?)?;
+            entries.push((as_integer(fields.next()?)?, id, entry));
+        }
+        entries.sort_by_key(|&(at, id, _)| std::cmp::Reverse((at, id)));
+        entries.truncate(self.count_max);
+        Some(array(entries.iter().map(|(_, _, entry)| *entry)))
+    }
+
+    fn latency_history(&self) -> Option<Vec<u8>> {
+        let mut events = self.all_elements()?;
+        events.sort_by_key(|event| elements(event).and_then(|mut fields| as_integer(fields.next()?)));
+        Some(array(events.into_iter()))
+    }
+
+    /// Name, second of the latest, its milliseconds, the worst milliseconds.
+    fn latency_latest(&self) -> Option<Vec<u8>> {
+        let mut events: Vec<(&[u8], [i64; 3])> = Vec::new();
+        for event in self.all_elements()? {
+            let mut fields = elements(event)?;
+            let name = fields.next()?;
+            let [at, latest, worst] =
+                [as_integer(fields.next()?)?, as_integer(fields.next()?)?, as_integer(fields.next()?)?];
+            match events.iter_mut().find(|(seen, _)| *seen == name) {
+                None => events.push((name, [at, latest, worst])),
+                Some((_, seen)) => {
+                    if at > seen[0] {
+                        (seen[0], seen[1]) = (at, latest);
+                    }
+                    seen[2] = seen[2].max(worst);
+                }
+            }
+        }
+        let mut out = Vec::new();
+        encode::array_header(&mut out, events.len());
+        for (name, numbers) in events {
+            encode::array_header(&mut out, 4);
+            out.extend_from_slice(name);
+            numbers.into_iter().for_each(|number| encode::integer(&mut out, number));
+        }
+        Some(out)
+    }
+
+    /// Per command `[calls, n, histogram_usec, [bound, calls up to it, …]]`. Redis leaves out bounds at which nothing
+    /// is added, so a shard's count at another shard's bound is its count at the bound before.
+    fn latency_histogram(&self) -> Option<Vec<u8>> {
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut calls: BTreeMap<&[u8], i64> = BTreeMap::new();
+        // Per command what each bound adds, over all shards.
+        let mut added: BTreeMap<&[u8], BTreeMap<i64, i64>> = BTreeMap::new();
+        for (name, histogram) in self.pairs()? {
+            if !calls.contains_key(name) {
+                names.push(name);
+            }
+            let fields: Vec<&[u8]> = elements(histogram)?.collect();
+            let [_, count, _, buckets] = fields[..] else { return None };
+            *calls.entry(name).or_default() += as_integer(count)?;
+            let mut before = 0;
+            for (bound, upto) in in_pairs(elements(buckets)?) {
+                let upto = as_integer(upto)?;
+                *added.entry(name).or_default().entry(as_integer(bound)?).or_default() += upto - before;
+                before = upto;
+            }
+        }
+        let mut out = Vec::new();
+        encode::array_header(&mut out, 2 * names.len());
+        for name in names {
+            let buckets = added.remove(name).unwrap_or_default();
+            out.extend_from_slice(name);
+            encode::array_header(&mut out, 4);
+            encode::bulk(&mut out, b"calls");
+            encode::integer(&mut out, calls[name]);
+            encode::bulk(&mut out, b"histogram_usec");
+            encode::array_header(&mut out, 2 * buckets.len());
+            let mut upto = 0;
+            for (bound, more) in buckets {
+                upto += more;
+                encode::integer(&mut out, bound);
+                encode::integer(&mut out, upto);
+            }
+        }
+        Some(out)
+    }
+
+    /// Names and values of all shards, behind one another.
+    fn pairs(&self) -> Option<Vec<(&[u8], &[u8])>> {
+        let mut pairs = Vec::new();
+        for reply in &self.replies {
+            pairs.extend(in_pairs(elements(reply)?));
+        }
+        Some(pairs)
+    }
+
+    fn memory_stats(&self) -> Option<Vec<u8>> {
+        let replies: Vec<&[u8]> = self.replies.iter().map(Vec::as_slice).collect();
+        let mut out = Vec::new();
+        add_stats(&replies, &mut out)?;
+        Some(out)
+    }
+
+    fn texts(&self, names: &[&str]) -> Option<Vec<u8>> {
+        let first = self.replies.first()?;
+        if self.replies.iter().all(|reply| reply == first) {
+            return Some(first.clone());
+        }
+        let mut text = Vec::new();
+        for (name, reply) in names.iter().zip(&self.replies) {
+            text.extend_from_slice(format!("# shard {name}\n").as_bytes());
+            text.extend_from_slice(as_bulk(reply)?.trim_ascii_end());
+            text.push(b'\n');
+        }
+        let mut out = Vec::new();
+        encode::bulk(&mut out, &text);
+        Some(out)
+    }
+
+    fn config(&self) -> Option<Vec<u8>> {
+        let mut parameters: Vec<(&[u8], Vec<&[u8]>)> = Vec::new();
+        for (name, value) in self.pairs()? {
+            match parameters.iter_mut().find(|(seen, _)| *seen == name) {
+                None => parameters.push((name, vec![value])),
+                Some((_, values)) if values.contains(&value) => {}
+                Some((_, values)) => values.push(value),
+            }
+        }
+        let mut out = Vec::new();
+        encode::array_header(&mut out, 2 * parameters.len());
+        for (name, values) in parameters {
+            out.extend_from_slice(name);
+            match values[..] {
+                [value] => out.extend_from_slice(value),
+                _ => {
+                    let values: Option<Vec<&[u8]>> = values.into_iter().map(as_bulk).collect();
+                    encode::bulk(&mut out, &values?.join(&b" | "[..]));
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// A library is an array of names and values; the first pair is its name.
+    fn libraries(&self) -> Option<Vec<u8>> {
+        let mut libraries: Vec<(&[u8], &[u8])> = Vec::new();
+        for library in self.all_elements()? {
+            let name = elements(library)?.nth(1)?;
+            if !libraries.iter().any(|(seen, _)| *seen == name) {
+                libraries.push((name, library));
+            }
+        }
+        Some(array(libraries.iter().map(|(_, library)| *library)))
+    }
+
+    /// `running_script` comes first and is nil where nothing runs.
+    fn running_script(&self) -> Option<Vec<u8>> {
+        let runs = |reply: &&Vec<u8>| {
+            elements(reply)
+                .and_then(|mut fields| fields.nth(1))
+                .is_some_and(|script| script.first() == Some(&b'*') && script != b"*-1\r\n")
+        };
+        self.replies.iter().find(runs).or(self.replies.first()).cloned()
+    }
+
+    /// Redis combines the digests of keys by XOR, so that those of shards combine alike.
+    fn digest(&self) -> Option<Vec<u8>> {
+        let mut digest = [0u8; 20];
+        for reply in &self.replies {
+            let digits =
+                reply.strip_prefix(b"+")?.strip_suffix(b"\r\n").filter(|digits| digits.len() == 40)?;
+            for (byte, pair) in digest.iter_mut().zip(digits.chunks(2)) {
+                *byte ^= u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+            }
+        }
+        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut out = Vec::new();
+        encode::simple(&mut out, digits.as_bytes());
+        Some(out)
+    }
+}
+
+/// Adds maps of integers, ratios (bulks) and maps alike; names that only some shards have are kept.
+fn add_stats(replies: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
+    let mut stats: Vec<(&[u8], Vec<&[u8]>)> = Vec::new();
+    for reply in replies {
+        for (name, value) in in_pairs(elements(reply)?) {
+            match stats.iter_mut().find(|(seen, _)| *seen == name) {
+                None => stats.push((name, vec![value])),
+                Some((_, values)) => values.push(value),
+            }
+        }
+    }
+    encode::array_header(out, 2 * stats.len());
+    for (name, values) in stats {
+        out.extend_from_slice(name);
+        match values[0].first()? {
+            b':' => {
+                let sum =
+                    values.iter().try_fold(0i64, |sum, value| Some(sum.wrapping_add(as_integer(value)?)))?;
+                encode::integer(out, sum);
+            }
+            b'*' => add_stats(&values, out)?,
+            _ => out.extend_from_slice(
+                values.into_iter().max_by(|one, other| number(one).total_cmp(&number(other)))?,
+            ),
+        }
+    }
+    Some(())
+}
+
+/// The number in a bulk; what is none is less than all.
+fn number(bulk: &[u8]) -> f64 {
+    let text = as_bulk(bulk).and_then(|text| std::str::from_utf8(text).ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(f64::NEG_INFINITY)
+}
+
+fn in_pairs<'a>(mut elements: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    std::iter::from_fn(move || Some((elements.next()?, elements.next()?)))
+}
+
+fn array<'a>(entries: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::array_header(&mut out, entries.len());
+    entries.for_each(|entry| out.extend_from_slice(entry));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What two shards' replies become; `|` stands for CR LF.
+    fn merged(report: Report, one: &str, other: &str) -> String {
+        let mut reports = Reports::new(report, 2, None);
+        reports.absorb(1, other.replace('|', "\r\n").as_bytes());
+        reports.absorb(0, one.replace('|', "\r\n").as_bytes());
+        let reply = reports.merged(&["a", "b"]).unwrap_or_else(|| b"none".to_vec());
+        String::from_utf8(reply).expect("text").replace("\r\n", "|")
+    }
+
+    #[test]
+    fn the_newest_slow_requests_of_all_shards_come_first() {
+        let entry = |id, at| format!("*6|:{id}|:{at}|:9|*1|$4|ping|$1|c|$0||");
+        let one = format!("*2|{}{}", entry(1, 30), entry(0, 10));
+        let other = format!("*1|{}", entry(0, 20));
+        let expected = format!("*3|{}{}{}", entry(1, 30), entry(0, 20), entry(0, 10));
+        assert_eq!(merged(Report::SlowlogEntries, &one, &other), expected);
+        let many: String = (0..9).map(|id| entry(id, id)).collect();
+        let ten = merged(Report::SlowlogEntries, &format!("*9|{many}"), &format!("*9|{many}"));
+        assert!(ten.starts_with("*10|*6|:8|:8|"), "{ten}");
+    }
+
+    #[test]
+    fn latencies_are_put_together_by_event_and_time() {
+        let history = merged(Report::LatencyHistory, "*2|*2|:5|:1|*2|:9|:2|", "*1|*2|:7|:3|");
+        assert_eq!(history, "*3|*2|:5|:1|*2|:7|:3|*2|:9|:2|");
+        let latest = merged(
+            Report::LatencyLatest,
+            "*1|*4|$7|command|:5|:10|:90|",
+            "*2|*4|$7|command|:6|:20|:30|*4|$4|fork|:1|:1|:1|",
+        );
+        assert_eq!(latest, "*2|*4|$7|command|:6|:20|:90|*4|$4|fork|:1|:1|:1|");
+    }
+
+    #[test]
+    fn histograms_add_up_bound_by_bound() {
+        let one = "*2|$3|get|*4|$5|calls|:5|$14|histogram_usec|*4|:1|:2|:4|:5|";
+        let other = "*2|$3|get|*4|$5|calls|:3|$14|histogram_usec|*4|:2|:1|:4|:3|";
+        let both = "*2|$3|get|*4|$5|calls|:8|$14|histogram_usec|*6|:1|:2|:2|:3|:4|:8|";
+        assert_eq!(merged(Report::LatencyHistogram, one, other), both);
+    }
+
+    #[test]
+    fn memory_is_summed_and_of_ratios_the_largest_counts() {
+        let one = "*6|$4|peak|:10|$5|ratio|$3|1.5|$4|db.0|*2|$8|overhead|:1|";
+        let other = "*6|$4|peak|:20|$5|ratio|$4|12.5|$4|db.0|*2|$8|overhead|:2|";
+        let both = "*6|$4|peak|:30|$5|ratio|$4|12.5|$4|db.0|*2|$8|overhead|:3|";
+        assert_eq!(merged(Report::MemoryStats, one, other), both);
+    }
+
+    #[test]
+    fn texts_that_differ_stand_under_their_shards_names() {
+        assert_eq!(merged(Report::Texts, "$2|hi|", "$2|hi|"), "$2|hi|");
+        assert_eq!(merged(Report::Texts, "$3|hi\n|", "$3|ho!|"), "$27|# shard a\nhi\n# shard b\nho!\n|");
+    }
+
+    #[test]
+    fn parameters_that_differ_show_all_values() {
+        let both = merged(Report::Config, "*4|$4|port|$1|1|$4|save|$0||", "*4|$4|port|$1|2|$4|save|$0||");
+        assert_eq!(both, "*4|$4|port|$5|1 | 2|$4|save|$0||");
+    }
+
+    #[test]
+    fn libraries_come_once_and_a_running_script_is_found() {
+        let lib = |name: &str| format!("*2|$12|library_name|${}|{name}|", name.len());
+        let (a, b) = (lib("a"), lib("bb"));
+        assert_eq!(
+            merged(Report::Libraries, &format!("*1|{a}"), &format!("*2|{a}{b}")),
+            format!("*2|{a}{b}")
+        );
+        let idle = "*4|$14|running_script|$-1|$7|engines|*0|";
+        let busy = "*4|$14|running_script|*2|$4|name|$1|f|$7|engines|*0|";
+        assert_eq!(merged(Report::RunningScript, idle, busy), busy);
+        assert_eq!(merged(Report::RunningScript, idle, idle), idle);
+    }
+
+    #[test]
+    fn digests_combine_by_exclusive_or() {
+        let (ones, fives) = ("1".repeat(40), "5".repeat(40));
+        let both = merged(Report::Digest, &format!("+{ones}|"), &format!("+{fives}|"));
+        assert_eq!(both, format!("+{}|", "4".repeat(40)));
+        assert_eq!(merged(Report::Digest, "+OK|", "+OK|"), "none");
+    }
+}

@@ -1,0 +1,331 @@
+//! Scripts and functions that went through the proxy, kept for all workers: what a request names by name only is
+//! loaded on its node first, where that node may not have it (it was restarted, it joined later).
+//!
+//! ```text
+//! EVAL, SCRIPT LOAD, FUNCTION LOAD ─► kept ─┐
+//! EVALSHA, FCALL ─► loaded on this connection? ─ no ─► SCRIPT LOAD, FUNCTION LOAD ahead of it ─► node
+//!        ▲                                                                                        │
+//!        └─────────── once more, if nothing was sent behind it ◄─── NOSCRIPT, function not found ─┘
+//! ```
+//!
+//! A request that fails for a missing script did not run, so it may be repeated; but not if its client has sent more
+//! behind it, which would then run before it.
+
+use crate::core::{Asked, Core};
+use crate::errors;
+use crate::route::{self, Keys, Route};
+use crate::session::Session;
+use command::{Command, Script};
+use resp::{Request, encode};
+use sha1::{Digest, Sha1};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use topology::ShardId;
+
+/// A script's name: its SHA-1 in lower-case hexadecimal digits.
+type Sha = [u8; 40];
+
+/// What all workers keep.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts {
+    kept: Mutex<Kept>,
+    /// Counts SCRIPT FLUSH: what was loaded before is not there any more.
+    flushes: AtomicU64,
+    /// Counts changes of the libraries.
+    libraries_version: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    bodies: HashMap<Sha, Arc<[u8]>>,
+    /// From the oldest to the newest.
+    order: VecDeque<Sha>,
+    /// Of all bodies.
+    bytes: usize,
+    /// Function libraries by name.
+    libraries: HashMap<Vec<u8>, Arc<[u8]>>,
+}
+
+/// What one connection to a node has loaded since it was made.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    scripts: HashSet<Sha>,
+    flushes: u64,
+    libraries_version: u64,
+}
+
+/// What a request names and its node may miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    Script(Sha),
+    /// Which library a function belongs to cannot be told, so all are loaded.
+    Functions,
+}
+
+/// A request that is sent once more if its node misses what it names.
+#[derive(Debug)]
+pub(crate) struct Repeat {
+    shard: ShardId,
+    named: Named,
+    request: Vec<u8>,
+}
+
+/// A library that is kept once all shards have loaded it.
+#[derive(Debug)]
+pub(crate) struct Library {
+    name: Vec<u8>,
+    code: Vec<u8>,
+}
+
+/// Bytes of all scripts that are kept; the oldest go first.
+const SCRIPT_BYTES_MAX: usize = 16 << 20;
+/// Scripts that one connection is known to have; more, and they are loaded once more.
+const LOADED_MAX: usize = 16 * 1024;
+/// Longer requests are not copied to be repeated.
+const REPEAT_BYTES_MAX: usize = 64 * 1024;
+
+impl Scripts {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps `body` and says its name.
+    fn keep(&self, body: &[u8]) -> Sha {
+        let sha = sha_of(body);
+        let mut kept = self.lock();
+        if body.len() <= SCRIPT_BYTES_MAX && !kept.bodies.contains_key(&sha) {
+            kept.bodies.insert(sha, body.into());
+            kept.order.push_back(sha);
+            kept.bytes += body.len();
+            while kept.bytes > SCRIPT_BYTES_MAX {
+                let Some(oldest) = kept.order.pop_front() else { break };
+                kept.bytes -= kept.bodies.remove(&oldest).map_or(0, |body| body.len());
+            }
+        }
+        sha
+    }
+
+    fn body(&self, sha: &Sha) -> Option<Arc<[u8]>> {
+        self.lock().bodies.get(sha).cloned()
+    }
+
+    /// SCRIPT FLUSH.
+    fn forget(&self) {
+        let mut kept = self.lock();
+        kept.bodies.clear();
+        kept.order.clear();
+        kept.bytes = 0;
+        self.flushes.fetch_add(1, Ordering::Release);
+    }
+
+    fn libraries(&self) -> Vec<Arc<[u8]>> {
+        self.lock().libraries.values().cloned().collect()
+    }
+
+    /// All shards have loaded `library`.
+    pub(crate) fn keep_library(&self, library: Library) {
+        self.lock().libraries.insert(library.name, library.code.into());
+        self.libraries_version.fetch_add(1, Ordering::Release);
+    }
+
+    /// FUNCTION DELETE.
+    fn forget_library(&self, name: &[u8]) {
+        self.lock().libraries.remove(name);
+    }
+
+    /// FUNCTION FLUSH.
+    fn forget_libraries(&self) {
+        self.lock().libraries.clear();
+    }
+}
+
+impl Loaded {
+    /// Forgets what a SCRIPT FLUSH took away.
+    fn catch_up(&mut self, scripts: &Scripts) {
+        let flushes = scripts.flushes.load(Ordering::Acquire);
+        if self.flushes != flushes || self.scripts.len() > LOADED_MAX {
+            self.scripts.clear();
+            self.flushes = flushes;
+        }
+    }
+}
+
+impl Core {
+    /// Sends a request that runs a script to the shard of its keys, behind what it names if that may be missing there.
+    pub(crate) fn forward_script(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        script: Script,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) {
+        let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
+            return self.refuse(session, errors::CROSS_SLOT);
+        };
+        if let Err(lost) = self.admit(shard) {
+            return self.refuse(session, &lost.text());
+        }
+        let place = match self.named(shard, script, request) {
+            Some(named) if self.bring_along(shard, &named) && request.bytes.len() <= REPEAT_BYTES_MAX => {
+                let mut copy = self.pool.take();
+                copy.extend_from_slice(request.bytes);
+                session.reserve_script(self.repeats.insert(Repeat { shard, named, request: copy }))
+            }
+            _ => session.reserve(),
+        };
+        self.enqueue(shard, request.bytes, Asked::by_client(session.conn, place));
+    }
+
+    /// What `request` names. A script that it brings along is kept.
+    fn named(&mut self, shard: ShardId, script: Script, request: &Request<'_>) -> Option<Named> {
+        match script {
+            Script::Body => {
+                let sha = self.board.scripts.keep(request.arg(1));
+                self.note_loaded(shard, sha);
+                None
+            }
+            Script::Sha => Some(Named::Script(request.arg(1).to_ascii_lowercase().try_into().ok()?)),
+            Script::Function => Some(Named::Functions),
+        }
+    }
+
+    fn note_loaded(&mut self, shard: ShardId, sha: Sha) {
+        let loaded = &mut self.backends[shard.0 as usize].loaded;
+        loaded.catch_up(&self.board.scripts);
+        loaded.scripts.insert(sha);
+    }
+
+    /// Loads what is named on the node of `shard`, unless this connection has loaded it. False if it is not kept here.
+    fn bring_along(&mut self, shard: ShardId, named: &Named) -> bool {
+        let board = Arc::clone(&self.board);
+        let loaded = &mut self.backends[shard.0 as usize].loaded;
+        loaded.catch_up(&board.scripts);
+        match named {
+            Named::Script(sha) => {
+                let Some(body) = board.scripts.body(sha) else { return false };
+                if loaded.scripts.insert(*sha) {
+                    self.load(shard, &[b"SCRIPT", b"LOAD", &body]);
+                }
+                true
+            }
+            Named::Functions => {
+                let version = board.scripts.libraries_version.load(Ordering::Acquire);
+                let libraries = board.scripts.libraries();
+                if std::mem::replace(&mut loaded.libraries_version, version) != version {
+                    // Without REPLACE: a library that the node has is the one that it was given last.
+                    libraries.iter().for_each(|code| self.load(shard, &[b"FUNCTION", b"LOAD", code]));
+                }
+                !libraries.is_empty()
+            }
+        }
+    }
+
+    /// Queues a request of ours, whose reply is for nobody: if it fails, the client's own request tells.
+    fn load(&mut self, shard: ShardId, args: &[&[u8]]) {
+        let mut bytes = self.pool.take();
+        encode::request(&mut bytes, args);
+        self.enqueue(shard, &bytes, Asked::by_nobody());
+        self.pool.give(bytes);
+    }
+
+    /// Whether the request behind `reply` was sent once more, because its node misses what we keep.
+    pub(crate) fn repeat(&mut self, session: &mut Session, place: u32, id: stdx::Id, reply: &[u8]) -> bool {
+        let Some(repeat) = self.repeats.remove(id) else { return false };
+        let missing = match repeat.named {
+            Named::Script(_) => reply.starts_with(b"-NOSCRIPT "),
+            Named::Functions => reply == FUNCTION_NOT_FOUND,
+        };
+        let repeated = missing
+            && session.is_last(place)
+            && self.admit(repeat.shard).is_ok()
+            && self.bring_again(repeat.shard, &repeat.named);
+        if repeated {
+            session.expect_again(place);
+            self.enqueue(repeat.shard, &repeat.request, Asked::by_client(session.conn, place));
+        }
+        self.pool.give(repeat.request);
+        repeated
+    }
+
+    /// As [`Core::bring_along`], where we were wrong about what the node has.
+    fn bring_again(&mut self, shard: ShardId, named: &Named) -> bool {
+        let loaded = &mut self.backends[shard.0 as usize].loaded;
+        match named {
+            Named::Script(sha) => drop(loaded.scripts.remove(sha)),
+            Named::Functions => loaded.libraries_version = 0,
+        }
+        self.bring_along(shard, named)
+    }
+
+    /// The request behind `id` is not needed any more.
+    pub(crate) fn forget_repeat(&mut self, id: stdx::Id) {
+        if let Some(repeat) = self.repeats.remove(id) {
+            self.pool.give(repeat.request);
+        }
+    }
+
+    /// Notes what `command` does to scripts, before it goes to all shards: what is to be gone must not be loaded again
+    /// behind it. Returns the library that is to be kept if all shards take it.
+    pub(crate) fn note_scripts(&mut self, command: &Command, request: &Request<'_>) -> Option<Library> {
+        let scripts = &self.board.scripts;
+        match &*command.name {
+            "script|load" => {
+                let sha = scripts.keep(request.arg(2));
+                (0..self.backends.len() as u32).for_each(|shard| self.note_loaded(ShardId(shard), sha));
+            }
+            "script|flush" => scripts.forget(),
+            "function|load" => {
+                let code = request.arg(request.len() - 1);
+                return Some(Library { name: library_name(code)?.to_vec(), code: code.to_vec() });
+            }
+            "function|delete" => scripts.forget_library(request.arg(2)),
+            // What is in a dump cannot be read here.
+            "function|flush" | "function|restore" => scripts.forget_libraries(),
+            _ => {}
+        }
+        None
+    }
+}
+
+/// What a node says that does not have the function.
+const FUNCTION_NOT_FOUND: &[u8] = b"-ERR Function not found\r\n";
+
+fn sha_of(body: &[u8]) -> Sha {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut sha = [0; 40];
+    for (digits, byte) in sha.chunks_exact_mut(2).zip(Sha1::digest(body)) {
+        digits.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    sha
+}
+
+/// The name in a library's first line, `#!lua name=…`.
+fn library_name(code: &[u8]) -> Option<&[u8]> {
+    let line = code.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    line.split(u8::is_ascii_whitespace).find_map(|word| word.strip_prefix(b"name="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_named_as_redis_names_them() {
+        assert_eq!(sha_of(b"return 1"), *b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(library_name(b"#!lua name=lib\nredis.register_function('f', f)"), Some(&b"lib"[..]));
+        assert_eq!(library_name(b"return 1"), None);
+    }
+
+    #[test]
+    fn the_oldest_scripts_go_when_there_is_no_room() {
+        let scripts = Scripts::default();
+        let large = vec![b' '; SCRIPT_BYTES_MAX / 2];
+        let [first, second, third] = [1u8, 2, 3].map(|last| scripts.keep(&[&large[..], &[last]].concat()));
+        assert!(scripts.body(&first).is_none() && scripts.body(&second).is_none());
+        assert!(scripts.body(&third).is_some());
+        let too_large = scripts.keep(&vec![b' '; SCRIPT_BYTES_MAX + 1]);
+        assert!(scripts.body(&too_large).is_none() && scripts.body(&third).is_some());
+    }
+}
