@@ -39,7 +39,10 @@ impl Refusal {
 }
 
 fn wrong_arity(out: &mut Vec<u8>, command: &Command) {
-    encode::error(out, format!("ERR wrong number of arguments for '{}' command", command.name).as_bytes());
+    // A transaction whose end cannot be read has come to its end.
+    let begins = if command.name == "exec" { "EXECABORT Transaction discarded because of:" } else { "ERR" };
+    let text = format!("{begins} wrong number of arguments for '{}' command", command.name);
+    encode::error(out, text.as_bytes());
 }
 
 fn unknown_subcommand(out: &mut Vec<u8>, container: &Command, request: &Request<'_>) {

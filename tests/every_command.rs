@@ -1,0 +1,125 @@
+//! Every command and subcommand of the table, with too few, too many and the right number of arguments: errors must
+//! be Redis's, byte for byte, and replies of its kind. What commands do to data is `differential`'s question.
+
+use crate::harness::{Client, RedisServer, World, show};
+use command::{Carry, Command, Refusal};
+
+/// Lines whose replies are about the server that answers; what they say is tested where they are made.
+const ABOUT_THE_SERVER: &[(&str, &str)] = &[
+    ("asking", "a Redis that is no cluster refuses it; we are one shard to cluster clients"),
+    ("cluster", "a Redis that is no cluster refuses it; we are one shard to cluster clients"),
+    ("readonly", "a Redis that is no cluster refuses it; we are one shard to cluster clients"),
+    ("readwrite", "a Redis that is no cluster refuses it; we are one shard to cluster clients"),
+    ("client", "numbers and addresses of clients are each server's own"),
+    ("command|list", "what is refused here is not listed"),
+    ("wait", "a Redis waits for replicas; the proxy answers for all nodes"),
+];
+
+/// What Redis 7.0 does not have, and new client libraries send.
+const NEWER: &[&str] = &["client|no-touch", "client|setinfo"];
+
+#[test]
+fn every_command_with_a_wrong_number_of_arguments_gets_redis_error() {
+    let (node, world) = (RedisServer::start(), World::with_shards(2));
+    let (mut oracle, mut subject) = (node.connect(), world.connect());
+    let mut compared = 0;
+    for command in lines() {
+        let bound = command.arity.unsigned_abs() as usize;
+        let words = command.name.split('|').count();
+        let too_few = bound.checked_sub(1).filter(|&len| len >= words);
+        let too_many = (command.arity > 0).then_some(bound + 1);
+        for len in too_few.into_iter().chain(too_many) {
+            let request = request(command, len);
+            let (expected, got) = (ask(&mut oracle, &request), ask(&mut subject, &request));
+            if !NEWER.contains(&&*command.name) {
+                assert_eq!(show(&got), show(&expected), "{request:?}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 400, "only {compared} requests were compared");
+}
+
+#[test]
+fn every_command_with_the_right_number_of_arguments_is_answered_as_by_redis_or_refused_by_name() {
+    let (node, world) = (RedisServer::start(), World::with_shards(2));
+    let (mut oracle, mut subject) = (node.connect(), world.connect());
+    let (mut compared, mut refused) = (0, 0);
+    for command in lines() {
+        let bound = command.arity.unsigned_abs() as usize;
+        let lens = bound..bound + if command.arity < 0 { 3 } else { 1 };
+        for request in lens.flat_map(|len| [request(command, len), request_of_keys(command, len)]) {
+            let got = ask(&mut subject, &request);
+            if got.starts_with(b"-CROSSSLOT ") {
+                continue;
+            }
+            if let Some(text) = refusal(command) {
+                assert!(got.starts_with(text.as_bytes()), "{request:?}: {}", show(&got));
+                refused += 1;
+            } else if is_about_the_server(command) {
+                assert!(!got.starts_with(b"-ERR unknown"), "{request:?}: {}", show(&got));
+            } else {
+                assert_alike(&request, &ask(&mut oracle, &request), &got);
+                compared += 1;
+            }
+        }
+        // Whatever came, the connection is in step.
+        assert_eq!(subject.ask("ECHO marker"), r"$6\r\nmarker\r\n", "behind {}", command.name);
+    }
+    assert!(compared > 400 && refused > 50, "{compared} compared, {refused} refused");
+}
+
+/// All commands that are sent by themselves and all subcommands.
+fn lines() -> impl Iterator<Item = &'static Command> {
+    let lines = command::all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
+    lines.filter(|command| command.carry != Carry::Container && &*command.name != "quit")
+}
+
+/// A request of `len` arguments: a key and small numbers.
+fn request(command: &Command, len: usize) -> Vec<String> {
+    let key = command.single_key().unwrap_or(1);
+    filled(command, len, |at| if at == key { "k{t}" } else { "1" })
+}
+
+/// A request of `len` arguments that could all be keys of one shard.
+fn request_of_keys(command: &Command, len: usize) -> Vec<String> {
+    filled(command, len, |at| if at % 2 == 1 { "k{t}" } else { "l{t}" })
+}
+
+fn filled(command: &Command, len: usize, word: impl Fn(usize) -> &'static str) -> Vec<String> {
+    let mut words: Vec<String> = command.name.split('|').map(str::to_owned).collect();
+    words.extend((words.len()..len).map(|at| word(at).to_owned()));
+    words
+}
+
+fn ask(client: &mut Client, request: &[String]) -> Vec<u8> {
+    client.command(&request.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
+}
+
+/// How the refusal of `command` begins, if it is refused whatever its arguments are.
+fn refusal(command: &Command) -> Option<String> {
+    let name = &command.name;
+    match command.carry {
+        Carry::Refused(Refusal::Later(_)) => {
+            Some(format!("-ERR command '{name}' is not supported by shardis yet"))
+        }
+        Carry::Refused(Refusal::Unknown(_)) => Some("-ERR unknown command".to_owned()),
+        Carry::Refused(_) | Carry::Admin(..) => {
+            Some(format!("-ERR command '{name}' is not allowed through shardis"))
+        }
+        _ => None,
+    }
+}
+
+fn is_about_the_server(command: &Command) -> bool {
+    let container = command.name.split('|').next().unwrap_or_default();
+    ABOUT_THE_SERVER.iter().any(|(name, _)| *name == container || *name == command.name)
+}
+
+/// Errors byte for byte; other replies by their kind, since clocks, memory and chance are each server's own.
+#[track_caller]
+fn assert_alike(request: &[String], expected: &[u8], got: &[u8]) {
+    let kind = |reply: &[u8]| reply.first().map(|&byte| char::from(byte));
+    let same = if expected.starts_with(b"-") { expected == got } else { kind(expected) == kind(got) };
+    assert!(same, "{request:?}\n  redis:   {}\n  shardis: {}", show(expected), show(got));
+}
