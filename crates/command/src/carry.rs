@@ -67,7 +67,7 @@ pub enum Report {
     LatencyHistory,
     /// LATENCY LATEST: the latest and the worst of each event.
     LatencyLatest,
-    /// LATENCY HISTOGRAM: calls and buckets, added up for each command.
+    /// LATENCY HISTOGRAM: calls and what they took, added up for each command.
     LatencyHistogram,
     /// MEMORY STATS: sums, and of each ratio the largest.
     MemoryStats,

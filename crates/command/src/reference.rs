@@ -117,7 +117,7 @@ fn reported(report: Report) -> &'static str {
         Report::SlowlogEntries => "the newest entries of all shards; ids are each node's own",
         Report::LatencyHistory => "the events of all shards by time",
         Report::LatencyLatest => "the latest and the worst of all shards",
-        Report::LatencyHistogram => "calls and buckets are added up",
+        Report::LatencyHistogram => "calls and what they took are added up",
         Report::MemoryStats => "sums, and of each ratio the largest",
         Report::Texts => "the shards' texts under their names, where they differ",
         Report::Config => "all values where shards differ",

@@ -122,10 +122,10 @@ impl Reports {
                 names.push(name);
             }
             let fields: Vec<&[u8]> = elements(histogram)?.collect();
-            let [_, count, _, buckets] = fields[..] else { return None };
+            let [_, count, _, bounds] = fields[..] else { return None };
             *calls.entry(name).or_default() += as_integer(count)?;
             let mut before = 0;
-            for (bound, upto) in in_pairs(elements(buckets)?) {
+            for (bound, upto) in in_pairs(elements(bounds)?) {
                 let upto = as_integer(upto)?;
                 *added.entry(name).or_default().entry(as_integer(bound)?).or_default() += upto - before;
                 before = upto;
@@ -134,15 +134,15 @@ impl Reports {
         let mut out = Vec::new();
         encode::array_header(&mut out, 2 * names.len());
         for name in names {
-            let buckets = added.remove(name).unwrap_or_default();
+            let bounds = added.remove(name).unwrap_or_default();
             out.extend_from_slice(name);
             encode::array_header(&mut out, 4);
             encode::bulk(&mut out, b"calls");
             encode::integer(&mut out, calls[name]);
             encode::bulk(&mut out, b"histogram_usec");
-            encode::array_header(&mut out, 2 * buckets.len());
+            encode::array_header(&mut out, 2 * bounds.len());
             let mut upto = 0;
-            for (bound, more) in buckets {
+            for (bound, more) in bounds {
                 upto += more;
                 encode::integer(&mut out, bound);
                 encode::integer(&mut out, upto);
