@@ -16,6 +16,7 @@ mod embedded;
 mod every_command;
 mod faults;
 mod harness;
+mod learned;
 mod process;
 mod scan;
 mod scripts;

@@ -16,9 +16,14 @@ pub(crate) struct RedisServer {
 impl RedisServer {
     /// Starts a node on a free port and waits until it answers.
     pub(crate) fn start() -> RedisServer {
+        RedisServer::start_with(&[])
+    }
+
+    /// As [`RedisServer::start`], with more options of redis-server.
+    pub(crate) fn start_with(options: &[&str]) -> RedisServer {
         // Between our look and redis's bind somebody else may take the port: then the process ends, and we look again.
         for _ in 0..5 {
-            if let Some(server) = RedisServer::try_start(free_port()) {
+            if let Some(server) = RedisServer::try_start(free_port(), options) {
                 return server;
             }
         }
@@ -27,15 +32,17 @@ impl RedisServer {
 
     /// Starts a node on `port`, which must be free: how a node comes back.
     pub(crate) fn start_on(port: u16) -> RedisServer {
-        RedisServer::try_start(port).unwrap_or_else(|| panic!("redis-server did not start on port {port}"))
+        RedisServer::try_start(port, &[])
+            .unwrap_or_else(|| panic!("redis-server did not start on port {port}"))
     }
 
-    fn try_start(port: u16) -> Option<RedisServer> {
+    fn try_start(port: u16, options: &[&str]) -> Option<RedisServer> {
         let mut command = Command::new("redis-server");
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .args(["--enable-debug-command", "yes", "--dir"])
-            .arg(std::env::temp_dir());
+            .arg(std::env::temp_dir())
+            .args(options);
         let mut process = Process::spawn(command, "redis-server");
         let answered = poll_for(PATIENCE, || {
             if process.ended().is_some() {
