@@ -146,6 +146,8 @@ pub enum Local {
     ConfigGet,
     /// A primary without replicas.
     Role,
+    /// The version, as Redis 7.0 signs its picture; it has none of its own.
+    Lolwut,
     /// Version of the protocol, authentication and name in one.
     Hello,
     /// Authentication with the proxy.

@@ -42,6 +42,7 @@ impl Core {
             Local::ClientSetinfo => client_setinfo(request, reply),
             Local::ConfigGet => self.config_get(request, reply),
             // Redis's own word for a primary without replicas, and offset 0.
+            Local::Lolwut => lolwut(request, reply),
             Local::Role => reply.extend_from_slice(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
             Local::Command(about) => command::about::write(about, request, reply),
         }
@@ -147,6 +148,15 @@ impl Core {
 
 /// The user that every client is, as long as none are configured. It has no password and takes any.
 const DEFAULT_USER: &[u8] = b"default";
+
+/// Redis 7.0 draws only for those who ask for version 5 or 6.
+fn lolwut(request: &Request<'_>, reply: &mut Vec<u8>) {
+    let asks = request.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
+    if asks && request.get(2).is_some_and(|version| parse_i64(version).is_none()) {
+        return errors::write(reply, errors::NOT_AN_INTEGER);
+    }
+    encode::bulk(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes());
+}
 
 /// There is one database.
 fn select(index: &[u8], reply: &mut Vec<u8>) {

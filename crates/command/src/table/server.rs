@@ -27,7 +27,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("lastsave", 1, "loading stale fast", "admin dangerous", &[], persistence(Merge::Least))
         .tips("nondeterministic_output"),
     container("latency", -2, "", "", Container, LATENCY),
-    row("lolwut", -1, "readonly fast", "", &[], AnyShard),
+    row("lolwut", -1, "readonly fast", "", &[], Here(Local::Lolwut)),
     container("memory", -2, "", "", Container, MEMORY),
     container("module", -2, "", "", Container, MODULE),
     row("monitor", 1, "admin noscript loading stale", "", &[], later("a stream of all requests")),
