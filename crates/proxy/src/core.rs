@@ -10,7 +10,7 @@ use crate::learn::Learner;
 use crate::limits::{Limits, Settings};
 use crate::merge::{Merge, SpareValues};
 use crate::route::Scratch;
-use crate::scripts::Repeat;
+use crate::scripts::Repeats;
 use crate::session::Session;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Core {
     pub backends: Vec<Backend>,
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
-    pub repeats: Slab<Repeat>,
+    pub repeats: Repeats,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -87,7 +87,7 @@ impl Core {
             settings,
             topology,
             merges: Slab::default(),
-            repeats: Slab::default(),
+            repeats: Repeats::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),

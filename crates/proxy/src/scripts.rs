@@ -21,6 +21,7 @@ use sha1::{Digest, Sha1};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stdx::{BufferPool, Id, Slab};
 use topology::ShardId;
 
 /// A script's name: its SHA-1 in lower-case hexadecimal digits.
@@ -71,6 +72,14 @@ pub(crate) struct Repeat {
     request: Vec<u8>,
 }
 
+/// Requests that may have to go once more.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    requests: Slab<Repeat>,
+    /// Of all copies.
+    bytes: usize,
+}
+
 /// A library that is kept once all shards have loaded it.
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -83,7 +92,9 @@ const SCRIPT_BYTES_MAX: usize = 16 << 20;
 /// Scripts that one connection is known to have; more, and they are loaded once more.
 const LOADED_MAX: usize = 16 * 1024;
 /// Longer requests are not copied to be repeated.
-const REPEAT_BYTES_MAX: usize = 64 * 1024;
+const REPEAT_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of all copies of a worker. With more, what follows is not copied: it gets NOSCRIPT, where others are repeated.
+const REPEATS_BYTES_MAX: usize = 4 << 20;
 
 impl Scripts {
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -140,6 +151,30 @@ impl Scripts {
     }
 }
 
+impl Repeats {
+    /// Keeps a copy of `request`, unless it is too long or there are too many.
+    fn keep(&mut self, shard: ShardId, named: Named, request: &[u8], pool: &mut BufferPool) -> Option<Id> {
+        if request.len() > REPEAT_BYTES_MAX || self.bytes + request.len() > REPEATS_BYTES_MAX {
+            return None;
+        }
+        let mut copy = pool.take();
+        copy.extend_from_slice(request);
+        self.bytes += copy.len();
+        Some(self.requests.insert(Repeat { shard, named, request: copy }))
+    }
+
+    fn remove(&mut self, id: Id) -> Option<Repeat> {
+        let repeat = self.requests.remove(id)?;
+        self.bytes -= repeat.request.len();
+        Some(repeat)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+}
+
 impl Loaded {
     /// Forgets what a SCRIPT FLUSH took away.
     fn catch_up(&mut self, scripts: &Scripts) {
@@ -167,13 +202,15 @@ impl Core {
         if let Err(lost) = self.admit(shard) {
             return self.refuse(session, &lost.text());
         }
-        let place = match self.named(shard, script, request) {
-            Some(named) if self.bring_along(shard, &named) && request.bytes.len() <= REPEAT_BYTES_MAX => {
-                let mut copy = self.pool.take();
-                copy.extend_from_slice(request.bytes);
-                session.reserve_script(self.repeats.insert(Repeat { shard, named, request: copy }))
+        let copy = match self.named(shard, script, request) {
+            Some(named) if self.bring_along(shard, &named) => {
+                self.repeats.keep(shard, named, request.bytes, &mut self.pool)
             }
-            _ => session.reserve(),
+            _ => None,
+        };
+        let place = match copy {
+            Some(id) => session.reserve_script(id),
+            None => session.reserve(),
         };
         self.enqueue(shard, request.bytes, Asked::by_client(session.conn, place));
     }
@@ -231,7 +268,7 @@ impl Core {
     }
 
     /// Whether the request behind `reply` was sent once more, because its node misses what we keep.
-    pub(crate) fn repeat(&mut self, session: &mut Session, place: u32, id: stdx::Id, reply: &[u8]) -> bool {
+    pub(crate) fn repeat(&mut self, session: &mut Session, place: u32, id: Id, reply: &[u8]) -> bool {
         let Some(repeat) = self.repeats.remove(id) else { return false };
         let missing = match repeat.named {
             Named::Script(_) => reply.starts_with(b"-NOSCRIPT "),
@@ -260,7 +297,7 @@ impl Core {
     }
 
     /// The request behind `id` is not needed any more.
-    pub(crate) fn forget_repeat(&mut self, id: stdx::Id) {
+    pub(crate) fn forget_repeat(&mut self, id: Id) {
         if let Some(repeat) = self.repeats.remove(id) {
             self.pool.give(repeat.request);
         }
@@ -316,6 +353,17 @@ mod tests {
         assert_eq!(sha_of(b"return 1"), *b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
         assert_eq!(library_name(b"#!lua name=lib\nredis.register_function('f', f)"), Some(&b"lib"[..]));
         assert_eq!(library_name(b"return 1"), None);
+    }
+
+    #[test]
+    fn copies_of_requests_are_bounded() {
+        let (mut repeats, mut pool) = (Repeats::default(), BufferPool::new(16, 1 << 20));
+        let mut keep = |len| repeats.keep(ShardId(0), Named::Functions, &vec![b'x'; len], &mut pool);
+        assert!(keep(REPEAT_BYTES_MAX + 1).is_none());
+        let kept = std::iter::from_fn(|| keep(REPEAT_BYTES_MAX)).collect::<Vec<_>>();
+        assert_eq!(kept.len(), REPEATS_BYTES_MAX / REPEAT_BYTES_MAX);
+        assert!(repeats.remove(kept[0]).is_some() && repeats.remove(kept[0]).is_none());
+        assert_eq!(repeats.bytes, REPEATS_BYTES_MAX - REPEAT_BYTES_MAX);
     }
 
     #[test]
