@@ -10,6 +10,7 @@ use crate::learn::Learner;
 use crate::limits::{Limits, Settings};
 use crate::merge::{Merge, SpareValues};
 use crate::route::Scratch;
+use crate::scan::Scan;
 use crate::scripts::Repeats;
 use crate::session::Session;
 use std::collections::VecDeque;
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
     pub repeats: Repeats,
+    pub scans: Slab<Scan>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -88,6 +90,7 @@ impl Core {
             topology,
             merges: Slab::default(),
             repeats: Repeats::default(),
+            scans: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),

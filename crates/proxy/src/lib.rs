@@ -27,6 +27,7 @@ mod replies;
 mod reports;
 mod requests;
 mod route;
+mod scan;
 mod scripts;
 mod session;
 

@@ -226,6 +226,7 @@ impl Proxy {
             match abandoned {
                 Abandoned::Merge(merge) => drop(core.merges.remove(merge)),
                 Abandoned::Repeat(repeat) => core.forget_repeat(repeat),
+                Abandoned::Scan(scan) => core.forget_scan(scan),
             }
         }
         core.close(conn);

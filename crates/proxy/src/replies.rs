@@ -2,10 +2,9 @@
 
 use crate::ConnId;
 use crate::backend::{Purpose, Ticket};
-use crate::core::{Control, Core};
+use crate::core::{Asked, Control, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
-use crate::fragment;
 use crate::proxy::{Peer, Proxy};
 use crate::session::Expectation;
 use topology::ShardId;
@@ -133,8 +132,16 @@ impl Proxy {
         scratch.clear();
         let reply = match (session.expectation(ticket.place), outcome) {
             (Expectation::Reply, Outcome::Reply(reply)) => Some(reply),
-            (Expectation::Scan(cursor), Outcome::Reply(reply)) => {
-                fragment::rewrite_scan(cursor, core.topology.shard_count(), reply, &mut scratch);
+            (Expectation::Scan(scan), Outcome::Reply(reply)) => {
+                let asked = Asked::by_client(ticket.conn, ticket.place);
+                core.absorb_page(scan, asked, reply, &mut scratch).then_some(&scratch[..])
+            }
+            (Expectation::Scan(scan), Outcome::Lost(lost)) => {
+                let mut error = core.pool.take();
+                errors::write(&mut error, &lost.text());
+                core.end_scan(scan, &error, &mut scratch);
+                core.counters.errors += u64::from(scratch == error);
+                core.pool.give(error);
                 Some(&scratch[..])
             }
             (Expectation::Repeat(repeat), Outcome::Reply(reply)) => {
@@ -146,7 +153,7 @@ impl Proxy {
                 errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])
             }
-            (Expectation::Reply | Expectation::Scan(_), Outcome::Lost(lost)) => {
+            (Expectation::Reply, Outcome::Lost(lost)) => {
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])

@@ -4,7 +4,6 @@
 //! places. A client that has too much pending, or does not read, is not read from until it caught up.
 
 use crate::ConnId;
-use crate::cursor::Cursor;
 use crate::limits::Limits;
 use resp::request;
 use std::collections::VecDeque;
@@ -78,8 +77,8 @@ pub(crate) enum Phase {
 enum Place {
     /// The reply of one node is to come, and is passed on as it is.
     Waiting,
-    /// One node's reply to a SCAN is to come; its cursor is rewritten.
-    Scanning(Cursor),
+    /// Pages of a SCAN are to come, one after the other.
+    Scanning(Id),
     /// One node's reply is to come, and if it misses a script, the request goes once more.
     Repeating(Id),
     /// Replies of several nodes are to come.
@@ -93,8 +92,8 @@ enum Place {
 pub(crate) enum Expectation {
     /// The reply goes to the client as it is.
     Reply,
-    /// Its cursor is rewritten first.
-    Scan(Cursor),
+    /// It is a page of this SCAN.
+    Scan(Id),
     /// The request may go once more.
     Repeat(Id),
     /// It goes into this merge.
@@ -201,8 +200,8 @@ impl Session {
     }
 
     /// Reserves the next place for the reply of a SCAN.
-    pub(crate) fn reserve_scan(&mut self, cursor: Cursor) -> u32 {
-        self.reserve_place(Place::Scanning(cursor))
+    pub(crate) fn reserve_scan(&mut self, scan: Id) -> u32 {
+        self.reserve_place(Place::Scanning(scan))
     }
 
     /// Reserves the next place for one node's reply to a request that may go once more.
@@ -225,7 +224,7 @@ impl Session {
     pub(crate) fn expectation(&self, number: u32) -> Expectation {
         match self.pending.get(self.index(number)) {
             Some(Place::Waiting) => Expectation::Reply,
-            Some(Place::Scanning(cursor)) => Expectation::Scan(*cursor),
+            Some(Place::Scanning(scan)) => Expectation::Scan(*scan),
             Some(Place::Repeating(repeat)) => Expectation::Repeat(*repeat),
             Some(Place::Merging(merge)) => Expectation::Merge(*merge),
             Some(Place::Ready(_)) | None => Expectation::Nothing,
@@ -336,6 +335,7 @@ impl Session {
         self.pending.into_iter().filter_map(|place| match place {
             Place::Merging(merge) => Some(Abandoned::Merge(merge)),
             Place::Repeating(repeat) => Some(Abandoned::Repeat(repeat)),
+            Place::Scanning(scan) => Some(Abandoned::Scan(scan)),
             _ => None,
         })
     }
@@ -348,6 +348,8 @@ pub(crate) enum Abandoned {
     Merge(Id),
     /// A request that would go once more.
     Repeat(Id),
+    /// A SCAN.
+    Scan(Id),
 }
 
 /// The size that a new client's replies are guessed to have, until they were seen: 256 requests may be pending then.
