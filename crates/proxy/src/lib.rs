@@ -9,14 +9,19 @@
 //! what happened ([`Proxy::handle_event`], with the time), asks it what to do ([`Proxy::poll_action`]) and when to
 //! come back at the latest ([`Proxy::poll_deadline`]).
 
+mod acl;
 mod backend;
+mod clients;
+mod cluster;
 mod core;
 mod counters;
 mod cursor;
 mod errors;
 mod event;
 mod fragment;
+mod help;
 mod info;
+mod inquiry;
 mod learn;
 mod limits;
 mod local;
@@ -26,9 +31,11 @@ mod replies;
 mod requests;
 mod route;
 mod session;
+mod tally;
 
-pub use counters::{Board, Counters};
-pub use event::{Action, CloseReason, Event, Notice};
+pub use counters::{Board, Counters, Usage};
+pub use event::{Action, Arrival, CloseReason, Event, Notice};
+pub use inquiry::Mail;
 pub use limits::{Limits, Settings};
 pub use proxy::Proxy;
 

@@ -11,7 +11,7 @@ use crate::session::Expectation;
 use topology::ShardId;
 
 /// What came of a request: the reply's bytes, or why there are none.
-enum Outcome<'a> {
+pub(crate) enum Outcome<'a> {
     Reply(&'a [u8]),
     Lost(Lost),
 }
@@ -120,6 +120,7 @@ impl Proxy {
                     }
                 }
             }
+            Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Probe | Purpose::Nobody => {}
         }
     }
@@ -148,13 +149,13 @@ impl Proxy {
             (Expectation::Nothing, _) => None,
         };
         if let Some(reply) = reply {
-            session.settle(ticket.place, reply, &mut core.pool);
-            core.count_waiting(session);
-            core.list_client(session);
-            core.resume_if_caught_up(session);
-            if session.is_overfull(reply.len(), &core.limits) {
+            core.tally.count_reply(ticket.command, ticket.queued_us, core.now, reply);
+            if core.settle(session, ticket.place, reply) {
                 core.note_closed(session, CloseReason::OutputLimit);
                 self.close_client(ticket.conn);
+            } else if session.is_quiet() {
+                // The client did not want to hear this: nothing will be sent that could tell that all is said.
+                self.close_if_finished(ticket.conn);
             }
         }
         // Of a very large merged reply the memory is not kept.

@@ -5,7 +5,9 @@
 
 use crate::ConnId;
 use crate::cursor::Cursor;
+use crate::event::Arrival;
 use crate::limits::Limits;
+use command::Number;
 use resp::request;
 use std::collections::VecDeque;
 use stdx::{BufferPool, ByteQueue, Id, Instant};
@@ -17,8 +19,18 @@ pub(crate) struct Session {
     pub conn: ConnId,
     /// Its number, as CLIENT ID tells it.
     pub client: u64,
-    /// Its address, for the log.
+    /// Its address.
     pub peer: Box<str>,
+    /// The address at which it reached us; empty if that is not known.
+    pub local: Box<str>,
+    /// The number of its socket, for CLIENT LIST.
+    pub descriptor: i32,
+    /// What it asked for last.
+    pub last: Number,
+    /// Which replies it gets.
+    pub mute: Mute,
+    /// When it came.
+    pub created_at: Instant,
     /// As CLIENT SETNAME set it.
     pub name: Box<[u8]>,
     /// Bytes that arrived and were not read as requests yet.
@@ -73,6 +85,38 @@ pub(crate) enum Phase {
     },
 }
 
+/// Which replies a client gets, as CLIENT REPLY set it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mute {
+    /// All.
+    #[default]
+    No,
+    /// None until further notice.
+    Off,
+    /// Not the next one.
+    Next,
+    /// Not that of the request that is being carried out, but those behind it.
+    This,
+}
+
+/// Whom a place waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// One node.
+    Node,
+    /// The nodes of a merge.
+    Merge(Id),
+    /// An inquiry.
+    Inquiry(Id),
+}
+
+/// How far a session had come before a request whose reply is not wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pending: usize,
+    output: usize,
+}
+
 /// One place in a client's order.
 #[derive(Debug)]
 enum Place {
@@ -82,6 +126,10 @@ enum Place {
     Scanning(Cursor),
     /// Replies of several nodes are to come.
     Merging(Id),
+    /// The result of an inquiry is to come.
+    Inquiring(Id),
+    /// A reply is to come that the client does not want.
+    Muted(Owed),
     /// The reply is here and waits for those before it.
     Ready(Parked),
 }
@@ -131,11 +179,16 @@ impl Parked {
 
 impl Session {
     /// A session for a client that has just arrived.
-    pub(crate) fn new(conn: ConnId, client: u64, peer: &str, now: Instant) -> Session {
+    pub(crate) fn new(conn: ConnId, client: u64, arrival: &Arrival<'_>, now: Instant) -> Session {
         Session {
             conn,
             client,
-            peer: peer.into(),
+            peer: arrival.peer.into(),
+            local: arrival.local.into(),
+            descriptor: arrival.descriptor,
+            last: Number::NONE,
+            mute: Mute::No,
+            created_at: now,
             name: Box::default(),
             input: Vec::new(),
             scanner: request::Scanner::default(),
@@ -206,8 +259,18 @@ impl Session {
         self.reserve_place(Place::Merging(merge))
     }
 
+    /// Reserves the next place for the result of `inquiry`.
+    pub(crate) fn reserve_inquiry(&mut self, inquiry: Id) -> u32 {
+        self.reserve_place(Place::Inquiring(inquiry))
+    }
+
+    /// The number of the place that is reserved next.
+    pub(crate) fn next_place(&self) -> u32 {
+        self.front.wrapping_add(self.pending.len() as u32)
+    }
+
     fn reserve_place(&mut self, place: Place) -> u32 {
-        let number = self.front.wrapping_add(self.pending.len() as u32);
+        let number = self.next_place();
         self.pending.push_back(place);
         number
     }
@@ -215,10 +278,13 @@ impl Session {
     /// What the reply for place `number` is to become.
     pub(crate) fn expectation(&self, number: u32) -> Expectation {
         match self.pending.get(self.index(number)) {
-            Some(Place::Waiting) => Expectation::Reply,
+            Some(Place::Waiting | Place::Muted(Owed::Node)) => Expectation::Reply,
             Some(Place::Scanning(cursor)) => Expectation::Scan(*cursor),
-            Some(Place::Merging(merge)) => Expectation::Merge(*merge),
-            Some(Place::Ready(_)) | None => Expectation::Nothing,
+            Some(Place::Merging(merge) | Place::Muted(Owed::Merge(merge))) => Expectation::Merge(*merge),
+            // Tickets of an inquiry name the inquiry and not a place.
+            Some(Place::Inquiring(_) | Place::Muted(Owed::Inquiry(_)) | Place::Ready(_)) | None => {
+                Expectation::Nothing
+            }
         }
     }
 
@@ -230,8 +296,12 @@ impl Session {
     pub(crate) fn settle(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) {
         self.reply_bytes_mean_x8 += reply.len();
         self.reply_bytes_mean_x8 -= self.reply_bytes_mean_x8 / 8;
-        if number == self.front && !self.pending.is_empty() {
-            self.output.push(reply, pool);
+        if number == self.front
+            && let Some(front) = self.pending.front()
+        {
+            if !matches!(front, Place::Muted(_)) {
+                self.output.push(reply, pool);
+            }
             self.pop_front();
             self.release(pool);
             return;
@@ -241,6 +311,7 @@ impl Session {
             debug_assert!(false, "a ticket names a place that was reserved and not filled");
             return;
         };
+        let reply = if matches!(place, Place::Muted(_)) { &[] } else { reply };
         *place = Place::Ready(Parked::new(reply, pool));
         self.parked_bytes += reply.len();
     }
@@ -256,6 +327,45 @@ impl Session {
         self.pending.push_back(Place::Ready(parked));
     }
 
+    /// To be called before a request is carried out while [`Session::mute`] is not [`Mute::No`].
+    pub(crate) fn mark(&mut self) -> Mark {
+        if self.mute == Mute::Next {
+            self.mute = Mute::This;
+        }
+        Mark { pending: self.pending.len(), output: self.output.len() }
+    }
+
+    /// The request behind `mark` was not carried out yet and will be read again.
+    pub(crate) fn postpone(&mut self) {
+        if self.mute == Mute::This {
+            self.mute = Mute::Next;
+        }
+    }
+
+    /// Drops what the request behind `mark` brought, now or later, unless it changed what the client wants to hear.
+    pub(crate) fn silence(&mut self, mark: Mark, pool: &mut BufferPool) {
+        match self.mute {
+            Mute::No | Mute::Next => return,
+            Mute::This => self.mute = Mute::No,
+            Mute::Off => {}
+        }
+        self.output.truncate(mark.output, pool);
+        if self.pending.len() == mark.pending {
+            return;
+        }
+        let Some(place) = self.pending.back_mut() else { return };
+        *place = match place {
+            Place::Waiting | Place::Scanning(_) => Place::Muted(Owed::Node),
+            Place::Merging(merge) => Place::Muted(Owed::Merge(*merge)),
+            Place::Inquiring(inquiry) => Place::Muted(Owed::Inquiry(*inquiry)),
+            Place::Muted(owed) => Place::Muted(*owed),
+            Place::Ready(parked) => {
+                self.parked_bytes -= parked.as_slice().len();
+                Place::Ready(Parked::new(&[], pool))
+            }
+        };
+    }
+
     fn pop_front(&mut self) {
         self.pending.pop_front();
         self.front = self.front.wrapping_add(1);
@@ -266,7 +376,9 @@ impl Session {
         while let Some(Place::Ready(parked)) = self.pending.front() {
             let reply = parked.as_slice();
             self.parked_bytes -= reply.len();
-            self.output.push(reply, pool);
+            if !reply.is_empty() {
+                self.output.push(reply, pool);
+            }
             if let Some(Place::Ready(Parked::Large(buffer))) = self.pending.pop_front() {
                 pool.give(buffer);
             }
@@ -308,13 +420,38 @@ impl Session {
         }
     }
 
-    /// Gives all buffers back and tells the merges that nobody waits for any more.
-    pub(crate) fn dismantle(mut self, pool: &mut BufferPool) -> impl Iterator<Item = Id> {
+    /// What waits in parts: how many replies are held back, and their bytes.
+    pub(crate) fn parked(&self) -> (usize, usize) {
+        let count = self.pending.iter().filter(|place| matches!(place, Place::Ready(_))).count();
+        (count, self.parked_bytes)
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Session>()
+            + self.peer.len()
+            + self.local.len()
+            + self.name.len()
+            + self.input.capacity()
+            + self.output.capacity()
+            + self.pending.capacity() * size_of::<Place>()
+            + self.parked_bytes
+    }
+
+    /// The size of the buffer behind [`Session::output`].
+    pub(crate) fn output_capacity(&self) -> usize {
+        self.output.capacity()
+    }
+
+    /// Gives all buffers back and tells whom nobody waits for any more.
+    pub(crate) fn dismantle(mut self, pool: &mut BufferPool) -> impl Iterator<Item = Owed> {
         self.output.clear(pool);
         pool.give(self.input);
         self.pending.into_iter().filter_map(|place| match place {
-            Place::Merging(merge) => Some(merge),
-            _ => None,
+            Place::Merging(merge) => Some(Owed::Merge(merge)),
+            Place::Inquiring(inquiry) => Some(Owed::Inquiry(inquiry)),
+            Place::Muted(owed) => Some(owed),
+            Place::Waiting | Place::Scanning(_) | Place::Ready(_) => None,
         })
     }
 }
@@ -328,7 +465,7 @@ mod tests {
 
     fn session() -> (Session, BufferPool) {
         let conn = Id { index: 0, generation: 0 };
-        (Session::new(conn, 1, "test", Instant::ZERO), BufferPool::new(16, 1 << 20))
+        (Session::new(conn, 1, &Arrival::of("test"), Instant::ZERO), BufferPool::new(16, 1 << 20))
     }
 
     #[test]
@@ -344,6 +481,48 @@ mod tests {
         let all = "+first\r\n+second\r\n+third, and too long to be kept in place\r\n+local\r\n";
         assert_eq!(session.output(), all.as_bytes());
         assert_eq!(session.pending.len(), 0);
+    }
+
+    #[test]
+    fn what_a_client_does_not_want_to_hear_is_dropped_wherever_it_waits() {
+        let (mut session, mut pool) = session();
+        let first = session.reserve();
+        session.mute = Mute::Off;
+        let mark = session.mark();
+        let second = session.reserve();
+        session.silence(mark, &mut pool);
+        let mark = session.mark();
+        session.answer(b"+a local reply that needs a buffer of its own\r\n", &mut pool);
+        session.silence(mark, &mut pool);
+        assert_eq!(session.parked(), (1, 0));
+        session.settle(second, b"+second\r\n", &mut pool);
+        session.settle(first, b"+first\r\n", &mut pool);
+        assert_eq!(session.output(), b"+first\r\n");
+        let mark = session.mark();
+        session.answer(b"+third\r\n", &mut pool);
+        session.silence(mark, &mut pool);
+        assert_eq!(session.output(), b"+first\r\n");
+        assert!(!session.is_pending());
+    }
+
+    #[test]
+    fn one_reply_is_left_out_and_the_next_is_not() {
+        let (mut session, mut pool) = session();
+        session.mute = Mute::Next;
+        // A request that has to be read again later uses nothing up.
+        session.mark();
+        session.postpone();
+        assert_eq!(session.mute, Mute::Next);
+        let mark = session.mark();
+        session.answer(b"+first\r\n", &mut pool);
+        session.silence(mark, &mut pool);
+        assert_eq!((session.output(), session.mute), (&b""[..], Mute::No));
+        // The request itself said that the next one is to be left out.
+        session.mute = Mute::Next;
+        let mark = session.mark();
+        session.mute = Mute::Next;
+        session.silence(mark, &mut pool);
+        assert_eq!(session.mute, Mute::Next);
     }
 
     #[test]

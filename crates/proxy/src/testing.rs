@@ -1,6 +1,6 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
-use crate::{Action, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
+use crate::{Action, Arrival, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Rig {
     }
 
     pub(crate) fn client(&mut self) -> ConnId {
-        self.proxy.accept("test", self.now).expect("not full")
+        self.proxy.accept(&Arrival::of("test"), self.now).expect("not full")
     }
 
     /// The client sends `text`, in which `|` stands for CR LF.
