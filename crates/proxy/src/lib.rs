@@ -43,6 +43,8 @@ pub use proxy::Proxy;
 pub type ConnId = stdx::Id;
 
 #[cfg(test)]
+mod administration;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
