@@ -5,7 +5,7 @@ use crate::core::{Asked, Core};
 use crate::merge::Merge;
 use crate::route::{Keys, Part};
 use crate::scripts::Library;
-use crate::session::Session;
+use crate::session::{Owed, Session};
 use command::Command;
 use resp::{Request, encode};
 
@@ -87,7 +87,7 @@ impl Core {
             &mut self.prng,
         )
         .with_library(library);
-        let place = session.reserve_merge(self.merges.insert(merge));
+        let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
         self.counters.fragments += keys.parts.len() as u64;
         for (number, part) in keys.parts.iter().enumerate() {
             let asked = Asked { conn: session.conn, place, part: number as u32, purpose: Purpose::Client };

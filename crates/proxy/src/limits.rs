@@ -107,6 +107,8 @@ pub struct Settings {
     pub workers: usize,
     /// Decides jitter and RANDOMKEY.
     pub seed: u64,
+    /// Decides the run id; the same for all workers of a process.
+    pub process_seed: u64,
     /// Microseconds from 1970 to `Instant::ZERO`.
     pub unix_epoch_us: u64,
     /// The process's number, for INFO.
@@ -123,6 +125,7 @@ impl Default for Settings {
             worker: 0,
             workers: 1,
             seed: 0,
+            process_seed: 0,
             unix_epoch_us: 0,
             process_id: 0,
             port: 0,

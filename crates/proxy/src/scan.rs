@@ -8,7 +8,7 @@
 use crate::core::{Asked, Core};
 use crate::cursor::Cursor;
 use crate::errors;
-use crate::session::Session;
+use crate::session::{Owed, Session};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use stdx::{BufferPool, Id};
@@ -92,7 +92,7 @@ impl Core {
             return self.refuse(session, &lost.text());
         }
         let scan = self.scans.insert(Scan::new(cursor, request, &mut self.pool));
-        let place = session.reserve_scan(scan);
+        let place = session.reserve(Owed::Scan(scan));
         self.ask_for_page(scan, Asked::by_client(session.conn, place));
     }
 

@@ -3,7 +3,7 @@
 mod scripts;
 
 use crate::testing::Rig;
-use crate::{Event, Limits, Notice};
+use crate::{Arrival, Event, Limits, Notice};
 use std::time::Duration;
 
 #[test]
@@ -391,7 +391,10 @@ fn draining_lets_everybody_finish_and_nobody_in() {
     rig.proxy.drain(rig.now);
     rig.perform();
     assert!(rig.is_closed(idle) && !rig.is_closed(busy));
-    assert_eq!(rig.proxy.accept("late", rig.now), Err(b"-ERR max number of clients reached\r\n".to_vec()));
+    assert_eq!(
+        rig.proxy.accept(&Arrival::of("late"), rig.now),
+        Err(b"-ERR max number of clients reached\r\n".to_vec())
+    );
     rig.node_sends(0, "$1|a|");
     assert_eq!(rig.taken(busy), "$1|a|");
     assert!(rig.is_closed(busy) && rig.proxy.is_drained());

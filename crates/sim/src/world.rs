@@ -6,7 +6,7 @@ use crate::network::Pipe;
 use crate::node::Node;
 use crate::plan::{Fault, Plan};
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value};
-use proxy::{Action, Board, ConnId, Event, Limits, Proxy, Settings};
+use proxy::{Action, Arrival, Board, ConnId, Event, Limits, Proxy, Settings};
 use resp::reply;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -349,7 +349,7 @@ impl<'p> World<'p> {
     }
 
     fn arrive(&mut self, client: usize) {
-        if let Ok(conn) = self.proxy.accept("simulated", self.now) {
+        if let Ok(conn) = self.proxy.accept(&Arrival::of("simulated"), self.now) {
             self.links.insert(conn, Link::new(Who::Client(client), true));
             self.clients[client].conn = Some(conn);
             self.note(3, conn, client);
@@ -705,7 +705,7 @@ impl<'p> World<'p> {
 
     /// All nodes are well again: a new client gets all lasting keys.
     fn check_nodes_serve(&mut self) -> Result<(), String> {
-        let Ok(conn) = self.proxy.accept("auditor", self.now) else {
+        let Ok(conn) = self.proxy.accept(&Arrival::of("auditor"), self.now) else {
             return if self.plan.drain_at.is_some() {
                 Ok(())
             } else {

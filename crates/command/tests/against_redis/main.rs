@@ -15,7 +15,7 @@ use stdx::prng::Prng;
 use value::{Value, with_request};
 
 /// Commands of the table that Redis 7.0 does not have yet.
-const NEWER: [&str; 1] = ["client|setinfo"];
+const NEWER: [&str; 2] = ["client|no-touch", "client|setinfo"];
 
 /// All commands of the table, subcommands included.
 fn all_names() -> impl Iterator<Item = &'static Command> {
