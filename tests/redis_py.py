@@ -86,7 +86,20 @@ def reconnects(r):
     assert [int(client.get(f"client:{n}")) for n, client in enumerate(clients)] == list(range(50))
 
 
+def cluster(r):
+    """To a library for Redis Cluster the proxy is a cluster of one node."""
+    port = r.connection_pool.connection_kwargs["port"]
+    nodes = redis.RedisCluster(host="127.0.0.1", port=port, protocol=2)
+    assert [node.name for node in nodes.get_nodes()] == [f"127.0.0.1:{port}"]
+    assert all(nodes.set(f"cluster:{n}", n) for n in range(50))
+    assert [int(nodes.get(f"cluster:{n}")) for n in range(50)] == list(range(50))
+    assert nodes.mget_nonatomic("cluster:1", "cluster:2") == [b"1", b"2"]
+    assert nodes.cluster_info()["cluster_state"] == "ok"
+    with nodes.pipeline() as pipe:
+        assert pipe.set("cluster:a", 1).get("cluster:a").execute() == [True, b"1"]
+
+
 redis_server = connect()
-for step in (strings, collections, many_keys, scripts, big_values, errors, reconnects):
+for step in (strings, collections, many_keys, scripts, big_values, errors, reconnects, cluster):
     step(redis_server)
 print("all well")
