@@ -77,8 +77,8 @@ impl Core {
     fn kill_clients(&mut self, session: &mut Session, filter: Filter, skips_me: bool, by_address: bool) {
         let hits_me = !skips_me && filter.takes(session);
         let question = Question::Kill { asker: session.client, filter };
-        self.ask_workers(session, question, Gathered::Killed { count: u64::from(hits_me), by_address });
-        if hits_me {
+        let gathered = Gathered::Killed { count: u64::from(hits_me), by_address };
+        if self.ask_workers(session, question, gathered) && hits_me {
             // The reply still goes out; nothing behind this request is carried out.
             session.phase = Phase::Closing { linger: false };
         }

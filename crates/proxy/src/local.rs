@@ -54,7 +54,9 @@ impl Core {
             Local::Acl(question) => acl::write(question, request, reply),
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::Wait => self.wait(session, request, reply),
-            Local::ResetStatistics => self.ask_workers(session, Question::ResetStatistics, Gathered::Reset),
+            Local::ResetStatistics => {
+                self.ask_workers(session, Question::ResetStatistics, Gathered::Reset);
+            }
             Local::Accepted => encode::simple(reply, b"OK"),
         }
         if reply.is_empty() {
