@@ -328,6 +328,7 @@ impl Session {
     }
 
     /// To be called before a request is carried out while [`Session::mute`] is not [`Mute::No`].
+    #[cold]
     pub(crate) fn mark(&mut self) -> Mark {
         if self.mute == Mute::Next {
             self.mute = Mute::This;
@@ -343,6 +344,7 @@ impl Session {
     }
 
     /// Drops what the request behind `mark` brought, now or later, unless it changed what the client wants to hear.
+    #[cold]
     pub(crate) fn silence(&mut self, mark: Mark, pool: &mut BufferPool) {
         match self.mute {
             Mute::No | Mute::Next => return,
