@@ -59,6 +59,26 @@ fn client_list_shows_the_clients_of_all_workers_oldest_first() {
 }
 
 #[test]
+fn what_a_client_asked_for_shows_in_its_flags() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    let steps = [
+        ("client no-evict on", "e"),
+        ("readonly", "re"),
+        ("client no-touch on", "reT"),
+        ("client no-evict off", "rT"),
+        ("reset", "T"),
+        ("client no-touch off", "N"),
+        ("readonly|readwrite", "N"),
+    ];
+    for (request, flags) in steps {
+        rig.client_sends(client, &format!("{request}|client info|"));
+        let taken = rig.taken(client);
+        assert!(taken.contains(&format!(" flags={flags} ")), "{request}: {taken}");
+    }
+}
+
+#[test]
 fn a_list_keeps_its_place_among_the_replies() {
     let mut rigs = Rig::workers(2, 1);
     let client = rigs[0].client();

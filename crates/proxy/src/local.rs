@@ -32,6 +32,7 @@ impl Core {
             }
             Local::Reset => {
                 session.name = Box::default();
+                session.wishes.replica_reads = false;
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
@@ -56,6 +57,10 @@ impl Core {
             Local::Wait => self.wait(session, request, reply),
             Local::ResetStatistics => {
                 self.ask_workers(session, Question::ResetStatistics, Gathered::Reset);
+            }
+            Local::ReplicaReads(on) => {
+                session.wishes.replica_reads = on;
+                encode::simple(reply, b"OK");
             }
             Local::Accepted => encode::simple(reply, b"OK"),
         }

@@ -29,6 +29,8 @@ pub(crate) struct Session {
     pub last: Number,
     /// Which replies it gets.
     pub mute: Mute,
+    /// What it asked for and we only remember.
+    pub wishes: Wishes,
     /// When it came.
     pub created_at: Instant,
     /// As CLIENT SETNAME set it.
@@ -97,6 +99,17 @@ pub(crate) enum Mute {
     Next,
     /// Not that of the request that is being carried out, but those behind it.
     This,
+}
+
+/// What a client asked for that changes nothing here; CLIENT LIST shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// READONLY.
+    pub replica_reads: bool,
+    /// CLIENT NO-EVICT.
+    pub no_evict: bool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: bool,
 }
 
 /// Whom a place waits for.
@@ -188,6 +201,7 @@ impl Session {
             descriptor: arrival.descriptor,
             last: Number::NONE,
             mute: Mute::No,
+            wishes: Wishes::default(),
             created_at: now,
             name: Box::default(),
             input: Vec::new(),
