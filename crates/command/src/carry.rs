@@ -164,6 +164,8 @@ pub enum Local {
     Wait,
     /// What INFO counts begins anew.
     ResetStatistics,
+    /// READONLY (true) and READWRITE: noted, for CLIENT LIST, and of no consequence.
+    ReplicaReads(bool),
     /// `+OK`: it would change nothing here.
     Accepted,
 }
@@ -179,7 +181,7 @@ pub enum ClientTask {
     Kill,
     /// Replies on, off, or off once.
     Reply,
-    /// NO-EVICT and NO-TOUCH: `ON` or `OFF`, which change nothing here.
+    /// NO-EVICT and NO-TOUCH: noted, for CLIENT LIST, and of no consequence.
     Switch,
     /// Whom invalidations are redirected to: nobody.
     GetRedirect,

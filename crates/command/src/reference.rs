@@ -108,9 +108,10 @@ fn local_note(local: Local) -> &'static str {
         Local::Acl(_) => "there is one user, `default`",
         Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",
         Local::Client(ClientTask::Unblock) => "no client is ever blocked: 0",
-        Local::Client(ClientTask::Switch) | Local::ClientSetinfo | Local::Accepted => {
-            "accepted; changes nothing"
-        }
+        Local::Client(ClientTask::Switch)
+        | Local::ClientSetinfo
+        | Local::ReplicaReads(_)
+        | Local::Accepted => "accepted; changes nothing",
         Local::Info => {
             "`memory` and `keyspace` are sums over the nodes; `usec` of `commandstats` is the time from queueing a \
              request for a node to its reply"

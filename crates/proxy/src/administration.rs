@@ -59,6 +59,26 @@ fn client_list_shows_the_clients_of_all_workers_oldest_first() {
 }
 
 #[test]
+fn what_a_client_asked_for_shows_in_its_flags() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    let steps = [
+        ("client no-evict on", "e"),
+        ("readonly", "re"),
+        ("client no-touch on", "reT"),
+        ("client no-evict off", "rT"),
+        ("reset", "T"),
+        ("client no-touch off", "N"),
+        ("readonly|readwrite", "N"),
+    ];
+    for (request, flags) in steps {
+        rig.client_sends(client, &format!("{request}|client info|"));
+        let taken = rig.taken(client);
+        assert!(taken.contains(&format!(" flags={flags} ")), "{request}: {taken}");
+    }
+}
+
+#[test]
 fn a_list_keeps_its_place_among_the_replies() {
     let mut rigs = Rig::workers(2, 1);
     let client = rigs[0].client();
@@ -214,6 +234,57 @@ fn a_skipped_reply_may_be_that_of_a_command_that_is_being_learnt() {
     assert_eq!(rig.taken(client), "+PONG|");
 }
 
+/// Each state of CLIENT REPLY with each request that matters to it: what is heard, and what is heard of the two
+/// requests behind it.
+#[test]
+fn what_is_heard_follows_from_the_state_and_the_request() {
+    const ALL: &str = "+PONG|+PONG|";
+    const ONE: &str = "+PONG|";
+    let table = [
+        // state, request, heard, heard of two PINGs
+        ("", "ping", "+PONG|", ALL),
+        ("", "client reply on", "+OK|", ALL),
+        ("", "client reply off", "", ""),
+        ("", "client reply skip", "", ONE),
+        ("", "client reply x", "-ERR syntax error|", ALL),
+        ("client reply skip|", "ping", "", ALL),
+        ("client reply skip|", "client reply on", "+OK|", ALL),
+        ("client reply skip|", "client reply off", "", ""),
+        ("client reply skip|", "client reply skip", "", ONE),
+        ("client reply skip|", "client reply x", "", ALL),
+        ("client reply skip|", "reset", "", ALL),
+        ("client reply off|", "ping", "", ""),
+        ("client reply off|", "client reply on", "+OK|", ALL),
+        ("client reply off|", "client reply off", "", ""),
+        ("client reply off|", "client reply skip", "", ""),
+        ("client reply off|", "client reply x", "", ""),
+        ("client reply off|", "reset", "+RESET|", ALL),
+    ];
+    for (state, request, heard, behind) in table {
+        let mut rig = Rig::ready(1);
+        let client = rig.client();
+        rig.client_sends(client, &format!("{state}{request}|"));
+        assert_eq!(rig.taken(client), heard, "{state} {request}");
+        rig.client_sends(client, "ping|ping|");
+        assert_eq!(rig.taken(client), behind, "{state} {request}, and behind it");
+    }
+}
+
+#[test]
+fn questions_beyond_the_limit_are_refused() {
+    let mut rig = Rig::ready_with(1, Limits { inquiries_max: 2, ..Limits::default() });
+    let client = rig.client();
+    rig.client_sends(
+        client,
+        "wait 1 10|info keyspace|wait 1 10|client list|config resetstat|info keyspace|ping|",
+    );
+    rig.node_sends(0, "$0||");
+    rig.pass(Duration::from_millis(10));
+    let refused = "-TRYAGAIN too many questions wait for their answers|";
+    assert_eq!(rig.taken(client), format!(":0|$12|# Keyspace||{}+PONG|", refused.repeat(4)));
+    assert_eq!(rig.node_got(0), "*1|$4|INFO|", "a refused question asks nobody");
+}
+
 #[test]
 fn who_hears_nothing_can_leave() {
     let mut rig = Rig::ready(1);
@@ -333,6 +404,14 @@ fn commands_and_errors_are_counted_as_redis_counts_them() {
     ];
     let taken = rigs[0].taken(client);
     assert_eq!(taken.split_once('|').expect("a bulk").1, expected.concat() + "|");
+
+    rigs[0].client_sends(client, "client kill 1.2.3.4:5|");
+    deliver_mail(&mut rigs);
+    rigs[0].client_sends(client, "info commandstats|");
+    assert!(
+        rigs[0].taken(client).contains(&row("client|kill", [1, 0, 0, 1], "0.00")),
+        "an error that came late"
+    );
 
     rigs[0].client_sends(client, "config resetstat|");
     deliver_mail(&mut rigs);

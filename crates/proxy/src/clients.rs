@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::errors;
 use crate::inquiry::{Gathered, Question};
-use crate::session::{Mute, Phase, Session};
+use crate::session::{Mute, Phase, Session, Wishes};
 use command::ClientTask;
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -59,7 +59,7 @@ impl Core {
                 }
             },
             ClientTask::Reply => set_mute(session, request.arg(2), reply),
-            ClientTask::Switch => switch(request.arg(2), reply),
+            ClientTask::Switch => switch(session, request, reply),
             ClientTask::GetRedirect => encode::integer(reply, -1),
             ClientTask::Unblock => unblock(request, reply),
             ClientTask::TrackingState => write_tracking_state(reply),
@@ -77,8 +77,8 @@ impl Core {
     fn kill_clients(&mut self, session: &mut Session, filter: Filter, skips_me: bool, by_address: bool) {
         let hits_me = !skips_me && filter.takes(session);
         let question = Question::Kill { asker: session.client, filter };
-        self.ask_workers(session, question, Gathered::Killed { count: u64::from(hits_me), by_address });
-        if hits_me {
+        let gathered = Gathered::Killed { count: u64::from(hits_me), by_address };
+        if self.ask_workers(session, question, gathered) && hits_me {
             // The reply still goes out; nothing behind this request is carried out.
             session.phase = Phase::Closing { linger: false };
         }
@@ -175,7 +175,7 @@ impl Session {
     pub(crate) fn line(&self, now: Instant) -> String {
         let mut line = String::new();
         let seconds = |since: Instant| now.since(since).as_secs();
-        let flags = if matches!(self.phase, Phase::Open | Phase::Ending) { "N" } else { "c" };
+        let flags = self.flags();
         let (parked, parked_bytes) = self.parked();
         let output = self.output().len();
         // Writing to a String cannot fail.
@@ -196,6 +196,17 @@ impl Session {
     }
 }
 
+impl Session {
+    /// A letter for each thing that is special about it, in Redis's order; `N` if nothing is.
+    fn flags(&self) -> String {
+        let closing = !matches!(self.phase, Phase::Open | Phase::Ending);
+        let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
+        let flags = [(closing, 'c'), (replica_reads, 'r'), (no_evict, 'e'), (no_touch, 'T')];
+        let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
+        if flags.is_empty() { "N".to_owned() } else { flags }
+    }
+}
+
 /// `CLIENT REPLY ON|OFF|SKIP`: only ON is answered.
 fn set_mute(session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
     match word.to_ascii_lowercase().as_slice() {
@@ -210,12 +221,18 @@ fn set_mute(session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
     }
 }
 
-/// What a proxy without eviction has no use for, but takes.
-fn switch(word: &[u8], reply: &mut Vec<u8>) {
-    match word.to_ascii_lowercase().as_slice() {
-        b"on" | b"off" => encode::simple(reply, b"OK"),
-        _ => errors::write(reply, errors::SYNTAX),
+/// `CLIENT NO-EVICT|NO-TOUCH ON|OFF`: what a proxy without eviction has no use for, but remembers.
+fn switch(session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+    let on = match request.arg(2).to_ascii_lowercase().as_slice() {
+        b"on" => true,
+        b"off" => false,
+        _ => return errors::write(reply, errors::SYNTAX),
+    };
+    match request.arg(1).eq_ignore_ascii_case(b"no-evict") {
+        true => session.wishes.no_evict = on,
+        false => session.wishes.no_touch = on,
     }
+    encode::simple(reply, b"OK");
 }
 
 /// `CLIENT UNBLOCK id [TIMEOUT|ERROR]`: nobody is blocked.

@@ -188,6 +188,7 @@ impl Core {
     }
 
     /// Fills place `place` of the session. True if the client has more waiting than it may.
+    #[inline]
     pub(crate) fn settle(&mut self, session: &mut Session, place: u32, reply: &[u8]) -> bool {
         session.settle(place, reply, &mut self.pool);
         self.count_waiting(session);

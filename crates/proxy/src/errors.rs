@@ -122,6 +122,7 @@ pub(crate) const INVALID_CURSOR: &str = "ERR invalid cursor";
 pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
 pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
+pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many questions wait for their answers";
 pub(crate) const NO_SUCH_CLIENT: &str = "ERR No such client";
 pub(crate) const INVALID_CLIENT_ID: &str = "ERR Invalid client ID";
 pub(crate) const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";

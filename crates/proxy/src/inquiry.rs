@@ -19,6 +19,8 @@ use crate::info::Survey;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
+use crate::tally;
+use command::Number;
 use resp::encode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -85,6 +87,9 @@ pub(crate) struct Inquiry {
     /// Answers that are still to come. 0 from the start: the deadline is waited for.
     left: usize,
     deadline: Instant,
+    /// What was asked, and when, for the statistics.
+    command: Number,
+    asked_us: u32,
     gathered: Gathered,
 }
 
@@ -140,25 +145,38 @@ impl Inquiries {
 }
 
 impl Core {
-    /// Reserves the client's place for what comes of `gathered`, which ends after `left` answers or at `deadline`.
+    /// Reserves the client's place for what comes of `gathered`, which ends after `left` answers or at `deadline`. If
+    /// too many wait already, the client is told so.
     pub(crate) fn inquire(
         &mut self,
         session: &mut Session,
         gathered: Gathered,
         left: usize,
         deadline: Instant,
-    ) -> Id {
-        let inquiry = Inquiry { conn: session.conn, place: session.next_place(), left, deadline, gathered };
+    ) -> Option<Id> {
+        if self.inquiries.len() >= self.limits.inquiries_max {
+            self.refuse(session, errors::INQUIRIES_MAX);
+            return None;
+        }
+        let (conn, place) = (session.conn, session.next_place());
+        let (command, asked_us) = (self.asking, tally::low_us(self.now));
+        let inquiry = Inquiry { conn, place, left, deadline, command, asked_us, gathered };
         let id = self.inquiries.insert(inquiry);
         session.reserve(Owed::Inquiry(id));
-        id
+        Some(id)
     }
 
-    /// Asks all workers, this one too: as soon as the session that asks is out of hand.
-    pub(crate) fn ask_workers(&mut self, session: &mut Session, question: Question, gathered: Gathered) {
+    /// Asks all workers, this one too: as soon as the session that asks is out of hand. False if that was refused.
+    pub(crate) fn ask_workers(
+        &mut self,
+        session: &mut Session,
+        question: Question,
+        gathered: Gathered,
+    ) -> bool {
         let deadline = self.now + self.limits.request_timeout;
         let inquiry = self.inquire(session, gathered, self.settings.workers, deadline);
-        self.questions.push_back((inquiry, Arc::new(question)));
+        self.questions.extend(inquiry.map(|inquiry| (inquiry, Arc::new(question))));
+        inquiry.is_some()
     }
 
     /// Asks all shards that can be asked with `request`. `survey` knows of the others why they cannot.
@@ -170,7 +188,8 @@ impl Core {
         survey: Survey,
     ) {
         // Every ticket is answered in its time, if only with the loss of its request: no deadline is needed.
-        let inquiry = self.inquire(session, Gathered::Survey(survey), shards.len(), Instant::NEVER);
+        let survey = Gathered::Survey(survey);
+        let Some(inquiry) = self.inquire(session, survey, shards.len(), Instant::NEVER) else { return };
         for &shard in shards {
             // An inquiry has no client of its own: its number takes the place of one.
             let asked = Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry };
@@ -288,7 +307,9 @@ impl Proxy {
         let mut reply = self.core.pool.take();
         inquiry.gathered.write(&mut self.core, &mut reply);
         if let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn) {
-            let overfull = self.core.settle(session, inquiry.place, &reply);
+            let core = &mut self.core;
+            core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now, &reply);
+            let overfull = core.settle(session, inquiry.place, &reply);
             if overfull {
                 self.core.note_closed(session, CloseReason::OutputLimit);
                 self.close_client(inquiry.conn);

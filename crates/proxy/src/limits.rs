@@ -31,6 +31,9 @@ pub struct Limits {
     pub output_stall: Duration,
     /// Requests in flight to one node over one connection. Above it requests are refused at once.
     pub in_flight_max: usize,
+    /// Questions that wait for other workers, for all nodes or for time (CLIENT LIST, INFO, WAIT), of all clients of one
+    /// worker. Above it such requests are refused at once.
+    pub inquiries_max: usize,
     /// Bytes that wait to be sent to one node. Above it requests are refused at once.
     pub backend_output_bytes_max: usize,
     /// From the wish to connect to a node to its PONG.
@@ -82,6 +85,7 @@ impl Default for Limits {
             output_bytes_soft: 16 << 20,
             output_stall: Duration::from_secs(30),
             in_flight_max: 1 << 16,
+            inquiries_max: 1 << 16,
             backend_output_bytes_max: 64 << 20,
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),

@@ -32,6 +32,7 @@ impl Core {
             }
             Local::Reset => {
                 session.name = Box::default();
+                session.wishes.replica_reads = false;
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
@@ -57,7 +58,13 @@ impl Core {
             Local::Acl(question) => acl::write(question, request, reply),
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::Wait => self.wait(session, request, reply),
-            Local::ResetStatistics => self.ask_workers(session, Question::ResetStatistics, Gathered::Reset),
+            Local::ResetStatistics => {
+                self.ask_workers(session, Question::ResetStatistics, Gathered::Reset);
+            }
+            Local::ReplicaReads(on) => {
+                session.wishes.replica_reads = on;
+                encode::simple(reply, b"OK");
+            }
             Local::Accepted => encode::simple(reply, b"OK"),
         }
         if reply.is_empty() {

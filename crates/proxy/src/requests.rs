@@ -61,6 +61,7 @@ impl Core {
     }
 
     /// Carries out one request.
+    #[inline]
     fn handle_request(
         &mut self,
         session: &mut Session,

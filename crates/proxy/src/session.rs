@@ -28,6 +28,8 @@ pub(crate) struct Session {
     pub last: Number,
     /// Which replies it gets.
     pub mute: Mute,
+    /// What it asked for and we only remember.
+    pub wishes: Wishes,
     /// When it came.
     pub created_at: Instant,
     /// As CLIENT SETNAME set it.
@@ -96,6 +98,17 @@ pub(crate) enum Mute {
     Next,
     /// Not that of the request that is being carried out, but those behind it.
     This,
+}
+
+/// What a client asked for that changes nothing here; CLIENT LIST shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// READONLY.
+    pub replica_reads: bool,
+    /// CLIENT NO-EVICT.
+    pub no_evict: bool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: bool,
 }
 
 /// Whom a place waits for.
@@ -172,6 +185,7 @@ impl Session {
             descriptor: arrival.descriptor,
             last: Number::NONE,
             mute: Mute::No,
+            wishes: Wishes::default(),
             created_at: now,
             name: Box::default(),
             input: Vec::new(),
@@ -301,6 +315,7 @@ impl Session {
     }
 
     /// To be called before a request is carried out while [`Session::mute`] is not [`Mute::No`].
+    #[cold]
     pub(crate) fn mark(&mut self) -> Mark {
         if self.mute == Mute::Next {
             self.mute = Mute::This;
@@ -316,6 +331,7 @@ impl Session {
     }
 
     /// Drops what the request behind `mark` brought, now or later, unless it changed what the client wants to hear.
+    #[cold]
     pub(crate) fn silence(&mut self, mark: Mark, pool: &mut BufferPool) {
         match self.mute {
             Mute::No | Mute::Next => return,

@@ -48,6 +48,7 @@ impl Tally {
     }
 
     /// The request was refused here, with `reply`.
+    #[cold]
     pub(crate) fn count_rejected(&mut self, command: Number, reply: &[u8]) {
         let row = &mut self.rows[command.index()];
         row.calls = row.calls.saturating_sub(1);
@@ -56,6 +57,7 @@ impl Tally {
     }
 
     /// The client was answered with an error, which is the whole of what there is to say.
+    #[cold]
     pub(crate) fn count_failed(&mut self, command: Number, reply: &[u8]) {
         self.rows[command.index()].failed += 1;
         self.count_error(reply);

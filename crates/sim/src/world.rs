@@ -760,12 +760,15 @@ impl<'p> World<'p> {
             return Err(format!("{left} clients are still counted after all have left"));
         }
         self.proxy.drain(self.now);
-        match (self.proxy.is_drained(), self.proxy.merges_pending(), self.proxy.clients_waiting()) {
-            (true, 0, 0) => Ok(()),
-            (false, ..) => Err("the proxy does not drain".to_owned()),
-            (_, merges, clients) => {
-                Err(format!("{merges} merges and {clients} clients are still counted as waiting"))
-            }
+        if !self.proxy.is_drained() {
+            return Err("the proxy does not drain".to_owned());
+        }
+        let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
+        match (merges, inquiries, self.proxy.clients_waiting()) {
+            (0, 0, 0) => Ok(()),
+            (_, _, clients) => Err(format!(
+                "{merges} merges, {inquiries} inquiries and {clients} clients are still counted as waiting"
+            )),
         }
     }
 

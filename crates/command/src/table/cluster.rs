@@ -9,8 +9,8 @@ use crate::table::{later, never};
 pub(super) static COMMANDS: &[Command] = &[
     row("asking", 1, "fast", "connection", &[], Here(Local::Accepted)),
     container("cluster", -2, "", "", Container, CLUSTER),
-    row("readonly", 1, "loading stale fast", "connection", &[], Here(Local::Accepted)),
-    row("readwrite", 1, "loading stale fast", "connection", &[], Here(Local::Accepted)),
+    row("readonly", 1, "loading stale fast", "connection", &[], Here(Local::ReplicaReads(true))),
+    row("readwrite", 1, "loading stale fast", "connection", &[], Here(Local::ReplicaReads(false))),
 ];
 
 #[rustfmt::skip] // A command is a line.
