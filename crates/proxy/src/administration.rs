@@ -416,13 +416,27 @@ fn commands_and_errors_are_counted_as_redis_counts_them() {
     rigs[0].client_sends(client, "config resetstat|");
     deliver_mail(&mut rigs);
     rigs[0].client_sends(client, "info commandstats stats|");
+    (0..2).for_each(|shard| rigs[0].node_sends(shard, "$0||"));
     let taken = rigs[0].taken(client);
     let reset = taken.strip_prefix("+OK|").expect("done").split_once('|').expect("a bulk").1;
-    let counted = "# Stats|total_connections_received:0|total_commands_processed:0|";
+    let counted = "# Stats|total_connections_received:0|total_commands_processed:1|";
     assert!(reset.starts_with(counted), "{reset}");
     assert!(reset.ends_with(&format!("# Commandstats|{}|", row("info", [1, 0, 0, 0], "0.00"))), "{reset}");
     rigs[0].client_sends(client, "info clients|");
     assert!(rigs[0].taken(client).contains("connected_clients:2|"), "levels stay");
+}
+
+#[test]
+fn figures_of_the_nodes_are_put_together_each_in_its_way() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    rig.client_sends(client, "info stats persistence|");
+    rig.node_sends(0, "$38|keyspace_hits:3\nloading:1\nrdb_saves:1\n|");
+    rig.node_sends(1, "$38|keyspace_hits:4\nloading:0\nrdb_saves:2\n|");
+    let report = rig.taken(client);
+    assert!(report.contains("|keyspace_hits:7|keyspace_misses:0|"), "{report}");
+    assert!(report.contains("|# Persistence|loading:1|"), "{report}");
+    assert!(report.contains("|rdb_saves:3|"), "{report}");
 }
 
 #[test]
@@ -433,9 +447,11 @@ fn the_rate_is_that_of_the_last_second() {
     rig.pass(Duration::from_secs(1));
     rig.taken(client);
     rig.client_sends(client, "info stats|");
+    rig.node_sends(0, "$0||");
     assert!(rig.taken(client).contains("|instantaneous_ops_per_sec:30|"));
     rig.pass(Duration::from_secs(1));
     rig.client_sends(client, "info stats|");
+    rig.node_sends(0, "$0||");
     assert!(rig.taken(client).contains("|instantaneous_ops_per_sec:1|"));
 }
 

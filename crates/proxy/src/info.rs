@@ -58,8 +58,8 @@ const SECTIONS: [Section; 13] = [
     Section { title: "Server", shown: Shown::ByDefault, asks_nodes: false, write: server },
     Section { title: "Clients", shown: Shown::ByDefault, asks_nodes: false, write: clients },
     Section { title: "Memory", shown: Shown::ByDefault, asks_nodes: true, write: memory },
-    Section { title: "Persistence", shown: Shown::ByDefault, asks_nodes: false, write: persistence },
-    Section { title: "Stats", shown: Shown::ByDefault, asks_nodes: false, write: stats },
+    Section { title: "Persistence", shown: Shown::ByDefault, asks_nodes: true, write: persistence },
+    Section { title: "Stats", shown: Shown::ByDefault, asks_nodes: true, write: stats },
     Section { title: "Replication", shown: Shown::ByDefault, asks_nodes: false, write: replication },
     Section { title: "CPU", shown: Shown::ByDefault, asks_nodes: false, write: cpu },
     Section { title: "Modules", shown: Shown::NotWithAll, asks_nodes: false, write: |_, _| {} },
@@ -68,6 +68,44 @@ const SECTIONS: [Section; 13] = [
     Section { title: "Cluster", shown: Shown::ByDefault, asks_nodes: false, write: cluster },
     Section { title: "Keyspace", shown: Shown::ByDefault, asks_nodes: true, write: keyspace },
     Section { title: "Nodes", shown: Shown::ByDefault, asks_nodes: true, write: nodes },
+];
+
+/// How the nodes' figures become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Combine {
+    /// What is spread over the nodes.
+    Sum,
+    /// What all have alike, or what is true if it is true of one.
+    Largest,
+}
+
+/// Figures that nodes tell and that only have to be put together, by section.
+const COMBINED: [(&str, &str, Combine); 25] = [
+    ("Memory", "used_memory_lua", Combine::Sum),
+    ("Memory", "used_memory_scripts", Combine::Sum),
+    ("Memory", "number_of_cached_scripts", Combine::Largest),
+    ("Memory", "number_of_functions", Combine::Largest),
+    ("Memory", "number_of_libraries", Combine::Largest),
+    ("Memory", "mem_not_counted_for_evict", Combine::Sum),
+    ("Memory", "mem_clients_normal", Combine::Sum),
+    ("Memory", "lazyfree_pending_objects", Combine::Sum),
+    ("Memory", "lazyfreed_objects", Combine::Sum),
+    ("Persistence", "loading", Combine::Largest),
+    ("Persistence", "async_loading", Combine::Largest),
+    ("Persistence", "rdb_changes_since_last_save", Combine::Sum),
+    ("Persistence", "rdb_bgsave_in_progress", Combine::Largest),
+    ("Persistence", "rdb_saves", Combine::Sum),
+    ("Persistence", "aof_enabled", Combine::Largest),
+    ("Persistence", "aof_rewrite_in_progress", Combine::Largest),
+    ("Stats", "expired_keys", Combine::Sum),
+    ("Stats", "evicted_keys", Combine::Sum),
+    ("Stats", "keyspace_hits", Combine::Sum),
+    ("Stats", "keyspace_misses", Combine::Sum),
+    ("Stats", "total_forks", Combine::Sum),
+    ("Stats", "migrate_cached_sockets", Combine::Sum),
+    ("Stats", "unexpected_error_replies", Combine::Sum),
+    ("Stats", "dump_payload_sanitizations", Combine::Sum),
+    ("Stats", "total_active_defrag_time", Combine::Sum),
 ];
 
 /// Which sections are shown: a bit for each.
@@ -140,6 +178,8 @@ struct Figures {
     keys: u64,
     expires: u64,
     avg_ttl: u64,
+    /// Those of [`COMBINED`]; a node that does not have one counts as 0.
+    combined: [u64; COMBINED.len()],
 }
 
 impl Figures {
@@ -158,7 +198,11 @@ impl Figures {
                 "mem_allocator" => figures.mem_allocator = value.to_owned(),
                 "instantaneous_ops_per_sec" => figures.ops_per_sec = number(value),
                 "db0" => figures.parse_keys(value),
-                _ => {}
+                field => {
+                    if let Some(at) = COMBINED.iter().position(|(_, name, _)| *name == field) {
+                        figures.combined[at] = number(value);
+                    }
+                }
             }
         }
         figures
@@ -205,6 +249,19 @@ impl Survey {
 
     fn sum(&self, figure: impl Fn(&Figures) -> u64) -> u64 {
         self.figures().map(figure).fold(0, u64::saturating_add)
+    }
+
+    /// Appends what is put together of the nodes' figures in the section `title`.
+    fn write_combined(&self, title: &str, text: &mut String) {
+        for (at, (section, field, combine)) in COMBINED.iter().enumerate() {
+            if *section == title {
+                let figure = match combine {
+                    Combine::Sum => self.sum(|figures| figures.combined[at]),
+                    Combine::Largest => self.figures().map(|figures| figures.combined[at]).max().unwrap_or(0),
+                };
+                push(text, format_args!("{field}:{figure}"));
+            }
+        }
     }
 
     /// The word that all nodes say; `mixed` if they differ.
@@ -316,6 +373,7 @@ fn memory(facts: &Facts<'_>, text: &mut String) {
         push(text, format_args!("mem_fragmentation_ratio:{ratio:.2}"));
     }
     push(text, format_args!("mem_allocator:{}", survey.common(|figures| &figures.mem_allocator, "libc")));
+    survey.write_combined("Memory", text);
     push(text, format_args!("proxy_memory_rss:{}", facts.usage.resident_bytes));
     push(text, format_args!("proxy_memory_rss_human:{}", Human(facts.usage.resident_bytes)));
 }
@@ -334,11 +392,9 @@ impl fmt::Display for Human {
     }
 }
 
-/// We keep nothing; what libraries look for before they send is whether it is loaded.
-fn persistence(_: &Facts<'_>, text: &mut String) {
-    push(text, format_args!("loading:0"));
-    push(text, format_args!("async_loading:0"));
-    push(text, format_args!("aof_enabled:0"));
+/// We keep nothing, the nodes may. What libraries look for before they send is whether it is loaded.
+fn persistence(facts: &Facts<'_>, text: &mut String) {
+    facts.survey.write_combined("Persistence", text);
 }
 
 fn stats(facts: &Facts<'_>, text: &mut String) {
@@ -357,6 +413,7 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_node_failures:{}", counters.node_failures));
     push(text, format_args!("total_node_input_bytes:{}", counters.node_bytes_in));
     push(text, format_args!("total_node_output_bytes:{}", counters.node_bytes_out));
+    facts.survey.write_combined("Stats", text);
 }
 
 fn replication(_: &Facts<'_>, text: &mut String) {
