@@ -59,9 +59,30 @@ pub(crate) enum Error {
     LexRange,
     LimitWithoutBy,
     WithscoresBylex,
+    /// What only one command says.
+    Fixed(&'static str),
 }
 
 impl Error {
+    pub(crate) const COUNT_POSITIVE: Error = Error::Fixed("ERR count should be greater than 0");
+    pub(crate) const LCS_NOT_STRINGS: Error =
+        Error::Fixed("ERR The specified keys must contain string values");
+    pub(crate) const LCS_LEN_AND_IDX: Error =
+        Error::Fixed("ERR If you want both the length and indexes, please just use IDX.");
+    pub(crate) const LCS_MEMORY: Error =
+        Error::Fixed("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
+    pub(crate) const BITFIELD_TYPE: Error = Error::Fixed(
+        "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
+    );
+    pub(crate) const BITFIELD_OVERFLOW: Error = Error::Fixed("ERR Invalid OVERFLOW type specified");
+    pub(crate) const BITFIELD_RO: Error = Error::Fixed("ERR BITFIELD_RO only supports the GET subcommand");
+    pub(crate) const SORT_SCORES: Error =
+        Error::Fixed("ERR One or more scores can't be converted into double");
+    pub(crate) const NO_FREQUENCY: Error = Error::Fixed(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+         switching between policies at runtime LRU and LFU data will take some time to adjust.",
+    );
+
     /// For a command that the store does not have.
     #[cold]
     pub(crate) fn not_here(name: &[u8]) -> Error {
@@ -144,6 +165,7 @@ impl Error {
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
             }
             Error::WithscoresBylex => "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            Error::Fixed(text) => text,
             Error::Arity(_)
             | Error::NotHere(_)
             | Error::UnknownSubcommand(..)

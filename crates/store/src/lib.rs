@@ -11,6 +11,7 @@
 //! the seed. A new command is a line in `dispatch`.
 
 mod args;
+mod bitfield;
 mod bits;
 mod connection;
 mod dispatch;
@@ -21,15 +22,20 @@ mod extended;
 mod generic;
 mod hash;
 mod hashes;
+mod info;
 mod keyspace;
+mod lcs;
 mod list;
 mod lists;
 mod policy;
+mod replies;
 mod scan;
 mod sequence;
 mod set;
 mod set_algebra;
 mod sets;
+mod sort;
+mod stats;
 mod store;
 mod strings;
 mod table;

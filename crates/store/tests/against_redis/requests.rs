@@ -8,10 +8,10 @@ use stdx::Prng;
 /// The words of one request.
 pub(crate) fn random(prng: &mut Prng) -> Vec<Vec<u8>> {
     let lines: Vec<&str> = PATTERNS.lines().filter(|line| !line.is_empty()).collect();
-    let mut words = Vec::new();
-    for word in prng.pick(&lines[..]).split(' ') {
-        expand(word, prng, &mut words);
-    }
+    // Names may have underscores of their own.
+    let mut line = prng.pick(&lines[..]).split(' ');
+    let mut words = vec![line.next().unwrap_or_default().as_bytes().to_vec()];
+    line.for_each(|word| expand(word, prng, &mut words));
     // Some requests have a word too few, too many, or in the wrong place.
     // Without their count, some would have a random reply.
     let is_random = words[0].ends_with(b"RANDMEMBER") || [&b"SPOP"[..], b"HRANDFIELD"].contains(&&*words[0]);
@@ -53,8 +53,18 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<u8> {
         // Keys by type, now and then of another one.
         "k" | "h" | "l" | "t" | "z" | "r" | "e" => {
             // Sorted sets `e` have one score: without that, ranges by bytes mean nothing.
-            let kind = if prng.one_in(40) { *prng.pick(&["k", "h", "l", "t", "z"]) } else { kind };
+            let others = if kind == "e" { &["k", "h", "l", "t"][..] } else { &["k", "h", "l", "t", "z"] };
+            let kind = if prng.one_in(40) { *prng.pick(others) } else { kind };
             format!("{kind}{own}")
+        }
+        // Sorted sets and nothing else, where another type would give a random reply; weights for SORT.
+        "o" => format!("z{own}"),
+        "w" => format!("w:{}", prng.pick(&MEMBERS)),
+        "W" => format!("o:{}", prng.pick(&MEMBERS)),
+        "y" => (*prng.pick(&["u8", "i8", "i64", "u63", "u1", "i1", "i5", "u13", "u64", "i65", "x", "i0"]))
+            .to_owned(),
+        "q" => {
+            (*prng.pick(&["0", "3", "7", "#1", "#2", "23", "100", "-1", "x", "#x", "4294967296"])).to_owned()
         }
         "i" => (*prng.pick(&INTEGERS)).to_owned(),
         "n" => prng.below(6).to_string(),
@@ -182,6 +192,18 @@ BITOP OR $k *$k
 BITOP XOR $k *$k
 BITOP NOT $k $k
 BITOP NOT $k *$k
+BITFIELD $k
+BITFIELD $k GET $y $q
+BITFIELD $k SET $y $q $i
+BITFIELD $k INCRBY $y $q $i
+BITFIELD $k ?OVERFLOW_SAT|OVERFLOW_FAIL|OVERFLOW_WRAP INCRBY $y $q $i GET $y $q
+BITFIELD $k SET $y $q $i OVERFLOW FAIL INCRBY i5 $q $d OVERFLOW SAT INCRBY u8 #1 $i
+BITFIELD $k INCRBY u8 0 $i OVERFLOW x GET u8 0
+BITFIELD_RO $k GET $y $q GET u8 0
+BITFIELD_RO $k ?SET_u8_0_1
+LCS $k $k
+LCS $k $k ?LEN|IDX
+LCS $k $k IDX ?MINMATCHLEN_$d ?WITHMATCHLEN|LEN
 EXPIRE $r $A ?NX|XX
 PEXPIRE $r $B ?NX|XX
 EXPIRE $k $E ?NX|XX|GT|LT
@@ -210,6 +232,34 @@ RENAME $k $k
 RENAME $h $h
 RENAMENX $k $k
 RENAMENX $l $l
+MEMORY USAGE $k
+MEMORY USAGE $z ?SAMPLES_$i|x
+MEMORY x $k
+MEMORY USAGE missing
+OBJECT REFCOUNT $h
+OBJECT FREQ $k
+OBJECT x $k
+INFO nosuch nosuch
+SET $w $f
+SET $w $v
+HSET $W a $n b $v
+DEL $w $W
+SORT $l ?ALPHA ?DESC|ASC ?LIMIT_$d_$d
+SORT $l ALPHA ?DESC ?LIMIT_$i_$i
+SORT $t ALPHA ?DESC ?LIMIT_$d_$d
+SORT $z ALPHA ?LIMIT_$n_$n ?GET_#
+SORT $t BY nosort
+SORT $o BY nosort ?DESC ?LIMIT_$n_$n ?GET_# ?GET_w:*
+SORT $l BY w:* ?DESC ?LIMIT_$n_$n ?GET_# ?GET_o:*->b
+SORT $t BY w:* ?DESC ?LIMIT_$n_$n GET # GET w:*
+SORT $z BY o:*->a ?DESC ?LIMIT_$n_$n ?GET_#
+SORT $z BY o:*->a ALPHA ?DESC
+SORT $l GET w:* GET o:*->b GET o:*-> GET x ALPHA ?STORE_$l
+SORT $t ALPHA ?DESC STORE $l
+SORT $t BY nosort ?DESC ?LIMIT_$n_$n STORE $l
+SORT $o BY nosort ?DESC STORE $k
+SORT_RO $l ?ALPHA ?DESC ?STORE_$l
+SORT_RO $z BY o:*->a GET #
 COPY $k $k ?REPLACE|DB_0|DB_x
 COPY $z $z ?REPLACE
 COPY $h $h ?REPLACE
@@ -246,6 +296,10 @@ LPOP $l
 RPOP $l
 LPOP $l $n
 RPOP $l $i
+LMPOP 2 $l $l LEFT ?COUNT_$n
+LMPOP $n $l $l RIGHT ?COUNT_$i
+LMPOP 1 $l x
+LMPOP x $l LEFT ?COUNT_1 ?COUNT_1
 LLEN $l
 LRANGE $l 0 -1
 LRANGE $l $d $d
@@ -331,6 +385,12 @@ ZREMRANGEBYLEX $e $x $x
 ZPOPMIN $z ?$n
 ZPOPMAX $z ?$n
 ZPOPMIN $z $i
+ZMPOP 2 $z $z MIN ?COUNT_$n
+ZMPOP $n $z $z MAX ?COUNT_$i
+ZMPOP 1 $z x
+ZINTERCARD 2 $z $z ?LIMIT_$n
+ZINTERCARD $i $z $t ?LIMIT_$i|WITHSCORES
+ZINTERCARD 2 $t $z ?WEIGHTS_1_1|AGGREGATE_MIN
 ZRANDMEMBER missing
 ZRANDMEMBER $z 100
 ZRANDMEMBER $z 100 WITHSCORES
