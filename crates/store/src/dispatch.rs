@@ -6,8 +6,8 @@ use resp::Request;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::{
-    bitfield, bits, connection, expiry, generic, hashes, info, lcs, lists, scan, set_algebra, sets, sort,
-    strings, zset_algebra, zset_ranges, zsets,
+    bitfield, bits, connection, expiry, generic, hashes, hyperloglogs, info, lcs, lists, scan, set_algebra,
+    sets, sort, strings, zset_algebra, zset_ranges, zsets,
 };
 
 /// Appends the reply, or says why not. What was appended before an error is taken back.
@@ -140,6 +140,10 @@ static ROWS: &[Row] = &[
     derives("bitop", -4, bits::bitop),
     grows("bitfield", -2, bitfield::bitfield),
     reads("bitfield_ro", -2, bitfield::bitfield_ro),
+    // HyperLogLogs.
+    grows("pfadd", -2, hyperloglogs::pfadd),
+    reads("pfcount", -2, hyperloglogs::pfcount),
+    derives("pfmerge", -2, hyperloglogs::pfmerge),
     // Expiry.
     row("expire", -3, expiry::expire),
     row("pexpire", -3, expiry::pexpire),

@@ -78,6 +78,9 @@ impl Error {
     pub(crate) const BITFIELD_RO: Error = Error::Fixed("ERR BITFIELD_RO only supports the GET subcommand");
     pub(crate) const SORT_SCORES: Error =
         Error::Fixed("ERR One or more scores can't be converted into double");
+    pub(crate) const NOT_HYPERLOGLOG: Error =
+        Error::Fixed("WRONGTYPE Key is not a valid HyperLogLog string value.");
+    pub(crate) const CORRUPT_HYPERLOGLOG: Error = Error::Fixed("INVALIDOBJ Corrupted HLL object detected");
     pub(crate) const NO_FREQUENCY: Error = Error::Fixed(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
          switching between policies at runtime LRU and LFU data will take some time to adjust.",

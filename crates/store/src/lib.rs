@@ -22,6 +22,8 @@ mod extended;
 mod generic;
 mod hash;
 mod hashes;
+mod hyperloglog;
+mod hyperloglogs;
 mod info;
 mod keyspace;
 mod lcs;

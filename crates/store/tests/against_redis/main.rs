@@ -79,6 +79,36 @@ fn lookups(info: &[u8]) -> Vec<String> {
 }
 
 #[test]
+fn hyperloglogs_are_those_of_redis_while_they_grow_dense() {
+    let Some(mut node) = Node::start() else { return };
+    let (mut prng, mut ours) = (Prng::new(FIRST_SEED), store(1));
+    for step in 0..400_u64 {
+        let key = format!("p{}", step % 3);
+        let elements: Vec<String> = (0..=step % 97).map(|_| prng.next_u64().to_string()).collect();
+        let mut add = vec!["PFADD", &key];
+        add.extend(elements.iter().map(String::as_str));
+        for words in
+            [&add[..], &["GET", &key], &["PFCOUNT", &key], &["GET", &key], &["PFCOUNT", "p0", "p1", "p2"]]
+        {
+            let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            assert!(node.ask_raw(&args) == ask(&mut ours, &args), "step {step}: {} of {key}", words[0]);
+        }
+    }
+    assert_eq!(ask(&mut ours, &[b"GETRANGE", b"p0", b"4", b"4"]), b"$1\r\n\0\r\n", "dense in the end");
+    for words in [
+        ["PFMERGE", "new", "p0"],
+        ["PFMERGE", "p1", "p2"],
+        ["PFADD", "small", "x"],
+        ["PFMERGE", "small", "p1"],
+    ] {
+        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        assert_eq!(node.ask_raw(&args), ask(&mut ours, &args));
+        let get: [&[u8]; 2] = [b"GET", args[1]];
+        assert!(node.ask_raw(&get) == ask(&mut ours, &get), "{words:?}");
+    }
+}
+
+#[test]
 fn a_scan_shows_what_redis_shows() {
     let Some(mut node) = Node::start() else { return };
     let mut ours = store(1);

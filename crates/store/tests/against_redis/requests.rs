@@ -59,6 +59,9 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<u8> {
         }
         // Sorted sets and nothing else, where another type would give a random reply; weights for SORT.
         "o" => format!("z{own}"),
+        // HyperLogLogs, and what makes many different ones.
+        "H" => format!("p{own}"),
+        "g" => prng.below(2_000).to_string(),
         "w" => format!("w:{}", prng.pick(&MEMBERS)),
         "W" => format!("o:{}", prng.pick(&MEMBERS)),
         "y" => (*prng.pick(&["u8", "i8", "i64", "u63", "u1", "i1", "i5", "u13", "u64", "i65", "x", "i0"]))
@@ -204,6 +207,24 @@ BITFIELD_RO $k ?SET_u8_0_1
 LCS $k $k
 LCS $k $k ?LEN|IDX
 LCS $k $k IDX ?MINMATCHLEN_$d ?WITHMATCHLEN|LEN
+PFADD $H *$m
+PFADD $H *$v *$g
+PFADD $H *$g *$g *$g *$g *$g *$g *$g
+PFADD $H *$g *$g *$g *$g *$g *$g *$g
+PFADD $H
+PFADD $k $m
+PFCOUNT $H
+PFCOUNT *$H $H
+PFCOUNT $H $k
+PFMERGE $H *$H
+PFMERGE $H
+GET $H
+GET $H
+COPY $H $H ?REPLACE
+DEL $H
+SETRANGE $H $n $v
+SETBIT $H $g 1
+APPEND $H $v
 EXPIRE $r $A ?NX|XX
 PEXPIRE $r $B ?NX|XX
 EXPIRE $k $E ?NX|XX|GT|LT
@@ -236,7 +257,7 @@ MEMORY USAGE $k
 MEMORY USAGE $z ?SAMPLES_$i|x
 MEMORY x $k
 MEMORY USAGE missing
-OBJECT REFCOUNT $h
+OBJECT REFCOUNT $o
 OBJECT FREQ $k
 OBJECT x $k
 INFO nosuch nosuch
