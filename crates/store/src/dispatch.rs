@@ -6,8 +6,8 @@ use resp::Request;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::{
-    bitfield, bits, connection, expiry, generic, hashes, hyperloglogs, info, lcs, lists, scan, set_algebra,
-    sets, sort, strings, zset_algebra, zset_ranges, zsets,
+    bitfield, bits, connection, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, scan,
+    set_algebra, sets, sort, strings, zset_algebra, zset_ranges, zsets,
 };
 
 /// Appends the reply, or says why not. What was appended before an error is taken back.
@@ -259,6 +259,17 @@ static ROWS: &[Row] = &[
     derives("zunionstore", -4, zset_algebra::zunionstore),
     derives("zinterstore", -4, zset_algebra::zinterstore),
     derives("zdiffstore", -4, zset_algebra::zdiffstore),
+    // Places.
+    grows("geoadd", -5, geo::geoadd),
+    reads("geopos", -2, geo::geopos),
+    reads("geohash", -2, geo::geohash),
+    reads("geodist", -4, geo::geodist),
+    derives("georadius", -6, geo::georadius),
+    reads("georadius_ro", -6, geo::georadius_ro),
+    derives("georadiusbymember", -5, geo::georadiusbymember),
+    reads("georadiusbymember_ro", -5, geo::georadiusbymember_ro),
+    reads("geosearch", -7, geo::geosearch),
+    derives("geosearchstore", -8, geo::geosearchstore),
 ];
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use resp::encode;
 use crate::args::shown;
 
 /// Why a request failed. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Error {
     /// Name of the command, `object|encoding` for a subcommand.
     Arity(String),
@@ -59,6 +59,12 @@ pub(crate) enum Error {
     LexRange,
     LimitWithoutBy,
     WithscoresBylex,
+    /// Longitude and latitude.
+    GeoPlace(f64, f64),
+    /// What does not go together with WITHDIST and the like.
+    GeoStoreWith(&'static str),
+    /// What is missing, and name of the command as the client wrote it.
+    GeoNeeds(&'static str, String),
     /// What only one command says.
     Fixed(&'static str),
 }
@@ -81,6 +87,16 @@ impl Error {
     pub(crate) const NOT_HYPERLOGLOG: Error =
         Error::Fixed("WRONGTYPE Key is not a valid HyperLogLog string value.");
     pub(crate) const CORRUPT_HYPERLOGLOG: Error = Error::Fixed("INVALIDOBJ Corrupted HLL object detected");
+    pub(crate) const GEO_COUNT: Error = Error::Fixed("ERR COUNT must be > 0");
+    pub(crate) const GEO_MEMBER: Error = Error::Fixed("ERR could not decode requested zset member");
+    pub(crate) const GEO_RADIUS: Error = Error::Fixed("ERR need numeric radius");
+    pub(crate) const GEO_RADIUS_NEGATIVE: Error = Error::Fixed("ERR radius cannot be negative");
+    pub(crate) const GEO_WIDTH: Error = Error::Fixed("ERR need numeric width");
+    pub(crate) const GEO_HEIGHT: Error = Error::Fixed("ERR need numeric height");
+    pub(crate) const GEO_BOX_NEGATIVE: Error = Error::Fixed("ERR height or width cannot be negative");
+    pub(crate) const GEO_UNIT: Error =
+        Error::Fixed("ERR unsupported unit provided. please use M, KM, FT, MI");
+    pub(crate) const GEO_ANY: Error = Error::Fixed("ERR the ANY argument requires COUNT argument");
     pub(crate) const NO_FREQUENCY: Error = Error::Fixed(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
          switching between policies at runtime LRU and LFU data will take some time to adjust.",
@@ -112,6 +128,13 @@ impl Error {
             }
             Error::ExpireTime(name) => format!("ERR invalid expire time in '{name}' command"),
             Error::UnsupportedOption(option) => format!("ERR Unsupported option {option}"),
+            Error::GeoPlace(longitude, latitude) => {
+                format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}")
+            }
+            Error::GeoStoreWith(what) => {
+                format!("ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options")
+            }
+            Error::GeoNeeds(what, name) => format!("ERR exactly one of {what} can be specified for {name}"),
             Error::NoInputKey(name) => format!("ERR at least 1 input key is needed for '{name}' command"),
             _ => String::new(),
         }
@@ -174,6 +197,9 @@ impl Error {
             | Error::UnknownSubcommand(..)
             | Error::ExpireTime(_)
             | Error::UnsupportedOption(_)
+            | Error::GeoPlace(..)
+            | Error::GeoStoreWith(_)
+            | Error::GeoNeeds(..)
             | Error::NoInputKey(_) => return None,
         })
     }

@@ -20,6 +20,8 @@ mod error;
 mod expiry;
 mod extended;
 mod generic;
+mod geo;
+mod geohash;
 mod hash;
 mod hashes;
 mod hyperloglog;

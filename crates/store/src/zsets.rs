@@ -14,12 +14,12 @@ type Done = Result<(), Error>;
 
 /// The options of ZADD.
 #[derive(Clone, Copy, Default)]
-struct Options {
-    if_absent: bool,
-    if_present: bool,
+pub(crate) struct Options {
+    pub(crate) if_absent: bool,
+    pub(crate) if_present: bool,
     if_greater: bool,
     if_less: bool,
-    counts_changed: bool,
+    pub(crate) counts_changed: bool,
     increments: bool,
 }
 
@@ -76,9 +76,9 @@ impl Options {
 
 /// What ZADD did.
 #[derive(Default)]
-struct Added {
-    new: i64,
-    changed: i64,
+pub(crate) struct Added {
+    pub(crate) new: i64,
+    pub(crate) changed: i64,
     last_score: Option<f64>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn zincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     Ok(())
 }
 
-fn add(
+pub(crate) fn add(
     keyspace: &mut Keyspace,
     key: &[u8],
     options: Options,

@@ -44,6 +44,9 @@ fn random_requests_get_the_replies_of_redis() {
         if words[0].starts_with(b"SORT") {
             // Redis's SORT takes an errno that somebody else left behind for its own; this one sets it to 0.
             node.ask_raw(&[b"ZADD", b"z", b"1", b"a", b"x", b"b"]);
+            if is_left_to_chance(&args, &mut node, &mut ours) {
+                continue;
+            }
         }
         let (expected, got) = (node.ask_raw(&args), ask(&mut ours, &args));
         assert_eq!(
@@ -267,12 +270,8 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
             let is_size = reply::as_integer(bytes).is_some_and(|size| size > 0);
             return vec![if is_size { "a size".to_owned() } else { text(bytes) }];
         }
-        // What a set holds has no order of its own, and neither have equal weights.
-        "sort" | "sort_ro"
-            if args.iter().skip(2).any(|arg| arg.eq_ignore_ascii_case(b"BY")) && is_unsorted(args) =>
-        {
-            1
-        }
+        // Equal weights leave the order to chance.
+        "sort" | "sort_ro" if [&b"BY"[..], b"ALPHA"].iter().all(|word| args.contains(word)) => 1,
         "hgetall" => 2,
         "hrandfield" | "zrandmember" if args.len() == 4 => 2,
         "keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop" | "srandmember"
@@ -286,10 +285,13 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
     groups
 }
 
-/// Whether a SORT with BY leaves the order to chance.
-fn is_unsorted(args: &[&[u8]]) -> bool {
+/// Whether a SORT shows a set as it lies.
+fn is_left_to_chance(args: &[&[u8]], node: &mut Node, ours: &mut Store) -> bool {
     let has = |word: &[u8]| args.iter().any(|arg| arg.eq_ignore_ascii_case(word));
-    !has(b"STORE") && (has(b"ALPHA") || (has(b"nosort") && args[1].starts_with(b"t")))
+    let Some(key) = args.get(1).filter(|_| has(b"nosort") && !has(b"STORE")) else { return false };
+    // Both are asked, because both count their look-ups.
+    ask(ours, &[b"TYPE", key]);
+    node.ask_raw(&[b"TYPE", key]) == b"+set\r\n"
 }
 
 /// All that a SCAN shows until its cursor is 0 again, each thing once.

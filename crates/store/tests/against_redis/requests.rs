@@ -19,7 +19,7 @@ pub(crate) fn random(prng: &mut Prng) -> Vec<Vec<u8>> {
         words.pop();
     }
     if prng.one_in(60) {
-        words.push(fill("$v", prng));
+        expand("$v", prng, &mut words);
     }
     // A value in the place of the time would make keys that expire while we look.
     // A member in the place of a score would make a second score in `e`.
@@ -43,11 +43,13 @@ fn expand(word: &str, prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
         (0..=prng.below(3)).for_each(|_| expand(repeated, prng, words));
         return;
     }
-    word.split('_').for_each(|word| words.push(fill(word, prng)));
+    for word in word.split('_') {
+        fill(word, prng).into_iter().for_each(|word| words.push(word.into_bytes()));
+    }
 }
 
-fn fill(word: &str, prng: &mut Prng) -> Vec<u8> {
-    let Some(kind) = word.strip_prefix('$') else { return word.as_bytes().to_vec() };
+fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
+    let Some(kind) = word.strip_prefix('$') else { return vec![word.to_owned()] };
     let own = prng.below(5);
     let text = match kind {
         // Keys by type, now and then of another one.
@@ -57,11 +59,19 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<u8> {
             let kind = if prng.one_in(40) { *prng.pick(others) } else { kind };
             format!("{kind}{own}")
         }
-        // Sorted sets and nothing else, where another type would give a random reply; weights for SORT.
-        "o" => format!("z{own}"),
+        // Weights for SORT.
         // HyperLogLogs, and what makes many different ones.
         "H" => format!("p{own}"),
         "g" => prng.below(2_000).to_string(),
+        // Places: anywhere, not everywhere valid; near each other. Lengths and units.
+        "c" => format!("c{own}"),
+        "G" => return vec![degrees(prng, 181), degrees(prng, 86)],
+        "N" => return vec![format!("13.{}", prng.below(1_000_000)), format!("38.{}", prng.below(1_000_000))],
+        "R" => match prng.below(30) {
+            0 => (*prng.pick(&FLOATS)).to_owned(),
+            digits => format!("{}.{}", prng.next_u64() >> (34 + digits), prng.below(100)),
+        },
+        "u" => (*prng.pick(&["m", "m", "km", "KM", "ft", "mi", "x"])).to_owned(),
         "w" => format!("w:{}", prng.pick(&MEMBERS)),
         "W" => format!("o:{}", prng.pick(&MEMBERS)),
         "y" => (*prng.pick(&["u8", "i8", "i64", "u63", "u1", "i1", "i5", "u13", "u64", "i65", "x", "i0"]))
@@ -84,7 +94,13 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<u8> {
         "E" => (*prng.pick(&["0", "-1", "x", "9223372036854775807", "9223372036854775", ""])).to_owned(),
         _ => panic!("unknown pattern ${kind}"),
     };
-    text.into_bytes()
+    vec![text]
+}
+
+/// Degrees of any number of digits, up to and without `max` in both directions.
+fn degrees(prng: &mut Prng, max: u64) -> String {
+    let sign = *prng.pick(&["", "-"]);
+    format!("{sign}{}.{}", prng.below(max), prng.next_u64() >> prng.below(64))
 }
 
 const INTEGERS: [&str; 14] = [
@@ -227,8 +243,8 @@ SETBIT $H $g 1
 APPEND $H $v
 EXPIRE $r $A ?NX|XX
 PEXPIRE $r $B ?NX|XX
-EXPIRE $k $E ?NX|XX|GT|LT
-PEXPIRE $k $E ?NX ?GT ?LT ?XX
+PEXPIRE $k $E ?NX|XX
+EXPIRE $k $E ?NX ?GT ?LT ?XX
 EXPIREAT $k $A ?NX|XX|GT|LT
 PEXPIREAT $h $B ?NX|XX|GT|LT
 EXPIREAT $l $A ?NX|XX|GT|LT ?GT|x
@@ -257,7 +273,7 @@ MEMORY USAGE $k
 MEMORY USAGE $z ?SAMPLES_$i|x
 MEMORY x $k
 MEMORY USAGE missing
-OBJECT REFCOUNT $o
+OBJECT REFCOUNT missing
 OBJECT FREQ $k
 OBJECT x $k
 INFO nosuch nosuch
@@ -269,8 +285,7 @@ SORT $l ?ALPHA ?DESC|ASC ?LIMIT_$d_$d
 SORT $l ALPHA ?DESC ?LIMIT_$i_$i
 SORT $t ALPHA ?DESC ?LIMIT_$d_$d
 SORT $z ALPHA ?LIMIT_$n_$n ?GET_#
-SORT $t BY nosort
-SORT $o BY nosort ?DESC ?LIMIT_$n_$n ?GET_# ?GET_w:*
+SORT $z BY nosort ?DESC ?LIMIT_$n_$n ?GET_# ?GET_w:*
 SORT $l BY w:* ?DESC ?LIMIT_$n_$n ?GET_# ?GET_o:*->b
 SORT $t BY w:* ?DESC ?LIMIT_$n_$n GET # GET w:*
 SORT $z BY o:*->a ?DESC ?LIMIT_$n_$n ?GET_#
@@ -278,7 +293,7 @@ SORT $z BY o:*->a ALPHA ?DESC
 SORT $l GET w:* GET o:*->b GET o:*-> GET x ALPHA ?STORE_$l
 SORT $t ALPHA ?DESC STORE $l
 SORT $t BY nosort ?DESC ?LIMIT_$n_$n STORE $l
-SORT $o BY nosort ?DESC STORE $k
+SORT $z BY nosort ?DESC STORE $k
 SORT_RO $l ?ALPHA ?DESC ?STORE_$l
 SORT_RO $z BY o:*->a GET #
 COPY $k $k ?REPLACE|DB_0|DB_x
@@ -412,6 +427,37 @@ ZMPOP 1 $z x
 ZINTERCARD 2 $z $z ?LIMIT_$n
 ZINTERCARD $i $z $t ?LIMIT_$i|WITHSCORES
 ZINTERCARD 2 $t $z ?WEIGHTS_1_1|AGGREGATE_MIN
+GEOADD $c *$G_$m
+GEOADD $c *$G_$m
+GEOADD $c *$G_$m
+GEOADD $c *$N_$m
+GEOADD $c *$N_$m
+GEOADD $c ?NX|XX|NX_XX ?CH *$N_$m
+GEOADD $z $f $f $m
+GEOPOS $c *$m
+GEOHASH $c *$m
+GEOPOS $z $m
+GEOHASH $z $m
+GEODIST $c $m $m ?m|KM|ft|mi|x
+GEODIST $z $m $m ?m|km|ft|mi|x_y
+GEORADIUS $c $G $R $u ?WITHDIST ?WITHHASH ?WITHCOORD ?ASC|DESC ?COUNT_$n ?ANY
+GEORADIUS $c $N $R $u ?WITHDIST ?ASC|DESC ?COUNT_$n ?ANY
+GEORADIUS $c $N $R $u ?ASC ?STORE_$c|STOREDIST_$z
+GEORADIUS $c $N $R $u ?COUNT_2 ?STORE_$c|STOREDIST_$z|WITHDIST_STORE_$c
+GEORADIUS_RO $c $N $R $u ?COUNT_$n ?WITHDIST|WITHCOORD|STORE_$c
+GEORADIUSBYMEMBER $c $m $R $u ?WITHDIST ?WITHHASH ?WITHCOORD ?ASC|DESC ?COUNT_$n ?ANY
+GEORADIUSBYMEMBER $c $m $R $u ?STORE_$c|STOREDIST_$z
+GEORADIUSBYMEMBER_RO $c $m $R $u ?ASC|DESC ?COUNT_$i
+GEORADIUSBYMEMBER_RO missing $m $f $f ?ASC|DESC ?COUNT_$i
+GEOSEARCH $c FROMMEMBER $m BYRADIUS $R $u ?WITHDIST ?ASC|DESC ?COUNT_$n ?ANY
+GEOSEARCH $c FROMLONLAT $N BYRADIUS $R $u ?WITHDIST ?ASC|DESC ?COUNT_$n ?ANY
+GEOSEARCH $c FROMLONLAT $N BYBOX $R $R $u ?WITHDIST ?ASC|DESC ?COUNT_$n ?ANY
+GEOSEARCH $c FROMLONLAT $G BYBOX $R $R $u ?WITHCOORD ?WITHHASH ?WITHDIST ?DESC
+GEOSEARCH $c ?FROMMEMBER_$m ?FROMLONLAT_$N ?BYRADIUS_$R_$u ?BYBOX_$R_$R_$u ?ASC|COUNT_$n|ANY ?STOREDIST
+GEOSEARCH missing ?FROMMEMBER_$m ?FROMMEMBER_x ?FROMLONLAT_$N ?BYRADIUS_$R_$u ?BYBOX_$f_$R_$u
+GEOSEARCHSTORE $c $c FROMMEMBER $m BYRADIUS $R $u ?COUNT_$n ?STOREDIST|WITHDIST
+GEOSEARCHSTORE $c $c FROMLONLAT $N BYBOX $R $R $u ?DESC ?COUNT_$n ?STOREDIST
+ZRANGE $c 0 -1 WITHSCORES
 ZRANDMEMBER missing
 ZRANDMEMBER $z 100
 ZRANDMEMBER $z 100 WITHSCORES
