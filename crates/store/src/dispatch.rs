@@ -6,7 +6,7 @@ use resp::Request;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::{
-    bitfield, bits, connection, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, scan,
+    bitfield, bits, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, scan,
     set_algebra, sets, sort, strings, zset_algebra, zset_ranges, zsets,
 };
 
@@ -171,6 +171,8 @@ static ROWS: &[Row] = &[
     row("flushall", -1, generic::flush),
     reads("object", -2, generic::object),
     row("memory", -2, generic::memory),
+    reads("dump", 2, dump::dump),
+    grows("restore", -4, dump::restore),
     derives("sort", -2, sort::sort),
     reads("sort_ro", -2, sort::sort_ro),
     // Hashes.

@@ -97,6 +97,13 @@ impl Error {
     pub(crate) const GEO_UNIT: Error =
         Error::Fixed("ERR unsupported unit provided. please use M, KM, FT, MI");
     pub(crate) const GEO_ANY: Error = Error::Fixed("ERR the ANY argument requires COUNT argument");
+    pub(crate) const BUSY_KEY: Error = Error::Fixed("BUSYKEY Target key name already exists.");
+    pub(crate) const RESTORE_IDLE: Error = Error::Fixed("ERR Invalid IDLETIME value, must be >= 0");
+    pub(crate) const RESTORE_FREQUENCY: Error =
+        Error::Fixed("ERR Invalid FREQ value, must be >= 0 and <= 255");
+    pub(crate) const RESTORE_TTL: Error = Error::Fixed("ERR Invalid TTL value, must be >= 0");
+    pub(crate) const RESTORE_CHECKSUM: Error = Error::Fixed("ERR DUMP payload version or checksum are wrong");
+    pub(crate) const RESTORE_FORMAT: Error = Error::Fixed("ERR Bad data format");
     pub(crate) const NO_FREQUENCY: Error = Error::Fixed(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
          switching between policies at runtime LRU and LFU data will take some time to adjust.",

@@ -237,6 +237,15 @@ impl Keyspace {
         Prng::new(self.prng.next_u64())
     }
 
+    /// Makes `key` look as if it was not used for so long.
+    pub(crate) fn set_idle(&mut self, key: &[u8], idle_s: u64) {
+        let clock = (self.now_ms.saturating_sub(idle_s.saturating_mul(1_000)) / CLOCK_MS) as u32;
+        let hash = self.entries.hash(key);
+        if let Some(entry) = self.entries.find_mut(hash, key) {
+            entry.touched = clock;
+        }
+    }
+
     /// How long `entry` was not used, in milliseconds.
     pub(crate) fn idle_ms(&self, entry: &Entry) -> u64 {
         u64::from(self.clock().wrapping_sub(entry.touched)) * CLOCK_MS

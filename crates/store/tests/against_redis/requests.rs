@@ -63,6 +63,8 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
         // HyperLogLogs, and what makes many different ones.
         "H" => format!("p{own}"),
         "g" => prng.below(2_000).to_string(),
+        // A key of the type that was dumped last.
+        "D" => format!("dumped{own}"),
         // Places: anywhere, not everywhere valid; near each other. Lengths and units.
         "c" => format!("c{own}"),
         "G" => return vec![degrees(prng, 181), degrees(prng, 86)],
@@ -296,6 +298,19 @@ SORT $t BY nosort ?DESC ?LIMIT_$n_$n STORE $l
 SORT $z BY nosort ?DESC STORE $k
 SORT_RO $l ?ALPHA ?DESC ?STORE_$l
 SORT_RO $z BY o:*->a GET #
+DUMP $k
+DUMP $h
+DUMP $l
+DUMP $t
+DUMP $z
+DUMP $H
+DUMP missing
+RESTORE $D 0 PAYLOAD REPLACE
+RESTORE $D 0 PAYLOAD REPLACE
+RESTORE $D 0 PAYLOAD REPLACE ?IDLETIME_$i ?FREQ_$i
+RESTORE $D $B PAYLOAD ABSTTL ?REPLACE
+RESTORE $D $i PAYLOAD ABSTTL ?REPLACE
+RESTORE $D 0 $v ?x
 COPY $k $k ?REPLACE|DB_0|DB_x
 COPY $z $z ?REPLACE
 COPY $h $h ?REPLACE
