@@ -25,44 +25,67 @@ const NOT_YET: &[&str] = &["cluster"];
 
 /// What is wrong with a program that printed `lines` and ended with `code`. Nothing, if all is well.
 pub(super) fn problems(lines: &[String], code: Option<i32>) -> Vec<String> {
-    let mut problems = Vec::new();
-    let mut passed = Vec::new();
+    judge(lines, code, NOT_YET)
+}
+
+fn judge(lines: &[String], code: Option<i32>, not_yet: &[&str]) -> Vec<String> {
+    let (mut problems, mut reported) = (Vec::new(), Vec::new());
     let mut code_expected = 0;
     let (last, checks) = lines.split_last().map_or(("", lines), |(last, checks)| (last.as_str(), checks));
-    for line in checks {
-        if let Some(name) = line.strip_prefix("ok ") {
-            passed.push(if CONCURRENCY.contains(&name) { CONCURRENCY[0] } else { name });
-        } else if let Some((name, why)) = line.strip_prefix("skip ").and_then(|rest| rest.split_once(": ")) {
+    for line in checks.iter().filter(|line| *line != "restart?") {
+        let Some((outcome, name)) = parse(line) else {
+            problems.push(format!("this line is no check: {line}"));
+            continue;
+        };
+        reported.push(name);
+        match (outcome, not_yet.contains(&name)) {
+            (Outcome::Passed, false) | (Outcome::Failed, true) => {}
             // Seen with --nocapture, and when another check fails.
-            eprintln!("SKIPPED: {name}: {why}");
-            passed.push(name);
-        } else if NOT_YET.iter().any(|name| line.starts_with(&format!("not ok {name}: "))) {
-            code_expected = 1;
-        } else if line != "restart?" {
-            problems.push(line.clone());
+            (Outcome::Skipped, _) => eprintln!("SKIPPED: {line}"),
+            (Outcome::Passed, true) => {
+                problems.push(format!("{name} passes: take it off NOT_YET in {}", file!()))
+            }
+            (Outcome::Failed, false) => problems.push(line.clone()),
         }
-    }
-    for name in passed.iter().filter(|name| NOT_YET.contains(name)) {
-        problems.push(format!("{name} passes: take it off NOT_YET in tests/clients/verdict.rs"));
+        if outcome == Outcome::Failed {
+            code_expected = 1;
+        }
     }
     if last != "done" {
         problems.push(format!("the last line is {last:?}, not \"done\""));
     }
     for check in CHECKS {
-        let times = passed.iter().filter(|name| *name == check).count();
-        let failed = problems.iter().any(|problem| problem.starts_with(&format!("not ok {check}:")));
-        if times != 1 && !failed {
+        let times = reported.iter().filter(|name| *name == check).count();
+        if times != 1 {
             problems.push(format!("{check} was reported {times} times"));
         }
     }
     match code {
         Some(code) if code == code_expected => {}
-        // Of what failed, the lines are above.
-        Some(1) if problems.iter().any(|problem| problem.starts_with("not ok ")) => {}
         Some(code) => problems.push(format!("its exit code is {code}, not {code_expected}")),
         None => problems.push("a signal ended it".to_owned()),
     }
     problems
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// The outcome and the name in the line of a check.
+fn parse(line: &str) -> Option<(Outcome, &str)> {
+    let (outcome, name) = if let Some(name) = line.strip_prefix("ok ") {
+        (Outcome::Passed, name)
+    } else if let Some(rest) = line.strip_prefix("not ok ") {
+        (Outcome::Failed, rest.split_once(": ")?.0)
+    } else {
+        (Outcome::Skipped, line.strip_prefix("skip ")?.split_once(": ")?.0)
+    };
+    let name = if CONCURRENCY.contains(&name) { CONCURRENCY[0] } else { name };
+    (!name.contains(' ')).then_some((outcome, name))
 }
 
 /// The lines of a program for which all is well.
@@ -81,6 +104,8 @@ fn a_program_that_passes_everything_is_well() {
     let at = lines.iter().position(|line| line == "ok async").expect("it is a check");
     lines[at] = "ok concurrent".to_owned();
     assert_eq!(problems(&lines, Some(0)), [""; 0]);
+    lines[at] = "skip async: it has no such thing".to_owned();
+    assert_eq!(problems(&lines, Some(0)), [""; 0]);
 }
 
 #[test]
@@ -91,19 +116,20 @@ fn a_failed_a_missing_and_a_doubled_check_are_problems() {
     let expected =
         ["not ok strings: GET gives 1", "hashes was reported 0 times", "scan was reported 2 times"];
     assert_eq!(problems(&lines, Some(1)), expected);
+    // A program must not fail and say that it did not, nor the other way round.
+    assert_eq!(problems(&lines, Some(0)).last().expect("problems"), "its exit code is 0, not 1");
     assert_eq!(problems(&good_lines(), Some(1)), ["its exit code is 1, not 0"]);
 }
 
 #[test]
 fn what_cannot_be_done_yet_must_fail() {
     let mut lines = good_lines();
-    lines.insert(0, "not ok cluster: there is none".to_owned());
-    assert_eq!(problems(&lines, Some(1)), [""; 0]);
-    lines[0] = "ok cluster".to_owned();
-    assert_eq!(
-        problems(&lines, Some(0)),
-        ["cluster passes: take it off NOT_YET in tests/clients/verdict.rs"]
-    );
+    lines.insert(0, "not ok travel: there is no time".to_owned());
+    assert_eq!(judge(&lines, Some(1), &["travel"]), [""; 0]);
+    assert_eq!(judge(&lines, Some(1), &[]), ["not ok travel: there is no time"]);
+    lines[0] = "ok travel".to_owned();
+    let problems = judge(&lines, Some(0), &["travel"]);
+    assert!(problems.len() == 1 && problems[0].starts_with("travel passes: take it off"), "{problems:?}");
 }
 
 #[test]
@@ -119,7 +145,8 @@ fn a_program_that_breaks_off_or_says_something_else_is_not_well() {
         ]
     );
     let mut lines = good_lines();
-    lines.insert(0, "Warning: something".to_owned());
-    assert_eq!(problems(&lines, Some(0)), ["Warning: something"]);
+    lines.splice(0..0, ["ok that is it".to_owned(), "skip it".to_owned()]);
+    let expected = ["this line is no check: ok that is it", "this line is no check: skip it"];
+    assert_eq!(problems(&lines, Some(0)), expected);
     assert_eq!(problems(&[], Some(0)).len(), 1 + CHECKS.len());
 }

@@ -179,7 +179,11 @@ fn prepare_java(folder: &Folder) -> Result<Vec<String>> {
             // Sources that are gone must not be compiled.
             std::fs::remove_dir_all(&folder.target)?;
             folder.copy_files()?;
-            process::run(command("mvn").args(["-q", "-B", "package"]).current_dir(&folder.target))
+            process::run(
+                command("mvn")
+                    .args(["-q", "-B", "-Dstyle.color=never", "package"])
+                    .current_dir(&folder.target),
+            )
         },
     )?;
     Ok(vec!["java".into(), "-jar".into(), path_text(&jar)?])

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -300,6 +302,36 @@ func concurrent(w *world) error {
 		all = append(all, failure)
 	}
 	return errors.Join(all...)
+}
+
+// cluster takes the port for one node of a Redis Cluster, as programs do that are configured for one.
+func cluster(w *world) error {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{w.rdb.Options().Addr}})
+	defer rdb.Close()
+	e := &expectations{}
+	for n := range 100 {
+		e.equal("SET", "OK")(rdb.Set(w.ctx, fmt.Sprintf("cluster:%d", n), n, 0).Result())
+	}
+	var values []*redis.StringCmd
+	_, err := rdb.Pipelined(w.ctx, func(pipe redis.Pipeliner) error {
+		for n := range 100 {
+			values = append(values, pipe.Get(w.ctx, fmt.Sprintf("cluster:%d", n)))
+		}
+		return nil
+	})
+	e.noError("the pipeline", err)
+	for n := range 100 {
+		e.equal("GET", n)(values[n].Int())
+	}
+	e.equal("MSET", "OK")(rdb.MSet(w.ctx, "a:{cluster}", 1, "b:{cluster}", 2).Result())
+	e.equal("MGET", []any{"2", "1"})(rdb.MGet(w.ctx, "b:{cluster}", "a:{cluster}").Result())
+	var nodes atomic.Int64
+	e.noError("all nodes", rdb.ForEachShard(w.ctx, func(context.Context, *redis.Client) error {
+		nodes.Add(1)
+		return nil
+	}))
+	e.equal("the number of nodes", int64(1))(nodes.Load(), nil)
+	return e.err
 }
 
 // reconnect repeats a request until it succeeds, as whoever retries does.

@@ -42,6 +42,7 @@ var checks = []struct {
 	{"big-values", bigValues},
 	{"errors", wrongTypes},
 	{"concurrent", concurrent},
+	{"cluster", cluster},
 	{"reconnect", reconnect},
 }
 

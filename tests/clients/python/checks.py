@@ -6,6 +6,7 @@ its exception is the reason.
 
 import asyncio
 import contextlib
+import os
 import select
 import sys
 import threading
@@ -44,7 +45,7 @@ def run(library):
     report = Report()
     for name in CHECKS:
         with report.line_of(name):
-            report.expect_connection(name)
+            report.expect_usable_client()
             within(limit_of(name), method_of(library, name))
     library.close()
     return report.done()
@@ -55,8 +56,8 @@ async def run_async(library):
     report = Report()
     for name in CHECKS:
         with report.line_of(name):
-            report.expect_connection(name)
-            await asyncio.wait_for(method_of(library, name)(), limit_of(name))
+            report.expect_usable_client()
+            await within_async(limit_of(name), method_of(library, name))
     await library.close()
     return report.done()
 
@@ -65,8 +66,9 @@ class Report:
     """The lines on stdout."""
 
     def __init__(self):
-        self.connected = False
         self.failed = 0
+        # Why no more checks can be run. Without this each of them would wait until its deadline.
+        self.lost = None
 
     @contextlib.contextmanager
     def line_of(self, name):
@@ -75,15 +77,15 @@ class Report:
             yield
         except Exception as error:
             self.failed += 1
+            if name == "connect" or isinstance(error, TimeoutError):
+                self.lost = f"{name} left no client that can be used"
             print(f"not ok {name}: {reason(error)}", flush=True)
         else:
-            self.connected = True
             print(f"ok {name}", flush=True)
 
-    def expect_connection(self, name):
-        """Fails a check that comes after a failed `connect`; it would wait for a connection until its deadline."""
-        if not self.connected and name != "connect":
-            raise ConnectionError("there is no connection")
+    def expect_usable_client(self):
+        if self.lost:
+            raise AssertionError(self.lost)
 
     def done(self):
         """Says that all is told; gives the exit code."""
@@ -108,6 +110,14 @@ def within(seconds, work):
         raise TimeoutError(f"not done after {seconds} s")
     if failures:
         raise failures[0]
+
+
+async def within_async(seconds, work):
+    """The same for a coroutine function, which can be cut short."""
+    try:
+        await asyncio.wait_for(work(), seconds)
+    except asyncio.TimeoutError:
+        raise TimeoutError(f"not done after {seconds} s") from None
 
 
 def method_of(library, name):
@@ -153,8 +163,13 @@ async def eventually_async(work):
 
 def expect(actual, expected):
     """That two values are equal. Not a bare assert, which would not say what they are."""
-    if actual != expected:
-        raise AssertionError(f"{abridged(actual)} instead of {abridged(expected)}")
+    if actual == expected:
+        return
+    if isinstance(actual, list) and isinstance(expected, list):
+        expect(len(actual), len(expected))
+        at = next(n for n, (one, other) in enumerate(zip(actual, expected)) if one != other)
+        raise AssertionError(f"{abridged(actual[at])} instead of {abridged(expected[at])} at {at} of {len(actual)}")
+    raise AssertionError(f"{abridged(actual)} instead of {abridged(expected)}")
 
 
 def expect_each_once(found, expected):
@@ -185,7 +200,8 @@ def abridged(value):
 
 
 def reason(error):
-    """One line: the exception, and where in these files it came from."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
-    place = f" ({own[-1].filename.rsplit('/', 1)[-1]}:{own[-1].lineno})" if own else ""
+    """One line: the exception, and where the library was asked for what failed."""
+    frames = [(os.path.basename(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [f" ({file}:{line})" for file, line in frames if file.startswith("redis_py")]
+    place = own[-1] if own else ""
     return " ".join(f"{type(error).__name__}: {error}".split())[:500] + place

@@ -23,6 +23,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("big-values", big_values),
     ("errors", errors),
     ("concurrent", concurrent),
+    ("cluster", cluster),
     ("reconnect", reconnect),
 ];
 
@@ -258,6 +259,21 @@ fn concurrent(world: &World, _: &mut Connection) {
             });
         }
     });
+}
+
+/// Takes the port for one node of a Redis Cluster, as programs do that are configured for one.
+fn cluster(world: &World, _: &mut Connection) {
+    let mut conn = world.cluster().get_connection().expect("a connection");
+    for n in 0..100 {
+        assert_eq!(conn.set(format!("cluster:{n}"), n), Ok(()));
+    }
+    let mut pipe = redis::cluster::cluster_pipe();
+    for n in 0..100 {
+        pipe.get(format!("cluster:{n}"));
+    }
+    assert_eq!(pipe.query(&mut conn), Ok((0..100).collect::<Vec<i64>>()));
+    assert_eq!(conn.mset(&[("a:{cluster}", 1), ("b:{cluster}", 2)]), Ok(()));
+    assert_eq!(conn.mget(&["b:{cluster}", "a:{cluster}"]), Ok(vec![2, 1]));
 }
 
 /// The old connection fails, and does not hang; the client gives new ones as soon as somebody listens.

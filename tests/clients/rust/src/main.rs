@@ -22,6 +22,18 @@ pub(crate) struct World {
     pub(crate) has_scripts: bool,
 }
 
+impl World {
+    /// The same address for a client that expects a Redis Cluster there.
+    pub(crate) fn cluster(&self) -> redis::cluster::ClusterClient {
+        let address = self.client.get_connection_info().clone();
+        redis::cluster::ClusterClientBuilder::new([address])
+            .connection_timeout(PATIENCE)
+            .response_timeout(PATIENCE)
+            .build()
+            .expect("one address is enough")
+    }
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [library, port, setup] = &args[..] else { return usage() };

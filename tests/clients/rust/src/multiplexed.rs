@@ -36,6 +36,7 @@ pub(crate) fn run(world: &World) -> usize {
         "big-values" => big_values
         "errors" => errors
         "async" => many_tasks
+        "cluster" => cluster
         "reconnect" => reconnect
     }
 }
@@ -275,6 +276,23 @@ async fn hundred_requests(task: usize, mut conn: Conn) {
         assert_eq!(conn.set(&key, &value).await, Ok(()));
         assert_eq!(conn.get(&key).await, Ok(value));
     }
+}
+
+/// Takes the port for one node of a Redis Cluster, as programs do that are configured for one.
+async fn cluster(world: World, _: Conn) {
+    let mut conn = world.cluster().get_async_connection().await.expect("a connection");
+    for n in 0..100 {
+        assert_eq!(conn.set(format!("cluster:{n}"), n).await, Ok(()));
+        assert_eq!(conn.get(format!("cluster:{n}")).await, Ok(n));
+    }
+    // The library refuses a pipeline of more than one slot.
+    let mut pipe = redis::pipe();
+    for n in 0..100 {
+        pipe.set(format!("{n}:{{cluster}}"), n).ignore().get(format!("{n}:{{cluster}}"));
+    }
+    assert_eq!(pipe.query_async(&mut conn).await, Ok((0..100).collect::<Vec<i64>>()));
+    assert_eq!(conn.mset(&[("a:{cluster}", 1), ("b:{cluster}", 2)]).await, Ok(()));
+    assert_eq!(conn.mget(&["b:{cluster}", "a:{cluster}"]).await, Ok(vec![2, 1]));
 }
 
 /// The connection fails what was asked while there was nobody, and is there again by itself.

@@ -2,8 +2,10 @@ package clients;
 
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.stream.IntStream;
 
 /** Comparisons that say what they found. */
 final class Expect {
@@ -16,9 +18,20 @@ final class Expect {
     }
 
     static void equal(Object actual, Object expected) {
-        if (!Objects.equals(actual, expected)) {
-            throw new AssertionError(abridged(actual) + " instead of " + abridged(expected));
+        if (Objects.equals(actual, expected)) {
+            return;
         }
+        String place = "";
+        if (actual instanceof List<?> found && expected instanceof List<?> wanted && found.size() == wanted.size()) {
+            int at = IntStream.range(0, found.size())
+                    .filter(n -> !Objects.equals(found.get(n), wanted.get(n)))
+                    .findFirst()
+                    .orElseThrow();
+            place = " at " + at + " of " + found.size();
+            actual = found.get(at);
+            expected = wanted.get(at);
+        }
+        throw new AssertionError(abridged(actual) + " instead of " + abridged(expected) + place);
     }
 
     /** That two large values are the same, without printing them. */
