@@ -17,19 +17,19 @@ const NODES: usize = 4;
 
 /// Two tests per library. A failure names the language, the library and the setup.
 macro_rules! tests {
-    ($($language:ident { $($test:ident $library:literal)* })*) => {
+    ($($language:ident { $($test:ident: $launcher:literal $library:literal,)* })*) => {
         $(mod $language {
             $(mod $test {
                 use crate::clients::{Setup, run};
 
                 #[test]
                 fn works_over_nodes() {
-                    run(stringify!($language), $library, Setup::Nodes);
+                    run(stringify!($language), $launcher, $library, Setup::Nodes);
                 }
 
                 #[test]
                 fn works_over_the_store() {
-                    run(stringify!($language), $library, Setup::Store);
+                    run(stringify!($language), $launcher, $library, Setup::Store);
                 }
             })*
         })*
@@ -37,12 +37,31 @@ macro_rules! tests {
 }
 
 tests! {
-    go { go_redis "go-redis" }
-    node { ioredis "ioredis" node_redis "node-redis" }
-    java { jedis "jedis" lettuce "lettuce" }
-    perl { redis_pm "Redis" redis_fast "Redis::Fast" }
-    python { redis_py "redis-py" redis_py_asyncio "redis-py-asyncio" }
-    rust { redis_rs "redis-rs" redis_rs_async "redis-rs-async" }
+    go {
+        go_redis: "go" "go-redis",
+    }
+    node {
+        ioredis: "node" "ioredis",
+        node_redis: "node" "node-redis",
+    }
+    java {
+        jedis: "java" "jedis",
+        lettuce: "java" "lettuce",
+    }
+    perl {
+        redis_pm: "perl" "Redis",
+        redis_fast: "perl" "Redis::Fast",
+    }
+    python {
+        redis_py: "python" "redis-py",
+        redis_py_asyncio: "python" "redis-py-asyncio",
+        redis_py_5: "python-5" "redis-py",
+        redis_py_5_asyncio: "python-5" "redis-py-asyncio",
+    }
+    rust {
+        redis_rs: "rust" "redis-rs",
+        redis_rs_async: "rust" "redis-rs-async",
+    }
 }
 
 /// What is behind the proxy.
@@ -65,10 +84,10 @@ impl Setup {
 }
 
 /// Runs the program of `library`, and fails with all that it printed unless it ends well.
-fn run(language: &str, library: &str, setup: Setup) {
-    let Some(launcher) = launcher(language) else { return };
+fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
+    let Some(launcher_path) = launcher_path(language, launcher) else { return };
     let mut served = Served::start(setup);
-    let mut command = Command::new(launcher);
+    let mut command = Command::new(launcher_path);
     command.args([library, &served.proxy.port.to_string(), setup.name()]);
     let mut program = Program::start(command);
     let ended = program.listen(|| served.restart());
@@ -76,11 +95,16 @@ fn run(language: &str, library: &str, setup: Setup) {
         Ok(code) => verdict::problems(program.lines(), code),
         Err(problem) => vec![problem],
     };
-    assert!(problems.is_empty(), "{library} over {}:\n  {}", setup.name(), problems.join("\n  "));
+    assert!(
+        problems.is_empty(),
+        "{library} ({launcher}) over {}:\n  {}",
+        setup.name(),
+        problems.join("\n  ")
+    );
 }
 
-/// What starts the programs of `language`; `None` if the test is to be skipped, which it said.
-fn launcher(language: &str) -> Option<PathBuf> {
+/// The file that starts a program; `None` if the test is to be skipped, which it said.
+fn launcher_path(language: &str, launcher: &str) -> Option<PathBuf> {
     let prepare = format!("`cargo xtask clients --only {language}` prepares and runs it");
     let Some(folder) = std::env::var_os("SHARDIS_CLIENTS") else {
         // In CI they must not go missing silently.
@@ -88,13 +112,14 @@ fn launcher(language: &str) -> Option<PathBuf> {
         eprintln!("SKIPPED: no SHARDIS_CLIENTS; {prepare}");
         return None;
     };
-    let launcher = Path::new(&folder).join(language);
-    if let Ok(why) = std::fs::read_to_string(launcher.with_extension("skipped")) {
+    let folder = Path::new(&folder);
+    if let Ok(why) = std::fs::read_to_string(folder.join(language).with_extension("skipped")) {
         eprintln!("SKIPPED: {why}");
         return None;
     }
-    assert!(launcher.exists(), "there is no {}: {prepare}", launcher.display());
-    Some(launcher)
+    let path = folder.join(launcher);
+    assert!(path.exists(), "there is no {}: {prepare}", path.display());
+    Some(path)
 }
 
 /// A proxy, and what is behind it.

@@ -70,16 +70,21 @@ pub(crate) fn prepare(languages: &[Language]) -> Result<Programs> {
     let mut skipped = Vec::new();
     for &language in languages {
         let name = language.name();
-        let launcher = Launcher { path: location.join(name) };
+        let marker = location.join(name).with_extension("skipped");
         if let Some(why) = language.absence() {
             let line = format!("clients: {name} skipped: {why}");
             println!("{line}");
-            launcher.skip(&why)?;
+            std::fs::write(marker, &why)?;
             skipped.push(line);
-        } else {
-            let words =
-                language.prepare().with_context(|| format!("the programs in tests/clients/{name}"))?;
-            launcher.write(&words)?;
+            continue;
+        }
+        let starts = language.prepare().with_context(|| format!("the programs in tests/clients/{name}"))?;
+        for start in starts {
+            start.write(&location)?;
+        }
+        // The last of all: without it the launchers are there.
+        if marker.exists() {
+            std::fs::remove_file(marker)?;
         }
     }
     Ok(Programs { location, skipped })
@@ -116,17 +121,37 @@ impl Language {
         }
     }
 
-    /// Builds or fetches what its program needs, and gives the words of a command line that starts it.
-    fn prepare(self) -> Result<Vec<String>> {
+    /// Builds or fetches what its programs need.
+    fn prepare(self) -> Result<Vec<Start>> {
         let folder = Folder::of(self)?;
-        match self {
-            Language::Go => prepare_go(&folder),
-            Language::Node => prepare_node(&folder),
-            Language::Java => prepare_java(&folder),
-            Language::Perl => Ok(vec!["perl".into(), path_text(&folder.source.join("main.pl"))?]),
-            Language::Python => prepare_python(&folder),
-            Language::Rust => prepare_rust(&folder),
-        }
+        let words = match self {
+            Language::Go => prepare_go(&folder)?,
+            Language::Node => prepare_node(&folder)?,
+            Language::Java => prepare_java(&folder)?,
+            Language::Perl => vec!["perl".into(), path_text(&folder.source.join("main.pl"))?],
+            Language::Python => return prepare_python(&folder),
+            Language::Rust => prepare_rust(&folder)?,
+        };
+        Ok(vec![Start { launcher: self.name().into(), words }])
+    }
+}
+
+/// How a program is started.
+struct Start {
+    /// The name of the file that does it: the language, and what tells several programs apart.
+    launcher: String,
+    /// A command line without the arguments.
+    words: Vec<String>,
+}
+
+impl Start {
+    /// Writes a script, so that the tests need not know what a language takes, and people can start a program by hand.
+    fn write(&self, location: &Path) -> Result<()> {
+        let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
+        let path = location.join(&self.launcher);
+        // With exec the program has the script's process id: who ends the one ends the other.
+        std::fs::write(&path, format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")))?;
+        Ok(std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?)
     }
 }
 
@@ -189,17 +214,28 @@ fn prepare_java(folder: &Folder) -> Result<Vec<String>> {
     Ok(vec!["java".into(), "-jar".into(), path_text(&jar)?])
 }
 
-/// In a venv of ours: the system's Python is not ours to change.
-fn prepare_python(folder: &Folder) -> Result<Vec<String>> {
-    let python = folder.target.join("bin/python");
-    let is_lock = |path: &Path| path.extension().is_some_and(|extension| extension == "txt");
+/// A venv for each requirements.txt, requirements-5.txt, …, which name releases of the library that differ.
+fn prepare_python(folder: &Folder) -> Result<Vec<Start>> {
+    let file_names = folder.files.iter().filter_map(|path| path.to_str());
+    let releases = file_names.filter_map(|name| name.strip_prefix("requirements")?.strip_suffix(".txt"));
+    releases.map(|release| prepare_venv(folder, release)).collect()
+}
+
+/// A venv of ours: the system's Python is not ours to change.
+fn prepare_venv(folder: &Folder, release: &str) -> Result<Start> {
+    let launcher = format!("python{release}");
+    let venv = folder.target.with_file_name(&launcher);
+    let python = venv.join("bin/python");
+    let requirements = format!("requirements{release}.txt");
+    let is_lock = |path: &Path| path == Path::new(&requirements);
     folder.unless_made(&python, is_lock, || {
-        process::run(command("python3").args(["-m", "venv", "--clear"]).arg(&folder.target))
+        process::run(command("python3").args(["-m", "venv", "--clear"]).arg(&venv))
             .context("no venv; on Debian, python3-venv must belong to the python3 that is first in PATH")?;
-        let requirements = folder.source.join("requirements.txt");
-        process::run(command(&python).args(["-m", "pip", "install", "--quiet", "-r"]).arg(requirements))
+        let pip = ["-m", "pip", "install", "--quiet", "-r"];
+        process::run(command(&python).args(pip).arg(folder.source.join(&requirements)))
     })?;
-    Ok(vec![path_text(&python)?, path_text(&folder.source.join("main.py"))?])
+    let words = vec![path_text(&python)?, path_text(&folder.source.join("main.py"))?];
+    Ok(Start { launcher, words })
 }
 
 /// The Perl libraries are Debian packages, which [`needs::for_clients`] installs where it can.
@@ -276,7 +312,7 @@ impl Folder {
         make: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let fingerprint = self.fingerprint(matters)?;
-        let mut stamp = self.target.clone().into_os_string();
+        let mut stamp = made.as_os_str().to_owned();
         stamp.push(".made");
         let is_fresh = made.exists() && std::fs::read_to_string(&stamp).is_ok_and(|text| text == fingerprint);
         if is_fresh {
@@ -306,37 +342,6 @@ impl Folder {
             let to = self.target.join(path);
             std::fs::create_dir_all(to.parent().context("a file is in a folder")?)?;
             std::fs::copy(self.source.join(path), &to).with_context(|| to.display().to_string())?;
-        }
-        Ok(())
-    }
-}
-
-/// The file that starts a program.
-struct Launcher {
-    path: PathBuf,
-}
-
-impl Launcher {
-    /// A script, so that the tests need not know what a language takes, and people can start a program by hand.
-    fn write(&self, words: &[String]) -> Result<()> {
-        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        self.clear()?;
-        // With exec the program has the script's process id: who ends the one ends the other.
-        std::fs::write(&self.path, format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")))?;
-        Ok(std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(0o755))?)
-    }
-
-    /// A file in its place that says why it is not there.
-    fn skip(&self, why: &str) -> Result<()> {
-        self.clear()?;
-        Ok(std::fs::write(self.path.with_extension("skipped"), why)?)
-    }
-
-    fn clear(&self) -> Result<()> {
-        for path in [self.path.clone(), self.path.with_extension("skipped")] {
-            if path.exists() {
-                std::fs::remove_file(path)?;
-            }
         }
         Ok(())
     }
@@ -410,12 +415,10 @@ mod tests {
     fn a_launcher_hands_its_arguments_on() {
         let place = std::env::temp_dir().join(format!("xtask-launcher-{}", std::process::id()));
         std::fs::create_dir_all(&place).unwrap();
-        let launcher = Launcher { path: place.join("odd name's") };
-        launcher.skip("for now").unwrap();
-        launcher.write(&["printf".into(), "%s|".into(), "it's".into()]).unwrap();
-        let said = process::read(command(&launcher.path).args(["a b", "c"])).unwrap();
+        let words = vec!["printf".into(), "%s|".into(), "it's".into()];
+        Start { launcher: "odd name's".into(), words }.write(&place).unwrap();
+        let said = process::read(command(place.join("odd name's")).args(["a b", "c"])).unwrap();
         assert_eq!(said, "it's|a b|c|");
-        assert!(!place.join("odd name's.skipped").exists());
         std::fs::remove_dir_all(&place).unwrap();
     }
 }
