@@ -33,6 +33,9 @@ const RECONNECT_MS_MAX = 10_000;
 
 export const MIB = 1 << 20;
 
+/** A small value that only a client and a proxy leave alone which take values for bytes. */
+export const EVERY_BYTE = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
+
 /** Runs all checks and prints one line for each; gives the exit code. */
 export async function run(library) {
   let failed = 0;

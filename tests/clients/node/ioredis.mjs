@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { Redis, ReplyError } from 'ioredis';
 import {
-  assertEachOnce, assertSameBytes, bytes, eventually, fiftyTasks, isRefusalOfScripts, keys, MIB, restart,
+  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, isRefusalOfScripts, keys, MIB, restart,
 } from './checks.mjs';
 
 const ADD = 'return redis.call("INCRBY", KEYS[1], ARGV[1])';
@@ -32,6 +32,8 @@ export function ioredis({ port, setup }) {
       assert.equal(await redis.getrange('strings:a', 0, 2), 'one');
       assert.equal(await redis.getdel('strings:a'), 'one é');
       assert.equal(await redis.exists('strings:a'), 0);
+      assert.equal(await redis.set('strings:binary', EVERY_BYTE), 'OK');
+      assertSameBytes(await redis.getBuffer('strings:binary'), EVERY_BYTE);
     },
 
     async hashes() {
@@ -142,7 +144,8 @@ export function ioredis({ port, setup }) {
       await redis.set('errors', 'text');
       await assert.rejects(redis.lpush('errors', 'x'), { name: 'ReplyError', message: /^WRONGTYPE / });
       assert.equal(await redis.get('errors'), 'text');
-      const [[, before], [failure], [, after]] = await redis.pipeline().get('errors').incr('errors').get('errors').exec();
+      const replies = await redis.pipeline().get('errors').incr('errors').get('errors').exec();
+      const [[, before], [failure], [, after]] = replies;
       assert.deepEqual([before, after], ['text', 'text']);
       assert.match(failure.message, /^ERR value is not an integer/);
     },

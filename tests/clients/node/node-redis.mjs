@@ -4,11 +4,13 @@
 import assert from 'node:assert/strict';
 import { createClient, createClientPool, createCluster, defineScript, ErrorReply, RESP_TYPES } from 'redis';
 import {
-  assertEachOnce, assertSameBytes, bytes, eventually, fiftyTasks, isRefusalOfScripts, keys, MIB, restart,
+  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, isRefusalOfScripts, keys, MIB, restart,
 } from './checks.mjs';
 
 // node-redis asks for RESP3 and, on NOPROTO, tries again for ever. shardis speaks RESP2 only.
 const RESP = 2;
+
+const AS_BUFFERS = { [RESP_TYPES.BLOB_STRING]: Buffer };
 
 const ADD = 'return redis.call("INCRBY", KEYS[1], ARGV[1])';
 const scripts = {
@@ -47,6 +49,8 @@ export function nodeRedis({ port, setup }) {
       assert.equal(await client.getRange('strings:a', 0, 2), 'one');
       assert.equal(await client.getDel('strings:a'), 'one é');
       assert.equal(await client.exists('strings:a'), 0);
+      assert.equal(await client.set('strings:binary', EVERY_BYTE), 'OK');
+      assertSameBytes(await client.withTypeMapping(AS_BUFFERS).get('strings:binary'), EVERY_BYTE);
     },
 
     async hashes() {
@@ -122,7 +126,8 @@ export function nodeRedis({ port, setup }) {
       assertEachOnce(pairs.map(({ field, value }) => `${field}=${value}`), members.map((member) => `${member}=x`));
       assertEachOnce(await collect(client.sScanIterator('scanned:set', { COUNT: 50 })), members);
       const scored = await collect(client.zScanIterator('scanned:zset', { COUNT: 50 }));
-      assertEachOnce(scored.map(({ value, score }) => `${value}=${score}`), members.map((member, n) => `${member}=${n}`));
+      const found = scored.map(({ value, score }) => `${value}=${score}`);
+      assertEachOnce(found, members.map((member, n) => `${member}=${n}`));
     },
 
     async scripts() {
@@ -148,7 +153,7 @@ export function nodeRedis({ port, setup }) {
     },
 
     async 'big-values'() {
-      const binary = client.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer });
+      const binary = client.withTypeMapping(AS_BUFFERS);
       for (const length of [MIB, 20 * MIB]) {
         const value = bytes(length);
         assert.equal(await client.set('big', value), 'OK');

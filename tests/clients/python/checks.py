@@ -1,7 +1,7 @@
 """What all libraries are asked to do, and how it is reported.
 
-A library is an object with one method per name in CHECKS (`-` becomes `_`), and `close`. A check that raises has failed;
-its exception is the reason.
+A library is an object with one method per name in CHECKS (`-` becomes `_`), and `close`. A check that raises has
+failed; its exception is the reason.
 """
 
 import asyncio
@@ -38,6 +38,9 @@ RESTART_SECONDS_MAX = 60
 RECONNECT_SECONDS_MAX = 10
 
 MIB = 1 << 20
+
+# A small value that only a client and a proxy leave alone which take values for bytes.
+EVERY_BYTE = bytes(range(256))
 
 
 def run(library):

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import redis
 
 from checks import (
+    EVERY_BYTE,
     MIB,
     eventually,
     expect,
@@ -21,7 +22,8 @@ ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 class RedisPy:
     def __init__(self, port, setup):
         # redis-py 8 asks for RESP3 and gives up on NOPROTO. shardis speaks RESP2 only.
-        self.options = {"host": "127.0.0.1", "port": port, "protocol": 2}
+        # It waits 5 s for a reply by default; that a machine is busy is no fault.
+        self.options = {"host": "127.0.0.1", "port": port, "protocol": 2, "socket_timeout": 20}
         self.setup = setup
         # Made by `connect` and `concurrent`; `reconnect` goes on with both.
         self.client = None
@@ -42,6 +44,8 @@ class RedisPy:
         with redis.Redis(**self.options, decode_responses=True) as text:
             expect(text.getdel("strings:a"), "one é")
         expect(r.exists("strings:a"), 0)
+        expect(r.set("strings:binary", EVERY_BYTE), True)
+        expect(r.get("strings:binary"), EVERY_BYTE)
 
     def hashes(self):
         r = self.client

@@ -88,8 +88,9 @@ enum Check {
 
     /** One line: the exception, and what caused it, which libraries like to hide. */
     private static String reason(Throwable error) {
-        boolean tellsAll = error.getCause() == null || Objects.equals(error.getMessage(), error.getCause().getMessage());
-        String text = tellsAll ? error.toString() : error + " (" + error.getCause() + ")";
+        Throwable cause = error.getCause();
+        boolean tellsAll = cause == null || Objects.equals(error.getMessage(), cause.getMessage());
+        String text = tellsAll ? error.toString() : error + " (" + cause + ")";
         String line = text.replaceAll("\\s+", " ");
         return line.substring(0, Math.min(line.length(), 500));
     }

@@ -21,7 +21,9 @@ import java.util.function.Function;
 import java.util.stream.IntStream;
 import redis.clients.jedis.AbstractPipeline;
 import redis.clients.jedis.ConnectionPoolConfig;
+import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.Response;
@@ -33,6 +35,10 @@ import redis.clients.jedis.resps.Tuple;
 
 /** Jedis: blocking calls over a pool of connections, pipelines, scan cursors and {@code RedisClusterClient}. */
 final class JedisLibrary implements Library {
+    /** Jedis waits 2 s for a reply by default; that a machine is busy is no fault. */
+    private static final JedisClientConfig PATIENT =
+            DefaultJedisClientConfig.builder().socketTimeoutMillis(20_000).build();
+
     private final int port;
     private final boolean hasScripts;
     private RedisClient client;
@@ -45,7 +51,7 @@ final class JedisLibrary implements Library {
 
     @Override
     public void connect() {
-        client = RedisClient.create("127.0.0.1", port);
+        client = RedisClient.builder().hostAndPort("127.0.0.1", port).clientConfig(PATIENT).build();
         Expect.equal(client.ping(), "PONG");
     }
 
@@ -59,6 +65,9 @@ final class JedisLibrary implements Library {
         Expect.equal(client.getrange("strings:a", 0, 2), "one");
         Expect.equal(client.getDel("strings:a"), "one é");
         Expect.equal(client.exists("strings:a"), false);
+        byte[] key = "strings:binary".getBytes(StandardCharsets.UTF_8);
+        Expect.equal(client.set(key, Sample.everyByte()), "OK");
+        Expect.sameBytes(client.get(key), Sample.everyByte());
     }
 
     @Override
@@ -213,7 +222,11 @@ final class JedisLibrary implements Library {
         ConnectionPoolConfig ofTen = new ConnectionPoolConfig();
         ofTen.setMaxTotal(10);
         ofTen.setMaxWait(Duration.ofSeconds(10));
-        pooled = RedisClient.builder().hostAndPort("127.0.0.1", port).poolConfig(ofTen).build();
+        pooled = RedisClient.builder()
+                .hostAndPort("127.0.0.1", port)
+                .clientConfig(PATIENT)
+                .poolConfig(ofTen)
+                .build();
         ExecutorService threads = Executors.newFixedThreadPool(50);
         try {
             List<Callable<Void>> tasks = IntStream.range(0, 50).<Callable<Void>>mapToObj(n -> () -> {
@@ -233,7 +246,8 @@ final class JedisLibrary implements Library {
 
     @Override
     public void cluster() {
-        try (RedisClusterClient cluster = RedisClusterClient.create(new HostAndPort("127.0.0.1", port))) {
+        Set<HostAndPort> nodes = Set.of(new HostAndPort("127.0.0.1", port));
+        try (RedisClusterClient cluster = RedisClusterClient.builder().nodes(nodes).clientConfig(PATIENT).build()) {
             Map<String, String> values = numbered(keys("cluster", 100), Integer::toString);
             values.forEach((name, value) -> Expect.equal(cluster.set(name, value), "OK"));
             values.forEach((name, value) -> Expect.equal(cluster.get(name), value));

@@ -41,7 +41,7 @@ import java.util.stream.Stream;
 /** Lettuce: one connection for all, blocking or with futures; scan iterators and {@code RedisClusterClient}. */
 final class LettuceLibrary implements Library {
     /** Less than the 60 s that are Lettuce's default, which would hide what a check waited for. */
-    private static final Duration TIMEOUT = Duration.ofSeconds(10);
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
 
     private final RedisURI uri;
     private final boolean hasScripts;
@@ -72,6 +72,11 @@ final class LettuceLibrary implements Library {
         Expect.equal(redis.getrange("strings:a", 0, 2), "one");
         Expect.equal(redis.getdel("strings:a"), "one é");
         Expect.equal(redis.exists("strings:a"), 0L);
+        try (StatefulRedisConnection<byte[], byte[]> binary = client.connect(ByteArrayCodec.INSTANCE)) {
+            byte[] key = "strings:binary".getBytes(StandardCharsets.UTF_8);
+            Expect.equal(binary.sync().set(key, Sample.everyByte()), "OK");
+            Expect.sameBytes(binary.sync().get(key), Sample.everyByte());
+        }
     }
 
     @Override

@@ -33,6 +33,15 @@ final class Sample {
         return pairs;
     }
 
+    /** A small value that only a client and a proxy leave alone which take values for bytes. */
+    static byte[] everyByte() {
+        byte[] value = new byte[256];
+        for (int n = 0; n < value.length; n++) {
+            value[n] = (byte) n;
+        }
+        return value;
+    }
+
     /** Bytes that are all different around any cut, and no valid UTF-8; the same in each run. */
     static byte[] bytes(int length) {
         byte[] value = new byte[length];
