@@ -7,6 +7,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -16,6 +18,9 @@ use crate::process::{self, cargo, command, root, target_dir};
 
 /// By this variable the tests learn where the programs are.
 pub(crate) const LOCATION: &str = "SHARDIS_CLIENTS";
+
+/// How long one language may take: what hangs at a registry must not hang the tests. All took two minutes on two cores.
+const BUILD_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// What to run.
 #[derive(clap::Args)]
@@ -157,29 +162,19 @@ impl Start {
 
 fn prepare_go(folder: &Folder) -> Result<Vec<String>> {
     let program = folder.target.join("program");
-    folder.unless_made(
-        &program,
-        |_| true,
-        || {
-            let mut build = command("go");
-            build.args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".").current_dir(&folder.source);
-            process::run(&mut build)
-        },
-    )?;
+    folder.unless_made(&program, any_file, || {
+        let mut go = command("go");
+        build(go.args(["build", "-mod=readonly", "-o"]).arg(&program).current_dir(&folder.source))
+    })?;
     Ok(vec![path_text(&program)?])
 }
 
 fn prepare_rust(folder: &Folder) -> Result<Vec<String>> {
     let program = folder.target.join("debug/program");
-    folder.unless_made(
-        &program,
-        |_| true,
-        || {
-            let mut build = cargo(["build", "--quiet", "--locked", "--manifest-path"]);
-            build.arg(folder.source.join("Cargo.toml")).arg("--target-dir").arg(&folder.target);
-            process::run(&mut build)
-        },
-    )?;
+    folder.unless_made(&program, any_file, || {
+        let mut cargo = cargo(["build", "--quiet", "--locked", "--manifest-path"]);
+        build(cargo.arg(folder.source.join("Cargo.toml")).arg("--target-dir").arg(&folder.target))
+    })?;
     Ok(vec![path_text(&program)?])
 }
 
@@ -188,7 +183,7 @@ fn prepare_node(folder: &Folder) -> Result<Vec<String>> {
     let is_lock = |path: &Path| path.extension().is_none_or(|extension| extension == "json");
     folder.copy_files()?;
     folder.unless_made(&folder.target.join("node_modules"), is_lock, || {
-        process::run(command("npm").args(["ci", "--silent"]).current_dir(&folder.target))
+        build(command("npm").args(["ci", "--loglevel=error"]).current_dir(&folder.target))
     })?;
     Ok(vec!["node".into(), path_text(&folder.target.join("main.mjs"))?])
 }
@@ -197,20 +192,12 @@ fn prepare_node(folder: &Folder) -> Result<Vec<String>> {
 fn prepare_java(folder: &Folder) -> Result<Vec<String>> {
     // Its manifest names the jars of the libraries, which are beside it.
     let jar = folder.target.join("target/clients.jar");
-    folder.unless_made(
-        &jar,
-        |_| true,
-        || {
-            // Sources that are gone must not be compiled.
-            std::fs::remove_dir_all(&folder.target)?;
-            folder.copy_files()?;
-            process::run(
-                command("mvn")
-                    .args(["-q", "-B", "-Dstyle.color=never", "package"])
-                    .current_dir(&folder.target),
-            )
-        },
-    )?;
+    folder.unless_made(&jar, any_file, || {
+        // Sources that are gone must not be compiled.
+        std::fs::remove_dir_all(&folder.target)?;
+        folder.copy_files()?;
+        build(command("mvn").args(["-q", "-B", "package"]).current_dir(&folder.target))
+    })?;
     Ok(vec!["java".into(), "-jar".into(), path_text(&jar)?])
 }
 
@@ -229,13 +216,23 @@ fn prepare_venv(folder: &Folder, release: &str) -> Result<Start> {
     let requirements = format!("requirements{release}.txt");
     let is_lock = |path: &Path| path == Path::new(&requirements);
     folder.unless_made(&python, is_lock, || {
-        process::run(command("python3").args(["-m", "venv", "--clear"]).arg(&venv))
+        build(command("python3").args(["-m", "venv", "--clear"]).arg(&venv))
             .context("no venv; on Debian, python3-venv must belong to the python3 that is first in PATH")?;
         let pip = ["-m", "pip", "install", "--quiet", "-r"];
-        process::run(command(&python).args(pip).arg(folder.source.join(&requirements)))
+        build(command(&python).args(pip).arg(folder.source.join(&requirements)))
     })?;
     let words = vec![path_text(&python)?, path_text(&folder.source.join("main.py"))?];
     Ok(Start { launcher, words })
+}
+
+/// Everything that is built of a folder depends on everything in it.
+fn any_file(_: &Path) -> bool {
+    true
+}
+
+/// Runs what builds or fetches.
+fn build(command: &mut Command) -> Result<()> {
+    process::run_within(command, BUILD_TIME_MAX)
 }
 
 /// The Perl libraries are Debian packages, which [`needs::for_clients`] installs where it can.
