@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod administration;
+mod clients;
 mod corpus;
 mod differential;
 mod distribution;

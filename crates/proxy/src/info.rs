@@ -156,7 +156,7 @@ enum Word {
     /// It was not asked, or has not answered.
     None,
     /// This.
-    Figures(Figures),
+    Figures(Box<Figures>),
     /// It does not want to say: an error.
     Refused(String),
     /// Nothing, and why.
@@ -183,8 +183,8 @@ struct Figures {
 }
 
 impl Figures {
-    fn parse(text: &str) -> Figures {
-        let mut figures = Figures::default();
+    fn parse(text: &str) -> Box<Figures> {
+        let mut figures = Box::<Figures>::default();
         for line in text.lines() {
             let Some((field, value)) = line.split_once(':') else { continue };
             match field {
@@ -242,7 +242,7 @@ impl Survey {
 
     fn figures(&self) -> impl Iterator<Item = &Figures> + Clone {
         self.nodes.iter().filter_map(|word| match word {
-            Word::Figures(figures) => Some(figures),
+            Word::Figures(figures) => Some(&**figures),
             _ => None,
         })
     }
@@ -495,7 +495,7 @@ impl fmt::Display for Word {
             Word::None => Ok(()),
             Word::Refused(why) | Word::Down(why) => write!(out, ",reason={why}"),
             Word::Figures(figures) => {
-                let Figures { version, role, keys, used_memory, ops_per_sec, .. } = figures;
+                let Figures { version, role, keys, used_memory, ops_per_sec, .. } = &**figures;
                 write!(out, ",version={version},role={role},keys={keys},used_memory={used_memory}")?;
                 write!(out, ",ops_per_sec={ops_per_sec}")
             }
