@@ -44,3 +44,18 @@ fn the_checker_notices_a_reply_that_comes_twice() {
 fn the_checker_notices_a_request_that_runs_twice() {
     assert!(found(Saboteur::RunTwice) > 10);
 }
+
+#[test]
+fn the_checker_notices_a_wrong_byte_in_a_value() {
+    assert!(found(Saboteur::Corrupt) > 10);
+}
+
+#[test]
+fn the_checker_notices_a_node_that_answers_with_what_was() {
+    assert!(found(Saboteur::AnswerOlder) > 10);
+}
+
+#[test]
+fn the_checker_notices_a_node_that_loses_what_it_acknowledged() {
+    assert!(found(Saboteur::Forget) > 10);
+}
