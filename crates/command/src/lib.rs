@@ -33,6 +33,6 @@ pub use carry::{About, Carry, Guard, Local, Merge, Refusal};
 pub use command::Command;
 pub use describe::write_info;
 pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};
-pub use lookup::{Resolved, all, find, find_full, is_cross_protocol, resolve};
+pub use lookup::{Resolved, all, find, find_full, is_cross_protocol, resolve, sections};
 pub use reference::reference;
 pub use sets::{Acl, Flags, KeyFlags, Tips};

@@ -97,4 +97,4 @@ impl Field {
 }
 
 /// Two pointers with lengths in a table that is two thirds full, and two allocations.
-const FIELD_BYTES: usize = 80;
+pub(crate) const FIELD_BYTES: usize = 80;

@@ -22,6 +22,7 @@ mod generic;
 mod hash;
 mod hashes;
 mod keyspace;
+mod limits;
 mod list;
 mod lists;
 mod policy;
@@ -42,5 +43,6 @@ mod zset_ranges;
 mod zsets;
 
 pub use dispatch::{commands, supports};
+pub use limits::{Limit, limits};
 pub use policy::{EvictionPolicy, UnknownPolicy};
 pub use store::{Store, StoreSettings};

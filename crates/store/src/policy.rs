@@ -21,6 +21,11 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
+    /// What each policy is called, as [`EvictionPolicy::from_str`] reads it.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(name, _)| *name)
+    }
+
     /// Whether only keys that expire may go.
     pub(crate) fn is_volatile(self) -> bool {
         matches!(
