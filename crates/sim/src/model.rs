@@ -362,3 +362,86 @@ fn run_in(store: &mut Store, space: u64, asked: &Asked, at_ms: u64) -> Vec<u8> {
 pub(crate) fn shown(keys: Option<&Vec<Vec<u8>>>) -> Vec<String> {
     keys.into_iter().flatten().map(|told| text(told)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topology::{TopologySpec, parse_nodes};
+
+    const FAMILY: FamilyId = FamilyId { client: 0, number: 0 };
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn model() -> Model {
+        let nodes = parse_nodes("10.0.0.1:6379").expect("an address");
+        let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid");
+        let mut model = Model::new(Arc::new(topology));
+        model.open(FAMILY);
+        model
+    }
+
+    /// A request of a line of words, in which `k` is the first key of the family.
+    fn asked(line: &str) -> Asked {
+        let word = |word| if word == "k" { Word::Key(0) } else { Word::Text(Vec::from(word)) };
+        let words = line.split(' ').map(word).collect();
+        let timed = line.contains(" PX ");
+        let drawn = Drawn { words, reads: line.starts_with("GET"), timed, shape: Shape::Exact };
+        Asked { family: FAMILY, drawn, sent_ms: NOW_MS }
+    }
+
+    fn fits(model: &mut Model, line: &str, reply: &str) -> bool {
+        model.answered(&asked(line), reply.as_bytes(), NOW_MS).is_ok()
+    }
+
+    #[test]
+    fn only_what_redis_would_say_fits() {
+        let mut model = model();
+        assert!(fits(&mut model, "RPUSH k a b", ":2\r\n"));
+        assert!(!fits(&mut model, "LPOP k", "$1\r\nb\r\n"));
+        assert!(fits(
+            &mut model,
+            "GET k",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
+        ));
+    }
+
+    #[test]
+    fn a_lost_request_has_run_or_not_and_never_half() {
+        for (reply, possible) in [(":1\r\n", true), (":11\r\n", true), (":2\r\n", false), (":21\r\n", false)]
+        {
+            let mut model = model();
+            model.lost(&asked("INCRBY k 10"));
+            assert_eq!(fits(&mut model, "INCR k", reply), possible, "{reply}");
+        }
+    }
+
+    #[test]
+    fn a_lost_request_may_run_late_but_only_once() {
+        let mut model = model();
+        model.lost(&asked("INCRBY k 10"));
+        assert!(fits(&mut model, "INCR k", ":1\r\n"), "not yet");
+        assert!(fits(&mut model, "INCR k", ":12\r\n"), "in between");
+        assert!(!fits(&mut model, "INCR k", ":23\r\n"), "again");
+    }
+
+    #[test]
+    fn an_expiry_is_judged_by_all_times_at_which_the_node_may_have_run_it() {
+        let late = NOW_MS + 2 * CLOCK_STEP_MS;
+        for (reply, possible) in [("$1\r\nv\r\n", true), ("$-1\r\n", true), ("$1\r\nw\r\n", false)] {
+            let mut model = model();
+            assert!(fits(&mut model, "SET k v PX 600", "+OK\r\n"));
+            assert_eq!(model.answered(&asked("GET k"), reply.as_bytes(), late).is_ok(), possible, "{reply}");
+        }
+    }
+
+    #[test]
+    fn what_a_node_may_have_lost_may_be_gone_or_not() {
+        let mut model = model();
+        assert!(fits(&mut model, "SET k v", "+OK\r\n"));
+        assert!(!model.is_doubtful(FAMILY));
+        model.shard_lost(ShardId(0), NOW_MS);
+        assert!(model.is_doubtful(FAMILY));
+        assert!(fits(&mut model, "GET k", "$1\r\nv\r\n"));
+        assert!(fits(&mut model, "GET k", "$-1\r\n"));
+        assert!(!fits(&mut model, "GET k", "$1\r\nv\r\n"), "it does not come back");
+    }
+}
