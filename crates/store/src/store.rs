@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn what_the_store_does_not_have_is_said_with_the_way_out() {
         let mut world = unlimited();
-        let expected = "-ERR command 'xadd' is not in the embedded store \
+        let expected = "-ERR command 'subscribe' is not in the embedded store \
                         (start redis-servers and name them with --nodes)";
-        assert_eq!(world.ask("XADD s * f v"), expected);
+        assert_eq!(world.ask("SUBSCRIBE news"), expected);
         assert_eq!(world.ask("GET"), "-ERR wrong number of arguments for 'get' command");
         assert_eq!(world.ask("get missing"), "$-1");
     }
