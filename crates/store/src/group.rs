@@ -117,7 +117,7 @@ impl Group {
             return;
         }
         match self.read {
-            Some(read) if !has_tombstones(stream, id) => self.read = Some(read + 1),
+            Some(read) if !has_tombstones(stream, id) => self.read = Some(read.wrapping_add(1)),
             _ if stream.added > 0 => self.read = read_until(stream, id),
             _ => {}
         }

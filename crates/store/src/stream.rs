@@ -315,7 +315,8 @@ impl Stream {
     /// Takes over a node from a dump. `None` if it is none, or does not follow those that are there.
     pub(crate) fn push_listpack(&mut self, first_id: Id, bytes: &[u8]) -> Option<()> {
         let node = Node::from_listpack(first_id, bytes)?;
-        if self.nodes.last_key_value().is_some_and(|(&last, _)| last >= first_id) {
+        let last = self.nodes.last_key_value().and_then(|(&id, node)| node.records(id).last().copied());
+        if last.is_some_and(|last| last.id >= first_id) {
             return None;
         }
         self.len += node.live;
@@ -434,7 +435,8 @@ impl Node {
             let id =
                 Id { ms: first_id.ms.wrapping_add(ms as u64), seq: first_id.seq.wrapping_add(seq as u64) };
             let is_deleted = flags & i64::from(IS_DELETED) != 0;
-            (0..=3).contains(&flags).then_some(())?;
+            // Flags are changed in place, so they have to be written in the one way that allows it.
+            ((0..=3).contains(&flags) && i64::from(self.body[start]) == flags).then_some(())?;
             records.push(Record { id, is_deleted, has_names_of_head, pairs, at: start, fields_at });
         }
         Some(records)
@@ -486,7 +488,8 @@ impl Node {
         let records = node.read_records(first_id)?;
         let is_counted = records.iter().filter(|record| !record.is_deleted).count() == live
             && records.len() == live.checked_add(deleted)?;
-        let is_sorted = records.windows(2).all(|pair| pair[0].id < pair[1].id);
+        let is_sorted = records.windows(2).all(|pair| pair[0].id < pair[1].id)
+            && records.first().is_some_and(|first| first.id >= first_id);
         (is_counted && is_sorted && live > 0).then_some(node)
     }
 }

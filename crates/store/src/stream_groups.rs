@@ -234,7 +234,7 @@ fn write_pending(
         match stream.range(id, id).next() {
             Some(found) => {
                 write_found(&found, out);
-                group.assign(id, Pending { deliveries: deliveries + 1, ..delivery.clone() });
+                group.assign(id, Pending { deliveries: deliveries.wrapping_add(1), ..delivery.clone() });
             }
             None => {
                 encode::array_header(out, 2);
@@ -300,7 +300,7 @@ pub(crate) fn xpending(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         return Ok(());
     };
     let is_wanted = |(id, pending): &(&Id, &Pending)| {
-        let idle_ms = now_ms as i64 - pending.delivered_ms as i64;
+        let idle_ms = idle_ms(now_ms, pending.delivered_ms);
         **id <= query.to
             && (query.idle_min_ms == 0 || idle_ms >= query.idle_min_ms)
             && query.consumer.is_none_or(|consumer| *pending.consumer == *consumer)
@@ -316,6 +316,11 @@ pub(crate) fn xpending(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         encode::integer(out, pending.deliveries as i64);
     }
     Ok(())
+}
+
+/// Negative if the clock was set back. Instants may be anything that a client or a dump named.
+fn idle_ms(now_ms: u64, delivered_ms: u64) -> i64 {
+    (now_ms as i64).wrapping_sub(delivered_ms as i64)
 }
 
 /// How much is pending, from where to where, and for whom.
@@ -402,13 +407,13 @@ pub(crate) fn xclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
             }
             let old = group.pending().get(&id).map(|pending| (pending.delivered_ms, pending.deliveries));
             let deliveries = match old {
-                Some((delivered_ms, _)) if (now_ms as i64 - delivered_ms as i64) < idle_min_ms => continue,
+                Some((delivered_ms, _)) if idle_ms(now_ms, delivered_ms) < idle_min_ms => continue,
                 Some((_, deliveries)) => deliveries,
                 None if claim.is_forced => 1,
                 None => continue,
             };
             let consumer = group.see_consumer(request.arg(3), now_ms);
-            let deliveries = claim.deliveries.unwrap_or(deliveries + u64::from(!claim.just_ids));
+            let deliveries = claim.deliveries.unwrap_or(deliveries.wrapping_add(u64::from(!claim.just_ids)));
             group.assign(id, Pending { consumer, delivered_ms: claim.delivered_ms, deliveries });
             claimed.push(id);
         }
@@ -469,11 +474,11 @@ pub(crate) fn xautoclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
             }
             let old = group.pending().get(&id).map(|pending| (pending.delivered_ms, pending.deliveries));
             let Some((delivered_ms, deliveries)) = old else { continue };
-            if (now_ms as i64 - delivered_ms as i64) < idle_min_ms {
+            if idle_ms(now_ms, delivered_ms) < idle_min_ms {
                 continue;
             }
             let consumer = group.see_consumer(request.arg(3), now_ms);
-            let deliveries = deliveries + u64::from(!just_ids);
+            let deliveries = deliveries.wrapping_add(u64::from(!just_ids));
             group.assign(id, Pending { consumer, delivered_ms: now_ms, deliveries });
             claimed.push(id);
         }
