@@ -42,8 +42,11 @@ fn main() {
         vec!["ZADD".into(), "zset".into(), format!("{}", at * 7_919 % KEYS), key(at)]
     });
     meter.measure(&mut store, "HSET, one hash", |at| vec!["HSET".into(), "hash".into(), key(at), key(at)]);
+    meter.measure(&mut store, "XADD, one stream", |at| {
+        vec!["XADD".into(), "stream".into(), "*".into(), "field".into(), key(at)]
+    });
     let bytes = store.memory_used();
-    for name in ["list", "zset", "hash"] {
+    for name in ["list", "zset", "hash", "stream"] {
         meter.once(&mut store, &["DEL".into(), name.into()]);
     }
     let mut steps = 0;

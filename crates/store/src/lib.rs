@@ -26,6 +26,7 @@ mod geohash;
 mod group;
 mod hash;
 mod hashes;
+mod help;
 mod hyperloglog;
 mod hyperloglogs;
 mod info;

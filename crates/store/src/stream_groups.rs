@@ -7,6 +7,7 @@ use resp::{Request, encode};
 use crate::args::{integer, is, shown};
 use crate::error::Error;
 use crate::group::{Group, Pending};
+use crate::help;
 use crate::keyspace::Keyspace;
 use crate::replies::nil_array;
 use crate::stream::{Id, Stream};
@@ -25,6 +26,9 @@ pub(crate) fn xgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         ("createconsumer", 5, createconsumer),
         ("delconsumer", 5, delconsumer),
     ];
+    if is(request.arg(1), "HELP") {
+        return help::write(request, "XGROUP", help::XGROUP, out);
+    }
     let found = subcommands.iter().find(|(name, ..)| is(request.arg(1), name));
     let Some((name, arity, run)) = found else {
         return Err(Error::UnknownSubcommand(shown(request.arg(1)), "XGROUP"));
@@ -299,14 +303,25 @@ pub(crate) fn xpending(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         write_summary(group, out);
         return Ok(());
     };
-    let is_wanted = |(id, pending): &(&Id, &Pending)| {
-        let idle_ms = idle_ms(now_ms, pending.delivered_ms);
-        **id <= query.to
-            && (query.idle_min_ms == 0 || idle_ms >= query.idle_min_ms)
-            && query.consumer.is_none_or(|consumer| *pending.consumer == *consumer)
+    let is_idle = |pending: &Pending| {
+        query.idle_min_ms == 0 || idle_ms(now_ms, pending.delivered_ms) >= query.idle_min_ms
     };
-    let all = group.pending().range(query.from..).take_while(|(id, _)| **id <= query.to);
-    let found: Vec<_> = all.filter(is_wanted).take(query.count).collect();
+    let found: Vec<(&Id, &Pending)> = match query.consumer {
+        // What others have is not even looked at: it may be much more.
+        Some(name) => {
+            let ids =
+                group.consumer(name).into_iter().flat_map(|consumer| consumer.pending().range(query.from..));
+            let all = ids.filter_map(|id| group.pending().get_key_value(id));
+            all.take_while(|(id, _)| **id <= query.to)
+                .filter(|(_, one)| is_idle(one))
+                .take(query.count)
+                .collect()
+        }
+        None => {
+            let all = group.pending().range(query.from..).take_while(|(id, _)| **id <= query.to);
+            all.filter(|(_, one)| is_idle(one)).take(query.count).collect()
+        }
+    };
     encode::array_header(out, found.len());
     for (id, pending) in found {
         encode::array_header(out, 4);

@@ -5,6 +5,7 @@ use resp::{Request, encode};
 use crate::args::{integer, is, shown};
 use crate::error::Error;
 use crate::group::Group;
+use crate::help;
 use crate::keyspace::Keyspace;
 use crate::stream::{Id, Stream};
 use crate::streams::{write_all, write_found, write_id};
@@ -13,6 +14,9 @@ type Done = Result<(), Error>;
 
 pub(crate) fn xinfo(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
     let subcommands = [("stream", 3, usize::MAX), ("groups", 3, 3), ("consumers", 4, 4)];
+    if is(request.arg(1), "HELP") {
+        return help::write(request, "XINFO", help::XINFO, out);
+    }
     let found = subcommands.iter().find(|(name, ..)| is(request.arg(1), name));
     let Some((name, least, most)) = found else {
         return Err(Error::UnknownSubcommand(shown(request.arg(1)), "XINFO"));

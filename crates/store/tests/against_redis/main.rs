@@ -367,7 +367,7 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
             return vec![if is_size { "a size".to_owned() } else { text(bytes) }];
         }
         "xpending" if args.len() > 3 => return rows_without(bytes, 2).unwrap_or_else(|| vec![text(bytes)]),
-        "xinfo" if args[1] == b"CONSUMERS" => {
+        "xinfo" if args.get(1) == Some(&&b"CONSUMERS"[..]) => {
             return rows_without(bytes, 5).unwrap_or_else(|| vec![text(bytes)]);
         }
         "xinfo" => return vec![without_times(bytes)],
