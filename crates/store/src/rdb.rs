@@ -1,7 +1,8 @@
 //! Values in the form of Redis's RDB files, version 10: what DUMP gives and RESTORE takes.
 //!
-//! Written: the forms that Redis 7.0 writes. Read: those, and the ones that older versions wrote with texts of their own.
-//! Nothing that is read is trusted: what is no value is `None`, and nothing is allocated by an announced size.
+//! Written: the forms that Redis 7.0 writes. Read: those, and older ones that are made of the same parts; not the
+//! ziplists and zipmaps that Redis wrote before 7.0. Nothing that is read is trusted: what is no value is `None`, and
+//! nothing is allocated by an announced size.
 
 use resp::integer::parse_i64;
 
