@@ -14,7 +14,7 @@ use store::{Store, StoreSettings};
 /// The binary's allocator.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Keys, and elements of the big values.
 const KEYS: usize = 1_000_000;
