@@ -268,7 +268,7 @@ impl Core {
     pub(crate) fn repeat(&mut self, session: &mut Session, place: u32, id: Id, reply: &[u8]) -> bool {
         let Some(repeat) = self.repeats.remove(id) else { return false };
         let missing = match repeat.named {
-            Named::Script(_) => reply.starts_with(b"-NOSCRIPT "),
+            Named::Script(_) => reply.starts_with(NO_SCRIPT),
             Named::Functions => reply == FUNCTION_NOT_FOUND,
         };
         let repeated = missing
@@ -323,6 +323,9 @@ impl Core {
     }
 }
 
+/// How a node begins that does not have the script: all of what Redis and Valkey say alike, so that a script that ends
+/// with an error of its own is not taken for one that did not run.
+const NO_SCRIPT: &[u8] = b"-NOSCRIPT No matching script.";
 /// What a node says that does not have the function.
 const FUNCTION_NOT_FOUND: &[u8] = b"-ERR Function not found\r\n";
 
