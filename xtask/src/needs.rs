@@ -23,6 +23,20 @@ pub(crate) const NUTCRACKER: Need = Need { probe: &["nutcracker", "--version"], 
 /// A Python that can make the venv of [`python`].
 pub(crate) const PYTHON: Need =
     Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" };
+/// The interpreter of Redis's own suite.
+pub(crate) const TCLSH: Need = Need { probe: &["sh", "-c", "echo exit | tclsh"], package: "tcl" };
+/// Builds hiredis.
+pub(crate) const MAKE: Need = Need { probe: &["make", "--version"], package: "make" };
+/// What the tests of Redis.pm load.
+pub(crate) const FOR_REDIS_PM: &[Need] = &[
+    Need { probe: &["perl", "-MTest::Fatal", "-e1"], package: "libtest-fatal-perl" },
+    Need { probe: &["perl", "-MTest::Deep", "-e1"], package: "libtest-deep-perl" },
+    Need { probe: &["perl", "-MTest::TCP", "-e1"], package: "libtest-tcp-perl" },
+    Need { probe: &["perl", "-MTest::SharedFork", "-e1"], package: "libtest-sharedfork-perl" },
+    Need { probe: &["perl", "-MIO::String", "-e1"], package: "libio-string-perl" },
+    Need { probe: &["perl", "-MParallel::ForkManager", "-e1"], package: "libparallel-forkmanager-perl" },
+    Need { probe: &["perl", "-MIPC::Cmd", "-e1"], package: "perl" },
+];
 /// A C++ compiler: libFuzzer is built from source.
 pub(crate) const CXX: Need = Need { probe: &["c++", "--version"], package: "g++" };
 
@@ -30,7 +44,7 @@ pub(crate) const CXX: Need = Need { probe: &["c++", "--version"], package: "g++"
 pub(crate) const FOR_TESTS: &[Need] = &[REDIS_SERVER, REDIS_CLI, NUTCRACKER, PYTHON, CXX];
 
 /// The client library that the tests speak through. Pinned: a new release is a change that somebody makes.
-const REDIS_PY_VERSION: &str = "5.0.8";
+pub(crate) const REDIS_PY_VERSION: &str = "5.0.8";
 
 /// Installs those of `needs` that are not there, with apt-get.
 pub(crate) fn install(needs: &[Need]) -> Result<()> {

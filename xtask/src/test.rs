@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::process::{cargo, run as run_command};
 use crate::report::Report;
-use crate::{fuzz, needs, sim, tidy};
+use crate::{fuzz, needs, sim, suites, tidy};
 
 /// Simulated worlds per run: enough that each fault meets each kind of request, in 22 s on one core.
 const WORLDS: u32 = 1_000;
@@ -34,6 +34,7 @@ fn run_steps(report: &mut Report) -> Option<()> {
         run_command(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
     report.step("tests", || run_command(cargo(["test", "--workspace"]).env("SHARDIS_PYTHON", python)))?;
+    report.step("suites", || suites::run(&suites::QUICK))?;
     report.step("sim", || sim::run(&sim::Options::worlds(WORLDS)))?;
     report.step("fuzz", || fuzz::run(&fuzz::Options { seconds: FUZZ_SECONDS }))
 }

@@ -1,0 +1,356 @@
+//! `cargo xtask suites`: other projects' tests of Redis and of its clients, run against shardis.
+//!
+//! ```text
+//!     fetch, build ─► parts ─► workers: fresh nodes and a proxy for each part ─► outcomes ─► tests/suites/<suite>.txt
+//! ```
+//!
+//! Their code comes from package registries into `target/suites` and is not changed. What is expected to fail is listed
+//! with its reason in `tests/suites`; whatever differs from a list, in either direction, is an error.
+
+mod expected;
+mod fetch;
+mod go_redis;
+mod hiredis;
+mod redis_pm;
+mod redis_py;
+mod redis_rs;
+pub(crate) mod relay;
+mod tcl;
+mod world;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use crate::needs::{self, Need};
+use crate::process::{self, cargo, command, root, target_dir};
+use expected::Expected;
+use world::World;
+
+/// Which suites, and what to do with what they say.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run this suite alone
+    #[arg(long)]
+    only: Option<Name>,
+    /// Write the lists of expected failures anew; reasons of known names stay
+    #[arg(long)]
+    bless: bool,
+    /// Run them against one redis-server instead: what fails then is not shardis's doing. Compares with nothing
+    #[arg(long)]
+    direct: bool,
+    /// Leave out what takes long, as `cargo xtask test` does
+    #[arg(long)]
+    quick: bool,
+}
+
+/// What `cargo xtask test` runs.
+pub(crate) const QUICK: Options = Options { only: None, bless: false, direct: false, quick: true };
+
+/// A suite as it is called on the command line and in `tests/suites`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    Tcl,
+    RedisPy,
+    GoRedis,
+    RedisRs,
+    Hiredis,
+    RedisPm,
+}
+
+/// The tests of one project.
+struct Suite {
+    name: Name,
+    /// The file stem of its list.
+    slug: &'static str,
+    /// What is installed if it is missing.
+    needs: &'static [Need],
+    /// A program that is not installed for it: without it the suite is skipped.
+    tool: Option<&'static [&'static str]>,
+    /// Whether it is fast enough for `cargo xtask test`.
+    is_quick: bool,
+    /// Fetches and builds it, and says what to run. The flag asks for the quick tests alone.
+    parts: fn(bool) -> Result<Vec<Part>>,
+}
+
+/// The longest come first: the others fill what they leave of the cores.
+const SUITES: [&Suite; 6] =
+    [&go_redis::SUITE, &redis_py::SUITE, &redis_pm::SUITE, &tcl::SUITE, &redis_rs::SUITE, &hiredis::SUITE];
+
+/// What is run against nodes and a proxy of its own.
+struct Part {
+    /// The file stem of its log.
+    name: String,
+    /// The port that the proxy must have, if the suite has one written in.
+    port: Option<u16>,
+    run: Box<Work>,
+}
+
+/// Runs tests against a world.
+type Work = dyn FnOnce(&World) -> Result<Vec<Outcome>> + Send;
+
+impl Part {
+    fn new(
+        name: impl Into<String>,
+        run: impl FnOnce(&World) -> Result<Vec<Outcome>> + Send + 'static,
+    ) -> Part {
+        Part { name: name.into().replace('/', "_"), port: None, run: Box::new(run) }
+    }
+}
+
+/// What became of one test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Outcome {
+    name: String,
+    verdict: Verdict,
+}
+
+impl Outcome {
+    fn new(name: impl Into<String>, verdict: Verdict) -> Outcome {
+        // A name is a line of a list.
+        let name = name.into().split_whitespace().collect::<Vec<_>>().join(" ");
+        Outcome { name, verdict }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    /// With what the suite said, shortened to a line.
+    Failed(String),
+    /// By the suite's own judgement.
+    Skipped,
+    /// By ours: it takes long.
+    LeftOut,
+}
+
+impl Verdict {
+    fn failed(message: &str) -> Verdict {
+        let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        Verdict::Failed(line.chars().take(300).collect())
+    }
+}
+
+/// Runs the suites and compares what they say with the lists.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let chosen = choose(options);
+    for suite in &chosen {
+        needs::install(suite.needs)?;
+    }
+    needs::install(&[needs::REDIS_SERVER])?;
+    let binary = binary()?;
+    let (queue, started) = prepare(&chosen, options.quick)?;
+    let runs = run_parts(queue, &binary, options.direct, chosen.len())?;
+    println!("suites: {:.0} s after everything was built", started.elapsed().as_secs_f64());
+    report(&chosen, runs, options)
+}
+
+/// The suites that `options` name and whose tools are there.
+fn choose(options: &Options) -> Vec<&'static Suite> {
+    let is_wanted = |suite: &&Suite| match options.only {
+        Some(name) => suite.name == name,
+        None => suite.is_quick || !options.quick,
+    };
+    let has_tool = |suite: &&Suite| {
+        let Some(tool) = suite.tool else { return true };
+        let is_there = process::succeeds(command(tool[0]).args(&tool[1..]));
+        if !is_there {
+            println!("suites: {} SKIPPED: there is no `{}` on this machine", suite.slug, tool[0]);
+        }
+        is_there
+    };
+    SUITES.into_iter().filter(is_wanted).filter(has_tool).collect()
+}
+
+/// The shardis to test: that of this tree, or `SHARDIS_BIN`.
+fn binary() -> Result<PathBuf> {
+    if let Some(binary) = std::env::var_os("SHARDIS_BIN") {
+        return Ok(root().join(binary));
+    }
+    process::run(&mut cargo(["build", "--quiet", "--package", "shardis"]))?;
+    Ok(target_dir().join("debug/shardis"))
+}
+
+/// A part and the place of its suite.
+type Queue = VecDeque<(usize, Part)>;
+
+/// Fetches and builds the suites, all at the same time, and gives their parts and when they were ready.
+fn prepare(chosen: &[&'static Suite], is_quick: bool) -> Result<(Queue, Instant)> {
+    std::fs::create_dir_all(fetch::folder())?;
+    let builders: Vec<_> = chosen
+        .iter()
+        .copied()
+        .map(|suite| std::thread::spawn(move || (suite.parts)(is_quick).context(suite.slug)))
+        .collect();
+    let mut queue = Queue::new();
+    for (place, builder) in builders.into_iter().enumerate() {
+        let parts = builder.join().expect("a failure is a value, not a panic")?;
+        queue.extend(parts.into_iter().map(|part| (place, part)));
+    }
+    Ok((queue, Instant::now()))
+}
+
+/// What the parts of a suite said, in their order, and the time that they took together.
+#[derive(Default)]
+struct Run {
+    outcomes: Vec<Outcome>,
+    took: Duration,
+}
+
+/// Runs all parts, one per core at a time, each against a world of its own.
+fn run_parts(queue: Queue, binary: &PathBuf, direct: bool, suites: usize) -> Result<Vec<Run>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    let count = queue.len();
+    let queue = Mutex::new(queue.into_iter().enumerate().collect::<VecDeque<_>>());
+    let (sender, done) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            let (sender, queue, interrupted) = (sender.clone(), &queue, &interrupted);
+            scope.spawn(move || {
+                while !interrupted.load(Ordering::Relaxed)
+                    && let Some((index, (place, part))) = next(queue)
+                {
+                    let start = Instant::now();
+                    let name = part.name.clone();
+                    let outcomes = run_part(part, binary, direct).with_context(|| name);
+                    // It fails only if the receiver is gone, which outlives this scope.
+                    let _ = sender.send((index, place, outcomes, start.elapsed()));
+                }
+            });
+        }
+    });
+    drop(sender);
+    let mut done: Vec<_> = done.into_iter().collect();
+    ensure!(done.len() == count, "interrupted");
+    done.sort_by_key(|(index, ..)| *index);
+    let mut runs: Vec<Run> = std::iter::repeat_with(Run::default).take(suites).collect();
+    for (_, place, outcomes, took) in done {
+        runs[place].outcomes.extend(outcomes?);
+        runs[place].took += took;
+    }
+    Ok(runs)
+}
+
+fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
+    queue.lock().expect("nothing panics while it holds this").pop_front()
+}
+
+fn run_part(part: Part, binary: &PathBuf, direct: bool) -> Result<Vec<Outcome>> {
+    let world = World::start(&part.name, (!direct).then_some(binary), part.port)?;
+    (part.run)(&world)
+}
+
+/// Prints the table, and compares with the lists or writes them.
+fn report(chosen: &[&'static Suite], runs: Vec<Run>, options: &Options) -> Result<()> {
+    let mut findings = 0;
+    let mut table = String::from("\nsuite       passed  failed as expected  skipped  seconds\n");
+    for (suite, run) in chosen.iter().zip(runs) {
+        let outcomes = tell_apart(run.outcomes);
+        let count = |is: fn(&Verdict) -> bool| outcomes.iter().filter(|outcome| is(&outcome.verdict)).count();
+        let failed = count(|verdict| matches!(verdict, Verdict::Failed(_)));
+        let surprises =
+            if options.direct { show(&outcomes) } else { judge(suite, &outcomes, options.bless)? };
+        table += &format!(
+            "{:<11} {:>6} {:>19} {:>8} {:>8.1}{}\n",
+            suite.slug,
+            count(|verdict| *verdict == Verdict::Passed),
+            failed,
+            count(|verdict| matches!(verdict, Verdict::Skipped | Verdict::LeftOut)),
+            run.took.as_secs_f64(),
+            if surprises == 0 { String::new() } else { format!("  {surprises} DIFFERENCES") },
+        );
+        findings += surprises;
+    }
+    println!("{table}");
+    ensure!(
+        findings == 0,
+        "{findings} differences from tests/suites; if they are as they should be, run \
+         `cargo xtask suites --bless` and give the new ones a reason"
+    );
+    Ok(())
+}
+
+/// Tests of one name get numbers from the second on: a list names each.
+fn tell_apart(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    let mut seen = std::collections::HashMap::<String, usize>::new();
+    for outcome in &mut outcomes {
+        let count = seen.entry(outcome.name.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            outcome.name += &format!(" ({count})");
+        }
+    }
+    outcomes
+}
+
+/// Prints what failed without shardis. It is no surprise.
+fn show(outcomes: &[Outcome]) -> usize {
+    for outcome in outcomes {
+        if let Verdict::Failed(message) = &outcome.verdict {
+            println!("{}: {message}", outcome.name);
+        }
+    }
+    0
+}
+
+/// Compares `outcomes` with the list of `suite`, or writes that; gives the number of differences, which are printed.
+fn judge(suite: &Suite, outcomes: &[Outcome], bless: bool) -> Result<usize> {
+    let list = format!("tests/suites/{}.txt", suite.slug);
+    let path = root().join(&list);
+    let text = if path.exists() { std::fs::read_to_string(&path)? } else { String::new() };
+    let expected = Expected::parse(&text).with_context(|| list.clone())?;
+    write_failures(suite, outcomes)?;
+    if bless {
+        let blessed = expected.bless(outcomes);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder"))?;
+        std::fs::write(&path, blessed.to_string())?;
+        println!("suites: {list} written; {} have no reason yet", blessed.unexplained());
+        return Ok(0);
+    }
+    let findings = expected.compare(outcomes);
+    for finding in &findings {
+        println!("{list}: {finding}");
+    }
+    Ok(findings.len())
+}
+
+/// Leaves what failed, with what was said of it, beside the logs.
+fn write_failures(suite: &Suite, outcomes: &[Outcome]) -> Result<()> {
+    let failures = outcomes.iter().filter_map(|outcome| match &outcome.verdict {
+        Verdict::Failed(message) => Some(format!("{}\t{message}\n", outcome.name)),
+        _ => None,
+    });
+    std::fs::create_dir_all(world::logs())?;
+    Ok(std::fs::write(
+        world::logs().join(format!("{}-failures.txt", suite.slug)),
+        failures.collect::<String>(),
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_of_one_name_are_told_apart() {
+        let outcomes = ["a", "b", "a", "a"].map(|name| Outcome::new(name, Verdict::Passed)).to_vec();
+        let names: Vec<_> = tell_apart(outcomes).into_iter().map(|outcome| outcome.name).collect();
+        assert_eq!(names, ["a", "b", "a (2)", "a (3)"]);
+    }
+
+    #[test]
+    fn a_name_and_a_message_are_lines() {
+        let outcome = Outcome::new("two\n  lines", Verdict::failed("one\n\ttwo"));
+        assert_eq!(outcome.name, "two lines");
+        assert_eq!(outcome.verdict, Verdict::Failed("one two".into()));
+    }
+}
