@@ -9,6 +9,8 @@
 // The harness helpers are no `#[test]` functions themselves, so `allow-unwrap-in-tests` does not see them.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod administration;
+mod clients;
 mod corpus;
 mod differential;
 mod distribution;

@@ -1,4 +1,4 @@
-//! The tools that everybody has: redis-cli, redis-benchmark, redis-py. To them shardis must be a Redis.
+//! The tools that everybody has: redis-cli, redis-benchmark. To them shardis must be a Redis.
 
 use crate::harness::processes::{Finished, run};
 use crate::harness::{World, show};
@@ -108,29 +108,6 @@ fn redis_benchmark_runs_with_and_without_pipelines() {
 #[test]
 fn redis_benchmark_runs_a_command_of_ones_own() {
     benchmark(&["-n", "5000", "-P", "10", "-r", "1000", "incr", "counter:__rand_int__"], 1);
-}
-
-#[test]
-fn redis_py_finds_a_redis() {
-    let Some(python) = python_with_redis() else {
-        // The one test that needs something from outside Debian's packages. In CI it must not go missing silently.
-        assert!(std::env::var("CI").is_err(), "no python with redis-py: set SHARDIS_PYTHON");
-        eprintln!("SKIPPED: no python with redis-py; pip install redis, or name one in SHARDIS_PYTHON");
-        return;
-    };
-    let world = World::with_shards(4);
-    let mut command = Command::new(python);
-    command.args(["-c", include_str!("redis_py.py"), &world.proxy.port.to_string()]);
-    let Finished { code, stdout, stderr } = run(command);
-    assert_eq!((code, stdout.trim_end()), (Some(0), "all well"), "{stderr}");
-}
-
-/// The python in `SHARDIS_PYTHON`, or `python3`, if it can import redis.
-fn python_with_redis() -> Option<String> {
-    let python = std::env::var("SHARDIS_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let mut command = Command::new(&python);
-    command.args(["-c", "import redis"]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().ok()?.success().then_some(python)
 }
 
 #[test]

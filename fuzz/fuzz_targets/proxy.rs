@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use proxy::{Action, Board, Event, Limits, Proxy, Settings};
+use proxy::{Action, Arrival, Board, Event, Limits, Proxy, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Id, Instant};
@@ -60,7 +60,7 @@ impl World {
         let pick = |place: u8| (!self.conns.is_empty()).then(|| self.conns[usize::from(place) % self.conns.len()]);
         let event = match step {
             Step::Accept => {
-                self.conns.extend(self.proxy.accept("fuzz", self.now));
+                self.conns.extend(self.proxy.accept(&Arrival::of("fuzz"), self.now));
                 None
             }
             Step::Pass(ms) => {

@@ -8,6 +8,7 @@
     reason = "chores measure real time, start processes and connect to them"
 )]
 
+mod clients;
 mod demo;
 mod fuzz;
 mod needs;
@@ -28,6 +29,8 @@ use clap::Parser;
 enum Task {
     /// Run everything that must hold before a commit, installing what is missing
     Test,
+    /// Run real programs with client libraries of several languages
+    Clients(clients::Options),
     /// Start nodes and a proxy in front of them, to play with
     Demo(demo::Options),
     /// Run simulated worlds
@@ -46,11 +49,12 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Test => return test::run(),
+        Task::Clients(options) => clients::run(&options),
         Task::Demo(options) => demo::run(&options),
         Task::Sim(options) => sim::run(&options),
         Task::Tidy(options) => tidy::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
-        Task::Suites(options) => suites::run(&options),
+        Task::Suites(options) => suites::run(&options).map(drop),
         Task::Relay(options) => suites::relay::run(&options),
     };
     match outcome {

@@ -1,12 +1,11 @@
 //! Programs that the tests and the demo call, and how they get onto this machine.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process::{self, command, target_dir};
+use crate::process::{self, command};
 
 /// A program, or a part of one, that must be there.
+#[derive(Clone, Copy)]
 pub(crate) struct Need {
     /// A command that succeeds where it is there.
     probe: &'static [&'static str],
@@ -20,7 +19,7 @@ pub(crate) const REDIS_SERVER: Need = Need { probe: &["redis-server", "--version
 pub(crate) const REDIS_CLI: Need = Need { probe: &["redis-cli", "--version"], package: "redis-tools" };
 /// twemproxy: what our ring must agree with.
 pub(crate) const NUTCRACKER: Need = Need { probe: &["nutcracker", "--version"], package: "nutcracker" };
-/// A Python that can make the venv of [`python`].
+/// A Python that can make a venv, for redis-py.
 pub(crate) const PYTHON: Need =
     Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" };
 /// The interpreter of Redis's own suite.
@@ -40,11 +39,34 @@ pub(crate) const FOR_REDIS_PM: &[Need] = &[
 /// A C++ compiler: libFuzzer is built from source.
 pub(crate) const CXX: Need = Need { probe: &["c++", "--version"], package: "g++" };
 
-/// All that `cargo xtask test` needs; known at its start, so that it does not stop for a package after minutes.
-pub(crate) const FOR_TESTS: &[Need] = &[REDIS_SERVER, REDIS_CLI, NUTCRACKER, PYTHON, CXX];
+/// The client library that programs in Perl have used most.
+const PERL_REDIS: Need = Need { probe: &["perl", "-MRedis", "-e", "1"], package: "libredis-perl" };
+/// Its faster twin.
+const PERL_REDIS_FAST: Need =
+    Need { probe: &["perl", "-MRedis::Fast", "-e", "1"], package: "libredis-fast-perl" };
 
-/// The client library that the tests speak through. Pinned: a new release is a change that somebody makes.
-pub(crate) const REDIS_PY_VERSION: &str = "5.0.8";
+/// All that `cargo xtask test` needs; known at its start, so that it does not stop for a package after minutes.
+pub(crate) fn for_tests() -> Vec<Need> {
+    let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
+    needs.extend(for_clients());
+    // Elsewhere there is no source either: then the suites that come from Debian are skipped.
+    if has_apt_get() {
+        needs.extend([TCLSH, MAKE]);
+        needs.extend(FOR_REDIS_PM);
+    }
+    needs
+}
+
+/// What the programs of `cargo xtask clients` need, as far as it is a package of the system. Other languages than
+/// these are used if they are there.
+pub(crate) fn for_clients() -> Vec<Need> {
+    let mut needs = vec![REDIS_SERVER, PYTHON];
+    // Elsewhere these have no common name: then Perl is skipped.
+    if has_apt_get() {
+        needs.extend([PERL_REDIS, PERL_REDIS_FAST]);
+    }
+    needs
+}
 
 /// Installs those of `needs` that are not there, with apt-get.
 pub(crate) fn install(needs: &[Need]) -> Result<()> {
@@ -53,7 +75,7 @@ pub(crate) fn install(needs: &[Need]) -> Result<()> {
         return Ok(());
     }
     let list = packages.join(" ");
-    if !process::succeeds(command("apt-get").arg("--version")) {
+    if !has_apt_get() {
         bail!(
             "not on this machine: {list} (Debian's names), and there is no apt-get to install them; please do"
         );
@@ -68,6 +90,10 @@ pub(crate) fn install(needs: &[Need]) -> Result<()> {
     Ok(())
 }
 
+fn has_apt_get() -> bool {
+    process::succeeds(command("apt-get").arg("--version"))
+}
+
 /// The packages of those `needs` that are not there.
 fn missing(needs: &[Need]) -> Vec<&'static str> {
     let absent = |need: &&Need| !process::succeeds(command(need.probe[0]).args(&need.probe[1..]));
@@ -77,27 +103,6 @@ fn missing(needs: &[Need]) -> Vec<&'static str> {
 fn apt_get(prefix: &[&str], args: &[&str]) -> Result<()> {
     let words = [prefix, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], args].concat();
     process::run(command(words[0]).args(&words[1..])).context("please install the packages yourself")
-}
-
-/// A Python interpreter that has redis-py, in a venv of ours: the system's Python is not ours to change.
-pub(crate) fn python() -> Result<PathBuf> {
-    let venv = target_dir().join("venv");
-    let python = venv.join("bin/python");
-    if has_redis_py(&python) {
-        return Ok(python);
-    }
-    println!("needs: redis-py {REDIS_PY_VERSION} from PyPI into {}", venv.display());
-    process::run(command("python3").args(["-m", "venv", "--clear"]).arg(&venv)).context(
-        "no venv for redis-py; on Debian, python3-venv must belong to the python3 that is first in PATH",
-    )?;
-    let redis_py = format!("redis=={REDIS_PY_VERSION}");
-    process::run(command(&python).args(["-m", "pip", "install", "--quiet", &redis_py]))?;
-    Ok(python)
-}
-
-fn has_redis_py(python: &Path) -> bool {
-    let program = "import redis, sys; sys.exit(redis.__version__ != sys.argv[1])";
-    process::succeeds(command(python).args(["-c", program, REDIS_PY_VERSION]))
 }
 
 #[cfg(test)]
@@ -110,10 +115,5 @@ mod tests {
         let gone = Need { probe: &["no-such-program-anywhere", "--version"], package: "nowhere" };
         let broken = Need { probe: &["false"], package: "broken" };
         assert_eq!(missing(&[there, gone, broken]), ["nowhere", "broken"]);
-    }
-
-    #[test]
-    fn a_python_without_redis_py_is_noticed() {
-        assert!(!has_redis_py(Path::new("no-such-python")));
     }
 }

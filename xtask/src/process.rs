@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -35,6 +36,26 @@ pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
 /// Runs `command` to its end; what it prints is shown.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run `{}`", line(command)))?;
+    ensure!(status.success(), "`{}` ended with {status}", line(command));
+    Ok(())
+}
+
+/// Like [`run`], and ends it if it takes longer than `time_max`.
+pub(crate) fn run_within(command: &mut Command, time_max: Duration) -> Result<()> {
+    let deadline = Instant::now() + time_max;
+    let mut child = command.spawn().with_context(|| format!("cannot run `{}`", line(command)))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            bail!("`{}` did not end in {} s", line(command), time_max.as_secs());
+        }
+        // tidy: allow(sleep): the pause between two looks; std has no wait with a deadline.
+        std::thread::sleep(Duration::from_millis(10));
+    };
     ensure!(status.success(), "`{}` ended with {status}", line(command));
     Ok(())
 }
@@ -80,6 +101,15 @@ mod tests {
     fn a_failure_names_the_command() {
         let error = run(command("sh").args(["-c", "exit 3"])).expect_err("it exits with 3");
         assert_eq!(error.to_string(), "`sh -c exit 3` ended with exit status: 3");
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_ended() {
+        let error = run_within(command("sleep").arg("60"), Duration::ZERO).expect_err("it takes a minute");
+        assert_eq!(error.to_string(), "`sleep 60` did not end in 0 s");
+        let error = run_within(&mut command("false"), Duration::from_secs(60)).expect_err("it fails");
+        assert_eq!(error.to_string(), "`false` ended with exit status: 1");
+        assert!(run_within(&mut command("true"), Duration::from_secs(60)).is_ok());
     }
 
     #[test]

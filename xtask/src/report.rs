@@ -8,6 +8,7 @@ use anyhow::Result;
 #[derive(Default)]
 pub(crate) struct Report {
     steps: Vec<Step>,
+    notes: Vec<String>,
 }
 
 struct Step {
@@ -36,17 +37,25 @@ impl Report {
         }
     }
 
+    /// Has `line` printed below the table: what passed, and not as a whole.
+    pub(crate) fn note(&mut self, line: String) {
+        self.notes.push(line);
+    }
+
     /// Whether no step failed.
     pub(crate) fn passed(&self) -> bool {
         self.steps.iter().all(|step| step.passed)
     }
 
-    /// A line per step, and a last line that programs read: `N passed, N failed`.
+    /// A line per step, the notes, and a last line that programs read: `N passed, N failed`.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::from("\nstep       seconds\n");
         for step in &self.steps {
             let mark = if step.passed { "" } else { "  FAILED" };
             text += &format!("{:<10} {:>7.1}{mark}\n", step.name, step.took.as_secs_f64());
+        }
+        if !self.notes.is_empty() {
+            text += &format!("\n{}\n", self.notes.join("\n"));
         }
         let failed = self.steps.iter().filter(|step| !step.passed).count();
         text + &format!("\n{} passed, {failed} failed", self.steps.len() - failed)
@@ -64,11 +73,20 @@ mod tests {
                 Step { name: "fmt", took: Duration::from_millis(1250), passed: true },
                 Step { name: "tests", took: Duration::from_secs(100), passed: false },
             ],
+            notes: Vec::new(),
         };
         let expected =
             "\nstep       seconds\nfmt            1.2\ntests        100.0  FAILED\n\n1 passed, 1 failed";
         assert_eq!(report.summary(), expected);
         assert!(!report.passed());
+    }
+
+    #[test]
+    fn a_note_is_below_the_table_and_does_not_count() {
+        let mut report = Report::default();
+        report.note("clients: java skipped: no mvn in PATH".into());
+        let expected = "\nstep       seconds\n\nclients: java skipped: no mvn in PATH\n\n0 passed, 0 failed";
+        assert_eq!(report.summary(), expected);
     }
 
     #[test]

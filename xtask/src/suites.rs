@@ -72,7 +72,7 @@ struct Suite {
     /// What is installed if it is missing.
     needs: &'static [Need],
     /// A program that is not installed for it: without it the suite is skipped.
-    tool: Option<&'static [&'static str]>,
+    tool: &'static [&'static str],
     /// Whether it is fast enough for `cargo xtask test`.
     is_quick: bool,
     /// Fetches and builds it, and says what to run. The flag asks for the quick tests alone.
@@ -137,9 +137,10 @@ impl Verdict {
     }
 }
 
-/// Runs the suites and compares what they say with the lists.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let chosen = choose(options);
+/// Runs the suites and compares what they say with the lists. Gives a line for each that cannot be run here.
+pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
+    let (chosen, skipped) = choose(options);
+    skipped.iter().for_each(|line| println!("{line}"));
     for suite in &chosen {
         needs::install(suite.needs)?;
     }
@@ -148,24 +149,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let (queue, started) = prepare(&chosen, options.quick)?;
     let runs = run_parts(queue, &binary, options.direct, chosen.len())?;
     println!("suites: {:.0} s after everything was built", started.elapsed().as_secs_f64());
-    report(&chosen, runs, options)
+    report(&chosen, runs, options)?;
+    Ok(skipped)
 }
 
-/// The suites that `options` name and whose tools are there.
-fn choose(options: &Options) -> Vec<&'static Suite> {
-    let is_wanted = |suite: &&Suite| match options.only {
-        Some(name) => suite.name == name,
-        None => suite.is_quick || !options.quick,
-    };
-    let has_tool = |suite: &&Suite| {
-        let Some(tool) = suite.tool else { return true };
-        let is_there = process::succeeds(command(tool[0]).args(&tool[1..]));
-        if !is_there {
-            println!("suites: {} SKIPPED: there is no `{}` on this machine", suite.slug, tool[0]);
+/// The suites that `options` name and whose tools are there, and a line for each whose tool is not.
+fn choose(options: &Options) -> (Vec<&'static Suite>, Vec<String>) {
+    let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+    for suite in SUITES {
+        let is_wanted = match options.only {
+            Some(name) => suite.name == name,
+            None => suite.is_quick || !options.quick,
+        };
+        if is_wanted && !process::succeeds(command(suite.tool[0]).args(&suite.tool[1..])) {
+            skipped.push(format!("suites: {} skipped: there is no `{}` here", suite.slug, suite.tool[0]));
+        } else if is_wanted {
+            chosen.push(suite);
         }
-        is_there
-    };
-    SUITES.into_iter().filter(is_wanted).filter(has_tool).collect()
+    }
+    (chosen, skipped)
 }
 
 /// The shardis to test: that of this tree, or `SHARDIS_BIN`.

@@ -4,9 +4,12 @@
 
 use std::process::ExitCode;
 
+use clap::ValueEnum;
+
+use crate::clients::Language;
 use crate::process::{cargo, run as run_command};
 use crate::report::Report;
-use crate::{fuzz, needs, sim, suites, tidy};
+use crate::{clients, fuzz, needs, sim, suites, tidy};
 
 /// Simulated worlds per run: enough that each fault meets each kind of request, in 22 s on one core.
 const WORLDS: u32 = 1_000;
@@ -24,17 +27,19 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn run_steps(report: &mut Report) -> Option<()> {
-    let python = report.step("needs", || {
-        needs::install(needs::FOR_TESTS)?;
-        needs::python()
-    })?;
+    report.step("needs", || needs::install(&needs::for_tests()))?;
     report.step("fmt", || run_command(&mut cargo(["fmt", "--all", "--check"])))?;
     report.step("tidy", || tidy::run(&tidy::Options::default()))?;
     report.step("clippy", || {
         run_command(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
-    report.step("tests", || run_command(cargo(["test", "--workspace"]).env("SHARDIS_PYTHON", python)))?;
-    report.step("suites", || suites::run(&suites::QUICK))?;
+    let programs = report.step("clients", || clients::prepare(Language::value_variants()))?;
+    programs.skipped.into_iter().for_each(|line| report.note(line));
+    report.step("tests", || {
+        run_command(cargo(["test", "--workspace"]).env(clients::LOCATION, programs.location))
+    })?;
+    let skipped = report.step("suites", || suites::run(&suites::QUICK))?;
+    skipped.into_iter().for_each(|line| report.note(line));
     report.step("sim", || sim::run(&sim::Options::worlds(WORLDS)))?;
     report.step("fuzz", || fuzz::run(&fuzz::Options { seconds: FUZZ_SECONDS }))
 }

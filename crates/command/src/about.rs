@@ -1,7 +1,8 @@
 //! COMMAND and its subcommands, answered from the table.
 //!
-//! What is shown is what clients may use now: neither what is refused nor what nodes keep among themselves. GETKEYS
-//! knows refused commands too, for it answers a question about arguments and not about permission.
+//! All of Redis's commands are shown, also those that are refused, as Redis shows those that a user may not run: client
+//! libraries find the keys of requests by it, and say by themselves that a command does not exist if it is not shown.
+//! What nodes keep among themselves is not.
 
 use resp::{Request, encode};
 use stdx::glob;
@@ -36,7 +37,7 @@ pub fn count() -> usize {
 }
 
 fn listed() -> impl Iterator<Item = &'static Command> + Clone {
-    all().filter(|command| command.is_listed())
+    all().filter(|command| !command.is_hidden())
 }
 
 fn write_all(out: &mut Vec<u8>) {
@@ -50,7 +51,7 @@ fn write_all(out: &mut Vec<u8>) {
 fn write_named(request: &Request<'_>, out: &mut Vec<u8>) {
     encode::array_header(out, request.len() - 2);
     for name in request.args().skip(2) {
-        match lookup::find_full(name).filter(|command| command.is_listed()) {
+        match lookup::find_full(name).filter(|command| !command.is_hidden()) {
             Some(command) => write_info(out, command),
             None => encode::nil(out),
         }
@@ -82,7 +83,7 @@ fn write_list(request: &Request<'_>, out: &mut Vec<u8>) {
     let Some(filter) = filter(request) else { return encode::error(out, b"ERR syntax error") };
     let names: Vec<_> = listed()
         .flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()))
-        .filter(|command| command.is_listed() && filter.passes(command))
+        .filter(|command| !command.is_hidden() && filter.passes(command))
         .map(|command| &command.name)
         .collect();
     encode::array_header(out, names.len());

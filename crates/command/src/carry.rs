@@ -152,6 +152,81 @@ pub enum Local {
     Hello,
     /// Authentication with the proxy.
     Auth,
+    /// CLIENT: what is asked of or done to this client or others.
+    Client(ClientTask),
+    /// CLUSTER: the proxy as a cluster of one node.
+    Cluster(ClusterQuestion),
+    /// ACL: the one user that there is.
+    Acl(AclQuestion),
+    /// HELP of a container.
+    Help,
+    /// Replicas are waited for; the proxy knows of none.
+    Wait,
+    /// What INFO counts begins anew.
+    ResetStatistics,
+    /// READONLY (true) and READWRITE: noted, for CLIENT LIST, and of no consequence.
+    ReplicaReads(bool),
+    /// `+OK`: it would change nothing here.
+    Accepted,
+}
+
+/// What CLIENT is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientTask {
+    /// The lines of all clients.
+    List,
+    /// The line of this one.
+    Describe,
+    /// Clients are closed.
+    Kill,
+    /// Replies on, off, or off once.
+    Reply,
+    /// NO-EVICT and NO-TOUCH: noted, for CLIENT LIST, and of no consequence.
+    Switch,
+    /// Whom invalidations are redirected to: nobody.
+    GetRedirect,
+    /// A blocked client goes on.
+    Unblock,
+    /// Whether keys are tracked for this client: no.
+    TrackingState,
+    /// Whether the keys of the next request are tracked.
+    Caching,
+}
+
+/// What CLUSTER is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterQuestion {
+    /// `CLUSTER INFO`.
+    State,
+    /// `CLUSTER SLOTS`.
+    Slots,
+    /// `CLUSTER SHARDS`.
+    Shards,
+    /// `CLUSTER NODES`.
+    Nodes,
+    /// `CLUSTER LINKS`.
+    Links,
+    /// `CLUSTER KEYSLOT key`.
+    KeySlot,
+    /// `CLUSTER MYID`.
+    MyId,
+    /// `CLUSTER REPLICAS node`, and its older name.
+    Replicas,
+}
+
+/// What ACL is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AclQuestion {
+    /// `ACL CAT [category]`.
+    Categories,
+    /// `ACL GETUSER user`.
+    GetUser,
+    /// `ACL LIST`.
+    List,
+    /// `ACL USERS`.
+    Users,
+    /// `ACL WHOAMI`.
+    WhoAmI,
 }
 
 /// Which question about the table is asked.

@@ -98,15 +98,6 @@ impl Command {
         self.name.split_once('|').map_or(&*self.name, |(_, own)| own)
     }
 
-    /// Whether `COMMAND` tells clients of it: what they may use now, and containers in which there is such a thing.
-    pub fn is_listed(&self) -> bool {
-        match self.carry {
-            Carry::Refused(_) | Carry::Admin(..) => false,
-            Carry::Container => self.subcommands.iter().any(Command::is_listed),
-            _ => true,
-        }
-    }
-
     /// Whether there is no such command as far as clients are concerned.
     pub fn is_hidden(&self) -> bool {
         matches!(self.carry, Carry::Refused(Refusal::Unknown(_)))

@@ -5,8 +5,8 @@ use resp::encode;
 use crate::command::Command;
 use crate::keys::{Begin, Find, KeySpec, Keys};
 
-/// Writes the ten-element entry of `COMMAND INFO` in RESP2, as Redis 7.0 does, subcommands included as far as they are
-/// listed. The members of sets come in the order of this crate's lists, where Redis's order is that of a hash table.
+/// Writes the ten-element entry of `COMMAND INFO` in RESP2, as Redis 7.0 does, subcommands included. The members of sets
+/// come in the order of this crate's lists, where Redis's order is that of a hash table.
 pub fn write_info(out: &mut Vec<u8>, command: &Command) {
     encode::array_header(out, 10);
     encode::bulk(out, command.name.as_bytes());
@@ -29,7 +29,7 @@ pub fn write_info(out: &mut Vec<u8>, command: &Command) {
     for spec in command.keys.specs.iter() {
         write_spec(out, spec);
     }
-    let listed = command.subcommands.iter().filter(|command| command.is_listed());
+    let listed = command.subcommands.iter().filter(|command| !command.is_hidden());
     encode::array_header(out, listed.clone().count());
     for subcommand in listed {
         write_info(out, subcommand);

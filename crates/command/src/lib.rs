@@ -29,10 +29,13 @@ mod table;
 mod testing;
 
 pub use about::count;
-pub use carry::{About, Admin, Carry, Guard, Local, Merge, Refusal, Report, Script};
+pub use carry::{
+    About, AclQuestion, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Refusal, Report,
+    Script,
+};
 pub use command::Command;
 pub use describe::write_info;
 pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};
-pub use lookup::{Resolved, all, find, find_full, is_cross_protocol, resolve};
+pub use lookup::{Number, Resolved, all, find, find_full, is_cross_protocol, resolve, resolve_numbered};
 pub use reference::reference;
 pub use sets::{Acl, Flags, KeyFlags, Tips};

@@ -4,6 +4,8 @@
 //! entry holds the whole name as three machine words, so that a look-up is a hash of three words and, nearly always,
 //! one comparison in one cache line.
 
+use std::sync::LazyLock;
+
 use resp::Request;
 
 use crate::command::Command;
@@ -29,6 +31,42 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     INDEX.find(name)
 }
 
+/// Numbers the lines of the table, subcommands included, so that what is counted for each can lie in an array. The last
+/// two stand for commands that were learnt and for what is no command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number(u16);
+
+impl Number {
+    /// How many there are.
+    pub const COUNT: usize = LINES + 2;
+    /// All learnt commands together.
+    pub const LEARNED: Number = Number(LINES as u16);
+    /// No command.
+    pub const NONE: Number = Number(LINES as u16 + 1);
+
+    /// The place in an array of [`Number::COUNT`].
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Redis's full name of the command: `client|list`. Learnt ones share the name `other`; no command has none.
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.get(self.index()).copied()
+    }
+
+    /// All that have a name, in the order of the table.
+    pub fn named() -> impl Iterator<Item = (Number, &'static str)> {
+        (0..).map(Number).zip(NAMES.iter().copied())
+    }
+}
+
+/// The names by number.
+static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let lines = all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
+    lines.map(|command| &*command.name).chain(["other"]).collect()
+});
+
 /// The command or subcommand of this full name, such as `object|encoding`; case is ignored.
 pub fn find_full(name: &[u8]) -> Option<&'static Command> {
     match name.iter().position(|&byte| byte == b'|') {
@@ -40,10 +78,25 @@ pub fn find_full(name: &[u8]) -> Option<&'static Command> {
 /// Finds command and subcommand, and checks the number of arguments, in Redis's order.
 #[inline]
 pub fn resolve(request: &Request<'_>) -> Resolved<'static> {
-    match find(request.arg(0)) {
-        Some(command) => resolve_args(command, &Args::from(request)),
-        None => Resolved::Unknown,
-    }
+    resolve_numbered(request).0
+}
+
+/// As [`resolve`], with the line's number.
+#[inline]
+pub fn resolve_numbered(request: &Request<'_>) -> (Resolved<'static>, Number) {
+    let Some((command, first)) = INDEX.find_numbered(request.arg(0)) else {
+        return (Resolved::Unknown, Number::NONE);
+    };
+    let resolved = resolve_args(command, &Args::from(request));
+    let number = match resolved {
+        Resolved::Command(found) | Resolved::WrongArity(found) if !std::ptr::eq(found, command) => {
+            let at = command.subcommands.iter().position(|subcommand| std::ptr::eq(subcommand, found));
+            Number(first.0 + 1 + at.unwrap_or_default() as u16)
+        }
+        Resolved::UnknownSubcommand(_) | Resolved::Unknown => Number::NONE,
+        Resolved::Command(_) | Resolved::WrongArity(_) => first,
+    };
+    (resolved, number)
 }
 
 /// As [`resolve`], behind the look-up.
@@ -82,6 +135,31 @@ const ENTRIES: usize = 1024;
 struct Entry {
     key: Key,
     command: Option<&'static Command>,
+    number: Number,
+}
+
+/// How many lines the table has, subcommands counted.
+const LINES: usize = {
+    let mut lines = 0;
+    let mut section = 0;
+    while section < SECTIONS.len() {
+        let commands = SECTIONS[section].commands;
+        let mut at = 0;
+        while at < commands.len() {
+            lines += 1 + subcommands(&commands[at]).len();
+            at += 1;
+        }
+        section += 1;
+    }
+    lines
+};
+
+/// The subcommands of a line of the table.
+const fn subcommands(command: &Command) -> &[Command] {
+    match &command.subcommands {
+        std::borrow::Cow::Borrowed(subcommands) => subcommands,
+        std::borrow::Cow::Owned(_) => panic!("the table's subcommands are static"),
+    }
 }
 
 struct Index {
@@ -92,7 +170,8 @@ static INDEX: Index = Index::new();
 
 impl Index {
     const fn new() -> Index {
-        let mut entries = [const { Entry { key: [0; 3], command: None } }; ENTRIES];
+        let mut entries = [const { Entry { key: [0; 3], command: None, number: Number::NONE } }; ENTRIES];
+        let mut number = 0;
         let mut section = 0;
         while section < SECTIONS.len() {
             let commands = SECTIONS[section].commands;
@@ -107,7 +186,8 @@ impl Index {
                 while entries[entry].command.is_some() {
                     entry = (entry + 1) % ENTRIES;
                 }
-                entries[entry] = Entry { key, command: Some(command) };
+                entries[entry] = Entry { key, command: Some(command), number: Number(number) };
+                number += 1 + subcommands(command).len() as u16;
                 at += 1;
             }
             section += 1;
@@ -117,6 +197,11 @@ impl Index {
 
     #[inline]
     fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        self.find_numbered(name).map(|(command, _)| command)
+    }
+
+    #[inline]
+    fn find_numbered(&self, name: &[u8]) -> Option<(&'static Command, Number)> {
         let key = key(name)?;
         let mut at = first_entry(&key);
         // Ends: three of four entries are empty.
@@ -124,7 +209,7 @@ impl Index {
             let entry = &self.entries[at];
             let command = entry.command?;
             if entry.key == key {
-                return Some(command);
+                return Some((command, entry.number));
             }
             at = (at + 1) % ENTRIES;
         }
@@ -252,6 +337,30 @@ mod tests {
             "-ERR wrong number of arguments for 'client|setname' command\r\n"
         );
         assert_eq!(error_of("foo a b"), "-ERR unknown command 'foo', with args beginning with: 'a' 'b' \r\n");
+    }
+
+    #[test]
+    fn every_line_has_a_number_of_its_own() {
+        let names: Vec<_> = Number::named().map(|(_, name)| name).collect();
+        assert_eq!(names.len() + 1, Number::COUNT);
+        for (number, name) in Number::named() {
+            assert_eq!(number.name(), Some(name));
+        }
+        let number_of = |text: &str| {
+            let mut number = Number::NONE;
+            with_request(text, |request| number = resolve_numbered(request).1);
+            number.name()
+        };
+        let expected = [
+            ("get k", "get"),
+            ("client list", "client|list"),
+            ("OBJECT", "object"),
+            ("CLIENT KILL", "client|kill"),
+        ];
+        for (text, name) in expected {
+            assert_eq!(number_of(text), Some(name));
+        }
+        assert_eq!((number_of("foo"), number_of("client foo")), (None, None));
     }
 
     #[test]

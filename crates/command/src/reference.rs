@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::carry::{Admin, Carry, Guard, Merge, Refusal, Report, Script};
+use crate::carry::{Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script};
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
 
@@ -92,7 +92,32 @@ fn notes(command: &Command) -> String {
         Carry::Admin(why, Admin::Debug) => {
             format!("{why}; by the shard of its key or by all shards; what would end a node is refused")
         }
-        Carry::Shard | Carry::AnyShard | Carry::Here(_) | Carry::Container => String::new(),
+        Carry::Here(local) => local_note(local).into(),
+        Carry::Shard | Carry::AnyShard | Carry::Container => String::new(),
+    }
+}
+
+/// Where our answer is not all that Redis's would be.
+fn local_note(local: Local) -> &'static str {
+    match local {
+        Local::Wait => {
+            "the proxy knows of no replicas: 0 after the timeout, at once if none are asked for or the timeout is 0; \
+             other requests do not wait"
+        }
+        Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
+        Local::Acl(_) => "there is one user, `default`",
+        Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",
+        Local::Client(ClientTask::Unblock) => "no client is ever blocked: 0",
+        Local::Client(ClientTask::Switch)
+        | Local::ClientSetinfo
+        | Local::ReplicaReads(_)
+        | Local::Accepted => "accepted; changes nothing",
+        Local::Info => {
+            "`memory` and `keyspace` are sums over the nodes; `usec` of `commandstats` is the time from queueing a \
+             request for a node to its reply"
+        }
+        Local::ResetStatistics => "the proxy's own; nodes keep theirs",
+        _ => "",
     }
 }
 

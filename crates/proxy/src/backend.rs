@@ -16,6 +16,7 @@
 use crate::ConnId;
 use crate::limits::Limits;
 use crate::scripts::Loaded;
+use command::Number;
 use resp::reply::{self, ReplyError};
 use std::collections::VecDeque;
 use stdx::{BufferPool, ByteQueue, Instant, Prng};
@@ -31,6 +32,10 @@ pub(crate) struct Ticket {
     pub part: u32,
     /// What becomes of the reply.
     pub purpose: Purpose,
+    /// What was asked for, for the statistics.
+    pub command: Number,
+    /// When it was queued: the low bits of the microseconds, see [`crate::tally::low_us`].
+    pub queued_us: u32,
     /// Offset of the request's first byte in all that was ever queued on this connection.
     pub start: u64,
     /// The reply is late from then on.
@@ -42,8 +47,10 @@ pub(crate) struct Ticket {
 pub(crate) enum Purpose {
     /// It goes to the client's place, or into the merge there.
     Client,
-    /// It says what a command is; `place` numbers the question.
+    /// It says what a command is; `conn` numbers the question.
     Learn,
+    /// It goes into the inquiry that `conn` names; `part` is the shard.
+    Inquiry,
     /// It shows that the node lives.
     Probe,
     /// Nobody waits any more: the reply is consumed and forgotten. (A tombstone.)
@@ -419,7 +426,9 @@ mod tests {
         let (tail, start) = backend.tail(pool);
         tail.extend_from_slice(PING);
         let deadline = sent_at + Duration::from_secs(1);
-        let ticket = Ticket { conn: CONN, place: 0, part: 0, purpose: Purpose::Client, start, deadline };
+        let (purpose, command) = (Purpose::Client, Number::NONE);
+        let ticket =
+            Ticket { conn: CONN, place: 0, part: 0, purpose, command, queued_us: 0, start, deadline };
         backend.push(ticket);
     }
 
@@ -445,6 +454,11 @@ mod tests {
         assert_eq!(refusal, Err("LOADING Redis is loading".to_owned()));
         assert_eq!(backend.handle_probe_reply(PONG, at(1)), Ok(()));
         assert_eq!(backend.output(), PING, "what waited is sent now");
+    }
+
+    #[test]
+    fn a_ticket_stays_small() {
+        assert_eq!(size_of::<Ticket>(), 40);
     }
 
     #[test]

@@ -6,12 +6,16 @@ use crate::backend::{Backend, Purpose, Ticket};
 use crate::counters::{Board, Counters};
 use crate::errors::Lost;
 use crate::event::Notice;
+use crate::inquiry::{Inquiries, Mail, Question};
 use crate::learn::Learner;
 use crate::limits::{Limits, Settings};
 use crate::merge::{Merge, SpareValues};
 use crate::route::Scratch;
+use crate::scan::Scan;
 use crate::scripts::Repeats;
 use crate::session::Session;
+use crate::tally::{self, Tally};
+use command::Number;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stdx::{BufferPool, Instant, Prng, Slab};
@@ -28,12 +32,25 @@ pub(crate) struct Core {
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
     pub repeats: Repeats,
+    pub scans: Slab<Scan>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
     pub pool: BufferPool,
     pub prng: Prng,
     pub counters: Counters,
+    /// What the counters were when they were set back last.
+    pub baseline: Counters,
+    pub tally: Tally,
+    /// What the request that is being carried out asks for.
+    pub asking: Number,
+    pub inquiries: Inquiries,
+    /// Questions to all workers that are to be put once the session that asks is out of hand.
+    pub questions: VecDeque<(stdx::Id, Arc<Question>)>,
+    /// For other workers.
+    pub mail: VecDeque<(usize, Mail)>,
+    /// Names this process, in 40 hexadecimal digits.
+    pub run_id: String,
     pub board: Arc<Board>,
     /// The instant of the event that is being handled.
     pub now: Instant,
@@ -83,15 +100,23 @@ impl Core {
             backends: (0..shards).map(|_| Backend::new()).collect(),
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
+            run_id: run_id(settings.process_seed),
             limits,
             settings,
             topology,
             merges: Slab::default(),
             repeats: Repeats::default(),
+            scans: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),
             counters: Counters::default(),
+            baseline: Counters::default(),
+            tally: Tally::default(),
+            asking: Number::NONE,
+            inquiries: Inquiries::default(),
+            questions: VecDeque::new(),
+            mail: VecDeque::new(),
             board,
             now,
             started_at: now,
@@ -132,7 +157,8 @@ impl Core {
         let deadline =
             self.now + self.limits.request_timeout + self.limits.transfer_time(backend.queued_bytes());
         let Asked { conn, place, part, purpose } = asked;
-        if backend.push(Ticket { conn, place, part, purpose, start, deadline }) {
+        let (command, queued_us) = (self.asking, tally::low_us(self.now));
+        if backend.push(Ticket { conn, place, part, purpose, command, queued_us, start, deadline }) {
             self.check_at = self.check_at.min(deadline);
         }
         self.list_node(shard);
@@ -161,6 +187,30 @@ impl Core {
         self.list_client(session);
     }
 
+    /// Fills place `place` of the session. True if the client has more waiting than it may.
+    #[inline]
+    pub(crate) fn settle(&mut self, session: &mut Session, place: u32, reply: &[u8]) -> bool {
+        session.settle(place, reply, &mut self.pool);
+        self.count_waiting(session);
+        self.list_client(session);
+        self.resume_if_caught_up(session);
+        session.is_overfull(reply.len(), &self.limits)
+    }
+
+    /// Shows this worker's counts to all.
+    pub(crate) fn publish(&mut self) {
+        let worker = self.settings.worker;
+        self.board.publish(worker, &self.counters.since(&self.baseline));
+        self.board.publish_tally(worker, &self.tally);
+    }
+
+    /// CONFIG RESETSTAT: what was counted is forgotten, for all who look.
+    pub(crate) fn reset_statistics(&mut self) {
+        self.baseline = self.counters.baseline();
+        self.tally.clear();
+        self.publish();
+    }
+
     /// Counts the session among those that wait, or no more.
     pub(crate) fn count_waiting(&mut self, session: &mut Session) {
         match (session.waiting, session.is_pending()) {
@@ -184,6 +234,13 @@ impl Core {
             self.notices.push_back(notice);
         }
     }
+}
+
+/// 40 hexadecimal digits, as Redis names a process.
+fn run_id(seed: u64) -> String {
+    let mut prng = Prng::new(seed);
+    let (first, second, third) = (prng.next_u64(), prng.next_u64(), prng.next_u64() as u32);
+    format!("{first:016x}{second:016x}{third:08x}")
 }
 
 /// Who asks a node, and for what: a [`Ticket`] before it has its place in a queue.

@@ -2,11 +2,13 @@
 //! all) and scripts.
 
 use crate::scripts::Scripts;
+use crate::tally::Tally;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// One worker's counts since start; `clients` and `nodes_up` are levels.
+        /// One worker's counts since start; `clients`, `nodes_up` and `requests_per_s` are levels.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -55,6 +57,36 @@ counters! {
     node_failures,
     /// Nodes that take requests now.
     nodes_up,
+    /// Requests read in the last second.
+    requests_per_s,
+}
+
+impl Counters {
+    /// What was counted since these counts were `earlier`. Levels stay as they are.
+    pub(crate) fn since(self, earlier: &Counters) -> Counters {
+        let mut counts = self.to_array();
+        for (count, earlier) in counts.iter_mut().zip(earlier.to_array()) {
+            *count -= earlier;
+        }
+        let (clients, nodes_up, requests_per_s) = (self.clients, self.nodes_up, self.requests_per_s);
+        Counters { clients, nodes_up, requests_per_s, ..Counters::from_array(counts) }
+    }
+
+    /// The counts from which [`Counters::since`] begins.
+    pub(crate) fn baseline(self) -> Counters {
+        Counters { clients: 0, nodes_up: 0, requests_per_s: 0, ..self }
+    }
+}
+
+/// What the process takes of the machine, as whoever drives the workers finds out; 0 where it cannot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Memory in use, in bytes.
+    pub resident_bytes: u64,
+    /// Time of the processor in our own code, in microseconds.
+    pub cpu_user_us: u64,
+    /// The same in the kernel on our behalf.
+    pub cpu_system_us: u64,
 }
 
 /// What all workers of a process share: one row of counts per worker, and the scripts that went through any of them.
@@ -62,13 +94,44 @@ counters! {
 pub struct Board {
     rows: Vec<[AtomicU64; Counters::LEN]>,
     pub(crate) scripts: Scripts,
+    /// By worker. Locked once a second by its worker, and by whoever asks.
+    tallies: Vec<Mutex<Tally>>,
+    usage: Mutex<Usage>,
 }
 
 impl Board {
     /// A board for `workers` workers.
     pub fn new(workers: usize) -> Board {
-        let rows = (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect();
-        Board { rows, scripts: Scripts::default() }
+        Board {
+            rows: (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
+            tallies: (0..workers).map(|_| Mutex::default()).collect(),
+            usage: Mutex::default(),
+            scripts: Scripts::default(),
+        }
+    }
+
+    /// Shows what the process takes.
+    pub fn show_usage(&self, usage: Usage) {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
+    }
+
+    /// What the process takes, as it was shown last.
+    pub(crate) fn usage(&self) -> Usage {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows what `worker` counted for each command.
+    pub(crate) fn publish_tally(&self, worker: usize, tally: &Tally) {
+        self.tallies[worker].lock().unwrap_or_else(PoisonError::into_inner).copy_from(tally);
+    }
+
+    /// The sum of what workers counted for each command.
+    pub(crate) fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        for tally in &self.tallies {
+            sum.add(&tally.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        sum
     }
 
     /// Shows the counts of `worker`.
@@ -93,6 +156,14 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_begin_anew_and_levels_do_not() {
+        let counters = Counters { requests: 5, clients: 2, nodes_up: 1, ..Counters::default() };
+        let later = Counters { requests: 9, clients: 1, ..counters };
+        let expected = Counters { requests: 4, clients: 1, nodes_up: 1, ..Counters::default() };
+        assert_eq!(later.since(&counters.baseline()), expected);
+    }
 
     #[test]
     fn the_board_sums_what_workers_published_last() {

@@ -5,7 +5,7 @@
 //! `TRYAGAIN` is repeated by several of them and therefore only stands where not a byte of the request reached a node;
 //! a plain `ERR` is repeated by none and stands wherever the command may have run.
 
-use resp::encode;
+use resp::{Request, encode};
 use std::time::Duration;
 
 /// Why a request got no answer from the node that owns its keys.
@@ -55,6 +55,16 @@ impl Lost {
         }
     }
 
+    /// What is wrong with the node, without its name.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Lost::NotSent { reason, .. } => reason.clone(),
+            Lost::Broken { .. } => "connection lost".to_owned(),
+            Lost::TimedOut { after, .. } => format!("no answer in {} ms", after.as_millis()),
+            Lost::Garbled { .. } => "protocol error".to_owned(),
+        }
+    }
+
     /// What a client is told whose request was held back because a question about its command had no answer: the
     /// request itself was not sent, whatever became of the question.
     pub(crate) fn of_question(self) -> Lost {
@@ -85,6 +95,24 @@ pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());
 }
 
+/// A subcommand that exists, with arguments that it does not take.
+pub(crate) fn write_subcommand_syntax(out: &mut Vec<u8>, request: &Request<'_>) {
+    let (container, own) = (request.arg(0).to_ascii_uppercase(), request.arg(1));
+    let text = [
+        &b"ERR unknown subcommand or wrong number of arguments for '"[..],
+        &own[..own.len().min(128)],
+        b"'. Try ",
+        &container,
+        b" HELP.",
+    ];
+    encode::error(out, &text.concat());
+}
+
+/// CLUSTER was asked about a node that is not us.
+pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
+    encode::error(out, &[b"ERR Unknown node ", id].concat());
+}
+
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -94,6 +122,15 @@ pub(crate) const INVALID_CURSOR: &str = "ERR invalid cursor";
 pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
 pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
+pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many questions wait for their answers";
+pub(crate) const NO_SUCH_CLIENT: &str = "ERR No such client";
+pub(crate) const INVALID_CLIENT_ID: &str = "ERR Invalid client ID";
+pub(crate) const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";
+pub(crate) const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+pub(crate) const NOT_TRACKING: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with \
+     OPTIN or OPTOUT mode enabled";
+pub(crate) const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
+pub(crate) const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 pub(crate) const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
      Are you sure your configuration is correct?";
 pub(crate) const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";

@@ -3,6 +3,25 @@
 use crate::ConnId;
 use topology::ShardId;
 
+/// A client that has just arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// Its address.
+    pub peer: &'a str,
+    /// The address at which it reached us, `ip:port`; clients of Redis Cluster are told to come back to it. Empty if
+    /// it is not known.
+    pub local: &'a str,
+    /// The number of its socket, for CLIENT LIST; -1 if it has none.
+    pub descriptor: i32,
+}
+
+impl<'a> Arrival<'a> {
+    /// A client of which nothing is known but its address.
+    pub fn of(peer: &'a str) -> Arrival<'a> {
+        Arrival { peer, local: "", descriptor: -1 }
+    }
+}
+
 /// What happened on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {

@@ -9,15 +9,20 @@
 //! what happened ([`Proxy::handle_event`], with the time), asks it what to do ([`Proxy::poll_action`]) and when to
 //! come back at the latest ([`Proxy::poll_deadline`]).
 
+mod acl;
 mod admin;
 mod backend;
+mod clients;
+mod cluster;
 mod core;
 mod counters;
 mod cursor;
 mod errors;
 mod event;
 mod fragment;
+mod help;
 mod info;
+mod inquiry;
 mod learn;
 mod limits;
 mod local;
@@ -27,17 +32,22 @@ mod replies;
 mod reports;
 mod requests;
 mod route;
+mod scan;
 mod scripts;
 mod session;
+mod tally;
 
-pub use counters::{Board, Counters};
-pub use event::{Action, CloseReason, Event, Notice};
+pub use counters::{Board, Counters, Usage};
+pub use event::{Action, Arrival, CloseReason, Event, Notice};
+pub use inquiry::Mail;
 pub use limits::{Limits, Settings};
 pub use proxy::Proxy;
 
 /// Names one connection, of a client or to a node, for as long as it lives.
 pub type ConnId = stdx::Id;
 
+#[cfg(test)]
+mod administration;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

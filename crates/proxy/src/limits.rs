@@ -31,6 +31,9 @@ pub struct Limits {
     pub output_stall: Duration,
     /// Requests in flight to one node over one connection. Above it requests are refused at once.
     pub in_flight_max: usize,
+    /// Questions that wait for other workers, for all nodes or for time (CLIENT LIST, INFO, WAIT), of all clients of one
+    /// worker. Above it such requests are refused at once.
+    pub inquiries_max: usize,
     /// Bytes that wait to be sent to one node. Above it requests are refused at once.
     pub backend_output_bytes_max: usize,
     /// From the wish to connect to a node to its PONG.
@@ -82,6 +85,7 @@ impl Default for Limits {
             output_bytes_soft: 16 << 20,
             output_stall: Duration::from_secs(30),
             in_flight_max: 1 << 16,
+            inquiries_max: 1 << 16,
             backend_output_bytes_max: 64 << 20,
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),
@@ -107,6 +111,8 @@ pub struct Settings {
     pub workers: usize,
     /// Decides jitter and RANDOMKEY.
     pub seed: u64,
+    /// Decides the run id; the same for all workers of a process.
+    pub process_seed: u64,
     /// Microseconds from 1970 to `Instant::ZERO`.
     pub unix_epoch_us: u64,
     /// The process's number, for INFO.
@@ -123,6 +129,7 @@ impl Default for Settings {
             worker: 0,
             workers: 1,
             seed: 0,
+            process_seed: 0,
             unix_epoch_us: 0,
             process_id: 0,
             port: 0,

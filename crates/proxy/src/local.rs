@@ -1,12 +1,16 @@
 //! What the proxy answers itself, as Redis would.
 
+use crate::acl::{self, DEFAULT_USER};
 use crate::core::Core;
 use crate::errors;
+use crate::help;
 use crate::info;
-use crate::session::{Phase, Session};
+use crate::inquiry::{Gathered, Question};
+use crate::session::{Mute, Phase, Session};
 use command::{Command, Local, Resolved};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
+use std::time::Duration;
 
 impl Core {
     /// Answers `request` from here.
@@ -28,11 +32,15 @@ impl Core {
             }
             Local::Reset => {
                 session.name = Box::default();
+                session.wishes.replica_reads = false;
+                if session.mute == Mute::Off {
+                    session.mute = Mute::No;
+                }
                 encode::simple(reply, b"RESET");
             }
             Local::Select => select(request.arg(1), reply),
             Local::Time => self.time(reply),
-            Local::Info => self.info(request, reply),
+            Local::Info => self.info(session, request, reply),
             Local::Hello => self.hello(session, request, reply),
             Local::Auth => auth(request, reply),
             Local::ClientId => encode::integer(reply, session.client as i64),
@@ -45,8 +53,47 @@ impl Core {
             Local::Lolwut => lolwut(request, reply),
             Local::Role => reply.extend_from_slice(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
             Local::Command(about) => command::about::write(about, request, reply),
+            Local::Client(task) => self.client(session, task, request, reply),
+            Local::Cluster(question) => self.cluster(session, question, request, reply),
+            Local::Acl(question) => acl::write(question, request, reply),
+            Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
+            Local::Wait => self.wait(session, request, reply),
+            Local::ResetStatistics => {
+                self.ask_workers(session, Question::ResetStatistics, Gathered::Reset);
+            }
+            Local::ReplicaReads(on) => {
+                session.wishes.replica_reads = on;
+                encode::simple(reply, b"OK");
+            }
+            Local::Accepted => encode::simple(reply, b"OK"),
+        }
+        if reply.is_empty() {
+            // Its place is reserved, or it has no reply.
+            return;
+        }
+        if resp::reply::is_error(reply) {
+            self.tally.count_failed(self.asking, reply);
         }
         self.answer(session, reply);
+    }
+
+    /// WAIT: the nodes may have replicas, but which writes are this client's is not known on connections that all
+    /// share, and a WAIT sent there would stop everybody. So what can be promised is 0, and when Redis would say so.
+    fn wait(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let Some(replicas) = parse_i64(request.arg(1)) else {
+            return errors::write(reply, errors::NOT_AN_INTEGER);
+        };
+        match parse_i64(request.arg(2)) {
+            None => errors::write(reply, errors::TIMEOUT_NOT_AN_INTEGER),
+            Some(..0) => errors::write(reply, errors::TIMEOUT_NEGATIVE),
+            // For ever, in Redis: nobody would be helped.
+            Some(0) => encode::integer(reply, 0),
+            Some(_) if replicas <= 0 => encode::integer(reply, 0),
+            Some(timeout_ms) => {
+                let deadline = self.now + Duration::from_millis(timeout_ms as u64);
+                self.inquire(session, Gathered::Replicas, 0, deadline);
+            }
+        }
     }
 
     /// PING with and without a message.
@@ -59,7 +106,7 @@ impl Core {
     }
 
     /// Microseconds since 1970.
-    fn unix_time_us(&self) -> u64 {
+    pub(crate) fn unix_time_us(&self) -> u64 {
         self.settings.unix_epoch_us + self.now.as_nanos() / 1000
     }
 
@@ -69,12 +116,6 @@ impl Core {
         for number in [now_us / 1_000_000, now_us % 1_000_000] {
             encode::bulk(reply, itoa::Buffer::new().format(number).as_bytes());
         }
-    }
-
-    fn info(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
-        self.board.publish(self.settings.worker, &self.counters);
-        let wanted: Vec<&[u8]> = request.args().skip(1).collect();
-        encode::bulk(reply, info::report(self, &wanted).as_bytes());
     }
 
     /// HELLO without a version, or with the only one that is spoken yet.
@@ -145,9 +186,6 @@ impl Core {
         }
     }
 }
-
-/// The user that every client is, as long as none are configured. It has no password and takes any.
-const DEFAULT_USER: &[u8] = b"default";
 
 /// Redis 7.0 draws only for those who ask for version 5 or 6.
 fn lolwut(request: &Request<'_>, reply: &mut Vec<u8>) {

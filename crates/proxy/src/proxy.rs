@@ -7,10 +7,10 @@ use crate::backend::{self, Due, Purpose, State};
 use crate::core::{Asked, Control, Core};
 use crate::counters::{Board, Counters};
 use crate::errors;
-use crate::event::{Action, CloseReason, Event, Notice};
+use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
 use crate::replies::Fault;
-use crate::session::{Abandoned, Phase, Session};
+use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Slab};
@@ -23,6 +23,9 @@ pub struct Proxy {
     pub(crate) core: Core,
     /// Housekeeping is due then.
     sweep_at: Instant,
+    /// When it was done last, and how many requests had come by then.
+    swept_at: Instant,
+    requests_swept: u64,
     /// No client is accepted any more; those that are here are let go as they finish.
     draining: bool,
 }
@@ -56,13 +59,14 @@ impl Proxy {
             peers: Slab::default(),
             core: Core::new(limits, settings, topology, board, now),
             sweep_at: now + SWEEP_EVERY,
+            swept_at: now,
+            requests_swept: 0,
             draining: false,
         }
     }
 
-    /// A client has arrived from `peer`: its connection's name, or, if there are too many, the bytes to send it before
-    /// it is closed.
-    pub fn accept(&mut self, peer: &str, now: Instant) -> Result<ConnId, Vec<u8>> {
+    /// A client has arrived: its connection's name, or, if there are too many, the bytes to send it before it is closed.
+    pub fn accept(&mut self, arrival: &Arrival<'_>, now: Instant) -> Result<ConnId, Vec<u8>> {
         let counters = &mut self.core.counters;
         if self.draining || counters.clients >= self.core.limits.clients_max as u64 {
             counters.clients_refused += 1;
@@ -75,7 +79,7 @@ impl Proxy {
         counters.clients += 1;
         counters.clients_total += 1;
         let unnamed = ConnId { index: 0, generation: 0 };
-        let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, peer, now)));
+        let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
         }
@@ -111,7 +115,7 @@ impl Proxy {
                 None => {}
             },
         }
-        self.resume_clients();
+        self.follow_up();
     }
 
     /// Bytes of a client: requests, as far as they are complete and it may send them.
@@ -172,13 +176,23 @@ impl Proxy {
                 session.handle_sent(count, core.now, &mut core.pool);
                 core.resume_if_caught_up(session);
                 self.close_if_finished(conn);
-                self.resume_clients();
+                self.follow_up();
             }
             Some(&mut Peer::Node(node)) => {
                 core.counters.node_bytes_out += count as u64;
                 core.backends[node as usize].handle_sent(count, &mut core.pool);
             }
             None => {}
+        }
+    }
+
+    /// What follows from an event: clients that had been paused go on, and what was asked over all clients is answered.
+    pub(crate) fn follow_up(&mut self) {
+        loop {
+            self.resume_clients();
+            if !self.put_question() {
+                return;
+            }
         }
     }
 
@@ -198,7 +212,7 @@ impl Proxy {
     }
 
     /// Closes a client that has nothing more to say or to hear.
-    fn close_if_finished(&mut self, conn: ConnId) {
+    pub(crate) fn close_if_finished(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         if !session.is_quiet() {
             return;
@@ -222,10 +236,13 @@ impl Proxy {
         let core = &mut self.core;
         core.counters.clients -= 1;
         core.clients_waiting -= usize::from(session.waiting);
-        for abandoned in session.dismantle(&mut core.pool) {
-            match abandoned {
-                Abandoned::Merge(merge) => drop(core.merges.remove(merge)),
-                Abandoned::Repeat(repeat) => core.forget_repeat(repeat),
+        for owed in session.dismantle(&mut core.pool) {
+            match owed {
+                Owed::Node => {}
+                Owed::Merge(merge) => drop(core.merges.remove(merge)),
+                Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
+                Owed::Repeat(repeat) => core.forget_repeat(repeat),
+                Owed::Scan(scan) => core.forget_scan(scan),
             }
         }
         core.close(conn);
@@ -273,7 +290,7 @@ impl Proxy {
 
     /// When [`Proxy::handle_timeouts`] must be called at the latest.
     pub fn poll_deadline(&self) -> Instant {
-        self.sweep_at.min(self.core.check_at)
+        self.sweep_at.min(self.core.check_at).min(self.core.inquiries.deadline())
     }
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
@@ -286,7 +303,8 @@ impl Proxy {
             self.sweep_at = now + SWEEP_EVERY;
             self.sweep();
         }
-        self.resume_clients();
+        self.conclude_late();
+        self.follow_up();
     }
 
     /// Connects, gives up, and tells those whose time is up.
@@ -332,7 +350,17 @@ impl Proxy {
                 self.core.enqueue(ShardId(node as u32), backend::PING, asked);
             }
         }
-        self.core.board.publish(self.core.settings.worker, &self.core.counters);
+        self.measure_rate();
+        self.core.publish();
+    }
+
+    /// How many requests came since the last sweep, for a second.
+    fn measure_rate(&mut self) {
+        let core = &mut self.core;
+        let nanos = core.now.since(self.swept_at).as_nanos().max(1);
+        let came = u128::from(core.counters.requests - self.requests_swept);
+        core.counters.requests_per_s = (came * 1_000_000_000 / nanos) as u64;
+        (self.swept_at, self.requests_swept) = (core.now, core.counters.requests);
     }
 
     /// Closes a client that overstays; takes back what an idle one does not need.
@@ -389,6 +417,11 @@ impl Proxy {
     /// How many split requests wait for replies; 0 once no client is left.
     pub fn merges_pending(&self) -> usize {
         self.core.merges.len()
+    }
+
+    /// How many questions over all workers, shards or time wait for their answers; 0 once no client is left.
+    pub fn inquiries_pending(&self) -> usize {
+        self.core.inquiries.len()
     }
 
     /// What is to be logged.

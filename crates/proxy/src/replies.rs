@@ -2,16 +2,15 @@
 
 use crate::ConnId;
 use crate::backend::{Purpose, Ticket};
-use crate::core::{Control, Core};
+use crate::core::{Asked, Control, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
-use crate::fragment;
 use crate::proxy::{Peer, Proxy};
-use crate::session::Expectation;
+use crate::session::Owed;
 use topology::ShardId;
 
 /// What came of a request: the reply's bytes, or why there are none.
-enum Outcome<'a> {
+pub(crate) enum Outcome<'a> {
     Reply(&'a [u8]),
     Lost(Lost),
 }
@@ -120,6 +119,7 @@ impl Proxy {
                     }
                 }
             }
+            Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Probe | Purpose::Nobody => {}
         }
     }
@@ -131,39 +131,48 @@ impl Proxy {
         let core = &mut self.core;
         let mut scratch = std::mem::take(&mut core.scratch.reply);
         scratch.clear();
-        let reply = match (session.expectation(ticket.place), outcome) {
-            (Expectation::Reply, Outcome::Reply(reply)) => Some(reply),
-            (Expectation::Scan(cursor), Outcome::Reply(reply)) => {
-                fragment::rewrite_scan(cursor, core.topology.shard_count(), reply, &mut scratch);
+        let reply = match (session.owed(ticket.place), outcome) {
+            (Some(Owed::Node), Outcome::Reply(reply)) => Some(reply),
+            (Some(Owed::Scan(scan)), Outcome::Reply(reply)) => {
+                let asked = Asked::by_client(ticket.conn, ticket.place);
+                core.absorb_page(scan, asked, reply, &mut scratch).then_some(&scratch[..])
+            }
+            (Some(Owed::Scan(scan)), Outcome::Lost(lost)) => {
+                let mut error = core.pool.take();
+                errors::write(&mut error, &lost.text());
+                core.end_scan(scan, &error, &mut scratch);
+                core.counters.errors += u64::from(scratch == error);
+                core.pool.give(error);
                 Some(&scratch[..])
             }
-            (Expectation::Repeat(repeat), Outcome::Reply(reply)) => {
+            (Some(Owed::Repeat(repeat)), Outcome::Reply(reply)) => {
                 (!core.repeat(session, ticket.place, repeat, reply)).then_some(reply)
             }
-            (Expectation::Repeat(repeat), Outcome::Lost(lost)) => {
+            (Some(Owed::Repeat(repeat)), Outcome::Lost(lost)) => {
                 core.forget_repeat(repeat);
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])
             }
-            (Expectation::Reply | Expectation::Scan(_), Outcome::Lost(lost)) => {
+            (Some(Owed::Node), Outcome::Lost(lost)) => {
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])
             }
-            (Expectation::Merge(merge), outcome) => {
+            (Some(Owed::Merge(merge)), outcome) => {
                 core.absorb(merge, ticket.part, outcome, &mut scratch).then_some(&scratch[..])
             }
-            (Expectation::Nothing, _) => None,
+            // Tickets of an inquiry name the inquiry and not a place.
+            (Some(Owed::Inquiry(_)) | None, _) => None,
         };
         if let Some(reply) = reply {
-            session.settle(ticket.place, reply, &mut core.pool);
-            core.count_waiting(session);
-            core.list_client(session);
-            core.resume_if_caught_up(session);
-            if session.is_overfull(reply.len(), &core.limits) {
+            core.tally.count_reply(ticket.command, ticket.queued_us, core.now, reply);
+            if core.settle(session, ticket.place, reply) {
                 core.note_closed(session, CloseReason::OutputLimit);
                 self.close_client(ticket.conn);
+            } else if session.is_quiet() {
+                // The client did not want to hear this: nothing will be sent that could tell that all is said.
+                self.close_if_finished(ticket.conn);
             }
         }
         // Of a very large merged reply the memory is not kept.

@@ -6,8 +6,8 @@ use crate::errors;
 use crate::event::{CloseReason, Notice};
 use crate::learn::Lookup;
 use crate::route::{self, KEYLESS_SHARD, Keys, Route};
-use crate::session::{Phase, Session};
-use command::{Carry, Command, Guard, Local, Merge, Refusal, Report, Resolved, learned};
+use crate::session::{Mute, Owed, Phase, Session};
+use command::{Carry, Command, Guard, Local, Merge, Number, Refusal, Report, Resolved, learned};
 use resp::request::{RequestError, Scanned};
 use resp::{Request, encode};
 use topology::ShardId;
@@ -44,17 +44,24 @@ impl Core {
                     break;
                 }
             };
+            let mark = (session.mute != Mute::No).then(|| session.mark());
             if self.handle_request(session, &request, &mut scratch.keys, &mut scratch.reply) == Step::Later {
+                session.postpone();
                 break;
+            }
+            if let Some(mark) = mark {
+                session.silence(mark, &mut self.pool);
             }
             at += len;
         }
         self.scratch = scratch;
+        self.asking = Number::NONE;
         self.count_waiting(session);
         at
     }
 
     /// Carries out one request.
+    #[inline]
     fn handle_request(
         &mut self,
         session: &mut Session,
@@ -62,7 +69,11 @@ impl Core {
         keys: &mut Keys,
         reply: &mut Vec<u8>,
     ) -> Step {
-        match command::resolve(request) {
+        let (resolved, number) = command::resolve_numbered(request);
+        self.asking = number;
+        session.last = number;
+        self.tally.count_call(number);
+        match resolved {
             Resolved::Unknown if command::is_cross_protocol(request.arg(0)) => {
                 self.close_cross_protocol(session)
             }
@@ -71,6 +82,9 @@ impl Core {
             }
             Resolved::Unknown => match self.learner.look_up(request.arg(0), self.now) {
                 Lookup::Known(learned) => {
+                    self.asking = Number::LEARNED;
+                    session.last = Number::LEARNED;
+                    self.tally.count_call(Number::LEARNED);
                     self.carry_out(session, learned.resolve(request), request, keys, reply)
                 }
                 Lookup::Unknown => self.refuse_unknown(session, request, reply),
@@ -174,7 +188,7 @@ impl Core {
         if let Err(lost) = self.admit(shard) {
             return self.refuse(session, &lost.text());
         }
-        let place = session.reserve();
+        let place = session.reserve(Owed::Node);
         self.enqueue(shard, bytes, Asked::by_client(session.conn, place));
     }
 
@@ -188,6 +202,7 @@ impl Core {
 
     fn answer_error(&mut self, session: &mut Session, reply: &[u8]) {
         self.counters.errors += 1;
+        self.tally.count_rejected(self.asking, reply);
         self.answer(session, reply);
     }
 

@@ -14,7 +14,7 @@
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::route::{self, Keys, Route};
-use crate::session::Session;
+use crate::session::{Owed, Session};
 use command::{Command, Script};
 use resp::{Request, encode};
 use sha1::{Digest, Sha1};
@@ -208,10 +208,7 @@ impl Core {
             }
             _ => None,
         };
-        let place = match copy {
-            Some(id) => session.reserve_script(id),
-            None => session.reserve(),
-        };
+        let place = session.reserve(copy.map_or(Owed::Node, Owed::Repeat));
         self.enqueue(shard, request.bytes, Asked::by_client(session.conn, place));
     }
 

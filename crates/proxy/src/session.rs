@@ -4,8 +4,9 @@
 //! places. A client that has too much pending, or does not read, is not read from until it caught up.
 
 use crate::ConnId;
-use crate::cursor::Cursor;
+use crate::event::Arrival;
 use crate::limits::Limits;
+use command::Number;
 use resp::request;
 use std::collections::VecDeque;
 use stdx::{BufferPool, ByteQueue, Id, Instant};
@@ -17,8 +18,20 @@ pub(crate) struct Session {
     pub conn: ConnId,
     /// Its number, as CLIENT ID tells it.
     pub client: u64,
-    /// Its address, for the log.
+    /// Its address.
     pub peer: Box<str>,
+    /// The address at which it reached us; empty if that is not known.
+    pub local: Box<str>,
+    /// The number of its socket, for CLIENT LIST.
+    pub descriptor: i32,
+    /// What it asked for last.
+    pub last: Number,
+    /// Which replies it gets.
+    pub mute: Mute,
+    /// What it asked for and we only remember.
+    pub wishes: Wishes,
+    /// When it came.
+    pub created_at: Instant,
     /// As CLIENT SETNAME set it.
     pub name: Box<[u8]>,
     /// Bytes that arrived and were not read as requests yet.
@@ -73,34 +86,62 @@ pub(crate) enum Phase {
     },
 }
 
+/// Which replies a client gets, as CLIENT REPLY set it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mute {
+    /// All.
+    #[default]
+    No,
+    /// None until further notice.
+    Off,
+    /// Not the next one.
+    Next,
+    /// Not that of the request that is being carried out, but those behind it.
+    This,
+}
+
+/// What a client asked for that changes nothing here; CLIENT LIST shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// READONLY.
+    pub replica_reads: bool,
+    /// CLIENT NO-EVICT.
+    pub no_evict: bool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: bool,
+}
+
+/// Whom a place waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// One node, whose reply is passed on as it is.
+    Node,
+    /// One node, and if it misses a script, the request goes once more.
+    Repeat(Id),
+    /// The nodes of a SCAN, one after the other.
+    Scan(Id),
+    /// The nodes of a merge.
+    Merge(Id),
+    /// An inquiry.
+    Inquiry(Id),
+}
+
+/// How far a session had come before a request whose reply is not wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pending: usize,
+    output: usize,
+}
+
 /// One place in a client's order.
 #[derive(Debug)]
 enum Place {
-    /// The reply of one node is to come, and is passed on as it is.
-    Waiting,
-    /// One node's reply to a SCAN is to come; its cursor is rewritten.
-    Scanning(Cursor),
-    /// One node's reply is to come, and if it misses a script, the request goes once more.
-    Repeating(Id),
-    /// Replies of several nodes are to come.
-    Merging(Id),
+    /// A reply is to come.
+    Waiting(Owed),
+    /// A reply is to come that the client does not want.
+    Muted(Owed),
     /// The reply is here and waits for those before it.
     Ready(Parked),
-}
-
-/// What the owner of a place is told when its reply arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expectation {
-    /// The reply goes to the client as it is.
-    Reply,
-    /// Its cursor is rewritten first.
-    Scan(Cursor),
-    /// The request may go once more.
-    Repeat(Id),
-    /// It goes into this merge.
-    Merge(Id),
-    /// There is no such place, or it is filled: nobody waits.
-    Nothing,
 }
 
 /// A reply that waits; nearly all are small and need no memory of their own.
@@ -135,11 +176,17 @@ impl Parked {
 
 impl Session {
     /// A session for a client that has just arrived.
-    pub(crate) fn new(conn: ConnId, client: u64, peer: &str, now: Instant) -> Session {
+    pub(crate) fn new(conn: ConnId, client: u64, arrival: &Arrival<'_>, now: Instant) -> Session {
         Session {
             conn,
             client,
-            peer: peer.into(),
+            peer: arrival.peer.into(),
+            local: arrival.local.into(),
+            descriptor: arrival.descriptor,
+            last: Number::NONE,
+            mute: Mute::No,
+            wishes: Wishes::default(),
+            created_at: now,
             name: Box::default(),
             input: Vec::new(),
             scanner: request::Scanner::default(),
@@ -195,40 +242,23 @@ impl Session {
         self.pending.is_empty() && self.output.is_empty()
     }
 
-    /// Reserves the next place for one node's reply. The number goes into the ticket.
-    pub(crate) fn reserve(&mut self) -> u32 {
-        self.reserve_place(Place::Waiting)
-    }
-
-    /// Reserves the next place for the reply of a SCAN.
-    pub(crate) fn reserve_scan(&mut self, cursor: Cursor) -> u32 {
-        self.reserve_place(Place::Scanning(cursor))
-    }
-
-    /// Reserves the next place for one node's reply to a request that may go once more.
-    pub(crate) fn reserve_script(&mut self, repeat: Id) -> u32 {
-        self.reserve_place(Place::Repeating(repeat))
-    }
-
-    /// Reserves the next place for the result of `merge`.
-    pub(crate) fn reserve_merge(&mut self, merge: Id) -> u32 {
-        self.reserve_place(Place::Merging(merge))
-    }
-
-    fn reserve_place(&mut self, place: Place) -> u32 {
-        let number = self.front.wrapping_add(self.pending.len() as u32);
-        self.pending.push_back(place);
+    /// Reserves the next place, for what `owed` will bring. The number goes into the ticket.
+    pub(crate) fn reserve(&mut self, owed: Owed) -> u32 {
+        let number = self.next_place();
+        self.pending.push_back(Place::Waiting(owed));
         number
     }
 
-    /// What the reply for place `number` is to become.
-    pub(crate) fn expectation(&self, number: u32) -> Expectation {
-        match self.pending.get(self.index(number)) {
-            Some(Place::Waiting) => Expectation::Reply,
-            Some(Place::Scanning(cursor)) => Expectation::Scan(*cursor),
-            Some(Place::Repeating(repeat)) => Expectation::Repeat(*repeat),
-            Some(Place::Merging(merge)) => Expectation::Merge(*merge),
-            Some(Place::Ready(_)) | None => Expectation::Nothing,
+    /// The number of the place that is reserved next.
+    pub(crate) fn next_place(&self) -> u32 {
+        self.front.wrapping_add(self.pending.len() as u32)
+    }
+
+    /// Whom place `number` waits for; `None` if there is no such place, or it is filled: nobody waits.
+    pub(crate) fn owed(&self, number: u32) -> Option<Owed> {
+        match self.pending.get(self.index(number))? {
+            Place::Waiting(owed) | Place::Muted(owed) => Some(*owed),
+            Place::Ready(_) => None,
         }
     }
 
@@ -240,7 +270,9 @@ impl Session {
     /// The request at place `number` goes once more; its reply is passed on as it is.
     pub(crate) fn expect_again(&mut self, number: u32) {
         let index = self.index(number);
-        self.pending[index] = Place::Waiting;
+        if let Some(Place::Waiting(owed) | Place::Muted(owed)) = self.pending.get_mut(index) {
+            *owed = Owed::Node;
+        }
     }
 
     fn index(&self, number: u32) -> usize {
@@ -251,8 +283,12 @@ impl Session {
     pub(crate) fn settle(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) {
         self.reply_bytes_mean_x8 += reply.len();
         self.reply_bytes_mean_x8 -= self.reply_bytes_mean_x8 / 8;
-        if number == self.front && !self.pending.is_empty() {
-            self.output.push(reply, pool);
+        if number == self.front
+            && let Some(front) = self.pending.front()
+        {
+            if !matches!(front, Place::Muted(_)) {
+                self.output.push(reply, pool);
+            }
             self.pop_front();
             self.release(pool);
             return;
@@ -262,6 +298,7 @@ impl Session {
             debug_assert!(false, "a ticket names a place that was reserved and not filled");
             return;
         };
+        let reply = if matches!(place, Place::Muted(_)) { &[] } else { reply };
         *place = Place::Ready(Parked::new(reply, pool));
         self.parked_bytes += reply.len();
     }
@@ -277,6 +314,44 @@ impl Session {
         self.pending.push_back(Place::Ready(parked));
     }
 
+    /// To be called before a request is carried out while [`Session::mute`] is not [`Mute::No`].
+    #[cold]
+    pub(crate) fn mark(&mut self) -> Mark {
+        if self.mute == Mute::Next {
+            self.mute = Mute::This;
+        }
+        Mark { pending: self.pending.len(), output: self.output.len() }
+    }
+
+    /// The request behind `mark` was not carried out yet and will be read again.
+    pub(crate) fn postpone(&mut self) {
+        if self.mute == Mute::This {
+            self.mute = Mute::Next;
+        }
+    }
+
+    /// Drops what the request behind `mark` brought, now or later, unless it changed what the client wants to hear.
+    #[cold]
+    pub(crate) fn silence(&mut self, mark: Mark, pool: &mut BufferPool) {
+        match self.mute {
+            Mute::No | Mute::Next => return,
+            Mute::This => self.mute = Mute::No,
+            Mute::Off => {}
+        }
+        self.output.truncate(mark.output, pool);
+        if self.pending.len() == mark.pending {
+            return;
+        }
+        let Some(place) = self.pending.back_mut() else { return };
+        *place = match place {
+            Place::Waiting(owed) | Place::Muted(owed) => Place::Muted(*owed),
+            Place::Ready(parked) => {
+                self.parked_bytes -= parked.as_slice().len();
+                Place::Ready(Parked::new(&[], pool))
+            }
+        };
+    }
+
     fn pop_front(&mut self) {
         self.pending.pop_front();
         self.front = self.front.wrapping_add(1);
@@ -287,7 +362,9 @@ impl Session {
         while let Some(Place::Ready(parked)) = self.pending.front() {
             let reply = parked.as_slice();
             self.parked_bytes -= reply.len();
-            self.output.push(reply, pool);
+            if !reply.is_empty() {
+                self.output.push(reply, pool);
+            }
             if let Some(Place::Ready(Parked::Large(buffer))) = self.pending.pop_front() {
                 pool.give(buffer);
             }
@@ -329,25 +406,38 @@ impl Session {
         }
     }
 
-    /// Gives all buffers back and tells what nobody waits for any more.
-    pub(crate) fn dismantle(mut self, pool: &mut BufferPool) -> impl Iterator<Item = Abandoned> + use<> {
+    /// What waits in parts: how many replies are held back, and their bytes.
+    pub(crate) fn parked(&self) -> (usize, usize) {
+        let count = self.pending.iter().filter(|place| matches!(place, Place::Ready(_))).count();
+        (count, self.parked_bytes)
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Session>()
+            + self.peer.len()
+            + self.local.len()
+            + self.name.len()
+            + self.input.capacity()
+            + self.output.capacity()
+            + self.pending.capacity() * size_of::<Place>()
+            + self.parked_bytes
+    }
+
+    /// The size of the buffer behind [`Session::output`].
+    pub(crate) fn output_capacity(&self) -> usize {
+        self.output.capacity()
+    }
+
+    /// Gives all buffers back and tells whom nobody waits for any more.
+    pub(crate) fn dismantle(mut self, pool: &mut BufferPool) -> impl Iterator<Item = Owed> + use<> {
         self.output.clear(pool);
         pool.give(self.input);
         self.pending.into_iter().filter_map(|place| match place {
-            Place::Merging(merge) => Some(Abandoned::Merge(merge)),
-            Place::Repeating(repeat) => Some(Abandoned::Repeat(repeat)),
-            _ => None,
+            Place::Waiting(owed) | Place::Muted(owed) => Some(owed),
+            Place::Ready(_) => None,
         })
     }
-}
-
-/// What a session leaves behind.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Abandoned {
-    /// A merge.
-    Merge(Id),
-    /// A request that would go once more.
-    Repeat(Id),
 }
 
 /// The size that a new client's replies are guessed to have, until they were seen: 256 requests may be pending then.
@@ -359,13 +449,13 @@ mod tests {
 
     fn session() -> (Session, BufferPool) {
         let conn = Id { index: 0, generation: 0 };
-        (Session::new(conn, 1, "test", Instant::ZERO), BufferPool::new(16, 1 << 20))
+        (Session::new(conn, 1, &Arrival::of("test"), Instant::ZERO), BufferPool::new(16, 1 << 20))
     }
 
     #[test]
     fn replies_leave_in_the_order_of_their_requests() {
         let (mut session, mut pool) = session();
-        let numbers: Vec<u32> = (0..3).map(|_| session.reserve()).collect();
+        let numbers: Vec<u32> = (0..3).map(|_| session.reserve(Owed::Node)).collect();
         session.answer(b"+local\r\n", &mut pool);
         session.settle(numbers[2], b"+third, and too long to be kept in place\r\n", &mut pool);
         assert_eq!(session.output(), b"");
@@ -378,10 +468,52 @@ mod tests {
     }
 
     #[test]
+    fn what_a_client_does_not_want_to_hear_is_dropped_wherever_it_waits() {
+        let (mut session, mut pool) = session();
+        let first = session.reserve(Owed::Node);
+        session.mute = Mute::Off;
+        let mark = session.mark();
+        let second = session.reserve(Owed::Node);
+        session.silence(mark, &mut pool);
+        let mark = session.mark();
+        session.answer(b"+a local reply that needs a buffer of its own\r\n", &mut pool);
+        session.silence(mark, &mut pool);
+        assert_eq!(session.parked(), (1, 0));
+        session.settle(second, b"+second\r\n", &mut pool);
+        session.settle(first, b"+first\r\n", &mut pool);
+        assert_eq!(session.output(), b"+first\r\n");
+        let mark = session.mark();
+        session.answer(b"+third\r\n", &mut pool);
+        session.silence(mark, &mut pool);
+        assert_eq!(session.output(), b"+first\r\n");
+        assert!(!session.is_pending());
+    }
+
+    #[test]
+    fn one_reply_is_left_out_and_the_next_is_not() {
+        let (mut session, mut pool) = session();
+        session.mute = Mute::Next;
+        // A request that has to be read again later uses nothing up.
+        session.mark();
+        session.postpone();
+        assert_eq!(session.mute, Mute::Next);
+        let mark = session.mark();
+        session.answer(b"+first\r\n", &mut pool);
+        session.silence(mark, &mut pool);
+        assert_eq!((session.output(), session.mute), (&b""[..], Mute::No));
+        // The request itself said that the next one is to be left out.
+        session.mute = Mute::Next;
+        let mark = session.mark();
+        session.mute = Mute::Next;
+        session.silence(mark, &mut pool);
+        assert_eq!(session.mute, Mute::Next);
+    }
+
+    #[test]
     fn numbers_wrap_around_without_harm() {
         let (mut session, mut pool) = session();
         session.front = u32::MAX;
-        let (last, first) = (session.reserve(), session.reserve());
+        let (last, first) = (session.reserve(Owed::Node), session.reserve(Owed::Node));
         assert_eq!((last, first), (u32::MAX, 0));
         session.settle(first, b"+b\r\n", &mut pool);
         session.settle(last, b"+a\r\n", &mut pool);
@@ -395,13 +527,13 @@ mod tests {
         assert_eq!(session.window(&limits), 256);
         let large = vec![b'x'; 200_000];
         for _ in 0..40 {
-            let number = session.reserve();
+            let number = session.reserve(Owed::Node);
             session.settle(number, &large, &mut pool);
         }
         assert!(session.window(&limits) <= 6, "{}", session.window(&limits));
         assert!(!session.may_read(&limits));
         for _ in 0..80 {
-            let number = session.reserve();
+            let number = session.reserve(Owed::Node);
             session.settle(number, b"+OK\r\n", &mut pool);
         }
         assert_eq!(session.window(&limits), limits.pending_max);
@@ -410,7 +542,7 @@ mod tests {
     #[test]
     fn an_idle_session_owns_no_buffers() {
         let (mut session, mut pool) = session();
-        let number = session.reserve();
+        let number = session.reserve(Owed::Node);
         session.settle(number, b"+OK\r\n", &mut pool);
         session.handle_sent(5, Instant::ZERO, &mut pool);
         session.shrink();

@@ -1,6 +1,6 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
-use crate::{Action, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
+use crate::{Action, Arrival, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +20,31 @@ pub(crate) struct Rig {
     paused: Vec<ConnId>,
     /// Connections that take no bytes.
     stuck: Vec<ConnId>,
+    /// How many clients have come; their ports are counted from [`FIRST_PORT`].
+    clients: u16,
 }
+
+/// The port of the first client.
+const FIRST_PORT: u16 = 50_000;
+/// Where all clients have connected to.
+const LOCAL: &str = "127.0.0.1:6379";
 
 impl Rig {
     /// Over `shards` shards, whose nodes have not answered yet. Keys `0`, `1`, … of [`Rig::key`] live on them.
     pub(crate) fn connecting(shards: usize, limits: Limits) -> Rig {
-        Rig::connecting_with(shards, limits, Settings::default())
+        Rig::of_worker(shards, limits, Settings::default(), &Arc::new(Board::new(1)))
     }
 
-    fn connecting_with(shards: usize, limits: Limits, settings: Settings) -> Rig {
+    fn of_worker(shards: usize, limits: Limits, settings: Settings, board: &Arc<Board>) -> Rig {
         let nodes: Vec<String> = (0..shards).map(|shard| format!("127.0.0.1:{}", 7000 + shard)).collect();
         let nodes = parse_nodes(&nodes.join(",")).expect("valid");
         let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid");
-        let (topology, board) = (Arc::new(topology), Arc::new(Board::new(1)));
         let now = Instant::ZERO;
-        let proxy = Proxy::new(limits, settings, topology, board, now);
+        let clients = FIRST_PORT + 100 * settings.worker as u16;
+        let proxy = Proxy::new(limits, settings, Arc::new(topology), Arc::clone(board), now);
         let (sent, nodes) = (BTreeMap::new(), BTreeMap::new());
-        let mut rig =
-            Rig { proxy, now, sent, nodes, closed: Vec::new(), paused: Vec::new(), stuck: Vec::new() };
+        let (closed, paused, stuck) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rig = Rig { proxy, now, sent, nodes, closed, paused, stuck, clients };
         rig.proxy.handle_timeouts(now);
         rig.perform();
         rig
@@ -57,9 +64,20 @@ impl Rig {
     /// As [`Rig::ready`], for an operator who may administer the nodes.
     pub(crate) fn ready_for_admin(shards: usize) -> Rig {
         let settings = Settings { allow_admin: true, ..Settings::default() };
-        let mut rig = Rig::connecting_with(shards, Limits::default(), settings);
+        let mut rig = Rig::of_worker(shards, Limits::default(), settings, &Arc::new(Board::new(1)));
         (0..shards as u32).for_each(|shard| rig.bring_up(shard));
         rig
+    }
+
+    /// `workers` workers of one process over `shards` shards, whose nodes have said PONG to all of them.
+    pub(crate) fn workers(workers: usize, shards: usize) -> Vec<Rig> {
+        let board = Arc::new(Board::new(workers));
+        let settings = |worker| Settings { worker, workers, ..Settings::default() };
+        let mut rigs: Vec<Rig> = (0..workers)
+            .map(|worker| Rig::of_worker(shards, Limits::default(), settings(worker), &board))
+            .collect();
+        rigs.iter_mut().for_each(|rig| (0..shards as u32).for_each(|shard| rig.bring_up(shard)));
+        rigs
     }
 
     /// The node of `shard` takes the connection that was asked for and says PONG.
@@ -80,7 +98,10 @@ impl Rig {
     }
 
     pub(crate) fn client(&mut self) -> ConnId {
-        self.proxy.accept("test", self.now).expect("not full")
+        let peer = format!("127.0.0.1:{}", self.clients);
+        self.clients += 1;
+        let arrival = Arrival { peer: &peer, local: LOCAL, descriptor: 9 };
+        self.proxy.accept(&arrival, self.now).expect("not full")
     }
 
     /// The client sends `text`, in which `|` stands for CR LF.
@@ -174,5 +195,14 @@ impl Rig {
                 Action::Close { conn } => self.closed.push(conn),
             }
         }
+    }
+}
+
+/// Carries the mail between workers until there is none.
+pub(crate) fn deliver_mail(rigs: &mut [Rig]) {
+    while let Some((worker, mail)) = rigs.iter_mut().find_map(|rig| rig.proxy.poll_mail()) {
+        let rig = &mut rigs[worker];
+        rig.proxy.handle_mail(mail, rig.now);
+        rig.perform();
     }
 }

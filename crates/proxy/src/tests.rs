@@ -3,7 +3,7 @@
 mod scripts;
 
 use crate::testing::Rig;
-use crate::{Event, Limits, Notice};
+use crate::{Arrival, Event, Limits, Notice};
 use std::time::Duration;
 
 #[test]
@@ -82,16 +82,46 @@ fn keys_of_several_shards_are_refused_where_a_command_cannot_be_split() {
 fn a_scan_walks_from_shard_to_shard() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
-    rig.client_sends(client, "scan 0 count 5|");
-    assert_eq!(rig.node_got(0), "*4|$4|scan|$1|0|$5|count|$1|5|");
+    rig.client_sends(client, "scan 0 count 1|");
+    assert_eq!(rig.node_got(0), "*4|$4|scan|$1|0|$5|count|$1|1|");
     rig.node_sends(0, "*2|$1|0|*1|$1|a|");
     assert_eq!(rig.taken(client), "*2|$15|281474976710656|*1|$1|a|");
-    rig.client_sends(client, "scan 281474976710656 count 5|");
-    assert_eq!(rig.node_got(1), "*4|$4|scan|$1|0|$5|count|$1|5|");
+    rig.client_sends(client, "scan 281474976710656 count 1|");
+    assert_eq!(rig.node_got(1), "*4|$4|scan|$1|0|$5|count|$1|1|");
     rig.node_sends(1, "*2|$1|3|*0|");
     assert_eq!(rig.taken(client), "*2|$15|281474976710659|*0|");
     rig.client_sends(client, "scan x|scan 9223372036854775807|");
     assert_eq!(rig.taken(client), "-ERR invalid cursor|*2|$1|0|*0|");
+}
+
+#[test]
+fn a_scan_goes_on_to_the_next_shard_until_it_has_found_as_many_as_asked_for() {
+    let mut rig = Rig::ready(3);
+    let client = rig.client();
+    rig.client_sends(client, "scan 0 match k* count 3|");
+    rig.node_sends(0, "*2|$1|0|*1|$1|a|");
+    assert_eq!(rig.node_got(1), "*6|$4|scan|$1|0|$5|match|$2|k*|$5|count|$1|3|");
+    rig.node_sends(1, "*2|$1|0|*0|");
+    assert!(rig.node_got(2).ends_with("*6|$4|scan|$1|0|$5|match|$2|k*|$5|count|$1|3|"));
+    rig.node_sends(2, "*2|$1|5|*1|$1|b|");
+    assert_eq!(rig.taken(client), "*2|$15|562949953421317|*2|$1|a|$1|b|");
+    assert_eq!(rig.proxy.core.scans.len(), 0);
+}
+
+#[test]
+fn a_scan_returns_what_it_has_when_the_next_shard_fails() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    rig.client_sends(client, "scan 0|");
+    rig.node_sends(0, "*2|$1|0|*1|$1|a|");
+    let conn = rig.node(1);
+    rig.event(Event::Ended { conn });
+    assert_eq!(rig.taken(client), "*2|$15|281474976710656|*1|$1|a|");
+    rig.client_sends(client, "scan 281474976710656|");
+    rig.pass(Duration::from_millis(1));
+    rig.event(Event::Ended { conn: rig.node(1) });
+    assert!(rig.taken(client).starts_with("-TRYAGAIN shard "));
+    assert_eq!(rig.proxy.core.scans.len(), 0);
 }
 
 #[test]
@@ -361,7 +391,10 @@ fn draining_lets_everybody_finish_and_nobody_in() {
     rig.proxy.drain(rig.now);
     rig.perform();
     assert!(rig.is_closed(idle) && !rig.is_closed(busy));
-    assert_eq!(rig.proxy.accept("late", rig.now), Err(b"-ERR max number of clients reached\r\n".to_vec()));
+    assert_eq!(
+        rig.proxy.accept(&Arrival::of("late"), rig.now),
+        Err(b"-ERR max number of clients reached\r\n".to_vec())
+    );
     rig.node_sends(0, "$1|a|");
     assert_eq!(rig.taken(busy), "$1|a|");
     assert!(rig.is_closed(busy) && rig.proxy.is_drained());

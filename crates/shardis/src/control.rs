@@ -5,6 +5,7 @@ use crate::embedded::Embedded;
 use crate::logging;
 use crate::pace::Gather;
 use crate::resolver;
+use crate::usage;
 use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::{Context, Result, anyhow};
 use mio::net::{TcpListener, UnixStream};
@@ -16,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use topology::Topology;
@@ -34,6 +35,8 @@ const ACCEPTS_PER_TURN_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Lines that wait for the log; workers drop more.
 const LOG_LINES_MAX: usize = 1024;
+/// How old the figures of the process in INFO may be.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Descriptors that are not for clients: listeners, epoll, log, files, beside those for nodes.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
@@ -167,6 +170,7 @@ impl Plan {
             worker: number,
             workers: self.workers,
             seed: self.seed.wrapping_add(number as u64),
+            process_seed: self.seed,
             unix_epoch_us: self.epoch_us,
             process_id: std::process::id(),
             port: self.addr.port(),
@@ -193,6 +197,9 @@ struct Control {
     log: mpsc::Receiver<(usize, Notice)>,
     /// Accepting is tried again then, after there was no descriptor left.
     accept_at: Option<Instant>,
+    board: Arc<Board>,
+    /// The process is looked at then, for INFO.
+    measure_at: Instant,
 }
 
 /// A worker as the control thread sees it.
@@ -215,20 +222,36 @@ impl Control {
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let resolver = resolver::start()?;
         let board = Arc::new(Board::new(plan.workers));
-        let mut handles = Vec::new();
+        let mailboxes = Arc::new(OnceLock::new());
+        let mut workers = Vec::new();
         for number in 0..plan.workers {
             let gone = Arc::new(AtomicUsize::new(0));
             let neighbours = Neighbours {
                 resolver: resolver.clone(),
+                workers: Arc::clone(&mailboxes),
                 embedded: plan.embedded.clone(),
                 log: log_sender.clone(),
                 clients_gone: Arc::clone(&gone),
             };
             let (worker, mailbox) = plan.worker(number, &board, neighbours)?;
+            workers.push((worker, mailbox, gone));
+        }
+        mailboxes.get_or_init(|| workers.iter().map(|(_, mailbox, _)| mailbox.clone()).collect());
+        let mut handles = Vec::new();
+        for (number, (worker, mailbox, gone)) in workers.into_iter().enumerate() {
             let thread = spawn(number, worker, Arc::clone(&waker))?;
             handles.push(Handle { mailbox, thread: Some(thread), given: 0, gone });
         }
-        Ok(Control { poll, listener: Some(listener), signals, workers: handles, log, accept_at: None })
+        Ok(Control {
+            poll,
+            listener: Some(listener),
+            signals,
+            workers: handles,
+            log,
+            accept_at: None,
+            board,
+            measure_at: Instant::now(),
+        })
     }
 
     /// Accepts clients until a signal comes.
@@ -241,6 +264,7 @@ impl Control {
                 self.accept();
             }
             self.write_log();
+            self.measure();
             if self.signal_came() {
                 return Ok(());
             }
@@ -287,7 +311,17 @@ impl Control {
     fn give(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
         if let Some(handle) = self.workers.iter_mut().min_by_key(|handle| handle.clients()) {
             handle.given += 1;
-            handle.mailbox.send(Message::Accept { stream, peer });
+            // A worker that has stopped ends the process: the client finds its connection closed.
+            let _ = handle.mailbox.send(Message::Accept { stream, peer });
+        }
+    }
+
+    /// Once a second: what the process takes of the machine.
+    fn measure(&mut self) {
+        let now = Instant::now();
+        if self.measure_at <= now {
+            self.measure_at = now + MEASURE_EVERY;
+            self.board.show_usage(usage::measure());
         }
     }
 
@@ -308,7 +342,8 @@ impl Control {
         info!("draining: no new clients; a second signal ends at once");
         self.listener = None;
         for handle in &self.workers {
-            handle.mailbox.send(Message::Drain);
+            // A worker that has stopped has nothing to drain.
+            let _ = handle.mailbox.send(Message::Drain);
         }
         let deadline = Instant::now() + timeout;
         let mut events = Events::with_capacity(16);

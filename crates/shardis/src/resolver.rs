@@ -53,5 +53,6 @@ fn answer(question: &Question, last_good: &mut HashMap<String, SocketAddr>) {
         let known = last_good.get(&question.host).ok_or(error)?;
         Ok(SocketAddr::new(known.ip(), question.port))
     });
-    question.mailbox.send(Message::Resolved { conn: question.conn, addr });
+    // A worker that has stopped does not wait for it.
+    let _ = question.mailbox.send(Message::Resolved { conn: question.conn, addr });
 }

@@ -4,12 +4,13 @@ use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace};
 use crate::resolver::Question;
 use driver::{Driver, Target};
-use proxy::{Action, Event, Notice, Proxy};
+use proxy::{Action, Arrival, Event, Mail, Notice, Proxy};
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
 use topology::{Address, ShardId, Topology};
@@ -30,6 +31,8 @@ pub(crate) enum Message {
         /// The address, or why there is none.
         addr: Result<SocketAddr, String>,
     },
+    /// What another worker's core says to ours.
+    Mail(Mail),
     /// Take no more, finish what is here, and stop.
     Drain,
 }
@@ -42,12 +45,12 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Delivers `message` and wakes the worker. A worker that has stopped gets no mail.
-    pub(crate) fn send(&self, message: Message) {
-        if self.sender.send(message).is_ok() {
-            // Fails only if the descriptor is gone, and with it the worker.
-            let _ = self.waker.wake();
-        }
+    /// Delivers `message` and wakes the worker. A worker that has stopped gets no mail: it is handed back.
+    pub(crate) fn send(&self, message: Message) -> Result<(), Message> {
+        self.sender.send(message).map_err(|mpsc::SendError(message)| message)?;
+        // Fails only if the descriptor is gone, and with it the worker.
+        let _ = self.waker.wake();
+        Ok(())
     }
 }
 
@@ -71,6 +74,8 @@ impl Clock {
 pub(crate) struct Neighbours {
     /// Names are resolved there.
     pub resolver: mpsc::Sender<Question>,
+    /// The mail of all workers by their numbers, set before the first of them runs.
+    pub workers: Arc<OnceLock<Vec<Mailbox>>>,
     /// The stores of this process, if they are the shards.
     pub embedded: Option<Arc<Embedded>>,
     /// The log is written there; what does not fit is dropped.
@@ -195,8 +200,28 @@ impl Worker {
         seen
     }
 
-    /// Does what the proxy asks for, until it asks for nothing more.
+    /// Does what the proxy asks for and delivers what it says, until there is nothing more.
     fn perform(&mut self, now: Instant) {
+        loop {
+            self.perform_actions(now);
+            let Some((worker, mail)) = self.proxy.poll_mail() else { return };
+            self.post(worker, mail, now);
+        }
+    }
+
+    /// Delivers a core's words to that of another worker.
+    fn post(&mut self, worker: usize, mail: Mail, now: Instant) {
+        let mailbox = self.neighbours.workers.get().and_then(|workers| workers.get(worker));
+        let returned = mailbox.and_then(|mailbox| mailbox.send(Message::Mail(mail)).err());
+        if let Some(Message::Mail(mail)) = returned
+            && let Some(answer) = mail.undelivered()
+        {
+            self.proxy.handle_mail(answer, now);
+        }
+    }
+
+    /// Does what the proxy asks for.
+    fn perform_actions(&mut self, now: Instant) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
                 Action::Send { conn, bytes } => match self.driver.send(conn, bytes) {
@@ -268,6 +293,7 @@ impl Worker {
                         Err(reason) => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
                     }
                 }
+                Message::Mail(mail) => self.proxy.handle_mail(mail, now),
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);
@@ -278,7 +304,10 @@ impl Worker {
 
     /// Takes a client over, or tells it that there are too many.
     fn accept(&mut self, stream: TcpStream, peer: SocketAddr, now: Instant) {
-        match self.proxy.accept(&peer.to_string(), now) {
+        // A socket whose other side has gone already may not know its address.
+        let local = stream.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
+        let arrival = Arrival { peer: &peer.to_string(), local: &local, descriptor: stream.as_raw_fd() };
+        match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
                 if let Err(error) = self.driver.adopt(conn, stream) {
                     self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);

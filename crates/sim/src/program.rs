@@ -206,7 +206,12 @@ fn all_shards(prng: &mut Prng) -> Sent {
 /// What the proxy answers by itself.
 fn local(prng: &mut Prng) -> Sent {
     let nonce = format!("n{}", prng.below(1 << 40));
-    let (bytes, reply) = match prng.below(6) {
+    let (bytes, reply) = match prng.below(10) {
+        6 => (words(&[b"WAIT", b"1", b"5"]), b":0\r\n".to_vec()),
+        7 => (words(&[b"CLIENT", b"KILL", b"ID", b"999999999"]), b":0\r\n".to_vec()),
+        8 => (words(&[b"CLIENT", b"LIST", b"ID", b"999999999"]), b"$0\r\n\r\n".to_vec()),
+        // Our nodes do not know INFO, or are down: there is nothing to sum up.
+        9 => (words(&[b"INFO", b"keyspace"]), bulk(b"# Keyspace\r\n")),
         0 => (b"PING\r\n".to_vec(), b"+PONG\r\n".to_vec()),
         1 => (words(&[b"ping", nonce.as_bytes()]), bulk(nonce.as_bytes())),
         2 => (words(&[b"SELECT", b"0"]), b"+OK\r\n".to_vec()),
@@ -219,8 +224,20 @@ fn local(prng: &mut Prng) -> Sent {
 
 /// What gets no reply.
 fn nothing(prng: &mut Prng) -> Sent {
-    let bytes = prng.pick(&[&b"\r\n"[..], b"*0\r\n", b"*-1\r\n", b"  \n"]).to_vec();
+    let bytes = match prng.below(6) {
+        0 => b"\r\n".to_vec(),
+        1 => b"*0\r\n".to_vec(),
+        2 => b"*-1\r\n".to_vec(),
+        3 => b"  \n".to_vec(),
+        // Whatever becomes of the request whose reply is not wanted.
+        4 => [skip_reply(), words(&[b"MGET", b"lasting1", b"lasting2", b"lasting3", b"lasting4"])].concat(),
+        _ => [skip_reply(), words(&[b"GET", b"lasting0"])].concat(),
+    };
     Sent { bytes, expect: None }
+}
+
+fn skip_reply() -> Vec<u8> {
+    words(&[b"CLIENT", b"REPLY", b"SKIP"])
 }
 
 fn words(request: &[&[u8]]) -> Vec<u8> {

@@ -6,7 +6,7 @@ use crate::network::Pipe;
 use crate::node::Node;
 use crate::plan::{Fault, Plan};
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value};
-use proxy::{Action, Board, ConnId, Event, Limits, Proxy, Settings};
+use proxy::{Action, Arrival, Board, ConnId, Event, Limits, Proxy, Settings};
 use resp::reply;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -349,7 +349,7 @@ impl<'p> World<'p> {
     }
 
     fn arrive(&mut self, client: usize) {
-        if let Ok(conn) = self.proxy.accept("simulated", self.now) {
+        if let Ok(conn) = self.proxy.accept(&Arrival::of("simulated"), self.now) {
             self.links.insert(conn, Link::new(Who::Client(client), true));
             self.clients[client].conn = Some(conn);
             self.note(3, conn, client);
@@ -705,7 +705,7 @@ impl<'p> World<'p> {
 
     /// All nodes are well again: a new client gets all lasting keys.
     fn check_nodes_serve(&mut self) -> Result<(), String> {
-        let Ok(conn) = self.proxy.accept("auditor", self.now) else {
+        let Ok(conn) = self.proxy.accept(&Arrival::of("auditor"), self.now) else {
             return if self.plan.drain_at.is_some() {
                 Ok(())
             } else {
@@ -760,12 +760,15 @@ impl<'p> World<'p> {
             return Err(format!("{left} clients are still counted after all have left"));
         }
         self.proxy.drain(self.now);
-        match (self.proxy.is_drained(), self.proxy.merges_pending(), self.proxy.clients_waiting()) {
-            (true, 0, 0) => Ok(()),
-            (false, ..) => Err("the proxy does not drain".to_owned()),
-            (_, merges, clients) => {
-                Err(format!("{merges} merges and {clients} clients are still counted as waiting"))
-            }
+        if !self.proxy.is_drained() {
+            return Err("the proxy does not drain".to_owned());
+        }
+        let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
+        match (merges, inquiries, self.proxy.clients_waiting()) {
+            (0, 0, 0) => Ok(()),
+            (_, _, clients) => Err(format!(
+                "{merges} merges, {inquiries} inquiries and {clients} clients are still counted as waiting"
+            )),
         }
     }
 

@@ -91,6 +91,14 @@ impl ByteQueue {
         }
     }
 
+    /// Keeps the first `len` bytes only.
+    pub fn truncate(&mut self, len: usize, pool: &mut BufferPool) {
+        if len == 0 {
+            return self.clear(pool);
+        }
+        self.buffer.truncate(self.front + len);
+    }
+
     /// Drops everything and gives the buffer back.
     pub fn clear(&mut self, pool: &mut BufferPool) {
         self.front = 0;
@@ -117,6 +125,18 @@ mod tests {
         assert!(queue.is_empty());
         assert_eq!(queue.capacity(), 0);
         assert!(pool.take().capacity() >= 11);
+    }
+
+    #[test]
+    fn what_was_appended_can_be_taken_back() {
+        let mut pool = BufferPool::new(4, 1 << 20);
+        let mut queue = ByteQueue::default();
+        queue.push(b"hello world", &mut pool);
+        queue.consume(2, &mut pool);
+        queue.truncate(3, &mut pool);
+        assert_eq!(queue.as_slice(), b"llo");
+        queue.truncate(0, &mut pool);
+        assert_eq!((queue.len(), queue.capacity()), (0, 0));
     }
 
     #[test]

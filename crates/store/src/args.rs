@@ -1,5 +1,6 @@
 //! Reading arguments: numbers, option words, ranges.
 
+use resp::Request;
 use resp::integer::parse_i64;
 
 use crate::double;
@@ -51,6 +52,40 @@ pub(crate) fn index(index: i64, len: usize) -> Option<usize> {
     let len = i64::try_from(len).ok()?;
     let index = if index < 0 { index.checked_add(len)? } else { index };
     usize::try_from(index).ok().filter(|_| index < len)
+}
+
+/// What LMPOP and ZMPOP are given: keys of which the first that is there counts, an end, how many.
+pub(crate) struct Multipop {
+    keys: usize,
+    /// Whether the second of the two ends was named.
+    pub(crate) from_second: bool,
+    pub(crate) count: usize,
+}
+
+impl Multipop {
+    pub(crate) fn parse(request: &Request<'_>, ends: [&str; 2]) -> Result<Multipop, Error> {
+        let natural = |arg, error| {
+            let number = parse_i64(arg).and_then(|number| usize::try_from(number).ok());
+            number.filter(|&number| number > 0).ok_or(error)
+        };
+        let keys = natural(request.arg(1), Error::Numkeys)?;
+        let end_at = keys.saturating_add(2);
+        let end = request.get(end_at).ok_or(Error::Syntax)?;
+        let end = ends.iter().position(|name| is(end, name)).ok_or(Error::Syntax)?;
+        let count = match (request.get(end_at + 1), request.get(end_at + 2)) {
+            (None, _) => 1,
+            (Some(word), Some(count)) if is(word, "COUNT") => natural(count, Error::COUNT_POSITIVE)?,
+            _ => return Err(Error::Syntax),
+        };
+        if request.len() > end_at + 3 {
+            return Err(Error::Syntax);
+        }
+        Ok(Multipop { keys, from_second: end == 1, count })
+    }
+
+    pub(crate) fn keys<'a>(&self, request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> {
+        request.args().skip(2).take(self.keys)
+    }
 }
 
 /// Bytes as text for an error: up to the first NUL, as Redis shows them, and at most 128 of them.

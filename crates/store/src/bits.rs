@@ -19,7 +19,7 @@ pub(crate) fn setbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         _ => return Err(Error::NotABit),
     };
     keyspace.read::<Text>(request.arg(1))?;
-    if offset / 8 >= keyspace.text_bytes_max {
+    if offset / 8 >= keyspace.memory_max {
         return Err(Error::OutOfMemory);
     }
     let old = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {

@@ -6,8 +6,8 @@ use resp::Request;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::{
-    bits, connection, expiry, generic, hashes, lists, scan, set_algebra, sets, strings, zset_algebra,
-    zset_ranges, zsets,
+    bitfield, bits, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, scan,
+    set_algebra, sets, sort, strings, zset_algebra, zset_ranges, zsets,
 };
 
 /// Appends the reply, or says why not. What was appended before an error is taken back.
@@ -21,6 +21,9 @@ pub(crate) struct Row {
     arity: i32,
     /// Redis's flag `denyoom`: refused when memory is full.
     pub(crate) grows: bool,
+    /// Whether what it looks up counts as a hit or a miss: in Redis a choice of each command, mostly of those that
+    /// read.
+    pub(crate) reads: bool,
     pub(crate) run: Run,
 }
 
@@ -31,14 +34,24 @@ impl Row {
     }
 }
 
+/// A command that only reads.
+const fn reads(name: &'static str, arity: i32, run: Run) -> Row {
+    Row { name, arity, grows: false, reads: true, run }
+}
+
 /// A command that never needs more memory.
 const fn row(name: &'static str, arity: i32, run: Run) -> Row {
-    Row { name, arity, grows: false, run }
+    Row { name, arity, grows: false, reads: false, run }
 }
 
 /// A command that may need more memory.
 const fn grows(name: &'static str, arity: i32, run: Run) -> Row {
-    Row { name, arity, grows: true, run }
+    Row { name, arity, grows: true, reads: false, run }
+}
+
+/// A command that makes a new value of old ones: it may need memory, and reads.
+const fn derives(name: &'static str, arity: i32, run: Run) -> Row {
+    Row { name, arity, grows: true, reads: true, run }
 }
 
 /// Whether the store has a command of this name; case is ignored.
@@ -60,7 +73,7 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn new(seed: u64) -> Index {
         let mut index = Index { rows: HashTable::with_capacity(ROWS.len() * 2), seed };
-        for row in &ROWS {
+        for row in ROWS {
             index
                 .rows
                 .insert_unique(fold(row.name.as_bytes(), seed), row, |row| fold(row.name.as_bytes(), seed));
@@ -91,81 +104,94 @@ const FACTOR: u64 = 0x0000_0100_0000_01b3;
 /// No name is longer.
 const NAME_BYTES_MAX: usize = 24;
 
-static ROWS: [Row; 131] = [
+static ROWS: &[Row] = &[
     // Without a key.
     row("ping", -1, connection::ping),
     row("echo", 2, connection::echo),
+    row("info", -1, info::info),
     // Strings.
-    row("get", 2, strings::get),
+    reads("get", 2, strings::get),
     grows("set", -3, strings::set),
-    grows("getset", 3, strings::getset),
-    row("getdel", 2, strings::getdel),
-    row("getex", -2, strings::getex),
+    derives("getset", 3, strings::getset),
+    reads("getdel", 2, strings::getdel),
+    reads("getex", -2, strings::getex),
     grows("setnx", 3, strings::setnx),
     grows("setex", 4, strings::setex),
     grows("psetex", 4, strings::psetex),
-    row("mget", -2, strings::mget),
+    reads("mget", -2, strings::mget),
     grows("mset", -3, strings::mset),
     grows("msetnx", -3, strings::msetnx),
     grows("append", 3, strings::append),
-    row("strlen", 2, strings::strlen),
-    row("getrange", 4, strings::getrange),
-    row("substr", 4, strings::getrange),
+    reads("strlen", 2, strings::strlen),
+    reads("getrange", 4, strings::getrange),
+    reads("substr", 4, strings::getrange),
     grows("setrange", 4, strings::setrange),
     grows("incr", 2, strings::incr),
     grows("decr", 2, strings::decr),
     grows("incrby", 3, strings::incrby),
     grows("decrby", 3, strings::decrby),
     grows("incrbyfloat", 3, strings::incrbyfloat),
+    reads("lcs", -3, lcs::lcs),
     // Bits.
     grows("setbit", 4, bits::setbit),
-    row("getbit", 3, bits::getbit),
-    row("bitcount", -2, bits::bitcount),
-    row("bitpos", -3, bits::bitpos),
-    grows("bitop", -4, bits::bitop),
+    reads("getbit", 3, bits::getbit),
+    reads("bitcount", -2, bits::bitcount),
+    reads("bitpos", -3, bits::bitpos),
+    derives("bitop", -4, bits::bitop),
+    grows("bitfield", -2, bitfield::bitfield),
+    reads("bitfield_ro", -2, bitfield::bitfield_ro),
+    // HyperLogLogs.
+    grows("pfadd", -2, hyperloglogs::pfadd),
+    reads("pfcount", -2, hyperloglogs::pfcount),
+    derives("pfmerge", -2, hyperloglogs::pfmerge),
     // Expiry.
     row("expire", -3, expiry::expire),
     row("pexpire", -3, expiry::pexpire),
     row("expireat", -3, expiry::expireat),
     row("pexpireat", -3, expiry::pexpireat),
-    row("ttl", 2, expiry::ttl),
-    row("pttl", 2, expiry::pttl),
-    row("expiretime", 2, expiry::expiretime),
-    row("pexpiretime", 2, expiry::pexpiretime),
+    reads("ttl", 2, expiry::ttl),
+    reads("pttl", 2, expiry::pttl),
+    reads("expiretime", 2, expiry::expiretime),
+    reads("pexpiretime", 2, expiry::pexpiretime),
     row("persist", 2, expiry::persist),
     // Keys of any type.
     row("del", -2, generic::del),
     row("unlink", -2, generic::del),
-    row("exists", -2, generic::exists),
-    row("touch", -2, generic::exists),
-    row("type", 2, generic::kind),
+    reads("exists", -2, generic::exists),
+    reads("touch", -2, generic::exists),
+    reads("type", 2, generic::kind),
     row("keys", 2, generic::keys),
     row("scan", -2, scan::scan),
     row("randomkey", 1, generic::randomkey),
     row("rename", 3, generic::rename),
     row("renamenx", 3, generic::renamenx),
-    grows("copy", -3, generic::copy),
+    derives("copy", -3, generic::copy),
     row("dbsize", 1, generic::dbsize),
     row("flushdb", -1, generic::flush),
     row("flushall", -1, generic::flush),
-    row("object", -2, generic::object),
+    reads("object", -2, generic::object),
+    row("memory", -2, generic::memory),
+    reads("dump", 2, dump::dump),
+    grows("restore", -4, dump::restore),
+    derives("sort", -2, sort::sort),
+    reads("sort_ro", -2, sort::sort_ro),
     // Hashes.
     grows("hset", -4, hashes::hset),
     grows("hsetnx", 4, hashes::hsetnx),
     grows("hmset", -4, hashes::hmset),
-    row("hget", 3, hashes::hget),
-    row("hmget", -3, hashes::hmget),
-    row("hgetall", 2, hashes::hgetall),
-    row("hkeys", 2, hashes::hkeys),
-    row("hvals", 2, hashes::hvals),
-    row("hlen", 2, hashes::hlen),
+    reads("hget", 3, hashes::hget),
+    reads("hmget", -3, hashes::hmget),
+    reads("hgetall", 2, hashes::hgetall),
+    reads("hkeys", 2, hashes::hkeys),
+    reads("hvals", 2, hashes::hvals),
+    reads("hlen", 2, hashes::hlen),
     row("hdel", -3, hashes::hdel),
-    row("hexists", 3, hashes::hexists),
-    row("hstrlen", 3, hashes::hstrlen),
+    reads("hexists", 3, hashes::hexists),
+    reads("hstrlen", 3, hashes::hstrlen),
     grows("hincrby", 4, hashes::hincrby),
     grows("hincrbyfloat", 4, hashes::hincrbyfloat),
-    row("hscan", -3, scan::hscan),
-    row("hrandfield", -2, hashes::hrandfield),
+    reads("hscan", -3, scan::hscan),
+    reads("hrandfield", -2, hashes::hrandfield),
     // Lists.
     grows("lpush", -3, lists::lpush),
     grows("rpush", -3, lists::rpush),
@@ -173,65 +199,79 @@ static ROWS: [Row; 131] = [
     grows("rpushx", -3, lists::rpushx),
     row("lpop", -2, lists::lpop),
     row("rpop", -2, lists::rpop),
-    row("llen", 2, lists::llen),
-    row("lrange", 4, lists::lrange),
-    row("lindex", 3, lists::lindex),
+    row("lmpop", -4, lists::lmpop),
+    reads("llen", 2, lists::llen),
+    reads("lrange", 4, lists::lrange),
+    reads("lindex", 3, lists::lindex),
     grows("lset", 4, lists::lset),
     grows("linsert", 5, lists::linsert),
     row("lrem", 4, lists::lrem),
     row("ltrim", 4, lists::ltrim),
-    row("lpos", -3, lists::lpos),
+    reads("lpos", -3, lists::lpos),
     grows("lmove", 5, lists::lmove),
     grows("rpoplpush", 3, lists::rpoplpush),
     // Sets.
     grows("sadd", -3, sets::sadd),
     row("srem", -3, sets::srem),
-    row("sismember", 3, sets::sismember),
-    row("smismember", -3, sets::smismember),
-    row("smembers", 2, sets::smembers),
-    row("scard", 2, sets::scard),
+    reads("sismember", 3, sets::sismember),
+    reads("smismember", -3, sets::smismember),
+    reads("smembers", 2, sets::smembers),
+    reads("scard", 2, sets::scard),
     row("spop", -2, sets::spop),
-    row("srandmember", -2, sets::srandmember),
+    reads("srandmember", -2, sets::srandmember),
     row("smove", 4, sets::smove),
-    row("sinter", -2, set_algebra::sinter),
-    row("sunion", -2, set_algebra::sunion),
-    row("sdiff", -2, set_algebra::sdiff),
-    grows("sinterstore", -3, set_algebra::sinterstore),
-    grows("sunionstore", -3, set_algebra::sunionstore),
-    grows("sdiffstore", -3, set_algebra::sdiffstore),
-    row("sintercard", -3, set_algebra::sintercard),
-    row("sscan", -3, scan::sscan),
+    reads("sinter", -2, set_algebra::sinter),
+    reads("sunion", -2, set_algebra::sunion),
+    reads("sdiff", -2, set_algebra::sdiff),
+    derives("sinterstore", -3, set_algebra::sinterstore),
+    derives("sunionstore", -3, set_algebra::sunionstore),
+    derives("sdiffstore", -3, set_algebra::sdiffstore),
+    reads("sintercard", -3, set_algebra::sintercard),
+    reads("sscan", -3, scan::sscan),
     // Sorted sets.
     grows("zadd", -4, zsets::zadd),
     row("zrem", -3, zsets::zrem),
-    row("zscore", 3, zsets::zscore),
-    row("zmscore", -3, zsets::zmscore),
-    row("zcard", 2, zsets::zcard),
+    reads("zscore", 3, zsets::zscore),
+    reads("zmscore", -3, zsets::zmscore),
+    reads("zcard", 2, zsets::zcard),
     grows("zincrby", 4, zsets::zincrby),
-    row("zrank", 3, zsets::zrank),
-    row("zrevrank", 3, zsets::zrevrank),
-    row("zrange", -4, zset_ranges::zrange),
-    row("zrevrange", -4, zset_ranges::zrevrange),
-    row("zrangebyscore", -4, zset_ranges::zrangebyscore),
-    row("zrevrangebyscore", -4, zset_ranges::zrevrangebyscore),
-    row("zrangebylex", -4, zset_ranges::zrangebylex),
-    row("zrevrangebylex", -4, zset_ranges::zrevrangebylex),
-    grows("zrangestore", -5, zset_ranges::zrangestore),
-    row("zcount", 4, zset_ranges::zcount),
-    row("zlexcount", 4, zset_ranges::zlexcount),
+    reads("zrank", 3, zsets::zrank),
+    reads("zrevrank", 3, zsets::zrevrank),
+    reads("zrange", -4, zset_ranges::zrange),
+    reads("zrevrange", -4, zset_ranges::zrevrange),
+    reads("zrangebyscore", -4, zset_ranges::zrangebyscore),
+    reads("zrevrangebyscore", -4, zset_ranges::zrevrangebyscore),
+    reads("zrangebylex", -4, zset_ranges::zrangebylex),
+    reads("zrevrangebylex", -4, zset_ranges::zrevrangebylex),
+    derives("zrangestore", -5, zset_ranges::zrangestore),
+    reads("zcount", 4, zset_ranges::zcount),
+    reads("zlexcount", 4, zset_ranges::zlexcount),
     row("zremrangebyrank", 4, zset_ranges::zremrangebyrank),
     row("zremrangebyscore", 4, zset_ranges::zremrangebyscore),
     row("zremrangebylex", 4, zset_ranges::zremrangebylex),
     row("zpopmin", -2, zsets::zpopmin),
     row("zpopmax", -2, zsets::zpopmax),
-    row("zscan", -3, scan::zscan),
-    row("zrandmember", -2, zsets::zrandmember),
-    row("zunion", -3, zset_algebra::zunion),
-    row("zinter", -3, zset_algebra::zinter),
-    row("zdiff", -3, zset_algebra::zdiff),
-    grows("zunionstore", -4, zset_algebra::zunionstore),
-    grows("zinterstore", -4, zset_algebra::zinterstore),
-    grows("zdiffstore", -4, zset_algebra::zdiffstore),
+    row("zmpop", -4, zsets::zmpop),
+    reads("zscan", -3, scan::zscan),
+    reads("zrandmember", -2, zsets::zrandmember),
+    reads("zunion", -3, zset_algebra::zunion),
+    reads("zinter", -3, zset_algebra::zinter),
+    reads("zdiff", -3, zset_algebra::zdiff),
+    reads("zintercard", -3, zset_algebra::zintercard),
+    derives("zunionstore", -4, zset_algebra::zunionstore),
+    derives("zinterstore", -4, zset_algebra::zinterstore),
+    derives("zdiffstore", -4, zset_algebra::zdiffstore),
+    // Places.
+    grows("geoadd", -5, geo::geoadd),
+    reads("geopos", -2, geo::geopos),
+    reads("geohash", -2, geo::geohash),
+    reads("geodist", -4, geo::geodist),
+    derives("georadius", -6, geo::georadius),
+    reads("georadius_ro", -6, geo::georadius_ro),
+    derives("georadiusbymember", -5, geo::georadiusbymember),
+    reads("georadiusbymember_ro", -5, geo::georadiusbymember_ro),
+    reads("geosearch", -7, geo::geosearch),
+    derives("geosearchstore", -8, geo::geosearchstore),
 ];
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use resp::encode;
 use crate::args::shown;
 
 /// Why a request failed. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Error {
     /// Name of the command, `object|encoding` for a subcommand.
     Arity(String),
@@ -59,9 +59,56 @@ pub(crate) enum Error {
     LexRange,
     LimitWithoutBy,
     WithscoresBylex,
+    /// Longitude and latitude.
+    GeoPlace(f64, f64),
+    /// What does not go together with WITHDIST and the like.
+    GeoStoreWith(&'static str),
+    /// What is missing, and name of the command as the client wrote it.
+    GeoNeeds(&'static str, String),
+    /// What only one command says.
+    Fixed(&'static str),
 }
 
 impl Error {
+    pub(crate) const COUNT_POSITIVE: Error = Error::Fixed("ERR count should be greater than 0");
+    pub(crate) const LCS_NOT_STRINGS: Error =
+        Error::Fixed("ERR The specified keys must contain string values");
+    pub(crate) const LCS_LEN_AND_IDX: Error =
+        Error::Fixed("ERR If you want both the length and indexes, please just use IDX.");
+    pub(crate) const LCS_MEMORY: Error =
+        Error::Fixed("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
+    pub(crate) const BITFIELD_TYPE: Error = Error::Fixed(
+        "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",
+    );
+    pub(crate) const BITFIELD_OVERFLOW: Error = Error::Fixed("ERR Invalid OVERFLOW type specified");
+    pub(crate) const BITFIELD_RO: Error = Error::Fixed("ERR BITFIELD_RO only supports the GET subcommand");
+    pub(crate) const SORT_SCORES: Error =
+        Error::Fixed("ERR One or more scores can't be converted into double");
+    pub(crate) const NOT_HYPERLOGLOG: Error =
+        Error::Fixed("WRONGTYPE Key is not a valid HyperLogLog string value.");
+    pub(crate) const CORRUPT_HYPERLOGLOG: Error = Error::Fixed("INVALIDOBJ Corrupted HLL object detected");
+    pub(crate) const GEO_COUNT: Error = Error::Fixed("ERR COUNT must be > 0");
+    pub(crate) const GEO_MEMBER: Error = Error::Fixed("ERR could not decode requested zset member");
+    pub(crate) const GEO_RADIUS: Error = Error::Fixed("ERR need numeric radius");
+    pub(crate) const GEO_RADIUS_NEGATIVE: Error = Error::Fixed("ERR radius cannot be negative");
+    pub(crate) const GEO_WIDTH: Error = Error::Fixed("ERR need numeric width");
+    pub(crate) const GEO_HEIGHT: Error = Error::Fixed("ERR need numeric height");
+    pub(crate) const GEO_BOX_NEGATIVE: Error = Error::Fixed("ERR height or width cannot be negative");
+    pub(crate) const GEO_UNIT: Error =
+        Error::Fixed("ERR unsupported unit provided. please use M, KM, FT, MI");
+    pub(crate) const GEO_ANY: Error = Error::Fixed("ERR the ANY argument requires COUNT argument");
+    pub(crate) const BUSY_KEY: Error = Error::Fixed("BUSYKEY Target key name already exists.");
+    pub(crate) const RESTORE_IDLE: Error = Error::Fixed("ERR Invalid IDLETIME value, must be >= 0");
+    pub(crate) const RESTORE_FREQUENCY: Error =
+        Error::Fixed("ERR Invalid FREQ value, must be >= 0 and <= 255");
+    pub(crate) const RESTORE_TTL: Error = Error::Fixed("ERR Invalid TTL value, must be >= 0");
+    pub(crate) const RESTORE_CHECKSUM: Error = Error::Fixed("ERR DUMP payload version or checksum are wrong");
+    pub(crate) const RESTORE_FORMAT: Error = Error::Fixed("ERR Bad data format");
+    pub(crate) const NO_FREQUENCY: Error = Error::Fixed(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+         switching between policies at runtime LRU and LFU data will take some time to adjust.",
+    );
+
     /// For a command that the store does not have.
     #[cold]
     pub(crate) fn not_here(name: &[u8]) -> Error {
@@ -88,6 +135,13 @@ impl Error {
             }
             Error::ExpireTime(name) => format!("ERR invalid expire time in '{name}' command"),
             Error::UnsupportedOption(option) => format!("ERR Unsupported option {option}"),
+            Error::GeoPlace(longitude, latitude) => {
+                format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}")
+            }
+            Error::GeoStoreWith(what) => {
+                format!("ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options")
+            }
+            Error::GeoNeeds(what, name) => format!("ERR exactly one of {what} can be specified for {name}"),
             Error::NoInputKey(name) => format!("ERR at least 1 input key is needed for '{name}' command"),
             _ => String::new(),
         }
@@ -144,11 +198,15 @@ impl Error {
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
             }
             Error::WithscoresBylex => "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            Error::Fixed(text) => text,
             Error::Arity(_)
             | Error::NotHere(_)
             | Error::UnknownSubcommand(..)
             | Error::ExpireTime(_)
             | Error::UnsupportedOption(_)
+            | Error::GeoPlace(..)
+            | Error::GeoStoreWith(_)
+            | Error::GeoNeeds(..)
             | Error::NoInputKey(_) => return None,
         })
     }

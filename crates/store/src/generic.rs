@@ -5,6 +5,8 @@ use resp::{Request, encode};
 use crate::args::{integer, is, shown};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::value::Value;
+use resp::integer::parse_i64;
 use stdx::glob;
 
 type Done = Result<(), Error>;
@@ -81,7 +83,9 @@ pub(crate) fn copy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
     if from == to {
         return Err(Error::SameKey);
     }
-    let may = keyspace.find(from).is_some() && (replaces || keyspace.find(to).is_none());
+    let is_there = keyspace.find(from).is_some();
+    keyspace.stats.count(false);
+    let may = is_there && (replaces || keyspace.find(to).is_none());
     encode::integer(out, i64::from(may && keyspace.copy(from, to)));
     Ok(())
 }
@@ -105,7 +109,7 @@ pub(crate) fn flush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
 
 pub(crate) fn object(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
     let subcommand = request.arg(1);
-    let names = ["encoding", "refcount", "idletime"];
+    let names = ["encoding", "refcount", "idletime", "freq"];
     let name = names.into_iter().find(|name| is(subcommand, name));
     let name = name.ok_or_else(|| Error::UnknownSubcommand(shown(subcommand), "OBJECT"))?;
     let (Some(key), 3) = (request.get(2), request.len()) else {
@@ -114,8 +118,40 @@ pub(crate) fn object(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
     match (name, keyspace.peek(key)) {
         (_, None) => encode::nil(out),
         ("encoding", Some(entry)) => encode::bulk(out, entry.value.encoding().as_bytes()),
-        ("refcount", Some(_)) => encode::integer(out, 1),
-        _ => encode::integer(out, (keyspace.idle_ms(key).unwrap_or_default() / 1_000) as i64),
+        ("freq", Some(_)) => return Err(Error::NO_FREQUENCY),
+        ("refcount", Some(entry)) => encode::integer(out, refcount(keyspace, &entry.value)),
+        (_, Some(entry)) => encode::integer(out, (keyspace.idle_ms(entry) / 1_000) as i64),
+    }
+    Ok(())
+}
+
+/// Redis shares the small integers between all keys, unless it needs the time of last use of each.
+fn refcount(keyspace: &Keyspace, value: &Value) -> i64 {
+    let is_small = |text: &[u8]| parse_i64(text).is_some_and(|number| (0..SHARED_INTEGERS).contains(&number));
+    match value {
+        Value::Text(text) if is_small(text) && !keyspace.policy.is_lru() => i64::from(i32::MAX),
+        _ => 1,
+    }
+}
+
+const SHARED_INTEGERS: i64 = 10_000;
+
+/// MEMORY USAGE: what the key counts for in our own account, which is not what it would cost Redis.
+pub(crate) fn memory(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    if !is(request.arg(1), "USAGE") {
+        return Err(Error::UnknownSubcommand(shown(request.arg(1)), "MEMORY"));
+    }
+    let key = request.get(2).ok_or_else(|| Error::Arity("memory|usage".to_owned()))?;
+    for at in (3..request.len()).step_by(2) {
+        let samples = request.get(at + 1).filter(|_| is(request.arg(at), "SAMPLES")).ok_or(Error::Syntax)?;
+        // Our account is exact, so that nothing needs to be sampled.
+        if integer(samples)? < 0 {
+            return Err(Error::Syntax);
+        }
+    }
+    match keyspace.peek(key) {
+        Some(entry) => encode::integer(out, entry.memory() as i64),
+        None => encode::nil(out),
     }
     Ok(())
 }

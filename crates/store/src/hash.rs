@@ -3,7 +3,7 @@
 use stdx::Prng;
 
 use crate::table::{Keyed, Table};
-use crate::value::{COLLECTION_BYTES, SMALL_BYTES_MAX, SMALL_ENTRIES_MAX};
+use crate::value::{COLLECTION_BYTES, SMALL_BYTES_MAX};
 
 /// Values by field, with their size.
 pub(crate) struct Hash {
@@ -86,7 +86,7 @@ impl Hash {
 
     pub(crate) fn encoding(&self) -> &'static str {
         let is_short = |field: &Field| field.name.len().max(field.value.len()) <= SMALL_BYTES_MAX;
-        if self.len() <= SMALL_ENTRIES_MAX && self.iter().all(is_short) { "listpack" } else { "hashtable" }
+        if self.len() <= LISTPACK_ENTRIES_MAX && self.iter().all(is_short) { "listpack" } else { "hashtable" }
     }
 }
 
@@ -95,6 +95,9 @@ impl Field {
         self.name.len() + self.value.len() + FIELD_BYTES
     }
 }
+
+/// Redis's `hash-max-listpack-entries`: up to here a hash counts as small.
+pub(crate) const LISTPACK_ENTRIES_MAX: usize = 512;
 
 /// Two pointers with lengths in a table that is two thirds full, and two allocations.
 const FIELD_BYTES: usize = 80;

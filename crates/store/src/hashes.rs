@@ -158,6 +158,9 @@ pub(crate) fn hrandfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         (Some(word), 4) if is(word, "WITHVALUES") => true,
         _ => return Err(Error::Syntax),
     };
+    if count.is_some_and(|count| count < -REPEATS_MAX || (with_values && count > i64::MAX / 2)) {
+        return Err(Error::OutOfRange);
+    }
     let hash = keyspace.read::<Hash>(request.arg(1))?;
     let Some(count) = count else {
         match hash.and_then(|hash| hash.random(&mut prng)) {
@@ -166,9 +169,6 @@ pub(crate) fn hrandfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         }
         return Ok(());
     };
-    if count < -REPEATS_MAX || (with_values && count > i64::MAX / 2) {
-        return Err(Error::OutOfRange);
-    }
     let len = hash.map_or(0, Hash::len);
     let shown =
         if count < 0 && len > 0 { count.unsigned_abs() as usize } else { len.min(count.max(0) as usize) };

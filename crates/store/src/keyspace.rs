@@ -10,6 +10,7 @@ use stdx::Prng;
 
 use crate::error::Error;
 use crate::policy::EvictionPolicy;
+use crate::stats::Stats;
 use crate::table::{Keyed, Table};
 use crate::value::{ALLOCATION_BYTES, Kind, Value};
 
@@ -18,12 +19,18 @@ pub(crate) struct Keyspace {
     /// Unix time of the request that runs, in milliseconds.
     pub(crate) now_ms: u64,
     pub(crate) prng: Prng,
-    /// Bytes that a string may have where a short request could make it long: SETRANGE and SETBIT.
-    pub(crate) text_bytes_max: usize,
+    /// Bytes that all keys may have together, and so one string where a short request could make it long.
+    pub(crate) memory_max: usize,
+    /// What goes when memory is full.
+    pub(crate) policy: EvictionPolicy,
+    pub(crate) stats: Stats,
     entries: Table<Entry>,
     /// When keys expire, with the hash of the key. Two keys of one hash and one instant share a place here: the second
     /// is then not expired actively, but still never seen after its time.
     expiries: BTreeSet<(u64, u64)>,
+    /// Keys that expire, and the sum of their instants.
+    volatile: usize,
+    expiries_sum: u128,
     garbage: Vec<Garbage>,
     memory_used: usize,
     seed: u64,
@@ -56,7 +63,8 @@ impl Keyed for Entry {
 }
 
 impl Entry {
-    fn memory(&self) -> usize {
+    /// Bytes by our own accounting.
+    pub(crate) fn memory(&self) -> usize {
         let expiry = if self.expires_at == NEVER { 0 } else { EXPIRY_BYTES };
         ENTRY_BYTES + self.key.len() + ALLOCATION_BYTES + self.value.memory() + expiry
     }
@@ -69,9 +77,13 @@ impl Keyspace {
         Keyspace {
             now_ms: 0,
             prng,
-            text_bytes_max: usize::MAX,
+            memory_max: usize::MAX,
+            policy: EvictionPolicy::default(),
+            stats: Stats::default(),
             entries: Table::new(seed),
             expiries: BTreeSet::new(),
+            volatile: 0,
+            expiries_sum: 0,
             garbage: Vec::new(),
             memory_used: 0,
             seed,
@@ -87,19 +99,26 @@ impl Keyspace {
         self.memory_used
     }
 
+    /// How many keys expire, and the average of the milliseconds that are left to them.
+    pub(crate) fn volatile(&self) -> (usize, u64) {
+        let average = self.expiries_sum.checked_div(self.volatile as u128).unwrap_or_default();
+        (self.volatile, u64::try_from(average).unwrap_or(u64::MAX).saturating_sub(self.now_ms))
+    }
+
     /// The entry of `key`, which counts as used now.
     #[inline]
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<&Entry> {
         let clock = self.clock();
         let hash = self.live_hash(key);
-        let entry = self.entries.find_mut(hash, key)?;
+        let entry = self.stats.looked_up(self.entries.find_mut(hash, key))?;
         entry.touched = clock;
         Some(entry)
     }
 
     /// The entry of `key`, without counting as use. For commands that look at several keys at once.
     pub(crate) fn peek(&self, key: &[u8]) -> Option<&Entry> {
-        self.entries.find(self.entries.hash(key), key).filter(|entry| self.now_ms <= entry.expires_at)
+        let entry = self.entries.find(self.entries.hash(key), key);
+        self.stats.looked_up(entry.filter(|entry| self.now_ms <= entry.expires_at))
     }
 
     /// The value of `key` as one type.
@@ -218,9 +237,18 @@ impl Keyspace {
         Prng::new(self.prng.next_u64())
     }
 
-    /// How long `key` was not used, in milliseconds.
-    pub(crate) fn idle_ms(&self, key: &[u8]) -> Option<u64> {
-        self.peek(key).map(|entry| u64::from(self.clock().wrapping_sub(entry.touched)) * CLOCK_MS)
+    /// Makes `key` look as if it was not used for so long.
+    pub(crate) fn set_idle(&mut self, key: &[u8], idle_s: u64) {
+        let clock = (self.now_ms.saturating_sub(idle_s.saturating_mul(1_000)) / CLOCK_MS) as u32;
+        let hash = self.entries.hash(key);
+        if let Some(entry) = self.entries.find_mut(hash, key) {
+            entry.touched = clock;
+        }
+    }
+
+    /// How long `entry` was not used, in milliseconds.
+    pub(crate) fn idle_ms(&self, entry: &Entry) -> u64 {
+        u64::from(self.clock().wrapping_sub(entry.touched)) * CLOCK_MS
     }
 
     /// All keys that are not expired.
@@ -251,7 +279,7 @@ impl Keyspace {
             if self.now_ms <= expires_at {
                 return Some(key);
             }
-            self.remove_hashed(self.entries.hash(&key), &key);
+            self.expire(self.entries.hash(&key), &key);
         }
         // Expired keys come first in the index, so what is left of them is not worth more tries.
         self.iter().next().map(|(key, _)| key.into())
@@ -262,6 +290,7 @@ impl Keyspace {
         let entries = std::mem::replace(&mut self.entries, Table::new(self.seed));
         self.garbage.push(Garbage::Entries(entries));
         self.garbage.push(Garbage::Expiries(std::mem::take(&mut self.expiries)));
+        (self.volatile, self.expiries_sum) = (0, 0);
     }
 
     /// Frees a value: at once if it is small, in steps otherwise.
@@ -280,7 +309,7 @@ impl Keyspace {
         }
         let is_it = |entry: &Entry| entry.expires_at == expires_at;
         match self.entries.find_hash(hash, is_it).map(|entry| entry.key.clone()) {
-            Some(key) => self.remove_hashed(hash, &key),
+            Some(key) => self.expire(hash, &key),
             None => _ = self.expiries.pop_first(),
         }
         true
@@ -321,6 +350,7 @@ impl Keyspace {
     pub(crate) fn evict_one(&mut self, policy: EvictionPolicy) -> bool {
         let Some(key) = self.choose_victim(policy) else { return false };
         self.remove_hashed(self.entries.hash(&key), &key);
+        self.stats.evicted += 1;
         true
     }
 
@@ -359,9 +389,14 @@ impl Keyspace {
         if !self.expiries.is_empty()
             && self.entries.find(hash, key).is_some_and(|entry| entry.expires_at < self.now_ms)
         {
-            self.remove_hashed(hash, key);
+            self.expire(hash, key);
         }
         hash
+    }
+
+    fn expire(&mut self, hash: u64, key: &[u8]) {
+        self.remove_hashed(hash, key);
+        self.stats.expired += 1;
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], value: Value, expires_at: u64) {
@@ -391,9 +426,13 @@ impl Keyspace {
         }
         if old != NEVER {
             self.expiries.remove(&(old, hash));
+            self.volatile -= 1;
+            self.expiries_sum -= u128::from(old);
         }
         if new != NEVER {
             self.expiries.insert((new, hash));
+            self.volatile += 1;
+            self.expiries_sum += u128::from(new);
         }
     }
 

@@ -3,10 +3,11 @@
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 
-use crate::args::{index, integer, is, positive, range, signed_count};
+use crate::args::{Multipop, index, integer, is, positive, range, signed_count};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::list::{End, List};
+use crate::replies::{bulk_or_nil, nil_array};
 use crate::value::Kind;
 
 type Done = Result<(), Error>;
@@ -58,7 +59,7 @@ fn pop(keyspace: &mut Keyspace, request: &Request<'_>, end: End, name: &str, out
     }
     let count = request.get(2).map(positive).transpose()?;
     let found = keyspace.edit(request.arg(1), |list: &mut List| match count {
-        None => write_item(list.pop(end).as_deref(), out),
+        None => bulk_or_nil(out, list.pop(end).as_deref()),
         Some(count) => {
             let len = count.min(list.len());
             encode::array_header(out, len);
@@ -68,16 +69,28 @@ fn pop(keyspace: &mut Keyspace, request: &Request<'_>, end: End, name: &str, out
     match (found, count) {
         (Some(()), _) => {}
         (None, None) => encode::nil(out),
-        (None, Some(_)) => out.extend_from_slice(b"*-1\r\n"),
+        (None, Some(_)) => nil_array(out),
     }
     Ok(())
 }
 
-fn write_item(item: Option<&[u8]>, out: &mut Vec<u8>) {
-    match item {
-        Some(item) => encode::bulk(out, item),
-        None => encode::nil(out),
+pub(crate) fn lmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let query = Multipop::parse(request, ["LEFT", "RIGHT"])?;
+    let end = if query.from_second { End::Right } else { End::Left };
+    for key in query.keys(request) {
+        let popped = keyspace.edit(key, |list: &mut List| {
+            encode::array_header(out, 2);
+            encode::bulk(out, key);
+            let len = query.count.min(list.len());
+            encode::array_header(out, len);
+            (0..len).filter_map(|_| list.pop(end)).for_each(|item| encode::bulk(out, &item));
+        })?;
+        if popped.is_some() {
+            return Ok(());
+        }
     }
+    nil_array(out);
+    Ok(())
 }
 
 pub(crate) fn llen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
@@ -104,7 +117,7 @@ pub(crate) fn lindex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         return Ok(());
     };
     let place = index(integer(request.arg(2))?, list.len());
-    write_item(place.and_then(|place| list.get(place)), out);
+    bulk_or_nil(out, place.and_then(|place| list.get(place)));
     Ok(())
 }
 
@@ -248,13 +261,13 @@ fn shift(keyspace: &mut Keyspace, request: &Request<'_>, from: End, to: End, out
             list.push(to, &item);
             Some(item)
         })?;
-        write_item(turned.flatten().as_deref(), out);
+        bulk_or_nil(out, turned.flatten().as_deref());
         return Ok(());
     }
     let item = keyspace.edit(source, |list: &mut List| list.pop(from))?.flatten();
     if let Some(item) = &item {
         keyspace.edit_or_create(target, |list: &mut List| list.push(to, item))?;
     }
-    write_item(item.as_deref(), out);
+    bulk_or_nil(out, item.as_deref());
     Ok(())
 }

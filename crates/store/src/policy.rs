@@ -21,6 +21,16 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
+    /// Whether the time of last use decides.
+    pub(crate) fn is_lru(self) -> bool {
+        matches!(self, EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru)
+    }
+
+    /// Redis's name.
+    pub(crate) fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
+    }
+
     /// Whether only keys that expire may go.
     pub(crate) fn is_volatile(self) -> bool {
         matches!(

@@ -4,7 +4,7 @@ use resp::{Request, encode};
 
 use crate::args::{integer, is};
 use crate::error::Error;
-use crate::hash::Hash;
+use crate::hash::{Hash, LISTPACK_ENTRIES_MAX};
 use crate::keyspace::Keyspace;
 use crate::set::Set;
 use crate::value::SMALL_ENTRIES_MAX;
@@ -44,9 +44,9 @@ impl<'a> Options<'a> {
         self.pattern == b"*" || glob::matches(self.pattern, name)
     }
 
-    /// Small collections are shown in one page, as in Redis.
-    fn count_for(&self, len: usize) -> usize {
-        if len <= SMALL_ENTRIES_MAX { self.count.max(SMALL_ENTRIES_MAX) } else { self.count }
+    /// Collections of up to `small` entries are shown in one page, as in Redis.
+    fn count_for(&self, len: usize, small: usize) -> usize {
+        if len <= small { self.count.max(small) } else { self.count }
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn scan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
 
 pub(crate) fn hscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
     scan_collection(keyspace, request, out, |hash: &Hash, cursor, options, page| {
-        hash.scan(cursor, options.count_for(hash.len()), |field| {
+        hash.scan(cursor, options.count_for(hash.len(), LISTPACK_ENTRIES_MAX), |field| {
             if options.matches(&field.name) {
                 page.add(&field.name);
                 page.add(&field.value);
@@ -77,7 +77,7 @@ pub(crate) fn hscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
 
 pub(crate) fn sscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
     scan_collection(keyspace, request, out, |set: &Set, cursor, options, page| {
-        set.scan(cursor, options.count_for(set.len()), |member| {
+        set.scan(cursor, options.count_for(set.len(), SMALL_ENTRIES_MAX), |member| {
             if options.matches(member) {
                 page.add(member);
             }
@@ -87,7 +87,7 @@ pub(crate) fn sscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
 
 pub(crate) fn zscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
     scan_collection(keyspace, request, out, |zset: &Zset, cursor, options, page| {
-        zset.scan(cursor, options.count_for(zset.len()), |scored| {
+        zset.scan(cursor, options.count_for(zset.len(), SMALL_ENTRIES_MAX), |scored| {
             if options.matches(&scored.member) {
                 page.add(&scored.member);
                 page.len += 1;

@@ -62,6 +62,10 @@ pub(crate) fn spop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
     let popped =
         keyspace.edit(request.arg(1), |set: &mut Set| pop_some(set, count.unwrap_or(1), &mut prng))?;
     let popped = popped.unwrap_or_default();
+    if count.is_some() && !popped.is_empty() && keyspace.peek(request.arg(1)).is_none() {
+        // Where SPOP takes everything, Redis makes a union of the one set, which counts as reading it.
+        keyspace.stats.hit();
+    }
     match (count, popped.first()) {
         (Some(_), _) => {
             encode::array_header(out, popped.len());

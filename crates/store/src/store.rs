@@ -24,17 +24,15 @@ pub struct StoreSettings {
 pub struct Store {
     keyspace: Keyspace,
     index: Index,
-    memory_max: usize,
-    policy: EvictionPolicy,
 }
 
 impl Store {
     /// An empty store.
     pub fn new(settings: StoreSettings) -> Store {
-        let memory_max = settings.memory_max.unwrap_or(usize::MAX);
         let mut keyspace = Keyspace::new(settings.seed);
-        keyspace.text_bytes_max = memory_max;
-        Store { keyspace, index: Index::new(settings.seed), memory_max, policy: settings.policy }
+        keyspace.memory_max = settings.memory_max.unwrap_or(usize::MAX);
+        keyspace.policy = settings.policy;
+        Store { keyspace, index: Index::new(settings.seed) }
     }
 
     /// Runs one request at unix time `now_ms`, in milliseconds, and appends exactly one RESP2 reply.
@@ -58,7 +56,7 @@ impl Store {
         self.keyspace.now_ms = now_ms;
         let expired_all = (0..EXPIRED_PER_WORK).any(|_| !self.keyspace.expire_one());
         let freed_all = (0..STEPS_PER_WORK).any(|_| !self.keyspace.free_step());
-        let has_room = self.policy == EvictionPolicy::NoEviction || self.make_room(EVICTED_PER_WORK);
+        let has_room = self.keyspace.policy == EvictionPolicy::NoEviction || self.make_room(EVICTED_PER_WORK);
         !(expired_all && freed_all && has_room)
     }
 
@@ -82,6 +80,7 @@ impl Store {
         if !row.arity_fits(request.len()) {
             return Err(Error::Arity(row.name.to_owned()));
         }
+        self.keyspace.stats.begin(row.reads);
         if row.grows && !self.make_room(EVICTED_PER_REQUEST) {
             return Err(Error::OutOfMemory);
         }
@@ -93,9 +92,9 @@ impl Store {
     #[inline]
     fn make_room(&mut self, effort: usize) -> bool {
         let mut effort = effort;
-        while self.keyspace.memory_used() > self.memory_max {
+        while self.keyspace.memory_used() > self.keyspace.memory_max {
             let cost = if self.keyspace.free_step() { STEP_EFFORT } else { 1 };
-            if effort < cost || (cost == 1 && !self.keyspace.evict_one(self.policy)) {
+            if effort < cost || (cost == 1 && !self.keyspace.evict_one(self.keyspace.policy)) {
                 return false;
             }
             effort -= cost;
@@ -138,6 +137,28 @@ mod tests {
         assert_eq!(world.ask("XADD s * f v"), expected);
         assert_eq!(world.ask("GET"), "-ERR wrong number of arguments for 'get' command");
         assert_eq!(world.ask("get missing"), "$-1");
+    }
+
+    #[test]
+    fn info_says_what_the_store_holds_and_did() {
+        let mut world = world(Some(100_000), EvictionPolicy::AllKeysLru);
+        for line in ["SET k v", "SET short v PX 100", "GET k", "GET missing", "INCR n"] {
+            world.ask(line);
+        }
+        let used = world.store.memory_used();
+        let memory = format!("# Memory used_memory:{used} maxmemory:100000 maxmemory_policy:allkeys-lru");
+        assert!(world.ask("INFO memory").ends_with(&memory));
+        assert!(world.ask("INFO keyspace").ends_with("db0:keys=3,expires=1,avg_ttl=100"));
+        world.now_ms += 101;
+        while world.store.work(world.now_ms) {}
+        let stats = world.ask("INFO STATS");
+        assert!(
+            stats.ends_with("expired_keys:1 evicted_keys:0 keyspace_hits:1 keyspace_misses:1"),
+            "{stats}"
+        );
+        assert!(world.ask("INFO").contains("redis_version:7.0.15"));
+        assert_eq!(world.ask("OBJECT REFCOUNT n"), ":1", "small integers are not shared where ages count");
+        assert_eq!(world.ask("INFO nosuch"), "$0");
     }
 
     #[test]

@@ -73,7 +73,9 @@ pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<
         None => None,
     };
     if options.reads {
+        keyspace.stats.count(true);
         write_text(keyspace.read::<Text>(key)?, out);
+        keyspace.stats.count(false);
     }
     let old_expiry = keyspace.find(key).map(|entry| entry.expires_at);
     if (options.if_absent && old_expiry.is_some()) || (options.if_present && old_expiry.is_none()) {
@@ -222,7 +224,7 @@ pub(crate) fn setrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
     }
     let end = offset.saturating_add(part.len());
     check_len(end)?;
-    if end > keyspace.text_bytes_max {
+    if end > keyspace.memory_max {
         return Err(Error::OutOfMemory);
     }
     let len = keyspace.edit_or_create(key, |text: &mut Text| {

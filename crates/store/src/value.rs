@@ -132,6 +132,6 @@ pub(crate) const COLLECTION_BYTES: usize = 160;
 /// Redis's `OBJ_ENCODING_EMBSTR_SIZE_LIMIT`.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// Redis's `*-max-listpack-entries` and `*-max-listpack-value`: up to here a collection counts as small.
+/// Redis's `zset-max-listpack-entries` and `*-max-listpack-value`: up to here a collection counts as small.
 pub(crate) const SMALL_ENTRIES_MAX: usize = 128;
 pub(crate) const SMALL_BYTES_MAX: usize = 64;

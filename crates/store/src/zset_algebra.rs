@@ -1,5 +1,6 @@
 //! Commands that make one sorted set of several. Plain sets count as sorted sets whose scores are all 1.
 
+use resp::integer::parse_i64;
 use resp::{Request, encode};
 
 use crate::args::{integer, is};
@@ -40,39 +41,42 @@ impl Aggregate {
 }
 
 /// A request taken apart.
-struct Query<'a> {
-    keys: Vec<&'a [u8]>,
+struct Query<'k> {
+    sources: Vec<Source<'k>>,
     weights: Vec<f64>,
     aggregate: Aggregate,
     with_scores: bool,
+    /// Members at which ZINTERCARD stops to count.
+    limit: usize,
 }
 
-impl<'a> Query<'a> {
+impl<'k> Query<'k> {
     /// `first` is the place of the number of keys.
     fn parse(
-        keyspace: &Keyspace,
-        request: &Request<'a>,
+        keyspace: &'k Keyspace,
+        request: &Request<'_>,
         first: usize,
         join: Join,
         name: &'static str,
-    ) -> Result<Query<'a>, Error> {
+    ) -> Result<Query<'k>, Error> {
         let count = integer(request.arg(first))?;
         let count = usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Error::NoInputKey(name))?;
         if count > request.len() - first - 1 {
             return Err(Error::Syntax);
         }
+        // Before the options, as in Redis: of two mistakes the same one is named.
+        let keys = request.args().skip(first + 1).take(count);
         let mut query = Query {
-            keys: request.args().skip(first + 1).take(count).collect(),
+            sources: keys.map(|key| Source::of(keyspace, key)).collect::<Result<_, _>>()?,
             weights: vec![1.0; count],
             aggregate: Aggregate::Sum,
             with_scores: false,
+            limit: usize::MAX,
         };
-        // Before the options, as in Redis: of two mistakes the same one is named.
-        query.keys.iter().try_for_each(|key| Source::of(keyspace, key).map(drop))?;
         let mut at = first + 1 + count;
         while let Some(word) = request.get(at) {
             at += 1;
-            let has_scores = join != Join::Diff;
+            let (is_counted, has_scores) = (name == ZINTERCARD, join != Join::Diff && name != ZINTERCARD);
             if has_scores && is(word, "WEIGHTS") && request.len() - at >= count {
                 for (place, weight) in query.weights.iter_mut().enumerate() {
                     *weight = double::parse(request.arg(at + place)).ok_or(Error::WeightNotFloat)?;
@@ -89,8 +93,15 @@ impl<'a> Query<'a> {
                     _ => return Err(Error::Syntax),
                 };
                 at += 1;
-            } else if first == 1 && is(word, "WITHSCORES") {
+            } else if first == 1 && !is_counted && is(word, "WITHSCORES") {
                 query.with_scores = true;
+            } else if is_counted
+                && is(word, "LIMIT")
+                && let Some(limit) = request.get(at)
+            {
+                let limit = parse_i64(limit).and_then(|limit| usize::try_from(limit).ok());
+                query.limit = limit.ok_or(Error::Limit)?;
+                at += 1;
             } else {
                 return Err(Error::Syntax);
             }
@@ -98,10 +109,9 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    fn run(&self, keyspace: &Keyspace, join: Join) -> Result<Zset, Error> {
-        let sources = self.keys.iter().map(|key| Source::of(keyspace, key)).collect::<Result<Vec<_>, _>>()?;
-        let mut weighted: Vec<(Source<'_>, f64)> =
-            sources.into_iter().zip(self.weights.iter().copied()).collect();
+    fn run(&self, keyspace: &Keyspace, join: Join) -> Zset {
+        let mut weighted: Vec<(&Source<'_>, f64)> =
+            self.sources.iter().zip(self.weights.iter().copied()).collect();
         if join != Join::Diff {
             // The smallest first, as in Redis: the order decides how sums are rounded.
             weighted.sort_by_key(|(source, _)| source.len());
@@ -123,11 +133,11 @@ impl<'a> Query<'a> {
                 }
             }),
         }
-        Ok(result)
+        result
     }
 
     /// One part of a union.
-    fn add(&self, (source, weight): &(Source<'_>, f64), result: &mut Zset) {
+    fn add(&self, (source, weight): &(&Source<'_>, f64), result: &mut Zset) {
         source.each(&mut |member, score| {
             let score = not_nan(score * weight);
             let old = result.score(member);
@@ -201,7 +211,7 @@ fn join_and_store(
     name: &'static str,
     out: &mut Vec<u8>,
 ) -> Done {
-    let result = Query::parse(keyspace, request, 2, join, name)?.run(keyspace, join)?;
+    let result = Query::parse(keyspace, request, 2, join, name)?.run(keyspace, join);
     store(keyspace, request.arg(1), result, out);
     Ok(())
 }
@@ -226,8 +236,23 @@ fn join_and_show(
     out: &mut Vec<u8>,
 ) -> Done {
     let query = Query::parse(keyspace, request, 1, join, name)?;
-    let result = query.run(keyspace, join)?;
+    let result = query.run(keyspace, join);
     encode::array_header(out, result.len() * (1 + usize::from(query.with_scores)));
     result.iter().for_each(|scored| write(scored, query.with_scores, out));
     Ok(())
 }
+
+pub(crate) fn zintercard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let query = Query::parse(keyspace, request, 1, Join::Inter, ZINTERCARD)?;
+    let least = query.sources.iter().min_by_key(|source| source.len()).expect("there is at least one key");
+    let limit = if query.limit == 0 { usize::MAX } else { query.limit };
+    let mut found = 0;
+    least.each(&mut |member, _| {
+        let is_common = found < limit && query.sources.iter().all(|source| source.score(member).is_some());
+        found += usize::from(is_common);
+    });
+    encode::integer(out, found as i64);
+    Ok(())
+}
+
+const ZINTERCARD: &str = "zintercard";

@@ -2,9 +2,10 @@
 
 use resp::{Request, encode};
 
-use crate::args::{float, is, positive, signed_count};
+use crate::args::{Multipop, float, is, positive, signed_count};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::nil_array;
 use crate::sets::{REPEATS_MAX, sample};
 use crate::zset::{Scored, Zset};
 use crate::{double, value::Kind};
@@ -13,12 +14,12 @@ type Done = Result<(), Error>;
 
 /// The options of ZADD.
 #[derive(Clone, Copy, Default)]
-struct Options {
-    if_absent: bool,
-    if_present: bool,
+pub(crate) struct Options {
+    pub(crate) if_absent: bool,
+    pub(crate) if_present: bool,
     if_greater: bool,
     if_less: bool,
-    counts_changed: bool,
+    pub(crate) counts_changed: bool,
     increments: bool,
 }
 
@@ -75,9 +76,9 @@ impl Options {
 
 /// What ZADD did.
 #[derive(Default)]
-struct Added {
-    new: i64,
-    changed: i64,
+pub(crate) struct Added {
+    pub(crate) new: i64,
+    pub(crate) changed: i64,
     last_score: Option<f64>,
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn zincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     Ok(())
 }
 
-fn add(
+pub(crate) fn add(
     keyspace: &mut Keyspace,
     key: &[u8],
     options: Options,
@@ -181,36 +182,64 @@ fn write_rank(rank: Option<usize>, out: &mut Vec<u8>) {
 }
 
 pub(crate) fn zpopmin(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    pop(keyspace, request, |zset| zset.at(0), out)
+    pop(keyspace, request, lowest, out)
 }
 
 pub(crate) fn zpopmax(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    pop(keyspace, request, |zset| zset.at(zset.len().checked_sub(1)?), out)
+    pop(keyspace, request, highest, out)
 }
 
-fn pop(
-    keyspace: &mut Keyspace,
-    request: &Request<'_>,
-    choose: fn(&Zset) -> Option<&Scored>,
-    out: &mut Vec<u8>,
-) -> Done {
+/// Which member goes next.
+type Choose = fn(&Zset) -> Option<&Scored>;
+
+fn lowest(zset: &Zset) -> Option<&Scored> {
+    zset.at(0)
+}
+
+fn highest(zset: &Zset) -> Option<&Scored> {
+    zset.at(zset.len().checked_sub(1)?)
+}
+
+fn pop(keyspace: &mut Keyspace, request: &Request<'_>, choose: Choose, out: &mut Vec<u8>) -> Done {
     if request.len() > 3 {
         return Err(Error::Syntax);
     }
     let count = request.get(2).map_or(Ok(1), positive)?;
-    let popped = keyspace.edit(request.arg(1), |zset: &mut Zset| {
-        let mut popped = Vec::new();
-        while popped.len() < count
-            && let Some(scored) = choose(zset).cloned()
-        {
-            zset.remove(&scored.member);
-            popped.push(scored);
-        }
-        popped
-    })?;
+    let popped = keyspace.edit(request.arg(1), |zset: &mut Zset| take(zset, choose, count))?;
     let popped = popped.unwrap_or_default();
     encode::array_header(out, popped.len() * 2);
     popped.iter().for_each(|scored| write(scored, true, out));
+    Ok(())
+}
+
+fn take(zset: &mut Zset, choose: Choose, count: usize) -> Vec<Scored> {
+    let mut taken = Vec::new();
+    while taken.len() < count
+        && let Some(scored) = choose(zset).cloned()
+    {
+        zset.remove(&scored.member);
+        taken.push(scored);
+    }
+    taken
+}
+
+pub(crate) fn zmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let query = Multipop::parse(request, ["MIN", "MAX"])?;
+    let choose = if query.from_second { highest } else { lowest };
+    for key in query.keys(request) {
+        let Some(popped) = keyspace.edit(key, |zset: &mut Zset| take(zset, choose, query.count))? else {
+            continue;
+        };
+        encode::array_header(out, 2);
+        encode::bulk(out, key);
+        encode::array_header(out, popped.len());
+        for scored in &popped {
+            encode::array_header(out, 2);
+            write(scored, true, out);
+        }
+        return Ok(());
+    }
+    nil_array(out);
     Ok(())
 }
 
@@ -222,6 +251,9 @@ pub(crate) fn zrandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
         (Some(word), 4) if is(word, "WITHSCORES") => true,
         _ => return Err(Error::Syntax),
     };
+    if count.is_some_and(|count| count < -REPEATS_MAX || (with_scores && count > i64::MAX / 2)) {
+        return Err(Error::OutOfRange);
+    }
     let zset = keyspace.read::<Zset>(request.arg(1))?;
     let Some(count) = count else {
         match zset.and_then(|zset| zset.random(&mut prng)) {
@@ -230,9 +262,6 @@ pub(crate) fn zrandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
         }
         return Ok(());
     };
-    if count < -REPEATS_MAX || (with_scores && count > i64::MAX / 2) {
-        return Err(Error::OutOfRange);
-    }
     let len = zset.map_or(0, Zset::len);
     let shown =
         if count < 0 && len > 0 { count.unsigned_abs() as usize } else { len.min(count.max(0) as usize) };

@@ -12,6 +12,9 @@ pub(super) fn folder() -> PathBuf {
     target_dir().join("suites")
 }
 
+/// Whether Debian's sources can be had.
+pub(super) const APT_GET: &[&str] = &["apt-get", "--version"];
+
 /// apt-get would lock its folder against itself.
 static APT: Mutex<()> = Mutex::new(());
 

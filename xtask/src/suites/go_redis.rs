@@ -13,7 +13,7 @@ pub(super) const SUITE: Suite = Suite {
     name: Name::GoRedis,
     slug: "go-redis",
     needs: &[],
-    tool: Some(&["go", "version"]),
+    tool: &["go", "version"],
     is_quick: true,
     parts,
 };

@@ -13,7 +13,7 @@ pub(super) const SUITE: Suite = Suite {
     name: Name::Hiredis,
     slug: "hiredis",
     needs: &[needs::MAKE, needs::CXX],
-    tool: None,
+    tool: fetch::APT_GET,
     is_quick: true,
     parts,
 };

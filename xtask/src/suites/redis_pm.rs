@@ -13,7 +13,7 @@ pub(super) const SUITE: Suite = Suite {
     name: Name::RedisPm,
     slug: "redis-pm",
     needs: needs::FOR_REDIS_PM,
-    tool: None,
+    tool: fetch::APT_GET,
     is_quick: true,
     parts,
 };

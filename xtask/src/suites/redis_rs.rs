@@ -13,8 +13,14 @@ use super::tcl::write_program;
 use super::{Name, Outcome, Part, Suite, Verdict, World, fetch, relay};
 use crate::process::{self, cargo, command};
 
-pub(super) const SUITE: Suite =
-    Suite { name: Name::RedisRs, slug: "redis-rs", needs: &[], tool: None, is_quick: false, parts };
+pub(super) const SUITE: Suite = Suite {
+    name: Name::RedisRs,
+    slug: "redis-rs",
+    needs: &[],
+    tool: &["cargo", "--version"],
+    is_quick: false,
+    parts,
+};
 
 /// The first that is not yanked of those whose tests we know.
 const VERSION: &str = "0.27.6";

@@ -14,7 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     name: Name::Tcl,
     slug: "tcl",
     needs: &[needs::TCLSH, needs::REDIS_CLI],
-    tool: None,
+    tool: fetch::APT_GET,
     is_quick: true,
     parts,
 };

@@ -30,8 +30,12 @@ const LICENCES: &[&str] = &[
 /// How cargo names crates.io.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The lock files; the fuzz targets are a workspace of their own.
-const LOCKS: &[(&str, &str)] = &[("Cargo.toml", "Cargo.lock"), ("fuzz/Cargo.toml", "fuzz/Cargo.lock")];
+/// The lock files; the fuzz targets and the programs of redis-rs are workspaces of their own.
+const LOCKS: &[(&str, &str)] = &[
+    ("Cargo.toml", "Cargo.lock"),
+    ("fuzz/Cargo.toml", "fuzz/Cargo.lock"),
+    ("tests/clients/rust/Cargo.toml", "tests/clients/rust/Cargo.lock"),
+];
 
 /// Dependencies that are not to be used.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,16 +1,16 @@
 //! Redis Cluster.
 
-use crate::carry::Carry;
-use crate::carry::Carry::{AnyShard, Container};
+use crate::carry::Carry::{Container, Here};
+use crate::carry::{Carry, ClusterQuestion, Local};
 use crate::command::{Command, container, row};
-use crate::table::later;
+use crate::table::{later, never};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
-    row("asking", 1, "fast", "connection", &[], CLUSTER_PROTOCOL),
+    row("asking", 1, "fast", "connection", &[], Here(Local::Accepted)),
     container("cluster", -2, "", "", Container, CLUSTER),
-    row("readonly", 1, "loading stale fast", "connection", &[], REPLICA_READS),
-    row("readwrite", 1, "loading stale fast", "connection", &[], REPLICA_READS),
+    row("readonly", 1, "loading stale fast", "connection", &[], Here(Local::ReplicaReads(true))),
+    row("readwrite", 1, "loading stale fast", "connection", &[], Here(Local::ReplicaReads(false))),
 ];
 
 #[rustfmt::skip] // A command is a line.
@@ -21,30 +21,35 @@ static CLUSTER: &[Command] = &[
         .tips("nondeterministic_output"),
     row("cluster|count-failure-reports", 3, "admin stale", "", &[], CLUSTER_PROTOCOL)
         .tips("nondeterministic_output"),
-    row("cluster|countkeysinslot", 3, "stale", "", &[], CLUSTER_PROTOCOL),
+    row("cluster|countkeysinslot", 3, "stale", "", &[], KEYS_IN_SLOT),
     row("cluster|delslots", -3, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|delslotsrange", -4, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|failover", -2, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|flushslots", 2, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|forget", 3, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
-    row("cluster|getkeysinslot", 4, "stale", "", &[], CLUSTER_PROTOCOL).tips("nondeterministic_output"),
-    row("cluster|help", 2, "loading stale", "", &[], AnyShard),
-    row("cluster|info", 2, "stale", "", &[], CLUSTER_PROTOCOL).tips("nondeterministic_output"),
-    row("cluster|keyslot", 3, "stale", "", &[], CLUSTER_PROTOCOL),
-    row("cluster|links", 2, "stale", "", &[], CLUSTER_PROTOCOL).tips("nondeterministic_output"),
+    row("cluster|getkeysinslot", 4, "stale", "", &[], KEYS_IN_SLOT).tips("nondeterministic_output"),
+    row("cluster|help", 2, "loading stale", "", &[], Here(Local::Help)),
+    row("cluster|info", 2, "stale", "", &[], cluster(ClusterQuestion::State)).tips("nondeterministic_output"),
+    row("cluster|keyslot", 3, "stale", "", &[], cluster(ClusterQuestion::KeySlot)),
+    row("cluster|links", 2, "stale", "", &[], cluster(ClusterQuestion::Links)).tips("nondeterministic_output"),
     row("cluster|meet", -4, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
-    row("cluster|myid", 2, "stale", "", &[], CLUSTER_PROTOCOL),
-    row("cluster|nodes", 2, "stale", "", &[], CLUSTER_PROTOCOL).tips("nondeterministic_output"),
-    row("cluster|replicas", 3, "admin stale", "", &[], CLUSTER_PROTOCOL).tips("nondeterministic_output"),
+    row("cluster|myid", 2, "stale", "", &[], cluster(ClusterQuestion::MyId)),
+    row("cluster|nodes", 2, "stale", "", &[], cluster(ClusterQuestion::Nodes)).tips("nondeterministic_output"),
+    row("cluster|replicas", 3, "admin stale", "", &[], cluster(ClusterQuestion::Replicas)).tips("nondeterministic_output"),
     row("cluster|replicate", 3, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|reset", -2, "admin noscript stale", "", &[], CLUSTER_PROTOCOL),
     row("cluster|saveconfig", 2, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|set-config-epoch", 3, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|setslot", -4, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
-    row("cluster|shards", 2, "stale", "", &[], CLUSTER_PROTOCOL).tips("nondeterministic_output"),
-    row("cluster|slaves", 3, "admin stale", "", &[], CLUSTER_PROTOCOL).tips("nondeterministic_output"),
-    row("cluster|slots", 2, "stale", "", &[], CLUSTER_PROTOCOL).tips("nondeterministic_output"),
+    row("cluster|shards", 2, "stale", "", &[], cluster(ClusterQuestion::Shards)).tips("nondeterministic_output"),
+    row("cluster|slaves", 3, "admin stale", "", &[], cluster(ClusterQuestion::Replicas)).tips("nondeterministic_output"),
+    row("cluster|slots", 2, "stale", "", &[], cluster(ClusterQuestion::Slots)).tips("nondeterministic_output"),
 ];
 
-const REPLICA_READS: Carry = later("reads from replicas");
+const KEYS_IN_SLOT: Carry = never("plain nodes do not keep their keys by slot");
 const CLUSTER_PROTOCOL: Carry = later("the cluster protocol");
+
+/// Answered from the topology as clients see it: one node, which owns all slots.
+const fn cluster(question: ClusterQuestion) -> Carry {
+    Here(Local::Cluster(question))
+}

@@ -1,7 +1,7 @@
 //! Connections.
 
-use crate::carry::Carry::{AnyShard, Container, Here};
-use crate::carry::{Carry, Local};
+use crate::carry::Carry::{Container, Here};
+use crate::carry::{Carry, ClientTask, Local};
 use crate::command::{Command, container, row};
 use crate::table::later;
 
@@ -20,27 +20,33 @@ pub(super) static COMMANDS: &[Command] = &[
 
 #[rustfmt::skip] // A command is a line.
 static CLIENT: &[Command] = &[
-    row("client|caching", 3, "noscript loading stale", "connection", &[], CLIENT_CACHING),
+    row("client|caching", 3, "noscript loading stale", "connection", &[], client(ClientTask::Caching)),
     row("client|getname", 2, "noscript loading stale", "connection", &[], Here(Local::ClientGetname)),
-    row("client|getredir", 2, "noscript loading stale", "connection", &[], CLIENT_CACHING),
-    row("client|help", 2, "loading stale", "connection", &[], AnyShard),
+    row("client|getredir", 2, "noscript loading stale", "connection", &[], client(ClientTask::GetRedirect)),
+    row("client|help", 2, "loading stale", "connection", &[], Here(Local::Help)),
     row("client|id", 2, "noscript loading stale", "connection", &[], Here(Local::ClientId)),
-    row("client|info", 2, "noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION)
+    row("client|info", 2, "noscript loading stale", "connection", &[], client(ClientTask::Describe))
         .tips("nondeterministic_output"),
-    row("client|kill", -3, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
-    row("client|list", -2, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION)
+    row("client|kill", -3, "admin noscript loading stale", "connection", &[], client(ClientTask::Kill)),
+    row("client|list", -2, "admin noscript loading stale", "connection", &[], client(ClientTask::List))
         .tips("nondeterministic_output"),
-    row("client|no-evict", 3, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
-    row("client|pause", -3, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
-    row("client|reply", 3, "noscript loading stale", "connection", &[], later("switching replies off")),
+    row("client|no-evict", 3, "admin noscript loading stale", "connection", &[], client(ClientTask::Switch)),
+    row("client|no-touch", 3, "noscript loading stale", "connection", &[], client(ClientTask::Switch)),
+    row("client|pause", -3, "admin noscript loading stale", "connection", &[], CLIENT_PAUSES),
+    row("client|reply", 3, "noscript loading stale", "connection", &[], client(ClientTask::Reply)),
     row("client|setinfo", 4, "noscript loading stale", "connection", &[], Here(Local::ClientSetinfo))
         .tips("request_policy:all_nodes response_policy:all_succeeded"),
     row("client|setname", 3, "noscript loading stale", "connection", &[], Here(Local::ClientSetname)),
     row("client|tracking", -3, "noscript loading stale", "connection", &[], CLIENT_CACHING),
-    row("client|trackinginfo", 2, "noscript loading stale", "connection", &[], CLIENT_CACHING),
-    row("client|unblock", -3, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
-    row("client|unpause", 2, "admin noscript loading stale", "connection", &[], CLIENT_ADMINISTRATION),
+    row("client|trackinginfo", 2, "noscript loading stale", "connection", &[], client(ClientTask::TrackingState)),
+    row("client|unblock", -3, "admin noscript loading stale", "connection", &[], client(ClientTask::Unblock)),
+    row("client|unpause", 2, "admin noscript loading stale", "connection", &[], CLIENT_PAUSES),
 ];
 
 const CLIENT_CACHING: Carry = later("client-side caching");
-const CLIENT_ADMINISTRATION: Carry = later("client administration");
+const CLIENT_PAUSES: Carry = later("pausing clients");
+
+/// Answered by the session.
+const fn client(task: ClientTask) -> Carry {
+    Here(Local::Client(task))
+}

@@ -1,10 +1,10 @@
 //! Keys of any type.
 
-use crate::carry::Carry::{AllShards, AnyShard, Container, Cursor, Shard, ShardIf, Split};
-use crate::carry::{Carry, Guard, Merge};
+use crate::carry::Carry::{AllShards, AnyShard, Container, Cursor, Here, Shard, ShardIf, Split};
+use crate::carry::{Guard, Local, Merge};
 use crate::command::{Command, container, row};
 use crate::keys::ByHand;
-use crate::table::{REST, behind, key, keys, later, never, unknown};
+use crate::table::{REST, behind, key, keys, never, unknown};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
@@ -51,7 +51,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("type", 2, "readonly fast", "keyspace", &[key(1, "RO")], Shard),
     row("unlink", -2, "write fast", "keyspace", &[keys(1, -1, 1, "RM delete")], Split(Merge::Sum))
         .tips("request_policy:multi_shard response_policy:agg_sum"),
-    row("wait", 3, "noscript", "connection", &[], BLOCKING)
+    row("wait", 3, "noscript", "connection", &[], Here(Local::Wait))
         .tips("request_policy:all_shards response_policy:agg_min"),
 ];
 
@@ -68,4 +68,3 @@ const SORT_PATTERNS: &str = "For the optional BY/GET keyword. It is marked 'unkn
                              derive from the content of the key we sort";
 const SORT_STORE: &str = "For the optional STORE keyword. It is marked 'unknown' because the keyword can \
                           appear anywhere in the argument array";
-const BLOCKING: Carry = later("blocking commands");

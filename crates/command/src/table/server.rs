@@ -1,7 +1,7 @@
 //! Administration and information.
 
 use crate::carry::Carry::{AllShards, AnyShard, Container, Here, Refused, Shard};
-use crate::carry::{About, Admin, Carry, Local, Merge, Refusal, Report};
+use crate::carry::{About, AclQuestion, Admin, Carry, Local, Merge, Refusal, Report};
 use crate::command::{Command, container, row};
 use crate::table::{about, key, later, never};
 
@@ -50,19 +50,19 @@ pub(super) static COMMANDS: &[Command] = &[
 
 #[rustfmt::skip] // A command is a line.
 static ACL: &[Command] = &[
-    row("acl|cat", -2, "noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|cat", -2, "noscript loading stale", "", &[], acl(AclQuestion::Categories)),
     row("acl|deluser", -3, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
     row("acl|dryrun", -4, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|genpass", -2, "noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|getuser", 3, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|help", 2, "loading stale", "", &[], AnyShard),
-    row("acl|list", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|genpass", -2, "noscript loading stale", "", &[], AnyShard),
+    row("acl|getuser", 3, "admin noscript loading stale", "", &[], acl(AclQuestion::GetUser)),
+    row("acl|help", 2, "loading stale", "", &[], Here(Local::Help)),
+    row("acl|list", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::List)),
     row("acl|load", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
     row("acl|log", -2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
     row("acl|save", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
     row("acl|setuser", -3, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|users", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|whoami", 2, "noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|users", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Users)),
+    row("acl|whoami", 2, "noscript loading stale", "", &[], acl(AclQuestion::WhoAmI)),
 ];
 
 #[rustfmt::skip] // A command is a line.
@@ -72,7 +72,7 @@ static COMMAND: &[Command] = &[
         .tips("nondeterministic_output_order"),
     row("command|getkeys", -4, "loading stale", "connection", &[], about(About::GetKeys)),
     row("command|getkeysandflags", -4, "loading stale", "connection", &[], about(About::GetKeysAndFlags)),
-    row("command|help", 2, "loading stale", "connection", &[], AnyShard),
+    row("command|help", 2, "loading stale", "connection", &[], Here(Local::Help)),
     row("command|info", -2, "loading stale", "connection", &[], about(About::Info))
         .tips("nondeterministic_output_order"),
     row("command|list", -2, "loading stale", "connection", &[], about(About::List))
@@ -82,8 +82,8 @@ static COMMAND: &[Command] = &[
 #[rustfmt::skip] // A command is a line.
 static CONFIG: &[Command] = &[
     row("config|get", -3, "admin noscript loading stale", "", &[], Here(Local::ConfigGet)),
-    row("config|help", 2, "loading stale", "", &[], AnyShard),
-    row("config|resetstat", 2, "admin noscript loading stale", "", &[], NODE_STATISTICS),
+    row("config|help", 2, "loading stale", "", &[], Here(Local::Help)),
+    row("config|resetstat", 2, "admin noscript loading stale", "", &[], Here(Local::ResetStatistics)),
     row("config|rewrite", 2, "admin noscript loading stale", "", &[], settings(Admin::AllShards(Merge::AllOk))),
     row("config|set", -4, "admin noscript loading stale", "", &[], settings(Admin::ConfigSet))
         .tips("request_policy:all_nodes response_policy:all_succeeded"),
@@ -143,7 +143,6 @@ static SLOWLOG: &[Command] = &[
 const ROLES: Carry = never("the roles of the nodes are not for clients to see or change");
 const REPLICATION: Carry =
     Refused(Refusal::Unknown("spoken between nodes; its replies are none, or without end"));
-const NODE_STATISTICS: Carry = later("statistics of the nodes");
 const ACCESS_CONTROL: Carry = later("access control");
 const MODULES: Carry = Carry::Admin("it would change a node for all clients", Admin::AllShards(Merge::AllOk));
 
@@ -160,4 +159,9 @@ const fn settings(how: Admin) -> Carry {
 /// What nodes write to disks.
 const fn persistence(merge: Merge) -> Carry {
     Carry::Admin("each node sees to its own persistence", Admin::AllShards(merge))
+}
+
+/// Answered for the one user that there is.
+const fn acl(question: AclQuestion) -> Carry {
+    Here(Local::Acl(question))
 }

@@ -33,7 +33,7 @@ fn random_requests_get_the_replies_of_redis() {
     println!("SHARDIS_SEED={seed} cargo test -p store --test against_redis");
     let mut prng = Prng::new(seed);
     let mut ours = store(seed);
-    let mut names = BTreeSet::new();
+    let (mut names, mut dumped) = (BTreeSet::new(), Dumped::default());
     for number in 0..number_from("SHARDIS_REQUESTS").unwrap_or(REQUESTS) {
         let words = match number % REQUESTS_PER_ROUND {
             0 => vec![b"FLUSHALL".to_vec()],
@@ -41,7 +41,24 @@ fn random_requests_get_the_replies_of_redis() {
         };
         let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let shown = || args.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
-        let (expected, got) = (node.ask_raw(&args), ask(&mut ours, &args));
+        if words[0].starts_with(b"SORT") {
+            // Redis's SORT takes an errno that somebody else left behind for its own; this one sets it to 0.
+            node.ask_raw(&[b"ZADD", b"z", b"1", b"a", b"x", b"b"]);
+            if is_left_to_chance(&args, &mut node, &mut ours) {
+                continue;
+            }
+        }
+        let (expected, got) = if words[0] == b"RESTORE" {
+            (
+                node.ask_raw(&refs(&dumped.request(&words, true))),
+                ask(&mut ours, &refs(&dumped.request(&words, false))),
+            )
+        } else {
+            (node.ask_raw(&args), ask(&mut ours, &args))
+        };
+        if words[0] == b"DUMP" {
+            dumped.keep(&args, &expected, &got);
+        }
         assert_eq!(
             normal(&args, &got),
             normal(&args, &expected),
@@ -49,13 +66,143 @@ fn random_requests_get_the_replies_of_redis() {
             shown()
         );
         if number % REQUESTS_PER_ROUND == 0 {
+            assert_eq!(
+                lookups(&ask(&mut ours, STATS)),
+                lookups(&node.ask_raw(STATS)),
+                "before request {number}"
+            );
             while ours.work(now_ms()) {}
             assert_eq!(ours.memory_used(), 0, "the account before request {number} of seed {seed}");
         }
         names.insert(words[0].to_ascii_lowercase());
     }
     let missed: Vec<_> = store::commands().filter(|name| !names.contains(name.as_bytes())).collect();
-    assert_eq!(missed, ["scan", "randomkey", "object", "hscan", "sscan", "zscan"], "have tests of their own");
+    assert_eq!(missed, ["scan", "randomkey", "hscan", "sscan", "zscan"], "have tests of their own");
+}
+
+/// The last payloads of DUMP. Each side is given the other's.
+#[derive(Default)]
+struct Dumped {
+    kind: String,
+    theirs: Vec<u8>,
+    ours: Vec<u8>,
+}
+
+impl Dumped {
+    fn keep(&mut self, args: &[&[u8]], theirs: &[u8], ours: &[u8]) {
+        let (Some(theirs), Some(ours), Some(key)) =
+            (reply::as_bulk(theirs), reply::as_bulk(ours), args.get(1))
+        else {
+            return;
+        };
+        let kind = String::from_utf8_lossy(&key[..1]).into_owned();
+        *self = Dumped { kind, theirs: theirs.to_vec(), ours: ours.to_vec() };
+    }
+
+    /// The words of a RESTORE with a payload and a key of its type.
+    fn request(&self, words: &[Vec<u8>], to_node: bool) -> Vec<Vec<u8>> {
+        let fill = |word: &Vec<u8>| match word.strip_prefix(b"dumped") {
+            Some(number) => [self.kind.as_bytes(), number].concat(),
+            None if word == b"PAYLOAD" => if to_node { &self.ours } else { &self.theirs }.clone(),
+            None => word.clone(),
+        };
+        words.iter().map(fill).collect()
+    }
+}
+
+fn refs(words: &[Vec<u8>]) -> Vec<&[u8]> {
+    words.iter().map(Vec::as_slice).collect()
+}
+
+#[test]
+fn big_values_travel_in_dumps_both_ways() {
+    let Some(mut node) = Node::start() else { return };
+    let mut ours = store(1);
+    let mut fill = |line: String| {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        assert_eq!(node.ask_raw(&args), ask(&mut ours, &args), "{line}");
+    };
+    for number in 0..1_500_u64 {
+        let long = "ab ".repeat(number as usize % 90).trim().replace(' ', "");
+        fill(format!("RPUSH list {long} {number} {}", number << 20));
+        fill(format!("HSET hash f{number} {long}"));
+        fill(format!("SADD wide {}", (number << 40) + number));
+        fill(format!("ZADD zset {number}.25 m{number}"));
+        if number < 300 {
+            fill(format!("SADD narrow -{number}"));
+            fill(format!("HSET listpack {} {number}{number}", number * number * number));
+        }
+        if number < 100 {
+            fill(format!("ZADD small {} m{number}", number as f64 / 7.0));
+            fill(format!("APPEND text {long}"));
+        }
+    }
+    fill(format!("RPUSH list {}", "y".repeat(100_000)));
+    fill(format!("SET number {}", i64::MIN));
+    for (key, read) in [
+        ("list", "LRANGE list-new 0 -1"),
+        ("hash", "HGETALL hash-new"),
+        ("listpack", "HGETALL listpack-new"),
+        ("wide", "SMEMBERS wide-new"),
+        ("narrow", "SMEMBERS narrow-new"),
+        ("zset", "ZRANGE zset-new 0 -1 WITHSCORES"),
+        ("small", "ZRANGE small-new 0 -1 WITHSCORES"),
+        ("text", "GET text-new"),
+        ("number", "GET number-new"),
+    ] {
+        let dump: [&[u8]; 2] = [b"DUMP", key.as_bytes()];
+        let (theirs, mine) = (node.ask_raw(&dump), ask(&mut ours, &dump));
+        let (theirs, mine) =
+            (reply::as_bulk(&theirs).expect("a payload"), reply::as_bulk(&mine).expect("a payload"));
+        let target = format!("{key}-new");
+        assert_eq!(node.ask_raw(&[b"RESTORE", target.as_bytes(), b"0", mine]), b"+OK\r\n", "{key}");
+        assert_eq!(ask(&mut ours, &[b"RESTORE", target.as_bytes(), b"0", theirs]), b"+OK\r\n", "{key}");
+        let args: Vec<&[u8]> = read.split(' ').map(str::as_bytes).collect();
+        assert!(normal(&args, &node.ask_raw(&args)) == normal(&args, &ask(&mut ours, &args)), "{key}");
+        let encoding: [&[u8]; 3] = [b"OBJECT", b"ENCODING", target.as_bytes()];
+        assert_eq!(node.ask_raw(&encoding), ask(&mut ours, &encoding), "{key}");
+    }
+}
+
+const STATS: &[&[u8]] = &[b"INFO", b"stats"];
+
+/// What INFO says of hits and misses.
+fn lookups(info: &[u8]) -> Vec<String> {
+    let lines = String::from_utf8_lossy(info).into_owned();
+    let counts = lines
+        .lines()
+        .filter(|line| ["keyspace_hits", "keyspace_misses"].iter().any(|name| line.starts_with(name)));
+    counts.map(str::to_owned).collect()
+}
+
+#[test]
+fn hyperloglogs_are_those_of_redis_while_they_grow_dense() {
+    let Some(mut node) = Node::start() else { return };
+    let (mut prng, mut ours) = (Prng::new(FIRST_SEED), store(1));
+    for step in 0..400_u64 {
+        let key = format!("p{}", step % 3);
+        let elements: Vec<String> = (0..=step % 97).map(|_| prng.next_u64().to_string()).collect();
+        let mut add = vec!["PFADD", &key];
+        add.extend(elements.iter().map(String::as_str));
+        for words in
+            [&add[..], &["GET", &key], &["PFCOUNT", &key], &["GET", &key], &["PFCOUNT", "p0", "p1", "p2"]]
+        {
+            let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            assert!(node.ask_raw(&args) == ask(&mut ours, &args), "step {step}: {} of {key}", words[0]);
+        }
+    }
+    assert_eq!(ask(&mut ours, &[b"GETRANGE", b"p0", b"4", b"4"]), b"$1\r\n\0\r\n", "dense in the end");
+    for words in [
+        ["PFMERGE", "new", "p0"],
+        ["PFMERGE", "p1", "p2"],
+        ["PFADD", "small", "x"],
+        ["PFMERGE", "small", "p1"],
+    ] {
+        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        assert_eq!(node.ask_raw(&args), ask(&mut ours, &args));
+        let get: [&[u8]; 2] = [b"GET", args[1]];
+        assert!(node.ask_raw(&get) == ask(&mut ours, &get), "{words:?}");
+    }
 }
 
 #[test]
@@ -151,6 +298,9 @@ fn encodings_are_called_as_redis_calls_them() {
         "OBJECT ENCODING zset",
         "OBJECT ENCODING list",
         "OBJECT REFCOUNT text",
+        "OBJECT REFCOUNT int",
+        "OBJECT FREQ text",
+        "OBJECT FREQ missing",
         "OBJECT IDLETIME text",
         "OBJECT ENCODING missing",
         "OBJECT ENCODING",
@@ -209,6 +359,15 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
             let ends = reply::as_integer(bytes).is_some_and(|time| time > 0);
             return vec![if ends { "it ends".to_owned() } else { text(bytes) }];
         }
+        // The same value may be written in several ways.
+        "dump" if reply::as_bulk(bytes).is_some() => return vec!["a payload".to_owned()],
+        // Our account is not Redis's.
+        "memory" => {
+            let is_size = reply::as_integer(bytes).is_some_and(|size| size > 0);
+            return vec![if is_size { "a size".to_owned() } else { text(bytes) }];
+        }
+        // Equal weights leave the order to chance.
+        "sort" | "sort_ro" if [&b"BY"[..], b"ALPHA"].iter().all(|word| args.contains(word)) => 1,
         "hgetall" => 2,
         "hrandfield" | "zrandmember" if args.len() == 4 => 2,
         "keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop" | "srandmember"
@@ -220,6 +379,15 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
     let mut groups: Vec<String> = elements.chunks(together).map(|group| group.join(" ")).collect();
     groups.sort();
     groups
+}
+
+/// Whether a SORT shows a set as it lies.
+fn is_left_to_chance(args: &[&[u8]], node: &mut Node, ours: &mut Store) -> bool {
+    let has = |word: &[u8]| args.iter().any(|arg| arg.eq_ignore_ascii_case(word));
+    let Some(key) = args.get(1).filter(|_| has(b"nosort") && !has(b"STORE")) else { return false };
+    // Both are asked, because both count their look-ups.
+    ask(ours, &[b"TYPE", key]);
+    node.ask_raw(&[b"TYPE", key]) == b"+set\r\n"
 }
 
 /// All that a SCAN shows until its cursor is 0 again, each thing once.

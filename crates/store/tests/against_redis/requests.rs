@@ -8,10 +8,10 @@ use stdx::Prng;
 /// The words of one request.
 pub(crate) fn random(prng: &mut Prng) -> Vec<Vec<u8>> {
     let lines: Vec<&str> = PATTERNS.lines().filter(|line| !line.is_empty()).collect();
-    let mut words = Vec::new();
-    for word in prng.pick(&lines[..]).split(' ') {
-        expand(word, prng, &mut words);
-    }
+    // Names may have underscores of their own.
+    let mut line = prng.pick(&lines[..]).split(' ');
+    let mut words = vec![line.next().unwrap_or_default().as_bytes().to_vec()];
+    line.for_each(|word| expand(word, prng, &mut words));
     // Some requests have a word too few, too many, or in the wrong place.
     // Without their count, some would have a random reply.
     let is_random = words[0].ends_with(b"RANDMEMBER") || [&b"SPOP"[..], b"HRANDFIELD"].contains(&&*words[0]);
@@ -19,7 +19,7 @@ pub(crate) fn random(prng: &mut Prng) -> Vec<Vec<u8>> {
         words.pop();
     }
     if prng.one_in(60) {
-        words.push(fill("$v", prng));
+        expand("$v", prng, &mut words);
     }
     // A value in the place of the time would make keys that expire while we look.
     // A member in the place of a score would make a second score in `e`.
@@ -43,18 +43,43 @@ fn expand(word: &str, prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
         (0..=prng.below(3)).for_each(|_| expand(repeated, prng, words));
         return;
     }
-    word.split('_').for_each(|word| words.push(fill(word, prng)));
+    for word in word.split('_') {
+        fill(word, prng).into_iter().for_each(|word| words.push(word.into_bytes()));
+    }
 }
 
-fn fill(word: &str, prng: &mut Prng) -> Vec<u8> {
-    let Some(kind) = word.strip_prefix('$') else { return word.as_bytes().to_vec() };
+fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
+    let Some(kind) = word.strip_prefix('$') else { return vec![word.to_owned()] };
     let own = prng.below(5);
     let text = match kind {
         // Keys by type, now and then of another one.
         "k" | "h" | "l" | "t" | "z" | "r" | "e" => {
             // Sorted sets `e` have one score: without that, ranges by bytes mean nothing.
-            let kind = if prng.one_in(40) { *prng.pick(&["k", "h", "l", "t", "z"]) } else { kind };
+            let others = if kind == "e" { &["k", "h", "l", "t"][..] } else { &["k", "h", "l", "t", "z"] };
+            let kind = if prng.one_in(40) { *prng.pick(others) } else { kind };
             format!("{kind}{own}")
+        }
+        // Weights for SORT.
+        // HyperLogLogs, and what makes many different ones.
+        "H" => format!("p{own}"),
+        "g" => prng.below(2_000).to_string(),
+        // A key of the type that was dumped last.
+        "D" => format!("dumped{own}"),
+        // Places: anywhere, not everywhere valid; near each other. Lengths and units.
+        "c" => format!("c{own}"),
+        "G" => return vec![degrees(prng, 181), degrees(prng, 86)],
+        "N" => return vec![format!("13.{}", prng.below(1_000_000)), format!("38.{}", prng.below(1_000_000))],
+        "R" => match prng.below(30) {
+            0 => (*prng.pick(&FLOATS)).to_owned(),
+            digits => format!("{}.{}", prng.next_u64() >> (34 + digits), prng.below(100)),
+        },
+        "u" => (*prng.pick(&["m", "m", "km", "KM", "ft", "mi", "x"])).to_owned(),
+        "w" => format!("w:{}", prng.pick(&MEMBERS)),
+        "W" => format!("o:{}", prng.pick(&MEMBERS)),
+        "y" => (*prng.pick(&["u8", "i8", "i64", "u63", "u1", "i1", "i5", "u13", "u64", "i65", "x", "i0"]))
+            .to_owned(),
+        "q" => {
+            (*prng.pick(&["0", "3", "7", "#1", "#2", "23", "100", "-1", "x", "#x", "4294967296"])).to_owned()
         }
         "i" => (*prng.pick(&INTEGERS)).to_owned(),
         "n" => prng.below(6).to_string(),
@@ -71,7 +96,13 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<u8> {
         "E" => (*prng.pick(&["0", "-1", "x", "9223372036854775807", "9223372036854775", ""])).to_owned(),
         _ => panic!("unknown pattern ${kind}"),
     };
-    text.into_bytes()
+    vec![text]
+}
+
+/// Degrees of any number of digits, up to and without `max` in both directions.
+fn degrees(prng: &mut Prng, max: u64) -> String {
+    let sign = *prng.pick(&["", "-"]);
+    format!("{sign}{}.{}", prng.below(max), prng.next_u64() >> prng.below(64))
 }
 
 const INTEGERS: [&str; 14] = [
@@ -182,10 +213,40 @@ BITOP OR $k *$k
 BITOP XOR $k *$k
 BITOP NOT $k $k
 BITOP NOT $k *$k
+BITFIELD $k
+BITFIELD $k GET $y $q
+BITFIELD $k SET $y $q $i
+BITFIELD $k INCRBY $y $q $i
+BITFIELD $k ?OVERFLOW_SAT|OVERFLOW_FAIL|OVERFLOW_WRAP INCRBY $y $q $i GET $y $q
+BITFIELD $k SET $y $q $i OVERFLOW FAIL INCRBY i5 $q $d OVERFLOW SAT INCRBY u8 #1 $i
+BITFIELD $k INCRBY u8 0 $i OVERFLOW x GET u8 0
+BITFIELD_RO $k GET $y $q GET u8 0
+BITFIELD_RO $k ?SET_u8_0_1
+LCS $k $k
+LCS $k $k ?LEN|IDX
+LCS $k $k IDX ?MINMATCHLEN_$d ?WITHMATCHLEN|LEN
+PFADD $H *$m
+PFADD $H *$v *$g
+PFADD $H *$g *$g *$g *$g *$g *$g *$g
+PFADD $H *$g *$g *$g *$g *$g *$g *$g
+PFADD $H
+PFADD $k $m
+PFCOUNT $H
+PFCOUNT *$H $H
+PFCOUNT $H $k
+PFMERGE $H *$H
+PFMERGE $H
+GET $H
+GET $H
+COPY $H $H ?REPLACE
+DEL $H
+SETRANGE $H $n $v
+SETBIT $H $g 1
+APPEND $H $v
 EXPIRE $r $A ?NX|XX
 PEXPIRE $r $B ?NX|XX
-EXPIRE $k $E ?NX|XX|GT|LT
-PEXPIRE $k $E ?NX ?GT ?LT ?XX
+PEXPIRE $k $E ?NX|XX
+EXPIRE $k $E ?NX ?GT ?LT ?XX
 EXPIREAT $k $A ?NX|XX|GT|LT
 PEXPIREAT $h $B ?NX|XX|GT|LT
 EXPIREAT $l $A ?NX|XX|GT|LT ?GT|x
@@ -210,6 +271,46 @@ RENAME $k $k
 RENAME $h $h
 RENAMENX $k $k
 RENAMENX $l $l
+MEMORY USAGE $k
+MEMORY USAGE $z ?SAMPLES_$i|x
+MEMORY x $k
+MEMORY USAGE missing
+OBJECT REFCOUNT missing
+OBJECT FREQ $k
+OBJECT x $k
+INFO nosuch nosuch
+SET $w $f
+SET $w $v
+HSET $W a $n b $v
+DEL $w $W
+SORT $l ?ALPHA ?DESC|ASC ?LIMIT_$d_$d
+SORT $l ALPHA ?DESC ?LIMIT_$i_$i
+SORT $t ALPHA ?DESC ?LIMIT_$d_$d
+SORT $z ALPHA ?LIMIT_$n_$n ?GET_#
+SORT $z BY nosort ?DESC ?LIMIT_$n_$n ?GET_# ?GET_w:*
+SORT $l BY w:* ?DESC ?LIMIT_$n_$n ?GET_# ?GET_o:*->b
+SORT $t BY w:* ?DESC ?LIMIT_$n_$n GET # GET w:*
+SORT $z BY o:*->a ?DESC ?LIMIT_$n_$n ?GET_#
+SORT $z BY o:*->a ALPHA ?DESC
+SORT $l GET w:* GET o:*->b GET o:*-> GET x ALPHA ?STORE_$l
+SORT $t ALPHA ?DESC STORE $l
+SORT $t BY nosort ?DESC ?LIMIT_$n_$n STORE $l
+SORT $z BY nosort ?DESC STORE $k
+SORT_RO $l ?ALPHA ?DESC ?STORE_$l
+SORT_RO $z BY o:*->a GET #
+DUMP $k
+DUMP $h
+DUMP $l
+DUMP $t
+DUMP $z
+DUMP $H
+DUMP missing
+RESTORE $D 0 PAYLOAD REPLACE
+RESTORE $D 0 PAYLOAD REPLACE
+RESTORE $D 0 PAYLOAD REPLACE ?IDLETIME_$i ?FREQ_$i
+RESTORE $D $B PAYLOAD ABSTTL ?REPLACE
+RESTORE $D $i PAYLOAD ABSTTL ?REPLACE
+RESTORE $D 0 $v ?x
 COPY $k $k ?REPLACE|DB_0|DB_x
 COPY $z $z ?REPLACE
 COPY $h $h ?REPLACE
@@ -246,6 +347,10 @@ LPOP $l
 RPOP $l
 LPOP $l $n
 RPOP $l $i
+LMPOP 2 $l $l LEFT ?COUNT_$n
+LMPOP $n $l $l RIGHT ?COUNT_$i
+LMPOP 1 $l x
+LMPOP x $l LEFT ?COUNT_1 ?COUNT_1
 LLEN $l
 LRANGE $l 0 -1
 LRANGE $l $d $d
@@ -331,6 +436,43 @@ ZREMRANGEBYLEX $e $x $x
 ZPOPMIN $z ?$n
 ZPOPMAX $z ?$n
 ZPOPMIN $z $i
+ZMPOP 2 $z $z MIN ?COUNT_$n
+ZMPOP $n $z $z MAX ?COUNT_$i
+ZMPOP 1 $z x
+ZINTERCARD 2 $z $z ?LIMIT_$n
+ZINTERCARD $i $z $t ?LIMIT_$i|WITHSCORES
+ZINTERCARD 2 $t $z ?WEIGHTS_1_1|AGGREGATE_MIN
+GEOADD $c *$G_$m
+GEOADD $c *$G_$m
+GEOADD $c *$G_$m
+GEOADD $c *$N_$m
+GEOADD $c *$N_$m
+GEOADD $c ?NX|XX|NX_XX ?CH *$N_$m
+GEOADD $z $f $f $m
+GEOPOS $c *$m
+GEOHASH $c *$m
+GEOPOS $z $m
+GEOHASH $z $m
+GEODIST $c $m $m ?m|KM|ft|mi|x
+GEODIST $z $m $m ?m|km|ft|mi|x_y
+GEORADIUS $c $G $R $u ?WITHDIST ?WITHHASH ?WITHCOORD ?ASC|DESC ?COUNT_$n ?ANY
+GEORADIUS $c $N $R $u ?WITHDIST ?ASC|DESC ?COUNT_$n ?ANY
+GEORADIUS $c $N $R $u ?ASC ?STORE_$c|STOREDIST_$z
+GEORADIUS $c $N $R $u ?COUNT_2 ?STORE_$c|STOREDIST_$z|WITHDIST_STORE_$c
+GEORADIUS_RO $c $N $R $u ?COUNT_$n ?WITHDIST|WITHCOORD|STORE_$c
+GEORADIUSBYMEMBER $c $m $R $u ?WITHDIST ?WITHHASH ?WITHCOORD ?ASC|DESC ?COUNT_$n ?ANY
+GEORADIUSBYMEMBER $c $m $R $u ?STORE_$c|STOREDIST_$z
+GEORADIUSBYMEMBER_RO $c $m $R $u ?ASC|DESC ?COUNT_$i
+GEORADIUSBYMEMBER_RO missing $m $f $f ?ASC|DESC ?COUNT_$i
+GEOSEARCH $c FROMMEMBER $m BYRADIUS $R $u ?WITHDIST ?ASC|DESC ?COUNT_$n ?ANY
+GEOSEARCH $c FROMLONLAT $N BYRADIUS $R $u ?WITHDIST ?ASC|DESC ?COUNT_$n ?ANY
+GEOSEARCH $c FROMLONLAT $N BYBOX $R $R $u ?WITHDIST ?ASC|DESC ?COUNT_$n ?ANY
+GEOSEARCH $c FROMLONLAT $G BYBOX $R $R $u ?WITHCOORD ?WITHHASH ?WITHDIST ?DESC
+GEOSEARCH $c ?FROMMEMBER_$m ?FROMLONLAT_$N ?BYRADIUS_$R_$u ?BYBOX_$R_$R_$u ?ASC|COUNT_$n|ANY ?STOREDIST
+GEOSEARCH missing ?FROMMEMBER_$m ?FROMMEMBER_x ?FROMLONLAT_$N ?BYRADIUS_$R_$u ?BYBOX_$f_$R_$u
+GEOSEARCHSTORE $c $c FROMMEMBER $m BYRADIUS $R $u ?COUNT_$n ?STOREDIST|WITHDIST
+GEOSEARCHSTORE $c $c FROMLONLAT $N BYBOX $R $R $u ?DESC ?COUNT_$n ?STOREDIST
+ZRANGE $c 0 -1 WITHSCORES
 ZRANDMEMBER missing
 ZRANDMEMBER $z 100
 ZRANDMEMBER $z 100 WITHSCORES

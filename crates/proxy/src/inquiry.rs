@@ -1,0 +1,335 @@
+//! Questions that wait for several answers which are no replies of nodes to a client's request: over the clients of all
+//! workers (CLIENT LIST and KILL), over all shards (INFO), or over time alone (WAIT).
+//!
+//! ```text
+//!   session ─► inquire ─► question ─► our own clients ───────────────┐
+//!                            └──────► mail ─► worker ─► mail ─► answer ─┴─► conclude ─► the client's place
+//! ```
+//!
+//! The client's reply waits at its place in order, as that of a split request. An inquiry ends when all have answered
+//! or at its deadline, with what is known then: a worker that has stopped must not make anybody wait for ever.
+
+use crate::ConnId;
+use crate::backend::Purpose;
+use crate::clients::{Filter, Listing};
+use crate::core::{Asked, Core};
+use crate::errors;
+use crate::event::CloseReason;
+use crate::info::Survey;
+use crate::proxy::{Peer, Proxy};
+use crate::replies::Outcome;
+use crate::session::{Owed, Session};
+use crate::tally;
+use command::Number;
+use resp::encode;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use stdx::{Id, Instant, Slab};
+use topology::ShardId;
+
+/// What one worker's core says to another's. [`Proxy::poll_mail`] gives it, [`Proxy::handle_mail`] takes it; nobody
+/// between them looks inside.
+#[derive(Debug)]
+pub struct Mail(Content);
+
+#[derive(Debug)]
+enum Content {
+    /// To be found out, for the worker `from`.
+    Question {
+        from: usize,
+        inquiry: Id,
+        question: Arc<Question>,
+    },
+    Answer {
+        inquiry: Id,
+        findings: Findings,
+    },
+}
+
+impl Mail {
+    /// What the sender is to be told if the receiver has stopped: that nothing was found there.
+    pub fn undelivered(self) -> Option<Mail> {
+        match self.0 {
+            Content::Question { inquiry, .. } => {
+                Some(Mail(Content::Answer { inquiry, findings: Findings::Nothing }))
+            }
+            Content::Answer { .. } => None,
+        }
+    }
+}
+
+/// What each worker is asked.
+#[derive(Debug)]
+pub(crate) enum Question {
+    /// The lines of its clients, but for that of the client who asks.
+    List { asker: u64, listing: Listing },
+    /// Close its clients that match, but not the one who asks.
+    Kill { asker: u64, filter: Filter },
+    /// Begin to count anew.
+    ResetStatistics,
+}
+
+/// What one worker answers.
+#[derive(Debug)]
+pub(crate) enum Findings {
+    Nothing,
+    /// By client.
+    Lines(Vec<(u64, String)>),
+    Count(u64),
+}
+
+/// One question of one client, and what was answered so far.
+#[derive(Debug)]
+pub(crate) struct Inquiry {
+    conn: ConnId,
+    /// In the client's order.
+    place: u32,
+    /// Answers that are still to come. 0 from the start: the deadline is waited for.
+    left: usize,
+    deadline: Instant,
+    /// What was asked, and when, for the statistics.
+    command: Number,
+    asked_us: u32,
+    gathered: Gathered,
+}
+
+/// What has come so far, and what is to be made of it.
+#[derive(Debug)]
+pub(crate) enum Gathered {
+    /// CLIENT LIST.
+    Lines { listing: Listing, lines: Vec<(u64, String)> },
+    /// CLIENT KILL; by address alone, it is an error if nobody was there.
+    Killed { count: u64, by_address: bool },
+    /// CONFIG RESETSTAT.
+    Reset,
+    /// WAIT.
+    Replicas,
+    /// INFO.
+    Survey(Survey),
+}
+
+/// All that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Inquiries {
+    pending: Slab<Inquiry>,
+    /// Those with a deadline.
+    deadlines: BTreeSet<(Instant, Id)>,
+}
+
+impl Inquiries {
+    fn insert(&mut self, inquiry: Inquiry) -> Id {
+        let deadline = inquiry.deadline;
+        let id = self.pending.insert(inquiry);
+        if deadline != Instant::NEVER {
+            self.deadlines.insert((deadline, id));
+        }
+        id
+    }
+
+    /// Forgets an inquiry; answers that come later find nothing.
+    pub(crate) fn remove(&mut self, id: Id) -> Option<Inquiry> {
+        let inquiry = self.pending.remove(id)?;
+        self.deadlines.remove(&(inquiry.deadline, id));
+        Some(inquiry)
+    }
+
+    /// When the first of them ends at the latest.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadlines.first().map_or(Instant::NEVER, |(deadline, _)| *deadline)
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+}
+
+impl Core {
+    /// Reserves the client's place for what comes of `gathered`, which ends after `left` answers or at `deadline`. If
+    /// too many wait already, the client is told so.
+    pub(crate) fn inquire(
+        &mut self,
+        session: &mut Session,
+        gathered: Gathered,
+        left: usize,
+        deadline: Instant,
+    ) -> Option<Id> {
+        if self.inquiries.len() >= self.limits.inquiries_max {
+            self.refuse(session, errors::INQUIRIES_MAX);
+            return None;
+        }
+        let (conn, place) = (session.conn, session.next_place());
+        let (command, asked_us) = (self.asking, tally::low_us(self.now));
+        let inquiry = Inquiry { conn, place, left, deadline, command, asked_us, gathered };
+        let id = self.inquiries.insert(inquiry);
+        session.reserve(Owed::Inquiry(id));
+        Some(id)
+    }
+
+    /// Asks all workers, this one too: as soon as the session that asks is out of hand. False if that was refused.
+    pub(crate) fn ask_workers(
+        &mut self,
+        session: &mut Session,
+        question: Question,
+        gathered: Gathered,
+    ) -> bool {
+        let deadline = self.now + self.limits.request_timeout;
+        let inquiry = self.inquire(session, gathered, self.settings.workers, deadline);
+        self.questions.extend(inquiry.map(|inquiry| (inquiry, Arc::new(question))));
+        inquiry.is_some()
+    }
+
+    /// Asks all shards that can be asked with `request`. `survey` knows of the others why they cannot.
+    pub(crate) fn ask_shards(
+        &mut self,
+        session: &mut Session,
+        request: &[u8],
+        shards: &[ShardId],
+        survey: Survey,
+    ) {
+        // Every ticket is answered in its time, if only with the loss of its request: no deadline is needed.
+        let survey = Gathered::Survey(survey);
+        let Some(inquiry) = self.inquire(session, survey, shards.len(), Instant::NEVER) else { return };
+        for &shard in shards {
+            // An inquiry has no client of its own: its number takes the place of one.
+            let asked = Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry };
+            self.enqueue(shard, request, asked);
+        }
+    }
+}
+
+impl Proxy {
+    /// What is to be delivered to another worker: which, and what. If that worker has stopped, the sender is to be
+    /// handed [`Mail::undelivered`].
+    pub fn poll_mail(&mut self) -> Option<(usize, Mail)> {
+        self.core.mail.pop_front()
+    }
+
+    /// Another worker's core said something.
+    pub fn handle_mail(&mut self, mail: Mail, now: Instant) {
+        self.core.now = now;
+        match mail.0 {
+            Content::Question { from, inquiry, question } => {
+                let findings = self.find_out(&question);
+                self.core.mail.push_back((from, Mail(Content::Answer { inquiry, findings })));
+            }
+            Content::Answer { inquiry, findings } => self.absorb_findings(inquiry, findings),
+        }
+        self.follow_up();
+    }
+
+    /// Asks the other workers, and answers for this one. False if there is no question.
+    pub(crate) fn put_question(&mut self) -> bool {
+        let Some((inquiry, question)) = self.core.questions.pop_front() else { return false };
+        let from = self.core.settings.worker;
+        for worker in (0..self.core.settings.workers).filter(|&worker| worker != from) {
+            let question = Arc::clone(&question);
+            self.core.mail.push_back((worker, Mail(Content::Question { from, inquiry, question })));
+        }
+        let findings = self.find_out(&question);
+        self.absorb_findings(inquiry, findings);
+        true
+    }
+
+    /// Answers for this worker.
+    fn find_out(&mut self, question: &Question) -> Findings {
+        match question {
+            Question::List { asker, listing } => {
+                let now = self.core.now;
+                let lines = self.sessions().filter(|session| session.client != *asker);
+                let lines = lines.filter(|session| listing.takes(session));
+                Findings::Lines(lines.map(|session| (session.client, session.line(now))).collect())
+            }
+            Question::Kill { asker, filter } => {
+                let killed = self.sessions().filter(|session| session.client != *asker);
+                let killed: Vec<ConnId> =
+                    killed.filter(|session| filter.takes(session)).map(|session| session.conn).collect();
+                killed.iter().for_each(|&conn| self.close_client(conn));
+                Findings::Count(killed.len() as u64)
+            }
+            Question::ResetStatistics => {
+                self.core.reset_statistics();
+                Findings::Nothing
+            }
+        }
+    }
+
+    fn sessions(&self) -> impl Iterator<Item = &Session> {
+        let peers = (0..self.peers.places()).filter_map(|index| self.peers.get(self.peers.id_at(index)?));
+        peers.filter_map(|peer| match peer {
+            Peer::Client(session) => Some(session),
+            Peer::Node(_) => None,
+        })
+    }
+
+    fn absorb_findings(&mut self, id: Id, findings: Findings) {
+        // The client may have gone, or its time have been up.
+        let Some(inquiry) = self.core.inquiries.pending.get_mut(id) else { return };
+        match (&mut inquiry.gathered, findings) {
+            (Gathered::Lines { lines, .. }, Findings::Lines(found)) => lines.extend(found),
+            (Gathered::Killed { count, .. }, Findings::Count(found)) => *count += found,
+            _ => {}
+        }
+        self.absorbed(id);
+    }
+
+    /// What came of the question to one shard.
+    pub(crate) fn absorb_report(&mut self, id: Id, shard: ShardId, outcome: &Outcome<'_>) {
+        let Some(inquiry) = self.core.inquiries.pending.get_mut(id) else { return };
+        if let Gathered::Survey(survey) = &mut inquiry.gathered {
+            survey.absorb(shard, outcome);
+        }
+        self.absorbed(id);
+    }
+
+    /// One answer more is there.
+    fn absorbed(&mut self, id: Id) {
+        let Some(inquiry) = self.core.inquiries.pending.get_mut(id) else { return };
+        inquiry.left = inquiry.left.saturating_sub(1);
+        if inquiry.left == 0 {
+            self.conclude(id);
+        }
+    }
+
+    /// Ends the inquiries whose time is up.
+    pub(crate) fn conclude_late(&mut self) {
+        while let Some(&(deadline, id)) = self.core.inquiries.deadlines.first() {
+            if deadline > self.core.now {
+                return;
+            }
+            self.conclude(id);
+        }
+    }
+
+    /// Answers the client with what is known.
+    fn conclude(&mut self, id: Id) {
+        let Some(inquiry) = self.core.inquiries.remove(id) else { return };
+        let mut reply = self.core.pool.take();
+        inquiry.gathered.write(&mut self.core, &mut reply);
+        if let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn) {
+            let core = &mut self.core;
+            core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now, &reply);
+            let overfull = core.settle(session, inquiry.place, &reply);
+            if overfull {
+                self.core.note_closed(session, CloseReason::OutputLimit);
+                self.close_client(inquiry.conn);
+            } else {
+                self.close_if_finished(inquiry.conn);
+            }
+        }
+        self.core.pool.give(reply);
+    }
+}
+
+impl Gathered {
+    fn write(self, core: &mut Core, out: &mut Vec<u8>) {
+        match self {
+            Gathered::Lines { listing, lines } => encode::bulk(out, listing.arrange(lines).as_bytes()),
+            Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
+            Gathered::Killed { by_address: true, .. } | Gathered::Reset => encode::simple(out, b"OK"),
+            Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
+            Gathered::Replicas => encode::integer(out, 0),
+            Gathered::Survey(survey) => core.write_info(&survey, out),
+        }
+    }
+}

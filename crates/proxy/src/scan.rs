@@ -1,0 +1,190 @@
+//! SCAN over all shards, one after the other.
+//!
+//! A request is answered from the shard that its cursor names. If that shard's keys end before as many were found as
+//! the client asked for with COUNT, the next shard is asked within the same request, and so on: where one Redis would
+//! return all of a few keys at once, so do we. If that next shard fails, what was found is returned, with a cursor that
+//! names it: the client learns of the failure when it goes on there.
+
+use crate::core::{Asked, Core};
+use crate::cursor::Cursor;
+use crate::errors;
+use crate::session::{Owed, Session};
+use resp::integer::parse_i64;
+use resp::{Request, encode};
+use stdx::{BufferPool, Id};
+
+/// One SCAN of a client, until it is answered.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// What the shard that works on it was asked.
+    cursor: Cursor,
+    /// Whether shards before that one are through: then there is a reply, whatever comes.
+    has_page: bool,
+    /// How many keys the client asked for.
+    count: usize,
+    /// How many were found.
+    found: usize,
+    /// Their wire bytes.
+    page: Vec<u8>,
+    /// Wire bytes of the command's name, then of all arguments behind the cursor.
+    request: Vec<u8>,
+    name_len: usize,
+    args: usize,
+}
+
+/// What Redis takes for COUNT where it is not said.
+const COUNT_DEFAULT: usize = 10;
+
+/// What the client gets for a cursor that was never given out, or is from before a shard went away: an empty page that
+/// ends the walk, as Redis answers a cursor beyond its table.
+const END: &[u8] = b"*2\r\n$1\r\n0\r\n*0\r\n";
+
+impl Scan {
+    fn new(cursor: Cursor, request: &Request<'_>, pool: &mut BufferPool) -> Scan {
+        let mut copy = pool.take();
+        copy.extend_from_slice(request.raw_arg(0));
+        let name_len = copy.len();
+        copy.extend_from_slice(request.raw_args(2, request.len() - 2));
+        Scan {
+            cursor,
+            has_page: false,
+            count: count(request),
+            found: 0,
+            page: pool.take(),
+            request: copy,
+            name_len,
+            args: request.len(),
+        }
+    }
+
+    /// Appends the request for the shard that is to work on it now.
+    fn write_request(&self, out: &mut Vec<u8>) {
+        encode::array_header(out, self.args);
+        out.extend_from_slice(&self.request[..self.name_len]);
+        encode::bulk(out, itoa::Buffer::new().format(self.cursor.node).as_bytes());
+        out.extend_from_slice(&self.request[self.name_len..]);
+    }
+
+    /// Appends the reply, with `next` as the cursor to go on from.
+    fn write_reply(&self, next: Option<Cursor>, out: &mut Vec<u8>) {
+        let word = match next.map(Cursor::to_word) {
+            None => 0,
+            Some(Some(word)) => word,
+            Some(None) => return errors::write(out, errors::CURSOR_TOO_LARGE),
+        };
+        encode::array_header(out, 2);
+        encode::bulk(out, itoa::Buffer::new().format(word).as_bytes());
+        encode::array_header(out, self.found);
+        out.extend_from_slice(&self.page);
+    }
+}
+
+impl Core {
+    /// Sends a SCAN to the shard that its cursor names.
+    pub(crate) fn send_scan(&mut self, session: &mut Session, request: &Request<'_>) {
+        let Some(cursor) = Cursor::parse(request.arg(1)) else {
+            return self.refuse(session, errors::INVALID_CURSOR);
+        };
+        if cursor.shard.0 as usize >= self.topology.shard_count() {
+            return self.answer(session, END);
+        }
+        if let Err(lost) = self.admit(cursor.shard) {
+            return self.refuse(session, &lost.text());
+        }
+        let scan = self.scans.insert(Scan::new(cursor, request, &mut self.pool));
+        let place = session.reserve(Owed::Scan(scan));
+        self.ask_for_page(scan, Asked::by_client(session.conn, place));
+    }
+
+    /// Queues the request for the next page of `scan`.
+    fn ask_for_page(&mut self, scan: Id, asked: Asked) {
+        let Some(scan) = self.scans.get(scan) else { return };
+        let shard = scan.cursor.shard;
+        let (tail, start) = self.backends[shard.0 as usize].tail(&mut self.pool);
+        scan.write_request(tail);
+        self.push_ticket(shard, start, asked);
+    }
+
+    /// Takes in a node's reply. True if the scan is answered with it: then the reply is in `out`. What is no page (an
+    /// error) is the reply if nothing was found before.
+    pub(crate) fn absorb_page(&mut self, id: Id, asked: Asked, reply: &[u8], out: &mut Vec<u8>) -> bool {
+        let shards = self.topology.shard_count();
+        let Some(scan) = self.scans.get_mut(id) else { return false };
+        let Some((node, found, page)) = page_of(reply) else {
+            self.end_scan(id, reply, out);
+            return true;
+        };
+        scan.found += found;
+        scan.page.extend_from_slice(page);
+        let next = scan.cursor.next(node, shards);
+        if let Some(next) = next
+            && next.shard != scan.cursor.shard
+            && scan.found < scan.count
+        {
+            (scan.cursor, scan.has_page) = (next, true);
+            if self.admit(next.shard).is_ok() {
+                self.ask_for_page(id, asked);
+                return false;
+            }
+        }
+        self.answer_scan(id, next, out);
+        true
+    }
+
+    /// Ends a scan whose shard has given no page: with what was found before, or else with `error`.
+    pub(crate) fn end_scan(&mut self, id: Id, error: &[u8], out: &mut Vec<u8>) {
+        let Some(scan) = self.scans.get(id) else { return };
+        if scan.has_page {
+            let next = scan.cursor;
+            return self.answer_scan(id, Some(next), out);
+        }
+        out.extend_from_slice(error);
+        self.forget_scan(id);
+    }
+
+    /// Writes the reply of a scan that is through.
+    fn answer_scan(&mut self, id: Id, next: Option<Cursor>, out: &mut Vec<u8>) {
+        if let Some(scan) = self.scans.get(id) {
+            scan.write_reply(next, out);
+        }
+        self.forget_scan(id);
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn forget_scan(&mut self, id: Id) {
+        if let Some(scan) = self.scans.remove(id) {
+            self.pool.give(scan.page);
+            self.pool.give(scan.request);
+        }
+    }
+}
+
+/// How many keys the client asks for; what is no number, the node refuses.
+fn count(request: &Request<'_>) -> usize {
+    let mut options = (2..request.len().saturating_sub(1)).step_by(2);
+    match options.find(|&at| request.arg(at).eq_ignore_ascii_case(b"count")) {
+        None => COUNT_DEFAULT,
+        Some(at) => parse_i64(request.arg(at + 1)).and_then(|count| usize::try_from(count).ok()).unwrap_or(0),
+    }
+}
+
+/// A node's cursor, how many keys its page has, and their wire bytes.
+fn page_of(reply: &[u8]) -> Option<(u64, usize, &[u8])> {
+    let mut elements = resp::reply::elements(reply).filter(|elements| elements.len() == 2)?;
+    let cursor = resp::reply::as_bulk(elements.next()?)?;
+    let node = std::str::from_utf8(cursor).ok()?.parse().ok()?;
+    let page = resp::reply::elements(elements.next()?)?;
+    Some((node, page.len(), page.rest()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_a_cursor_and_keys() {
+        assert_eq!(page_of(b"*2\r\n$1\r\n5\r\n*1\r\n$1\r\na\r\n"), Some((5, 1, &b"$1\r\na\r\n"[..])));
+        assert_eq!(page_of(b"-ERR syntax error\r\n"), None);
+        assert_eq!(page_of(b"*2\r\n$1\r\nx\r\n*0\r\n"), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! What a worker counts for each command and for each kind of error: `commandstats` and `errorstats` of INFO.
+//!
+//! On the path of a request this is one place in an array and a few sums; the time comes from instants that are known
+//! anyway. It is the time from queueing a request for a node to its reply, as seen here: what the client waits for, and
+//! not what the node works. What is answered here counts as 0.
+
+use command::Number;
+use stdx::Instant;
+
+/// What is counted for one command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Requests that were carried out or sent on.
+    pub calls: u64,
+    /// Time from queueing to reply, in microseconds.
+    pub usec: u64,
+    /// Requests that we refused.
+    pub rejected: u64,
+    /// Requests that were carried out, with an error as the reply.
+    pub failed: u64,
+}
+
+/// One worker's counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    /// By [`Number::index`].
+    rows: Vec<Row>,
+    /// By the first word of the error.
+    errors: Vec<(Box<[u8]>, u64)>,
+}
+
+/// Kinds of errors that are told apart. A node (or a script on it) can invent any number of them.
+const ERROR_KINDS_MAX: usize = 128;
+/// The longest first word of an error that counts as its kind.
+const ERROR_KIND_BYTES_MAX: usize = 31;
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally { rows: vec![Row::default(); Number::COUNT], errors: Vec::new() }
+    }
+}
+
+impl Tally {
+    /// A request was read. What comes of it is told by the others.
+    #[inline]
+    pub(crate) fn count_call(&mut self, command: Number) {
+        self.rows[command.index()].calls += 1;
+    }
+
+    /// The request was refused here, with `reply`.
+    #[cold]
+    pub(crate) fn count_rejected(&mut self, command: Number, reply: &[u8]) {
+        let row = &mut self.rows[command.index()];
+        row.calls = row.calls.saturating_sub(1);
+        row.rejected += 1;
+        self.count_error(reply);
+    }
+
+    /// The client was answered with an error, which is the whole of what there is to say.
+    #[cold]
+    pub(crate) fn count_failed(&mut self, command: Number, reply: &[u8]) {
+        self.rows[command.index()].failed += 1;
+        self.count_error(reply);
+    }
+
+    /// A reply came that was queued at `queued_us`, the low bits of the microseconds then.
+    #[inline]
+    pub(crate) fn count_reply(&mut self, command: Number, queued_us: u32, now: Instant, reply: &[u8]) {
+        self.rows[command.index()].usec += u64::from(low_us(now).wrapping_sub(queued_us));
+        if resp::reply::is_error(reply) {
+            self.count_failed(command, reply);
+        }
+    }
+
+    /// The kind is the first word, or `ERR`, as in Redis.
+    pub(crate) fn count_error(&mut self, reply: &[u8]) {
+        let line = reply.strip_prefix(b"-").unwrap_or_default();
+        let end = line.iter().take(ERROR_KIND_BYTES_MAX).position(|&byte| byte == b' ');
+        let kind = end.map_or(&b"ERR"[..], |end| &line[..end]);
+        let kinds = self.errors.len();
+        match self.errors.iter_mut().find(|(known, _)| **known == *kind) {
+            Some((_, count)) => *count += 1,
+            None if kinds < ERROR_KINDS_MAX => self.errors.push((kind.into(), 1)),
+            None => {}
+        }
+    }
+
+    /// Begins anew.
+    pub(crate) fn clear(&mut self) {
+        *self = Tally::default();
+    }
+
+    /// Takes over what `other` counted.
+    pub(crate) fn copy_from(&mut self, other: &Tally) {
+        self.rows.copy_from_slice(&other.rows);
+        self.errors.clone_from(&other.errors);
+    }
+
+    /// Adds what `other` counted.
+    pub(crate) fn add(&mut self, other: &Tally) {
+        for (sum, row) in self.rows.iter_mut().zip(&other.rows) {
+            sum.calls += row.calls;
+            sum.usec += row.usec;
+            sum.rejected += row.rejected;
+            sum.failed += row.failed;
+        }
+        for (kind, count) in &other.errors {
+            match self.errors.iter_mut().find(|(known, _)| known == kind) {
+                Some((_, sum)) => *sum += count,
+                None => self.errors.push((kind.clone(), *count)),
+            }
+        }
+    }
+
+    /// The commands that came at all, in the order of the table, by name.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = (&'static str, &Row)> {
+        Number::named()
+            .map(|(number, name)| (name, &self.rows[number.index()]))
+            .filter(|(_, row)| row.calls + row.rejected > 0)
+    }
+
+    /// The kinds of errors in the order of the alphabet.
+    pub(crate) fn errors(&self) -> Vec<(&[u8], u64)> {
+        let mut errors: Vec<_> = self.errors.iter().map(|(kind, count)| (&**kind, *count)).collect();
+        errors.sort();
+        errors
+    }
+
+    /// Replies that were errors.
+    pub(crate) fn errors_total(&self) -> u64 {
+        self.errors.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// The low bits of the microseconds of `now`: enough for what takes less than an hour.
+#[inline]
+pub(crate) fn low_us(now: Instant) -> u32 {
+    (now.as_nanos() / 1000) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_by_their_first_word_as_redis_does() {
+        let mut tally = Tally::default();
+        for reply in
+            ["-ERR x", "-WRONGTYPE Operation", "-nospace\r\n", "-ERR y", &format!("-{} x", "A".repeat(99))]
+        {
+            tally.count_error(reply.as_bytes());
+        }
+        assert_eq!(tally.errors(), [(&b"ERR"[..], 4), (b"WRONGTYPE", 1)]);
+        (0..1000).for_each(|kind| tally.count_error(format!("-K{kind} x").as_bytes()));
+        assert_eq!(tally.errors().len(), ERROR_KINDS_MAX);
+    }
+
+    #[test]
+    fn the_time_of_a_reply_survives_that_its_clock_wraps() {
+        let mut tally = Tally::default();
+        let queued_at = Instant::from_nanos((u64::from(u32::MAX) - 4) * 1000);
+        let now = Instant::from_nanos((u64::from(u32::MAX) + 6) * 1000);
+        tally.count_call(Number::LEARNED);
+        tally.count_reply(Number::LEARNED, low_us(queued_at), now, b"+OK\r\n");
+        let expected = Row { calls: 1, usec: 10, rejected: 0, failed: 0 };
+        assert_eq!(tally.commands().collect::<Vec<_>>(), [("other", &expected)]);
+    }
+}

@@ -1,0 +1,82 @@
+//! INFO of one store, in Redis's words and sections.
+
+use std::fmt::Write;
+
+use resp::{Request, encode};
+
+use crate::args::is;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+
+/// Writes the lines of one section.
+type Writer = fn(&Keyspace, &mut String);
+
+/// The sections in their order.
+const SECTIONS: [(&str, Writer); 5] =
+    [("Server", server), ("Clients", clients), ("Memory", memory), ("Stats", stats), ("Keyspace", databases)];
+
+pub(crate) fn info(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+    let names_all = |word: &[u8]| ["default", "all", "everything"].iter().any(|all| is(word, all));
+    let wants_all = request.len() == 1 || request.args().skip(1).any(names_all);
+    let mut text = String::new();
+    for (name, write_section) in SECTIONS {
+        if !wants_all && !request.args().skip(1).any(|word| is(word, name)) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        push(&mut text, format_args!("# {name}"));
+        write_section(keyspace, &mut text);
+    }
+    encode::bulk(out, text.as_bytes());
+    Ok(())
+}
+
+/// Appends a line.
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{line}\r\n");
+}
+
+fn server(keyspace: &Keyspace, text: &mut String) {
+    push(text, format_args!("redis_version:{REDIS_VERSION}"));
+    push(text, format_args!("redis_mode:standalone"));
+    push(text, format_args!("shardis_version:{}", env!("CARGO_PKG_VERSION")));
+    push(text, format_args!("os:{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    push(text, format_args!("arch_bits:{}", usize::BITS));
+    push(text, format_args!("server_time_usec:{}", keyspace.now_ms.saturating_mul(1_000)));
+}
+
+/// A store knows requests and no clients.
+fn clients(_: &Keyspace, text: &mut String) {
+    push(text, format_args!("blocked_clients:0"));
+}
+
+fn memory(keyspace: &Keyspace, text: &mut String) {
+    // No limit is 0, as in Redis.
+    let memory_max = Some(keyspace.memory_max).filter(|&bytes| bytes != usize::MAX).unwrap_or_default();
+    push(text, format_args!("used_memory:{}", keyspace.memory_used()));
+    push(text, format_args!("maxmemory:{memory_max}"));
+    push(text, format_args!("maxmemory_policy:{}", keyspace.policy.name()));
+}
+
+fn stats(keyspace: &Keyspace, text: &mut String) {
+    let stats = &keyspace.stats;
+    push(text, format_args!("total_commands_processed:{}", stats.requests));
+    push(text, format_args!("expired_keys:{}", stats.expired));
+    push(text, format_args!("evicted_keys:{}", stats.evicted));
+    push(text, format_args!("keyspace_hits:{}", stats.hits()));
+    push(text, format_args!("keyspace_misses:{}", stats.misses()));
+}
+
+/// As in Redis, an empty database is not listed.
+fn databases(keyspace: &Keyspace, text: &mut String) {
+    let (expires, average_ms) = keyspace.volatile();
+    if keyspace.len() > 0 {
+        push(text, format_args!("db0:keys={},expires={expires},avg_ttl={average_ms}", keyspace.len()));
+    }
+}
+
+/// The Redis whose commands we have; libraries choose their own by it.
+const REDIS_VERSION: &str = "7.0.15";

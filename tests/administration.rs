@@ -1,0 +1,317 @@
+//! What clients ask about the proxy and each other, over several workers and in front of real nodes; wherever a single
+//! Redis can be asked the same, it is.
+
+use crate::harness::client::{Client, request};
+use crate::harness::processes::{Finished, Process, run};
+use crate::harness::{RedisServer, World, poll_until, show};
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const WORKERS: &str = "--workers=3";
+const PATIENT: &str = "--request-timeout-ms=10000";
+
+fn world_of_workers(shards: usize) -> World {
+    World::with_flags(shards, &[WORKERS, PATIENT])
+}
+
+/// The text of a bulk.
+#[track_caller]
+fn text(client: &mut Client, words: &str) -> String {
+    let args: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+    let reply = client.command(&args);
+    let body = resp::reply::as_bulk(&reply).unwrap_or_else(|| panic!("{words}: {}", show(&reply)));
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// The value of a field of INFO.
+#[track_caller]
+fn field(info: &str, name: &str) -> String {
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in {info}")).to_owned()
+}
+
+fn addr_of(client: &Client) -> String {
+    client.stream().local_addr().unwrap().to_string()
+}
+
+/// The values of a field of CLIENT LIST.
+fn values<'a>(list: &'a str, name: &str) -> Vec<&'a str> {
+    let fields = list.lines().flat_map(|line| line.split(' '));
+    fields
+        .filter_map(|field| field.split_once('='))
+        .filter(|(key, _)| *key == name)
+        .map(|(_, value)| value)
+        .collect()
+}
+
+#[test]
+fn client_list_sees_the_clients_of_all_workers() {
+    let world = world_of_workers(2);
+    let mut clients: Vec<Client> = (0..12).map(|_| world.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&format!("CLIENT SETNAME c{number}")), "+OK\\r\\n");
+    }
+    let list = text(&mut clients[5], "CLIENT LIST");
+    let addrs: BTreeSet<String> = clients.iter().map(addr_of).collect();
+    let listed: BTreeSet<String> = values(&list, "addr").into_iter().map(str::to_owned).collect();
+    assert_eq!(listed, addrs, "{list}");
+    let ids: Vec<u64> = values(&list, "id").iter().map(|id| id.parse().unwrap()).collect();
+    assert!(ids.is_sorted() && ids.iter().collect::<BTreeSet<_>>().len() == 12, "{list}");
+    let here = format!("127.0.0.1:{}", world.proxy.port);
+    assert_eq!(values(&list, "laddr"), [here.as_str(); 12]);
+    let descriptors = values(&list, "fd");
+    assert_eq!(descriptors.iter().collect::<BTreeSet<_>>().len(), 12, "each has a socket of its own: {list}");
+    assert_eq!(values(&list, "cmd").iter().filter(|&&cmd| cmd == "client|setname").count(), 11);
+    // Each sees itself in CLIENT INFO, and the same line is in everybody's list.
+    for client in &mut clients {
+        let own = text(client, "CLIENT INFO");
+        assert_eq!(values(&own, "addr"), [addr_of(client)]);
+        let id = values(&own, "id")[0].to_owned();
+        assert_eq!(values(&text(client, &format!("CLIENT LIST ID {id}")), "id"), [id]);
+    }
+}
+
+#[test]
+fn a_line_of_client_list_has_the_fields_of_redis_in_its_order() {
+    let world = world_of_workers(1);
+    let names = |client: &mut Client| -> Vec<String> {
+        let list = text(client, "CLIENT LIST TYPE normal");
+        let line = list.lines().last().expect("a line").to_owned();
+        line.split(' ').map(|field| field.split('=').next().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(names(&mut world.connect()), names(&mut world.nodes[0].connect()));
+}
+
+#[test]
+fn client_kill_reaches_clients_of_all_workers() {
+    let world = world_of_workers(2);
+    let mut killer = world.connect();
+    let mut clients: Vec<Client> = (0..9).map(|_| world.connect()).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.ask("PING"), "+PONG\\r\\n"));
+    for client in clients.drain(..3).collect::<Vec<_>>().iter_mut() {
+        assert_eq!(killer.ask(&format!("CLIENT KILL {}", addr_of(client))), "+OK\\r\\n");
+        client.expect_eof();
+        assert_eq!(killer.ask(&format!("CLIENT KILL {}", addr_of(client))), "-ERR No such client\\r\\n");
+    }
+    let id = text(&mut clients[0], "CLIENT INFO");
+    assert_eq!(killer.ask(&format!("CLIENT KILL ID {}", values(&id, "id")[0])), ":1\\r\\n");
+    clients.remove(0).expect_eof();
+    assert_eq!(killer.ask("CLIENT KILL TYPE normal"), ":5\\r\\n");
+    clients.iter_mut().for_each(Client::expect_eof);
+    let info = text(&mut killer, "INFO clients");
+    // Other workers show their counts once a second.
+    let left = field(&info, "connected_clients");
+    if left != "1" {
+        poll_until("the killed to be gone from INFO", || {
+            (field(&text(&mut killer, "INFO clients"), "connected_clients") == "1").then_some(())
+        });
+    }
+    killer.send(b"CLIENT KILL SKIPME no TYPE normal\r\nSET behind 1\r\n");
+    assert_eq!(killer.read_reply(), b":1\r\n");
+    killer.expect_eof();
+    assert_eq!(world.connect().ask("EXISTS behind"), ":0\\r\\n");
+}
+
+#[test]
+fn a_stream_with_replies_switched_on_and_off_is_answered_as_by_redis() {
+    let world = world_of_workers(2);
+    let node = RedisServer::start();
+    let mut single = node.connect();
+    let mut proxy = world.connect();
+    let requests = "SET a 1|GET a|CLIENT REPLY OFF|GET a|SET b 2|MGET a b|NOSUCH|GET|CLIENT LIST|INFO|PING|\
+        CLIENT REPLY nonsense|CLIENT REPLY SKIP|DEL nosuch|CLIENT REPLY ON|GET b|CLIENT REPLY SKIP|MGET a b|\
+        MGET a b|CLIENT REPLY SKIP|CLIENT REPLY SKIP|GET a|GET b|CLIENT REPLY SKIP|NOSUCH x|NOSUCH y|\
+        CLIENT REPLY SKIP|CLIENT REPLY ON|CLIENT REPLY OFF|RESET|CLIENT REPLY SKIP|RESET|ECHO last|";
+    let mut bytes = Vec::new();
+    for line in requests.split('|').filter(|line| !line.is_empty()) {
+        bytes.extend(request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
+    }
+    let answers = [&mut single, &mut proxy].map(|client| {
+        client.send(&bytes);
+        let (seen, _) = client.read_until(b"$4\r\nlast\r\n");
+        show(&seen)
+    });
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
+fn questions_that_redis_answers_alike_are_answered_alike() {
+    let world = world_of_workers(1);
+    let node = RedisServer::start();
+    let (mut single, mut proxy) = (node.connect(), world.connect());
+    for words in ALIKE {
+        assert_eq!(proxy.ask(words), single.ask(words), "{words}");
+    }
+}
+
+/// What must be answered to the byte as by a Redis that nobody else uses.
+const ALIKE: &[&str] = &[
+    "CLIENT LIST TYPE pubsub",
+    "CLIENT LIST TYPE nosuch",
+    "CLIENT LIST TYPE",
+    "CLIENT LIST TYPE normal x",
+    "CLIENT LIST ID",
+    "CLIENT LIST ID x",
+    "CLIENT LIST ID 0",
+    "CLIENT LIST nosuch",
+    "CLIENT KILL",
+    "CLIENT KILL 1.2.3.4:5",
+    "CLIENT KILL ID",
+    "CLIENT KILL ID 0",
+    "CLIENT KILL ID -1",
+    "CLIENT KILL ID x",
+    "CLIENT KILL ID 999999",
+    "CLIENT KILL ID 999999 ADDR",
+    "CLIENT KILL TYPE nosuch",
+    "CLIENT KILL TYPE master",
+    "CLIENT KILL USER nobody",
+    "CLIENT KILL USER default",
+    "CLIENT KILL SKIPME maybe",
+    "CLIENT KILL nosuch x",
+    "CLIENT KILL ADDR 1.2.3.4:5 LADDR 1.2.3.4:6 SKIPME no",
+    "CLIENT NO-EVICT on",
+    "CLIENT NO-EVICT maybe",
+    "CLIENT NO-EVICT",
+    "CLIENT REPLY on",
+    "CLIENT REPLY maybe",
+    "CLIENT REPLY",
+    "CLIENT GETREDIR",
+    "CLIENT UNBLOCK 999999",
+    "CLIENT UNBLOCK 999999 error",
+    "CLIENT UNBLOCK 999999 maybe",
+    "CLIENT UNBLOCK x",
+    "CLIENT UNBLOCK x maybe",
+    "CLIENT UNBLOCK 1 error x",
+    "CLIENT TRACKINGINFO",
+    "CLIENT CACHING yes",
+    "CLIENT nosuch",
+    "ACL WHOAMI",
+    "ACL USERS",
+    "ACL LIST",
+    "ACL GETUSER default",
+    "ACL GETUSER nobody",
+    "ACL CAT",
+    "ACL CAT nosuch",
+    "ACL CAT pubsub x",
+    "ACL GENPASS 0",
+    "ACL GENPASS x",
+    "WAIT 0 0",
+    "WAIT 0 10",
+    "WAIT -1 10",
+    "WAIT 1 20",
+    "WAIT x 0",
+    "WAIT 0 x",
+    "WAIT 0 -1",
+    "INFO nosuch",
+    "INFO cluster",
+    "INFO keyspace",
+    "INFO modules",
+    "COMMAND HELP",
+    "CONFIG RESETSTAT",
+];
+
+#[test]
+fn wait_holds_up_no_other_client() {
+    let world = world_of_workers(1);
+    let (mut waiting, mut other) = (world.connect(), world.connect());
+    let began = Instant::now();
+    waiting.send(b"WAIT 1 600\r\n");
+    waiting.wait_until_read();
+    assert_eq!(other.ask("SET a 1"), "+OK\\r\\n");
+    assert!(began.elapsed() < Duration::from_millis(600), "the other one had to wait");
+    assert_eq!(waiting.read_reply(), b":0\r\n");
+    assert!(began.elapsed() >= Duration::from_millis(600));
+}
+
+#[test]
+fn info_sums_over_nodes_and_workers() {
+    let world = world_of_workers(3);
+    let mut clients: Vec<Client> = (0..6).map(|_| world.connect()).collect();
+    for number in 0..60 {
+        let client = &mut clients[number % 6];
+        assert_eq!(client.ask(&format!("SET key:{number} v EX 1000")), "+OK\\r\\n");
+    }
+    // Redis finds out the mean time to live by and by.
+    let info = poll_until("the nodes to know how long their keys live", || {
+        let info = text(&mut clients[0], "INFO");
+        assert!(field(&info, "db0").starts_with("keys=60,expires=60,avg_ttl="), "{info}");
+        field(&info, "db0").contains("avg_ttl=9").then_some(info)
+    });
+    let used: u64 = field(&info, "used_memory").parse().unwrap();
+    let of_nodes: Vec<u64> = world
+        .nodes
+        .iter()
+        .map(|node| field(&text(&mut node.connect(), "INFO memory"), "used_memory").parse().unwrap())
+        .collect();
+    let sum: u64 = of_nodes.iter().sum();
+    assert!(used.abs_diff(sum) < sum / 5, "{used} is about the sum of {of_nodes:?}");
+    assert!(field(&info, "run_id").len() == 40 && field(&info, "tcp_port") == world.proxy.port.to_string());
+    poll_until("all workers to show their counts", || {
+        let info = text(&mut clients[0], "INFO all");
+        let row = field(&info, "cmdstat_set");
+        let is_complete = row.starts_with("calls=60,") && row.ends_with(",rejected_calls=0,failed_calls=0");
+        (is_complete && field(&info, "connected_clients") == "6").then_some(())
+    });
+    poll_until("the control thread to look at the process", || {
+        let resident: u64 = field(&text(&mut clients[0], "INFO memory"), "proxy_memory_rss").parse().unwrap();
+        (resident > 1 << 20).then_some(())
+    });
+    assert_eq!(clients[1].ask("CONFIG RESETSTAT"), "+OK\\r\\n");
+    let info = text(&mut clients[2], "INFO commandstats stats");
+    assert!(!info.contains("cmdstat_set:"), "{info}");
+    assert_eq!(field(&info, "total_connections_received"), "0");
+}
+
+#[test]
+fn info_names_the_node_that_is_down_and_goes_on_without_it() {
+    let mut world = world_of_workers(2);
+    let mut client = world.connect();
+    let keys = world.key_on_each("k");
+    keys.iter().for_each(|key| assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n"));
+    world.nodes[1].kill();
+    let line = poll_until("the node to be known as down", || {
+        let info = text(&mut client, "INFO nodes");
+        let line = field(&info, "node1");
+        line.contains(",state=down,").then_some(line)
+    });
+    assert!(line.contains(&world.shard_name(1)) && line.contains(",reason="), "{line}");
+    let info = text(&mut client, "INFO");
+    assert_eq!(field(&info, "db0"), "keys=1,expires=0,avg_ttl=0");
+    assert!(field(&info, "node0").contains(",state=up,"), "{info}");
+}
+
+#[test]
+fn redis_cli_watches_and_takes_the_proxy_for_a_cluster() {
+    let world = world_of_workers(3);
+    let port = world.proxy.port.to_string();
+    let mut onlooker = Command::new("redis-cli");
+    // Short pauses: what it prints stays in its buffer until that is full.
+    onlooker.args(["-p", &port, "--stat", "-i", "0.001"]);
+    let mut onlooker = Process::spawn(onlooker, "redis-cli --stat");
+    for number in 0..20 {
+        let mut command = Command::new("redis-cli");
+        command.args(["-c", "-p", &port, "set", &format!("key:{number}"), "v"]);
+        let Finished { code, stdout, stderr } = run(command);
+        assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "OK\n", ""));
+    }
+    poll_until("redis-cli --stat to see the keys", || {
+        assert!(onlooker.ended().is_none(), "it goes on: {}", onlooker.output());
+        onlooker.output().lines().any(|line| line.starts_with("20 ")).then_some(())
+    });
+}
+
+#[test]
+fn cluster_clients_are_told_to_come_back_where_they_came() {
+    let world = World::with_shards(2);
+    let mut client = world.connect();
+    let id = text(&mut client, "CLUSTER MYID");
+    let (port, here) = (world.proxy.port, format!("127.0.0.1:{}", world.proxy.port));
+    assert_eq!(
+        client.ask("CLUSTER SLOTS"),
+        format!("*1 *3 :0 :16383 *4 $9 127.0.0.1 :{port} $40 {id} *0 ").replace(' ', "\\r\\n")
+    );
+    let nodes = text(&mut client, "CLUSTER NODES");
+    assert_eq!(nodes, format!("{id} {here}@0 myself,master - 0 0 0 connected 0-16383\n"));
+    assert_eq!(field(&text(&mut client, "INFO server"), "run_id"), id);
+}

@@ -1,0 +1,292 @@
+package clients;
+
+import static clients.Sample.ADD;
+import static clients.Sample.MIB;
+import static clients.Sample.keyArray;
+import static clients.Sample.keys;
+import static clients.Sample.numbered;
+
+import io.lettuce.core.KeyValue;
+import io.lettuce.core.LettuceFutures;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisFuture;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.ScanArgs;
+import io.lettuce.core.ScanIterator;
+import io.lettuce.core.ScoredValue;
+import io.lettuce.core.ScriptOutputType;
+import io.lettuce.core.SetArgs;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.api.async.RedisAsyncCommands;
+import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+import io.lettuce.core.cluster.api.sync.RedisAdvancedClusterCommands;
+import io.lettuce.core.codec.ByteArrayCodec;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+
+/** Lettuce: one connection for all, blocking or with futures; scan iterators and {@code RedisClusterClient}. */
+final class LettuceLibrary implements Library {
+    /** Less than the 60 s that are Lettuce's default, which would hide what a check waited for. */
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
+
+    private final RedisURI uri;
+    private final boolean hasScripts;
+    private RedisClient client;
+    private StatefulRedisConnection<String, String> conn;
+    private RedisCommands<String, String> redis;
+
+    LettuceLibrary(int port, boolean hasScripts) {
+        this.uri = RedisURI.builder().withHost("127.0.0.1").withPort(port).withTimeout(TIMEOUT).build();
+        this.hasScripts = hasScripts;
+    }
+
+    @Override
+    public void connect() {
+        client = RedisClient.create(uri);
+        conn = client.connect();
+        redis = conn.sync();
+        Expect.equal(redis.ping(), "PONG");
+    }
+
+    @Override
+    public void strings() {
+        Expect.equal(redis.set("strings:a", "one"), "OK");
+        Expect.equal(redis.get("strings:a"), "one");
+        Expect.equal(redis.get("strings:none"), null);
+        Expect.equal(redis.set("strings:a", "two", SetArgs.Builder.nx()), null);
+        Expect.equal(redis.append("strings:a", " é"), 6L);
+        Expect.equal(redis.getrange("strings:a", 0, 2), "one");
+        Expect.equal(redis.getdel("strings:a"), "one é");
+        Expect.equal(redis.exists("strings:a"), 0L);
+        try (StatefulRedisConnection<byte[], byte[]> binary = client.connect(ByteArrayCodec.INSTANCE)) {
+            byte[] key = "strings:binary".getBytes(StandardCharsets.UTF_8);
+            Expect.equal(binary.sync().set(key, Sample.everyByte()), "OK");
+            Expect.sameBytes(binary.sync().get(key), Sample.everyByte());
+        }
+    }
+
+    @Override
+    public void hashes() {
+        Expect.equal(redis.hset("hash", Map.of("name", "Ada", "born", "1815")), 2L);
+        Expect.equal(redis.hgetall("hash"), Map.of("name", "Ada", "born", "1815"));
+        Expect.equal(valuesOf(redis.hmget("hash", "born", "none")), Arrays.asList("1815", null));
+        Expect.equal(redis.hincrby("hash", "born", 2), 1817L);
+        Expect.equal(redis.hdel("hash", "name", "none"), 1L);
+        Expect.equal(redis.hkeys("hash"), List.of("born"));
+    }
+
+    @Override
+    public void listsSetsZsets() {
+        Expect.equal(redis.rpush("list", "a", "b", "c"), 3L);
+        Expect.equal(redis.lpop("list"), "a");
+        Expect.equal(redis.lrange("list", 0, -1), List.of("b", "c"));
+
+        Expect.equal(redis.sadd("set:1{tag}", "a", "b"), 2L);
+        Expect.equal(redis.sadd("set:2{tag}", "b", "c"), 2L);
+        Expect.equal(redis.sinter("set:1{tag}", "set:2{tag}"), Set.of("b"));
+        Expect.equal(redis.sismember("set:1{tag}", "c"), false);
+
+        Expect.equal(redis.zadd("zset", 1.5, "a", 0.5, "b", 2.0, "c"), 3L);
+        List<ScoredValue<String>> lowest = List.of(ScoredValue.just(0.5, "b"), ScoredValue.just(1.5, "a"));
+        Expect.equal(redis.zrangeWithScores("zset", 0, 1), lowest);
+        Expect.equal(redis.zscore("zset", "c"), 2.0);
+        Expect.equal(redis.zrank("zset", "none"), null);
+    }
+
+    @Override
+    public void countersExpiry() throws Exception {
+        Expect.equal(redis.incr("counter"), 1L);
+        Expect.equal(redis.incrby("counter", 41), 42L);
+        Expect.equal(redis.incrbyfloat("counter", 0.5), 42.5);
+        Expect.equal(redis.ttl("counter"), -1L);
+        Expect.equal(redis.expire("counter", 100), true);
+        long ttl = redis.ttl("counter");
+        Expect.that(ttl > 90 && ttl <= 100, "TTL is " + ttl);
+        Expect.equal(redis.persist("counter"), true);
+        redis.set("brief", "x", SetArgs.Builder.px(50));
+        Restart.eventually(() -> {
+            Expect.equal(redis.get("brief"), null);
+            return null;
+        });
+    }
+
+    @Override
+    public void pipeline() throws Exception {
+        List<RedisFuture<String>> replies = new ArrayList<>();
+        List<String> expected = new ArrayList<>();
+        // A connection of its own: what is not flushed would be waited for by everybody who shares it.
+        try (StatefulRedisConnection<String, String> batching = client.connect()) {
+            batching.setAutoFlushCommands(false);
+            RedisAsyncCommands<String, String> async = batching.async();
+            numbered(keys("pipeline", 300), Integer::toString).forEach((key, value) -> {
+                replies.add(async.set(key, value));
+                replies.add(async.get(key));
+                expected.addAll(List.of("OK", value));
+            });
+            batching.flushCommands();
+            Expect.that(LettuceFutures.awaitAll(TIMEOUT, replies.toArray(RedisFuture[]::new)), "replies are missing");
+        }
+        for (int n = 0; n < expected.size(); n++) {
+            Expect.equal(replies.get(n).get(), expected.get(n));
+        }
+    }
+
+    @Override
+    public void multiKey() {
+        String[] names = keyArray("multi", 100);
+        Map<String, String> values = numbered(List.of(names), Integer::toString);
+        Expect.equal(redis.mset(values), "OK");
+        Expect.equal(valuesOf(redis.mget(names)), List.copyOf(values.values()));
+        Expect.equal(valuesOf(redis.mget("multi:none", "multi:7")), Arrays.asList(null, "7"));
+        Expect.equal(redis.exists(names), 100L);
+        Expect.equal(redis.del(Arrays.copyOfRange(names, 50, 100)), 50L);
+        List<String> left = IntStream.range(0, 100).mapToObj(n -> n < 50 ? Integer.toString(n) : null).toList();
+        Expect.equal(valuesOf(redis.mget(names)), left);
+        Expect.equal(redis.unlink(names), 50L);
+    }
+
+    @Override
+    public void scan() {
+        List<String> names = keys("scan", 1000);
+        redis.mset(numbered(names, Integer::toString));
+        ScanArgs ours = ScanArgs.Builder.matches("scan:*").limit(50);
+        Expect.eachOnce(ScanIterator.scan(redis, ours).stream().toList(), names);
+
+        List<String> members = keys("member", 1000);
+        redis.hset("scanned:hash", numbered(members, Integer::toString));
+        redis.sadd("scanned:set", members.toArray(String[]::new));
+        Object[] scored = IntStream.range(0, 1000).boxed().flatMap(n -> Stream.of(n * 1.0, members.get(n))).toArray();
+        redis.zadd("scanned:zset", scored);
+        ScanArgs some = ScanArgs.Builder.limit(50);
+        List<String> numberedMembers = members.stream().map(member -> member + "=" + member.split(":")[1]).toList();
+        Expect.eachOnce(
+                ScanIterator.hscan(redis, "scanned:hash", some).stream()
+                        .map(pair -> pair.getKey() + "=" + pair.getValue())
+                        .toList(),
+                numberedMembers);
+        Expect.eachOnce(ScanIterator.sscan(redis, "scanned:set", some).stream().toList(), members);
+        Expect.eachOnce(
+                ScanIterator.zscan(redis, "scanned:zset", some).stream()
+                        .map(pair -> pair.getValue() + "=" + (int) pair.getScore())
+                        .toList(),
+                numberedMembers);
+    }
+
+    @Override
+    public void scripts() throws Exception {
+        String[] key = {"script:a"};
+        String unknown = "0".repeat(40);
+        if (!hasScripts) {
+            List<Callable<?>> attempts = List.of(
+                    () -> redis.eval(ADD, ScriptOutputType.INTEGER, key, "5"),
+                    () -> redis.scriptLoad(ADD),
+                    () -> redis.evalsha(unknown, ScriptOutputType.INTEGER, key, "5"));
+            for (Callable<?> attempt : attempts) {
+                Expect.refusalOfScripts(RedisCommandExecutionException.class, attempt);
+            }
+            return;
+        }
+        Expect.equal(redis.eval(ADD, ScriptOutputType.INTEGER, key, "5"), 5L);
+        String sha = redis.scriptLoad(ADD);
+        Expect.equal(sha, redis.digest(ADD));
+        // Keys of several shards: each must have got the script.
+        for (String name : keys("script:sha", 20)) {
+            Expect.equal(redis.evalsha(sha, ScriptOutputType.INTEGER, new String[] {name}, "3"), 3L);
+        }
+        Expect.error(RedisCommandExecutionException.class, "NOSCRIPT",
+                () -> redis.evalsha(unknown, ScriptOutputType.INTEGER, key, "5"));
+    }
+
+    @Override
+    public void bigValues() {
+        byte[] key = "big".getBytes(StandardCharsets.UTF_8);
+        try (StatefulRedisConnection<byte[], byte[]> binary = client.connect(ByteArrayCodec.INSTANCE)) {
+            for (int length : new int[] {MIB, 20 * MIB}) {
+                byte[] value = Sample.bytes(length);
+                Expect.equal(binary.sync().set(key, value), "OK");
+                Expect.sameBytes(binary.sync().get(key), value);
+            }
+            Expect.equal(binary.sync().del(key), 1L);
+        }
+    }
+
+    @Override
+    public void errors() throws Exception {
+        redis.set("errors", "text");
+        Expect.error(RedisCommandExecutionException.class, "WRONGTYPE ", () -> redis.lpush("errors", "x"));
+        Expect.equal(redis.get("errors"), "text");
+        Expect.error(RedisCommandExecutionException.class, "ERR value is not an integer", () -> redis.incr("errors"));
+        Expect.equal(redis.get("errors"), "text");
+    }
+
+    /** Lettuce wants one connection to be shared by all, so that is what 50 chains of futures do. */
+    @Override
+    public void concurrent() throws Exception {
+        RedisAsyncCommands<String, String> async = conn.async();
+        CompletableFuture<?>[] tasks = IntStream.range(0, 50).mapToObj(n -> {
+            CompletionStage<Void> task = CompletableFuture.completedFuture(null);
+            for (String name : keys("concurrent:" + n, 50)) {
+                task = task.thenCompose(before -> async.set(name, "of " + name))
+                        .thenCompose(ok -> async.get(name))
+                        .thenAccept(value -> Expect.equal(value, "of " + name));
+            }
+            return task.toCompletableFuture();
+        }).toArray(CompletableFuture[]::new);
+        CompletableFuture.allOf(tasks).get(TIMEOUT.toSeconds(), TimeUnit.SECONDS);
+    }
+
+    @Override
+    public void cluster() {
+        try (RedisClusterClient clusterClient = RedisClusterClient.create(uri);
+                StatefulRedisClusterConnection<String, String> clusterConn = clusterClient.connect()) {
+            RedisAdvancedClusterCommands<String, String> cluster = clusterConn.sync();
+            Map<String, String> values = numbered(keys("cluster", 100), Integer::toString);
+            values.forEach((name, value) -> Expect.equal(cluster.set(name, value), "OK"));
+            values.forEach((name, value) -> Expect.equal(cluster.get(name), value));
+            // Lettuce itself splits these by their slots.
+            Expect.equal(cluster.mset(values), "OK");
+            Expect.equal(valuesOf(cluster.mget(values.keySet().toArray(String[]::new))), List.copyOf(values.values()));
+            List<RedisFuture<Long>> replies = keys("cluster", 10).stream().map(clusterConn.async()::incr).toList();
+            Expect.that(LettuceFutures.awaitAll(TIMEOUT, replies.toArray(RedisFuture[]::new)), "replies are missing");
+            Expect.equal(
+                    replies.stream().map(reply -> reply.toCompletableFuture().join()).toList(),
+                    Stream.iterate(1L, n -> n + 1).limit(10).toList());
+            Expect.equal(clusterClient.getPartitions().size(), 1);
+        }
+    }
+
+    @Override
+    public void reconnect() throws Exception {
+        Restart.await();
+        Restart.eventually(() -> {
+            Expect.equal(redis.set("reconnect", "again"), "OK");
+            Expect.equal(redis.get("reconnect"), "again");
+            return null;
+        });
+    }
+
+    @Override
+    public void close() {
+        if (client != null) {
+            client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+        }
+    }
+
+    private static List<String> valuesOf(List<KeyValue<String, String>> pairs) {
+        return pairs.stream().map(pair -> pair.getValueOrElse(null)).toList();
+    }
+}

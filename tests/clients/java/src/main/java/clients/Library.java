@@ -1,0 +1,45 @@
+package clients;
+
+/** What each library does: one method per {@link Check}. One that throws has failed; what it throws is the reason. */
+interface Library extends AutoCloseable {
+    /** Makes the client that the others use. */
+    void connect() throws Exception;
+
+    void strings() throws Exception;
+
+    void hashes() throws Exception;
+
+    void listsSetsZsets() throws Exception;
+
+    void countersExpiry() throws Exception;
+
+    /** Several hundred requests over many keys, sent at once; the replies come in order. */
+    void pipeline() throws Exception;
+
+    /** MSET, MGET, EXISTS and DEL of keys of all shards. */
+    void multiKey() throws Exception;
+
+    /** SCAN, HSCAN, SSCAN and ZSCAN find each of 1,000 exactly once. */
+    void scan() throws Exception;
+
+    /** Scripts run on the shard of their keys; over the store they are refused. */
+    void scripts() throws Exception;
+
+    /** 1 MiB and 20 MiB come back as they went. */
+    void bigValues() throws Exception;
+
+    /** WRONGTYPE is the library's error, and the connection is good for more. */
+    void errors() throws Exception;
+
+    /** 50 tasks at once, 100 requests each: all get their own answers. */
+    void concurrent() throws Exception;
+
+    /** The library's cluster client, which finds one shard that owns all slots. */
+    void cluster() throws Exception;
+
+    /** The clients of {@link #connect} and {@link #concurrent} work again after a restart of the proxy. */
+    void reconnect() throws Exception;
+
+    @Override
+    void close();
+}

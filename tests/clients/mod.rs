@@ -1,0 +1,159 @@
+//! Programs that use shardis through client libraries, as its users do: over four nodes and over the embedded store.
+//!
+//! The programs are in the folders beside this file, `README.md` there is what they and this module agreed on. They are
+//! prepared by `cargo xtask clients`; here they are started, heard and judged. What a library does is looked at in the
+//! programs only.
+
+mod program;
+mod verdict;
+
+use crate::harness::{Proxy, RedisServer};
+use program::Program;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Nodes behind the proxy, where there are nodes.
+const NODES: usize = 4;
+
+/// Two tests per library. A failure names the language, the library and the setup.
+macro_rules! tests {
+    ($($language:ident { $($test:ident: $launcher:literal $library:literal,)* })*) => {
+        $(mod $language {
+            $(mod $test {
+                use crate::clients::{Setup, run};
+
+                #[test]
+                fn works_over_nodes() {
+                    run(stringify!($language), $launcher, $library, Setup::Nodes);
+                }
+
+                #[test]
+                fn works_over_the_store() {
+                    run(stringify!($language), $launcher, $library, Setup::Store);
+                }
+            })*
+        })*
+    };
+}
+
+tests! {
+    go {
+        go_redis: "go" "go-redis",
+    }
+    node {
+        ioredis: "node" "ioredis",
+        node_redis: "node" "node-redis",
+    }
+    java {
+        jedis: "java" "jedis",
+        lettuce: "java" "lettuce",
+    }
+    perl {
+        redis_pm: "perl" "Redis",
+        redis_fast: "perl" "Redis::Fast",
+    }
+    python {
+        redis_py: "python" "redis-py",
+        redis_py_asyncio: "python" "redis-py-asyncio",
+        redis_py_5: "python-5" "redis-py",
+        redis_py_5_asyncio: "python-5" "redis-py-asyncio",
+    }
+    rust {
+        redis_rs: "rust" "redis-rs",
+        redis_rs_async: "rust" "redis-rs-async",
+    }
+}
+
+/// What is behind the proxy.
+#[derive(Clone, Copy)]
+enum Setup {
+    /// Four redis-servers.
+    Nodes,
+    /// Shards in the proxy's own memory.
+    Store,
+}
+
+impl Setup {
+    /// Its name in a program's arguments.
+    fn name(self) -> &'static str {
+        match self {
+            Setup::Nodes => "nodes",
+            Setup::Store => "store",
+        }
+    }
+}
+
+/// Runs the program of `library`, and fails with all that it printed unless it ends well.
+fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
+    let Some(launcher_path) = launcher_path(language, launcher) else { return };
+    let mut served = Served::start(setup);
+    let mut command = Command::new(launcher_path);
+    command.args([library, &served.proxy.port.to_string(), setup.name()]);
+    let mut program = Program::start(command);
+    let ended = program.listen(|| served.restart());
+    let problems = match ended {
+        Ok(code) => verdict::problems(program.lines(), code),
+        Err(problem) => vec![problem],
+    };
+    assert!(
+        problems.is_empty(),
+        "{library} ({launcher}) over {}:\n  {}",
+        setup.name(),
+        problems.join("\n  ")
+    );
+}
+
+/// The file that starts a program; `None` if the test is to be skipped, which it said.
+fn launcher_path(language: &str, launcher: &str) -> Option<PathBuf> {
+    let prepare = format!("`cargo xtask clients --only {language}` prepares and runs it");
+    let Some(folder) = std::env::var_os("SHARDIS_CLIENTS") else {
+        // In CI they must not go missing silently.
+        assert!(std::env::var_os("CI").is_none(), "no SHARDIS_CLIENTS: {prepare}");
+        eprintln!("SKIPPED: no SHARDIS_CLIENTS; {prepare}");
+        return None;
+    };
+    let folder = Path::new(&folder);
+    if let Ok(why) = std::fs::read_to_string(folder.join(language).with_extension("skipped")) {
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    let path = folder.join(launcher);
+    assert!(path.exists(), "there is no {}: {prepare}", path.display());
+    Some(path)
+}
+
+/// A proxy, and what is behind it.
+struct Served {
+    proxy: Proxy,
+    nodes: Vec<RedisServer>,
+}
+
+impl Served {
+    fn start(setup: Setup) -> Served {
+        let nodes: Vec<RedisServer> = match setup {
+            Setup::Nodes => (0..NODES).map(|_| RedisServer::start()).collect(),
+            Setup::Store => Vec::new(),
+        };
+        Served { proxy: proxy_over(&nodes, 0), nodes }
+    }
+
+    /// Ends the proxy as an operator does, and starts it on the same port. The nodes keep what they have.
+    fn restart(&mut self) {
+        self.proxy.signal("TERM");
+        let status = self.proxy.wait();
+        assert!(status.success(), "the proxy ended with {status}");
+        self.proxy = proxy_over(&self.nodes, self.proxy.port);
+    }
+}
+
+/// A proxy with default settings, but for its patience: that a loaded machine is slow is no fault.
+fn proxy_over(nodes: &[RedisServer], port: u16) -> Proxy {
+    let port = format!("--port={port}");
+    let flags = [&port, "--host=127.0.0.1", "--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
+    if nodes.is_empty() {
+        return Proxy::start(&flags);
+    }
+    let addrs: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+    let nodes = format!("--nodes={}", addrs.join(","));
+    Proxy::start(&[&[nodes.as_str()], &flags[..]].concat())
+}

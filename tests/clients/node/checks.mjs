@@ -1,0 +1,146 @@
+// What all libraries are asked to do, and how it is reported.
+//
+// A library is an object with one asynchronous function per name in CHECKS, and `close`. A check that throws has
+// failed; its error is the reason.
+
+import assert from 'node:assert/strict';
+import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** In the order in which they run: `connect` makes the client that the others use, `reconnect` loses its connection. */
+const CHECKS = [
+  'connect',
+  'strings',
+  'hashes',
+  'lists-sets-zsets',
+  'counters-expiry',
+  'pipeline',
+  'multi-key',
+  'scan',
+  'scripts',
+  'big-values',
+  'errors',
+  'concurrent',
+  'cluster',
+  'reconnect',
+];
+
+/** Longer than any check takes on a busy machine. */
+const CHECK_MS_MAX = 30_000;
+/** How long whoever runs this program may take to restart the proxy, and then the client to notice. */
+const RESTART_MS_MAX = 60_000;
+const RECONNECT_MS_MAX = 10_000;
+
+export const MIB = 1 << 20;
+
+/** A small value that only a client and a proxy leave alone which take values for bytes. */
+export const EVERY_BYTE = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
+
+/** Runs all checks and prints one line for each; gives the exit code. */
+export async function run(library) {
+  let failed = 0;
+  // Why no more checks can be run. Without this each of them would wait until its deadline.
+  let lost = null;
+  for (const name of CHECKS) {
+    try {
+      if (lost) {
+        throw new Error(lost);
+      }
+      await within(name === 'reconnect' ? RESTART_MS_MAX + 2 * RECONNECT_MS_MAX : CHECK_MS_MAX, library[name]());
+      console.log(`ok ${name}`);
+    } catch (error) {
+      failed += 1;
+      if (name === 'connect' || error instanceof Late) {
+        lost = `${name} left no client that can be used`;
+      }
+      console.log(`not ok ${name}: ${oneLine(error)}`);
+    }
+  }
+  library.close();
+  console.log('done');
+  return failed === 0 ? 0 : 1;
+}
+
+class Late extends Error {}
+
+/** The outcome of `promise`, or an error if there is none after `ms` milliseconds. */
+export async function within(ms, promise) {
+  const deadline = new AbortController();
+  const late = pause(ms, null, { signal: deadline.signal }).then(() => {
+    throw new Late(`not done after ${ms} ms`);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    late.catch(() => {});
+    deadline.abort();
+  }
+}
+
+/** Asks whoever runs this program to restart the proxy, and waits until that is done. */
+export async function restart() {
+  console.log('restart?');
+  const lines = createInterface({ input: process.stdin });
+  try {
+    const { value } = await within(RESTART_MS_MAX, lines[Symbol.asyncIterator]().next());
+    assert.equal(value, 'restarted');
+  } finally {
+    lines.close();
+  }
+}
+
+/** Does `work` again and again until it does not throw, as a program with a lost connection would. */
+export async function eventually(work) {
+  const deadline = Date.now() + RECONNECT_MS_MAX;
+  for (;;) {
+    try {
+      return await within(deadline - Date.now(), work());
+    } catch (error) {
+      if (Date.now() >= deadline) {
+        throw new Error(`still failing ${RECONNECT_MS_MAX} ms after the restart: ${error.message}`, { cause: error });
+      }
+      await pause(100);
+    }
+  }
+}
+
+/** Whether `error` is the library's own, and tells somebody who knows nothing of shardis that scripts need nodes. */
+export function isRefusalOfScripts(error, ErrorClass) {
+  return error instanceof ErrorClass && /^ERR .*not in the embedded store/.test(error.message);
+}
+
+/** `count` keys of a check, in the order of their numbers; they spread over all shards. */
+export function keys(prefix, count) {
+  return Array.from({ length: count }, (_, n) => `${prefix}:${n}`);
+}
+
+/** Bytes that are all different around any cut, and no valid UTF-8. */
+export function bytes(length) {
+  const value = Buffer.allocUnsafe(length);
+  for (let at = 0; at < length; at += 1) {
+    value[at] = (at * 31 + (at >> 8) * 7 + (at >> 16)) & 0xff;
+  }
+  return value;
+}
+
+/** That two large buffers are the same; an assertion on whole values would print them. */
+export function assertSameBytes(actual, expected) {
+  assert.equal(actual.length, expected.length);
+  const differs = actual.equals(expected) ? -1 : actual.findIndex((byte, at) => byte !== expected[at]);
+  assert.equal(differs, -1, `${expected.length} bytes come back different from byte ${differs} on`);
+}
+
+/** That `found` has every one of `expected` exactly once, in any order. */
+export function assertEachOnce(found, expected) {
+  assert.deepEqual([...found].sort(), [...expected].sort());
+}
+
+/** Runs `task(n)` for 50 tasks at once. */
+export async function fiftyTasks(task) {
+  await Promise.all(Array.from({ length: 50 }, (_, n) => task(n)));
+}
+
+function oneLine(error) {
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  return text.replaceAll(/\s+/g, ' ').slice(0, 500);
+}

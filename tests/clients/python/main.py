@@ -1,0 +1,33 @@
+"""What a program with a Redis library does, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
+
+    python main.py <redis-py|redis-py-asyncio> <port> <nodes|store>
+
+It prints a line per check, as checks.py says.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from checks import run, run_async
+from redis_py import RedisPy
+from redis_py_asyncio import RedisPyAsyncio
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("library", choices=["redis-py", "redis-py-asyncio"])
+    parser.add_argument("port", type=int)
+    parser.add_argument("setup", choices=["nodes", "store"])
+    given = parser.parse_args()
+    if given.library == "redis-py":
+        return run(RedisPy(given.port, given.setup))
+    return asyncio.run(run_async(RedisPyAsyncio(given.port, given.setup)))
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    # Not sys.exit, which would wait for a thread that still hangs in a check.
+    os._exit(code)

@@ -1,0 +1,211 @@
+"""redis-py with threads: `Redis`, pipelines without MULTI, `scan_iter`, `register_script`, pools, `RedisCluster`."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import redis
+
+from checks import (
+    EVERY_BYTE,
+    MIB,
+    eventually,
+    expect,
+    expect_each_once,
+    expect_refusal_of_scripts,
+    keys,
+    patterned_bytes,
+    restart,
+)
+
+ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
+
+
+class RedisPy:
+    def __init__(self, port, setup):
+        # redis-py 8 asks for RESP3 and gives up on NOPROTO. shardis speaks RESP2 only.
+        # It waits 5 s for a reply by default; that a machine is busy is no fault.
+        self.options = {"host": "127.0.0.1", "port": port, "protocol": 2, "socket_timeout": 20}
+        self.setup = setup
+        # Made by `connect` and `concurrent`; `reconnect` goes on with both.
+        self.client = None
+        self.pooled = None
+
+    def connect(self):
+        self.client = redis.Redis(**self.options)
+        expect(self.client.ping(), True)
+
+    def strings(self):
+        r = self.client
+        expect(r.set("strings:a", "one"), True)
+        expect(r.get("strings:a"), b"one")
+        expect(r.get("strings:none"), None)
+        expect(r.set("strings:a", "two", nx=True), None)
+        expect(r.append("strings:a", " é"), 6)
+        expect(r.getrange("strings:a", 0, 2), b"one")
+        with redis.Redis(**self.options, decode_responses=True) as text:
+            expect(text.getdel("strings:a"), "one é")
+        expect(r.exists("strings:a"), 0)
+        expect(r.set("strings:binary", EVERY_BYTE), True)
+        expect(r.get("strings:binary"), EVERY_BYTE)
+
+    def hashes(self):
+        r = self.client
+        expect(r.hset("hash", mapping={"name": "Ada", "born": 1815}), 2)
+        expect(r.hgetall("hash"), {b"name": b"Ada", b"born": b"1815"})
+        expect(r.hmget("hash", ["born", "none"]), [b"1815", None])
+        expect(r.hincrby("hash", "born", 2), 1817)
+        expect(r.hdel("hash", "name", "none"), 1)
+        expect(r.hkeys("hash"), [b"born"])
+
+    def lists_sets_zsets(self):
+        r = self.client
+        expect(r.rpush("list", "a", "b", "c"), 3)
+        expect(r.lpop("list"), b"a")
+        expect(r.lrange("list", 0, -1), [b"b", b"c"])
+
+        expect(r.sadd("set:1{tag}", "a", "b"), 2)
+        expect(r.sadd("set:2{tag}", "b", "c"), 2)
+        expect(r.sinter("set:1{tag}", "set:2{tag}"), {b"b"})
+        expect(r.sismember("set:1{tag}", "c"), 0)
+
+        expect(r.zadd("zset", {"a": 1.5, "b": 0.5, "c": 2}), 3)
+        expect(r.zrange("zset", 0, 1, withscores=True), [(b"b", 0.5), (b"a", 1.5)])
+        expect(r.zscore("zset", "c"), 2.0)
+        expect(r.zrank("zset", "none"), None)
+
+    def counters_expiry(self):
+        r = self.client
+        expect(r.incr("counter"), 1)
+        expect(r.incrby("counter", 41), 42)
+        expect(r.incrbyfloat("counter", 0.5), 42.5)
+        expect(r.ttl("counter"), -1)
+        expect(r.expire("counter", 100), True)
+        expect(90 < r.ttl("counter") <= 100, True)
+        expect(r.persist("counter"), True)
+        r.set("brief", "x", px=50)
+        eventually(lambda: expect(r.get("brief"), None))
+
+    def pipeline(self):
+        names = keys("pipeline", 300)
+        # With transaction=True, the default, it would send MULTI and EXEC around them.
+        pipe = self.client.pipeline(transaction=False)
+        for n, name in enumerate(names):
+            pipe.set(name, n).get(name)
+        expect(pipe.execute(), [reply for n in range(300) for reply in (True, b"%d" % n)])
+
+    def multi_key(self):
+        r = self.client
+        values = {name: b"%d" % n for n, name in enumerate(keys("multi", 100))}
+        names = list(values)
+        expect(r.mset(values), True)
+        expect(r.mget(names + ["multi:none"]), list(values.values()) + [None])
+        expect(r.exists(*names, "multi:none"), 100)
+        expect(r.delete(*names[50:]), 50)
+        expect(r.mget(names), list(values.values())[:50] + [None] * 50)
+        expect(r.unlink(*names), 50)
+
+    def scan(self):
+        r = self.client
+        names = keys("scan", 1000)
+        r.mset(dict.fromkeys(names, "x"))
+        expect_each_once(r.scan_iter("scan:*", count=50), [name.encode() for name in names])
+
+        members = [member.encode() for member in keys("member", 1000)]
+        scores = {member: float(n) for n, member in enumerate(members)}
+        r.hset("scanned:hash", mapping=dict.fromkeys(members, "x"))
+        r.sadd("scanned:set", *members)
+        r.zadd("scanned:zset", scores)
+        expect_each_once(r.hscan_iter("scanned:hash", count=50), [(member, b"x") for member in members])
+        expect_each_once(r.sscan_iter("scanned:set", count=50), members)
+        expect_each_once(r.zscan_iter("scanned:zset", count=50), scores.items())
+
+    def scripts(self):
+        r = self.client
+        add = r.register_script(ADD)
+        if self.setup == "store":
+            for attempt in (
+                lambda: r.eval(ADD, 1, "script:a", 5),
+                lambda: r.script_load(ADD),
+                lambda: add(keys=["script:a"], args=[5]),
+            ):
+                expect_refusal_of_scripts(raised(redis.ResponseError, attempt))
+            return
+        expect(r.eval(ADD, 1, "script:a", 5), 5)
+        sha = r.script_load(ADD)
+        # Keys of several shards: each must have got the script.
+        expect([r.evalsha(sha, 1, name, 3) for name in keys("script:sha", 20)], [3] * 20)
+        expect(add(keys=["script:object"], args=[3]), 3)
+        pipe = r.pipeline(transaction=False)
+        for name in keys("script:piped", 20):
+            add(keys=[name], args=[4], client=pipe)
+        expect(pipe.execute(), [4] * 20)
+
+    def big_values(self):
+        r = self.client
+        for length in (MIB, 20 * MIB):
+            value = patterned_bytes(length)
+            expect(r.set("big", value), True)
+            expect(r.get("big") == value, True)
+        expect(r.delete("big"), 1)
+
+    def errors(self):
+        r = self.client
+        r.set("errors", "text")
+        expect(str(raised(redis.ResponseError, lambda: r.lpush("errors", "x"))).split()[0], "WRONGTYPE")
+        expect(r.get("errors"), b"text")
+        pipe = r.pipeline(transaction=False)
+        before, failure, after = pipe.get("errors").incr("errors").get("errors").execute(raise_on_error=False)
+        expect((before, after), (b"text", b"text"))
+        expect(isinstance(failure, redis.ResponseError), True)
+
+    def concurrent(self):
+        pool = redis.BlockingConnectionPool(**self.options, max_connections=10, timeout=10)
+        self.pooled = redis.Redis.from_pool(pool)
+
+        def task(n):
+            for name in keys(f"concurrent:{n}", 50):
+                expect(self.pooled.set(name, f"of {name}"), True)
+                expect(self.pooled.get(name), f"of {name}".encode())
+
+        with ThreadPoolExecutor(50) as executor:
+            # A list, so that what a task raised is raised here.
+            list(executor.map(task, range(50)))
+
+    def cluster(self):
+        with redis.RedisCluster(**self.options) as cluster:
+            values = {name: b"%d" % n for n, name in enumerate(keys("cluster", 100))}
+            for name, value in values.items():
+                expect(cluster.set(name, value), True)
+            expect([cluster.get(name) for name in values], list(values.values()))
+            expect(cluster.mget_nonatomic(list(values)), list(values.values()))
+            tagged = {f"{name}:{{tag}}": n for n, name in enumerate(keys("cluster", 10))}
+            expect(cluster.mset(tagged), True)
+            expect(cluster.mget(list(tagged)), [b"%d" % n for n in range(10)])
+            pipe = cluster.pipeline()
+            for name in tagged:
+                pipe.incr(name)
+            expect(pipe.execute(), [n + 1 for n in range(10)])
+            expect(len(cluster.get_primaries()), 1)
+
+    def reconnect(self):
+        restart()
+        for client in (self.client, self.pooled):
+
+            def works_again():
+                expect(client.set("reconnect", "again"), True)
+                expect(client.get("reconnect"), b"again")
+
+            eventually(works_again)
+
+    def close(self):
+        for client in (self.client, self.pooled):
+            if client:
+                client.close()
+
+
+def raised(kind, work):
+    """The exception of this kind that `work` raises."""
+    try:
+        result = work()
+    except kind as error:
+        return error
+    raise AssertionError(f"{result!r} instead of a {kind.__name__}")

@@ -1,0 +1,210 @@
+"""redis-py with coroutines: what redis_py.py does, by `redis.asyncio`. Tasks share the pool of one client."""
+
+import asyncio
+
+import redis.asyncio as redis
+
+from checks import (
+    EVERY_BYTE,
+    MIB,
+    eventually_async,
+    expect,
+    expect_each_once,
+    expect_refusal_of_scripts,
+    keys,
+    patterned_bytes,
+    restart,
+)
+
+ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
+
+
+class RedisPyAsyncio:
+    def __init__(self, port, setup):
+        # redis-py 8 asks for RESP3 and gives up on NOPROTO. shardis speaks RESP2 only.
+        # It waits 5 s for a reply by default; that a machine is busy is no fault.
+        self.options = {"host": "127.0.0.1", "port": port, "protocol": 2, "socket_timeout": 20}
+        self.setup = setup
+        # Made by `connect`; `concurrent` gives it many connections, which `reconnect` loses.
+        self.client = None
+
+    async def connect(self):
+        self.client = redis.Redis(**self.options)
+        expect(await self.client.ping(), True)
+
+    async def strings(self):
+        r = self.client
+        expect(await r.set("strings:a", "one"), True)
+        expect(await r.get("strings:a"), b"one")
+        expect(await r.get("strings:none"), None)
+        expect(await r.set("strings:a", "two", nx=True), None)
+        expect(await r.append("strings:a", " é"), 6)
+        expect(await r.getrange("strings:a", 0, 2), b"one")
+        async with redis.Redis(**self.options, decode_responses=True) as text:
+            expect(await text.getdel("strings:a"), "one é")
+        expect(await r.exists("strings:a"), 0)
+        expect(await r.set("strings:binary", EVERY_BYTE), True)
+        expect(await r.get("strings:binary"), EVERY_BYTE)
+
+    async def hashes(self):
+        r = self.client
+        expect(await r.hset("hash", mapping={"name": "Ada", "born": 1815}), 2)
+        expect(await r.hgetall("hash"), {b"name": b"Ada", b"born": b"1815"})
+        expect(await r.hmget("hash", ["born", "none"]), [b"1815", None])
+        expect(await r.hincrby("hash", "born", 2), 1817)
+        expect(await r.hdel("hash", "name", "none"), 1)
+        expect(await r.hkeys("hash"), [b"born"])
+
+    async def lists_sets_zsets(self):
+        r = self.client
+        expect(await r.rpush("list", "a", "b", "c"), 3)
+        expect(await r.lpop("list"), b"a")
+        expect(await r.lrange("list", 0, -1), [b"b", b"c"])
+
+        expect(await r.sadd("set:1{tag}", "a", "b"), 2)
+        expect(await r.sadd("set:2{tag}", "b", "c"), 2)
+        expect(await r.sinter("set:1{tag}", "set:2{tag}"), {b"b"})
+        expect(await r.sismember("set:1{tag}", "c"), 0)
+
+        expect(await r.zadd("zset", {"a": 1.5, "b": 0.5, "c": 2}), 3)
+        expect(await r.zrange("zset", 0, 1, withscores=True), [(b"b", 0.5), (b"a", 1.5)])
+        expect(await r.zscore("zset", "c"), 2.0)
+        expect(await r.zrank("zset", "none"), None)
+
+    async def counters_expiry(self):
+        r = self.client
+        expect(await r.incr("counter"), 1)
+        expect(await r.incrby("counter", 41), 42)
+        expect(await r.incrbyfloat("counter", 0.5), 42.5)
+        expect(await r.ttl("counter"), -1)
+        expect(await r.expire("counter", 100), True)
+        expect(90 < await r.ttl("counter") <= 100, True)
+        expect(await r.persist("counter"), True)
+        await r.set("brief", "x", px=50)
+
+        async def is_gone():
+            expect(await r.get("brief"), None)
+
+        await eventually_async(is_gone)
+
+    async def pipeline(self):
+        names = keys("pipeline", 300)
+        # With transaction=True, the default, it would send MULTI and EXEC around them.
+        pipe = self.client.pipeline(transaction=False)
+        for n, name in enumerate(names):
+            pipe.set(name, n).get(name)
+        expect(await pipe.execute(), [reply for n in range(300) for reply in (True, b"%d" % n)])
+
+    async def multi_key(self):
+        r = self.client
+        values = {name: b"%d" % n for n, name in enumerate(keys("multi", 100))}
+        names = list(values)
+        expect(await r.mset(values), True)
+        expect(await r.mget(names + ["multi:none"]), list(values.values()) + [None])
+        expect(await r.exists(*names, "multi:none"), 100)
+        expect(await r.delete(*names[50:]), 50)
+        expect(await r.mget(names), list(values.values())[:50] + [None] * 50)
+        expect(await r.unlink(*names), 50)
+
+    async def scan(self):
+        r = self.client
+        names = keys("scan", 1000)
+        await r.mset(dict.fromkeys(names, "x"))
+        expect_each_once([key async for key in r.scan_iter("scan:*", count=50)], [name.encode() for name in names])
+
+        members = [member.encode() for member in keys("member", 1000)]
+        scores = {member: float(n) for n, member in enumerate(members)}
+        await r.hset("scanned:hash", mapping=dict.fromkeys(members, "x"))
+        await r.sadd("scanned:set", *members)
+        await r.zadd("scanned:zset", scores)
+        pairs = [pair async for pair in r.hscan_iter("scanned:hash", count=50)]
+        expect_each_once(pairs, [(member, b"x") for member in members])
+        expect_each_once([member async for member in r.sscan_iter("scanned:set", count=50)], members)
+        expect_each_once([pair async for pair in r.zscan_iter("scanned:zset", count=50)], scores.items())
+
+    async def scripts(self):
+        r = self.client
+        add = r.register_script(ADD)
+        if self.setup == "store":
+            for attempt in (
+                r.eval(ADD, 1, "script:a", 5),
+                r.script_load(ADD),
+                add(keys=["script:a"], args=[5]),
+            ):
+                expect_refusal_of_scripts(await raised(redis.ResponseError, attempt))
+            return
+        expect(await r.eval(ADD, 1, "script:a", 5), 5)
+        sha = await r.script_load(ADD)
+        # Keys of several shards: each must have got the script.
+        expect([await r.evalsha(sha, 1, name, 3) for name in keys("script:sha", 20)], [3] * 20)
+        expect(await add(keys=["script:object"], args=[3]), 3)
+        pipe = r.pipeline(transaction=False)
+        for name in keys("script:piped", 20):
+            await add(keys=[name], args=[4], client=pipe)
+        expect(await pipe.execute(), [4] * 20)
+
+    async def big_values(self):
+        r = self.client
+        for length in (MIB, 20 * MIB):
+            value = patterned_bytes(length)
+            expect(await r.set("big", value), True)
+            expect(await r.get("big") == value, True)
+        expect(await r.delete("big"), 1)
+
+    async def errors(self):
+        r = self.client
+        await r.set("errors", "text")
+        failure = await raised(redis.ResponseError, r.lpush("errors", "x"))
+        expect(str(failure).split()[0], "WRONGTYPE")
+        expect(await r.get("errors"), b"text")
+        pipe = r.pipeline(transaction=False)
+        before, failure, after = await pipe.get("errors").incr("errors").get("errors").execute(raise_on_error=False)
+        expect((before, after), (b"text", b"text"))
+        expect(isinstance(failure, redis.ResponseError), True)
+
+    async def concurrent(self):
+        async def task(n):
+            for name in keys(f"concurrent:{n}", 50):
+                expect(await self.client.set(name, f"of {name}"), True)
+                expect(await self.client.get(name), f"of {name}".encode())
+
+        await asyncio.gather(*(task(n) for n in range(50)))
+
+    async def cluster(self):
+        async with redis.RedisCluster(**self.options) as cluster:
+            values = {name: b"%d" % n for n, name in enumerate(keys("cluster", 100))}
+            for name, value in values.items():
+                expect(await cluster.set(name, value), True)
+            expect(await asyncio.gather(*(cluster.get(name) for name in values)), list(values.values()))
+            expect(await cluster.mget_nonatomic(list(values)), list(values.values()))
+            tagged = {f"{name}:{{tag}}": n for n, name in enumerate(keys("cluster", 10))}
+            expect(await cluster.mset(tagged), True)
+            expect(await cluster.mget(list(tagged)), [b"%d" % n for n in range(10)])
+            pipe = cluster.pipeline()
+            for name in tagged:
+                pipe.incr(name)
+            expect(await pipe.execute(), [n + 1 for n in range(10)])
+            expect(len(cluster.get_primaries()), 1)
+
+    async def reconnect(self):
+        await asyncio.to_thread(restart)
+
+        async def works_again():
+            expect(await self.client.set("reconnect", "again"), True)
+            expect(await self.client.get("reconnect"), b"again")
+
+        # At the same time, so that every connection of the pool is tried and not just the first one.
+        await asyncio.gather(*(eventually_async(works_again) for _ in range(50)))
+
+    async def close(self):
+        if self.client:
+            await self.client.aclose()
+
+
+async def raised(kind, work):
+    """The exception of this kind that the coroutine `work` raises."""
+    try:
+        result = await work
+    except kind as error:
+        return error
+    raise AssertionError(f"{result!r} instead of a {kind.__name__}")

@@ -1,0 +1,106 @@
+//! Does with redis-rs what its users do, against the port that it is given: `redis-rs` with blocking connections,
+//! `redis-rs-async` with a multiplexed one on tokio. tests/clients/README.md says how it is started and what it prints.
+//!
+//! A check is a function that panics where something is not as expected.
+
+mod blocking;
+mod multiplexed;
+
+use std::any::Any;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long one request may take. Generous: the machine may be busy with other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What every check needs to know.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) client: redis::Client,
+    /// False where shards are in memory: there is no Lua in them.
+    pub(crate) has_scripts: bool,
+}
+
+impl World {
+    /// The same address for a client that expects a Redis Cluster there.
+    pub(crate) fn cluster(&self) -> redis::cluster::ClusterClient {
+        let address = self.client.get_connection_info().clone();
+        redis::cluster::ClusterClientBuilder::new([address])
+            .connection_timeout(PATIENCE)
+            .response_timeout(PATIENCE)
+            .build()
+            .expect("one address is enough")
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [library, port, setup] = &args[..] else { return usage() };
+    if setup != "nodes" && setup != "store" {
+        return usage();
+    }
+    // No option but the address: the library's default handshake.
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).expect("it is an address");
+    let world = World { client, has_scripts: setup == "nodes" };
+    let failed = match library.as_str() {
+        "redis-rs" => blocking::run(&world),
+        "redis-rs-async" => multiplexed::run(&world),
+        _ => return usage(),
+    };
+    say("done");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: program redis-rs|redis-rs-async <port> nodes|store");
+    ExitCode::from(2)
+}
+
+/// Prints the line of a check that ended so. Gives how many failed: one or none.
+pub(crate) fn report(name: &str, outcome: Result<(), Box<dyn Any + Send>>) -> usize {
+    let Err(panic) = outcome else {
+        say(&format!("ok {name}"));
+        return 0;
+    };
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without text");
+    say(&format!("not ok {name}: {}", text.replace('\n', " ")));
+    1
+}
+
+/// Tells the harness that it may restart the proxy, and waits until it has.
+pub(crate) fn wait_for_restart() {
+    say("restart?");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("stdin is open");
+    assert_eq!(line, "restarted\n");
+}
+
+/// Numbers that are not all alike, so that a chunk which is missing or comes twice is noticed.
+pub(crate) fn big_value(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
+
+/// Each of `prefix0` to `prefix999` must be in `names` once, and nothing else.
+#[track_caller]
+pub(crate) fn assert_once(names: impl IntoIterator<Item = String>, prefix: &str) {
+    let mut names: Vec<String> = names.into_iter().collect();
+    let mut expected: Vec<String> = (0..1000).map(|n| format!("{prefix}{n}")).collect();
+    names.sort();
+    expected.sort();
+    let first = names.iter().zip(&expected).find(|(name, expected)| name != expected);
+    assert!(first.is_none() && names.len() == 1000, "{} names; here they part: {first:?}", names.len());
+}
+
+/// The call must have been refused with these words in the error.
+#[track_caller]
+pub(crate) fn assert_refused<T: std::fmt::Debug>(outcome: redis::RedisResult<T>, words: &str) {
+    let error = outcome.expect_err("it should be refused");
+    assert!(error.to_string().contains(words), "{error} does not say {words}");
+}
+
+fn say(line: &str) {
+    println!("{line}");
+    std::io::stdout().flush().expect("stdout is open");
+}
