@@ -20,11 +20,12 @@ pub(super) const SUITE: Suite = Suite {
 };
 
 /// The units that have tests for us; in the others all need a server of their own. The longest come first.
-const UNITS: &str = "unit/hyperloglog unit/geo unit/type/list unit/dump unit/scripting unit/functions unit/type/stream \
-    unit/type/stream-cgroups unit/type/zset unit/type/set unit/type/string unit/type/hash unit/type/list-3 unit/scan \
-    unit/expire unit/sort unit/protocol unit/keyspace unit/info-command unit/type/incr unit/other unit/multi unit/quit \
-    unit/latency-monitor integration/redis-cli unit/pubsub unit/slowlog unit/introspection unit/introspection-2 \
-    unit/bitops unit/bitfield unit/lazyfree unit/pause unit/tracking unit/violations";
+const UNITS: &str = "unit/hyperloglog unit/pubsub unit/geo unit/type/list-3 unit/type/list unit/dump unit/scripting \
+    unit/functions unit/type/stream unit/type/stream-cgroups unit/type/zset unit/type/set unit/type/string \
+    unit/type/hash unit/scan unit/expire unit/sort unit/protocol unit/keyspace unit/info-command \
+    unit/type/incr unit/other unit/multi unit/quit unit/latency-monitor integration/redis-cli unit/slowlog \
+    unit/introspection unit/introspection-2 unit/bitops unit/bitfield unit/lazyfree unit/pause unit/tracking \
+    unit/violations";
 
 /// What a server that is not the suite's own cannot be asked.
 const TAGS: &str =
@@ -34,6 +35,7 @@ const TAGS: &str =
 const SLOW: &str = "Fuzzing dense/sparse encoding: Redis should always detect errors\n\
     GEOSEARCH fuzzy test - byradius\n\
     GEOSEARCH fuzzy test - bybox\n\
+    /Stress tester for #3343-alike bugs\n\
     MIGRATE cached connections are released after some time\n";
 
 /// They leave a script that never ends on a node if PING is not answered with BUSY, and nothing in the file works after
@@ -44,6 +46,9 @@ const POISONOUS: &str = "/Timedout .*script\n\
     FUNCTION - test function kill not working on eval\n\
     /EXEC.* and script timeout\n\
     /MULTI.* and script timeout\n";
+
+/// Seconds without a result after which a unit is given up: all tests, and those that are not [`SLOW`].
+const TEST_LIMITS: [&str; 2] = ["120", "40"];
 
 /// The longest unit takes a minute; this one hangs.
 const UNIT_LIMIT: Duration = Duration::from_secs(300);
@@ -59,7 +64,7 @@ fn parts(is_quick: bool) -> Result<Vec<Part>> {
     std::fs::write(&skip_file, POISONOUS.to_string() + if is_quick { SLOW } else { "" })?;
     let part = |unit: &'static str| {
         let (source, skip_file) = (source.clone(), skip_file.clone());
-        Part::new(unit, move |world| run(unit, &source, &skip_file, world))
+        Part::new(unit, move |world| run(unit, is_quick, &source, &skip_file, world))
     };
     Ok(UNITS.split_whitespace().map(part).collect())
 }
@@ -71,11 +76,17 @@ pub(super) fn write_program(path: &Path, text: &str) -> Result<()> {
     Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?)
 }
 
-fn run(unit: &str, source: &Path, skip_file: &Path, world: &World) -> Result<Vec<Outcome>> {
+fn run(unit: &str, is_quick: bool, source: &Path, skip_file: &Path, world: &World) -> Result<Vec<Outcome>> {
     let mut tclsh = command("tclsh");
     tclsh.current_dir(source).args(["tests/test_helper.tcl", "--host", "127.0.0.1"]);
     tclsh.args(["--port", &world.port.to_string(), "--singledb", "--ignore-encoding", "--ignore-digest"]);
-    tclsh.args(["--durable", "--timeout", "60", "--baseport", &base_port().to_string()]);
+    tclsh.args([
+        "--durable",
+        "--timeout",
+        TEST_LIMITS[usize::from(is_quick)],
+        "--baseport",
+        &base_port().to_string(),
+    ]);
     tclsh.args(["--tags", TAGS, "--single", unit, "--skipfile"]).arg(skip_file);
     let output = world.output(&tclsh, UNIT_LIMIT)?;
     Ok(read(unit, &output))
@@ -106,7 +117,11 @@ fn read(unit: &str, output: &str) -> Vec<Outcome> {
         }
         let (name, verdict) = match kind {
             "ok" => (rest.rsplit_once(" (").map_or(rest, |(name, _)| name), Verdict::Passed),
-            "err" => (rest.split(" in tests/").next().unwrap_or(rest), Verdict::failed(&message)),
+            "err" => match rest.split_once(" in tests/") {
+                Some((name, _)) => (name, Verdict::failed(&message)),
+                // A block that holds tests failed before, between or behind them.
+                None => ("(outside of a test)", Verdict::failed(&format!("{rest} {message}"))),
+            },
             "skip" => (rest, Verdict::LeftOut),
             "ignore" => (rest.split(": Tag").next().unwrap_or(rest), Verdict::Skipped),
             // All that follows in the file is lost.
@@ -144,12 +159,13 @@ mod tests {
     #[test]
     fn all_kinds_of_lines_are_understood() {
         let output = "Testing unit/x\n[\x1b[0;32;49mok\x1b[0m]: A (b) (12 ms)\n[err]: C in tests/unit/x.tcl\nwhy\nmore\n\
-            [ignore]: D: Tag: slow denied\n[skip]: E\nThe End\n\n!!! WARNING The following tests failed:\n\n*** [err]: C\n";
+            [ignore]: D: Tag: slow denied\n[skip]: E\n[err]: no such\nat\nThe End\n\n!!! WARNING The following tests failed:\n\n*** [err]: C\n";
         let expected = [
             Outcome::new("u: A (b)", Verdict::Passed),
             Outcome::new("u: C", Verdict::failed("why more")),
             Outcome::new("u: D", Verdict::Skipped),
             Outcome::new("u: E", Verdict::LeftOut),
+            Outcome::new("u: (outside of a test)", Verdict::failed("no such at The End")),
         ];
         assert_eq!(read("u", output), expected);
     }

@@ -42,6 +42,7 @@ impl World {
         let _starting = STARTING.lock().expect("nothing panics while it holds this");
         let folder = logs().join(name);
         std::fs::create_dir_all(&folder)?;
+        File::create(folder.join("suite.log"))?;
         let (front, mut nodes) = (port.map_or_else(free_port, Ok)?, Vec::new());
         if TcpListener::bind((Ipv4Addr::LOCALHOST, front)).is_err() {
             bail!("port {front} is taken, and the suite has it written in");
