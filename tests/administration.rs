@@ -113,6 +113,51 @@ fn client_kill_reaches_clients_of_all_workers() {
     assert_eq!(world.connect().ask("EXISTS behind"), ":0\\r\\n");
 }
 
+/// The place of a killed client is given to a new one only when its connection is closed: a worker may find both in its
+/// mail at once.
+#[test]
+fn clients_come_while_others_are_killed() {
+    let mut world = world_of_workers(1);
+    let mut killer = world.connect();
+    for _ in 0..150 {
+        let mut coming: Vec<Client> = (0..6).map(|_| world.connect()).collect();
+        killer.send(b"CLIENT KILL TYPE normal\r\nCLIENT KILL TYPE normal\r\nCLIENT KILL TYPE normal\r\n");
+        coming.extend((0..6).map(|_| world.connect()));
+        (0..3).for_each(|_| assert!(killer.read_reply().starts_with(b":")));
+    }
+    assert!(world.proxy.ended().is_none());
+    let mut client = world.connect();
+    assert_eq!(client.ask("SET a 1"), "+OK\\r\\n");
+}
+
+#[test]
+fn a_worker_that_has_stopped_keeps_nobody_waiting() {
+    let mut world = World::with_flags(1, &["--workers=2", "--request-timeout-ms=60000"]);
+    let mut client = world.connect();
+    assert_eq!(client.ask("SET a 1"), "+OK\\r\\n");
+    world.nodes[0].freeze();
+    client.send(b"GET a\r\n");
+    client.wait_until_read();
+    world.proxy.signal("TERM");
+    poll_until("the worker without clients to stop", || (workers_of(world.proxy.pid()) == 1).then_some(()));
+    client.send(b"CLIENT LIST\r\nCLIENT KILL TYPE normal\r\n");
+    client.wait_until_read();
+    world.nodes[0].thaw();
+    assert_eq!(client.read_reply(), b"$1\r\n1\r\n");
+    let list = client.read_reply();
+    assert!(show(&list).contains(&format!("addr={} ", addr_of(&client))), "{}", show(&list));
+    assert_eq!(client.read_reply(), b":0\r\n");
+    client.expect_eof();
+    assert_eq!(world.proxy.wait().code(), Some(0));
+}
+
+/// How many threads of workers a process has.
+fn workers_of(pid: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let names = tasks.flatten().flat_map(|task| std::fs::read_to_string(task.path().join("comm")));
+    names.filter(|name| name.starts_with("worker-")).count()
+}
+
 #[test]
 fn a_stream_with_replies_switched_on_and_off_is_answered_as_by_redis() {
     let world = world_of_workers(2);

@@ -118,6 +118,11 @@ pub fn is_cross_protocol(name: &[u8]) -> bool {
     crate::keys::is_word(name, b"post") || crate::keys::is_word(name, b"host:")
 }
 
+/// All commands, without subcommands, by the sections of Redis's documentation.
+pub fn sections() -> impl Iterator<Item = (&'static str, &'static [Command])> {
+    SECTIONS.iter().map(|section| (section.title, section.commands))
+}
+
 /// All commands, without subcommands, in the order of the table.
 pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
     SECTIONS.iter().flat_map(|section| section.commands)

@@ -299,6 +299,21 @@ fn who_hears_nothing_can_leave() {
 }
 
 #[test]
+fn who_hears_nothing_is_not_told_why_he_is_closed() {
+    let limits = Limits { request_bytes_max: 100, ..Limits::default() };
+    for (muted, bytes) in
+        [("off", "*1|:4|"), ("skip", "*1|:4|"), ("off", &format!("*1|$200|{}", "x".repeat(150)))]
+    {
+        let mut rig = Rig::ready_with(1, limits.clone());
+        let client = rig.client();
+        rig.client_sends(client, &format!("client reply {muted}|{bytes}"));
+        rig.pass(Duration::from_secs(2));
+        assert_eq!(rig.taken(client), "", "{muted} {bytes}");
+        assert!(rig.is_closed(client), "{muted} {bytes}");
+    }
+}
+
+#[test]
 fn wait_holds_nobody_up_but_its_own_replies() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());

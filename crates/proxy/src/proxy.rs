@@ -452,7 +452,9 @@ fn after_reading(core: &mut Core, session: &mut Session) {
     if matches!(session.phase, Phase::Closing { .. }) {
         core.pool.give(std::mem::take(&mut session.input));
     } else if session.input.len() > core.limits.request_bytes_max {
+        let mark = session.mark();
         core.refuse(session, errors::REQUEST_TOO_BIG);
+        session.silence(mark, &mut core.pool);
         session.phase = Phase::Closing { linger: true };
         core.note_closed(session, CloseReason::Protocol);
     }

@@ -251,7 +251,9 @@ impl Core {
         };
         let mut reply = Vec::new();
         encode::error(&mut reply, &text);
+        let mark = session.mark();
         self.answer_error(session, &reply);
+        session.silence(mark, &mut self.pool);
         session.phase = Phase::Closing { linger: true };
         self.note_closed(session, CloseReason::Protocol);
     }

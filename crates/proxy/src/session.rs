@@ -314,7 +314,7 @@ impl Session {
         self.pending.push_back(Place::Ready(parked));
     }
 
-    /// To be called before a request is carried out while [`Session::mute`] is not [`Mute::No`].
+    /// To be called before a request is carried out, at least while [`Session::mute`] is not [`Mute::No`].
     #[cold]
     pub(crate) fn mark(&mut self) -> Mark {
         if self.mute == Mute::Next {

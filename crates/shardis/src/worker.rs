@@ -293,7 +293,11 @@ impl Worker {
                         Err(reason) => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
                     }
                 }
-                Message::Mail(mail) => self.proxy.handle_mail(mail, now),
+                Message::Mail(mail) => {
+                    self.proxy.handle_mail(mail, now);
+                    // A client that it killed must be closed before the next message brings a new one to its place.
+                    self.perform(now);
+                }
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);

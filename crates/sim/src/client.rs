@@ -1,6 +1,8 @@
 //! A simulated client: what it still waits for, and whether what comes is that.
 
+use crate::keyspace::unix_ms;
 use crate::ledger::{Ledger, Told, text};
+use crate::model::Asked;
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
 use proxy::ConnId;
 use resp::reply::{self, ReplyLimits, Scanner};
@@ -8,7 +10,6 @@ use std::collections::{BTreeSet, VecDeque};
 use stdx::Instant;
 
 /// One client.
-#[derive(Debug)]
 pub(crate) struct Client {
     pub program: Program,
     pub conn: Option<ConnId>,
@@ -21,6 +22,16 @@ pub(crate) struct Client {
     scanner: Scanner,
     /// Keys that the SCAN under way has met.
     walked: BTreeSet<Vec<u8>>,
+    /// The last reply to a request that expected [`Expect::Kept`].
+    pub kept: Vec<u8>,
+}
+
+/// When a reply comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub now: Instant,
+    /// Something has gone wrong by now: errors of the contract are allowed.
+    pub troubled: bool,
 }
 
 /// What a client counts.
@@ -47,6 +58,7 @@ impl Client {
             input: Vec::new(),
             scanner: Scanner::default(),
             walked: BTreeSet::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -62,14 +74,14 @@ impl Client {
     }
 
     /// Bytes came.
-    pub(crate) fn receive(&mut self, bytes: &[u8], faults: bool, ledger: &mut Ledger, tally: &mut Tally) {
+    pub(crate) fn receive(&mut self, bytes: &[u8], moment: Moment, ledger: &mut Ledger, tally: &mut Tally) {
         self.input.extend_from_slice(bytes);
         let input = std::mem::take(&mut self.input);
         let mut at = 0;
         loop {
             match self.scanner.scan(&input[at..], &ReplyLimits::default()) {
                 Ok(Some(len)) => {
-                    self.check(&input[at..at + len], faults, ledger, tally);
+                    self.check(&input[at..at + len], moment, ledger, tally);
                     at += len;
                 }
                 Ok(None) => break,
@@ -86,7 +98,7 @@ impl Client {
     }
 
     /// One reply came: is it the one for the request whose turn it is?
-    fn check(&mut self, reply: &[u8], faults: bool, ledger: &mut Ledger, tally: &mut Tally) {
+    fn check(&mut self, reply: &[u8], moment: Moment, ledger: &mut Ledger, tally: &mut Tally) {
         tally.replies += 1;
         let Some(expect) = self.expected.pop_front() else {
             return ledger
@@ -96,10 +108,12 @@ impl Client {
         match (&expect, told) {
             (Expect::Exactly(expected), _) if expected == reply => {}
             (Expect::OwnError, None) if reply::is_error(reply) => {}
+            (Expect::Modelled(asked), None) => check_modelled(asked, reply, moment, ledger),
+            (Expect::Parts(parts), None) => check_parts(parts, reply, moment, ledger),
             (Expect::Exactly(_), _) | (_, None) if !self.fits(&expect, reply, ledger, tally) => {
                 ledger.violate(format!("{:?} is no reply to {expect:?}", text(reply)));
             }
-            (_, Some(_)) if !faults => {
+            (_, Some(_)) if !moment.troubled => {
                 ledger.violate(format!("nothing went wrong, and a client was told {:?}", text(reply)));
             }
             (_, Some(told)) => {
@@ -116,7 +130,7 @@ impl Client {
     /// Whether a reply that is no error of the contract fits, with all that follows from it.
     fn fits(&mut self, expect: &Expect, reply: &[u8], ledger: &mut Ledger, tally: &mut Tally) -> bool {
         match expect {
-            Expect::Exactly(_) | Expect::OwnError => false,
+            Expect::Exactly(_) | Expect::OwnError | Expect::Modelled(_) | Expect::Parts(_) => false,
             Expect::Reply(expected) => expected == reply,
             Expect::Write(writes) => {
                 let deletes = writes.iter().all(|(_, value)| value.is_none());
@@ -144,10 +158,22 @@ impl Client {
                 let keys: Option<BTreeSet<&[u8]>> =
                     reply::elements(reply).map(|keys| keys.filter_map(reply::as_bulk).collect());
                 keys.is_some_and(|keys| {
+                    keys.iter().for_each(|key| ledger.check_name(key));
                     (0..LASTING_KEYS).all(|number| keys.contains(lasting_key(number).as_slice()))
                 })
             }
-            Expect::SomeKey => reply::as_bulk(reply).is_some(),
+            Expect::SomeKey => {
+                let key = reply::as_bulk(reply);
+                key.iter().for_each(|key| ledger.check_name(key));
+                key.is_some()
+            }
+            Expect::Report => {
+                reply::as_bulk(reply).is_some_and(|report| report.starts_with(b"# Keyspace\r\n"))
+            }
+            Expect::Kept => {
+                self.kept = reply.to_vec();
+                true
+            }
             Expect::ScanPage => self.walk(reply, ledger, tally),
         }
     }
@@ -160,7 +186,10 @@ impl Client {
             return false;
         };
         let Some(keys) = reply::elements(page) else { return false };
-        self.walked.extend(keys.filter_map(reply::as_bulk).map(<[u8]>::to_vec));
+        for key in keys.filter_map(reply::as_bulk) {
+            ledger.check_name(key);
+            self.walked.insert(key.to_vec());
+        }
         let Ok(cursor) = String::from_utf8_lossy(cursor).parse::<i64>() else { return false };
         self.program.cursor = cursor as u64;
         if cursor == 0 {
@@ -181,6 +210,10 @@ impl Client {
                 for (key, value) in writes {
                     ledger.told(key, value.as_deref(), told);
                 }
+            }
+            Expect::Modelled(asked) if told == Told::Unknown => ledger.model.lost(asked),
+            Expect::Parts(parts) if told == Told::Unknown => {
+                parts.iter().for_each(|part| ledger.model.lost(part));
             }
             Expect::ScanPage => {
                 // The walk begins anew.
@@ -217,6 +250,39 @@ fn told(reply: &[u8]) -> Option<Told> {
     let unknown = line.contains("outcome unknown (shard ")
         || line.contains("other parts of this command may have been applied");
     (line.starts_with("ERR ") && unknown).then_some(Told::Unknown)
+}
+
+/// A reply that the model knows must be its own.
+fn check_modelled(asked: &Asked, reply: &[u8], moment: Moment, ledger: &mut Ledger) {
+    if let Err(expected) = ledger.model.answered(asked, reply, unix_ms(moment.now)) {
+        let request = asked.words().join(&b' ');
+        ledger.violate(format!(
+            "{:?} was answered with {:?}, where one Redis would have said {expected:?}",
+            text(&request),
+            text(reply)
+        ));
+    }
+}
+
+/// The same for a request that was split.
+fn check_parts(parts: &[Asked], reply: &[u8], moment: Moment, ledger: &mut Ledger) {
+    let now_ms = unix_ms(moment.now);
+    if let Some(sum) = reply::as_integer(reply) {
+        if let Err(expected) = ledger.model.counted(parts, sum, now_ms) {
+            ledger.violate(format!("{parts:?} gave {sum}, where one Redis would have said {expected}"));
+        }
+        return;
+    }
+    let replies: Vec<Vec<u8>> = match reply::elements(reply) {
+        Some(values) => values.map(|value| [b"*1\r\n", value].concat()).collect(),
+        None => vec![reply.to_vec(); parts.len()],
+    };
+    if replies.len() != parts.len() {
+        return ledger.violate(format!("{:?} is no reply to {parts:?}", text(reply)));
+    }
+    for (part, reply) in parts.iter().zip(&replies) {
+        check_modelled(part, reply, moment, ledger);
+    }
 }
 
 /// Whether `reply` is a value that may stand at `key`, or nil.

@@ -1,127 +1,137 @@
-//! What a simulated node keeps and how it answers: the commands that the client programs send, and no more.
+//! What a simulated node keeps: the embedded store, with a clock and what the store lacks and a Redis with a module has.
 
 use crate::ledger::Ledger;
-use resp::{Request, encode};
+use resp::{Request, Span, encode};
 use std::collections::BTreeMap;
+use stdx::Instant;
+use store::{Store, StoreSettings};
 use topology::ShardId;
 
-/// One node's keys. They survive its restarts.
-#[derive(Debug, Default)]
+/// One node's keys.
 pub(crate) struct Keyspace {
-    values: BTreeMap<Vec<u8>, Entry>,
-    /// Keys by the number of their insertion: what SCAN walks along.
-    by_number: BTreeMap<u64, Vec<u8>>,
-    inserted: u64,
+    store: Store,
+    /// Requests since housekeeping was done.
+    idle: u32,
+    /// What each request was answered last; only kept for a saboteur.
+    last: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    value: Vec<u8>,
-    number: u64,
-}
-
-/// Keys in a page of SCAN.
-const PAGE: usize = 20;
+/// Housekeeping is done after so many requests: seldom enough that expired keys are also found by those who look.
+const REQUESTS_PER_WORK: u32 = 16;
 
 impl Keyspace {
-    /// Runs `request` as the node of `shard`, appends the reply, and tells the ledger what ran.
+    /// An empty one. `remembers`: for [`Keyspace::older_reply`].
+    pub(crate) fn new(remembers: bool) -> Keyspace {
+        Keyspace { store: new_store(), idle: 0, last: remembers.then(BTreeMap::new) }
+    }
+
+    /// Runs `request` as the node of `shard`, appends the reply, and tells the ledger what runs.
     pub(crate) fn run(
         &mut self,
         request: &Request<'_>,
         shard: ShardId,
+        now: Instant,
         ledger: &mut Ledger,
         out: &mut Vec<u8>,
     ) {
-        let name = request.arg(0).to_ascii_lowercase();
-        let args: Vec<&[u8]> = request.args().skip(1).collect();
-        match (name.as_slice(), args.as_slice()) {
-            (b"ping", []) => encode::simple(out, b"PONG"),
-            (b"get" | b"stamp.get", [key]) => self.write_value(key, out),
-            (b"mget", keys) => {
-                encode::array_header(out, keys.len());
-                keys.iter().for_each(|key| self.write_value(key, out));
-            }
-            (b"set" | b"stamp.set", [key, value]) => {
-                self.set(key, value, shard, ledger);
-                encode::simple(out, b"OK");
-            }
-            (b"mset", pairs) if pairs.len() % 2 == 0 => {
-                pairs.chunks(2).for_each(|pair| self.set(pair[0], pair[1], shard, ledger));
-                encode::simple(out, b"OK");
-            }
-            (b"del" | b"unlink", keys) => encode::integer(out, self.delete(keys, shard, ledger)),
-            (b"exists" | b"touch", keys) => {
-                encode::integer(
-                    out,
-                    keys.iter().filter(|key| self.values.contains_key(**key)).count() as i64,
-                );
-            }
-            (b"strlen", [key]) => {
-                encode::integer(out, self.values.get(*key).map_or(0, |entry| entry.value.len()) as i64);
-            }
-            (b"dbsize", []) => encode::integer(out, self.values.len() as i64),
-            (b"keys", _) => {
-                encode::array_header(out, self.values.len());
-                self.values.keys().for_each(|key| encode::bulk(out, key));
-            }
-            (b"randomkey", []) => match self.values.keys().next() {
-                Some(key) => encode::bulk(out, key),
-                None => encode::nil(out),
-            },
-            (b"scan", [cursor, ..]) => self.scan(cursor, out),
+        ledger.arrived(request, shard);
+        let now_ms = unix_ms(now);
+        let args: Vec<&[u8]> = request.args().collect();
+        match (request.arg(0).to_ascii_lowercase().as_slice(), &args[1..]) {
+            (b"stamp.get", [key]) => ask(&mut self.store, &[b"GET", key], now_ms, out),
+            (b"stamp.set", [key, value]) => ask(&mut self.store, &[b"SET", key, value], now_ms, out),
             (b"script", [_flush]) => encode::simple(out, b"OK"),
             (b"command", [_info, name]) => write_command_info(&name.to_ascii_lowercase(), out),
-            _ => encode::error(out, b"ERR the simulated node does not know that"),
+            _ => self.store.run(request, now_ms, out),
+        }
+        self.idle += 1;
+        if self.idle >= REQUESTS_PER_WORK {
+            self.idle = 0;
+            self.store.work(now_ms);
         }
     }
 
-    /// The value of `key`, for checks at the end of a world.
-    pub(crate) fn value(&self, key: &[u8]) -> Option<&[u8]> {
-        self.values.get(key).map(|entry| entry.value.as_slice())
+    /// Remembers `reply`; gives what the same request was answered before, if that was something else.
+    pub(crate) fn older_reply(&mut self, request: &Request<'_>, reply: &[u8]) -> Option<Vec<u8>> {
+        let words: Vec<&[u8]> = request.args().collect();
+        let older = self.last.as_mut()?.insert(words.join(&0), reply.to_vec())?;
+        (older != reply).then_some(older)
     }
 
-    fn write_value(&self, key: &[u8], out: &mut Vec<u8>) {
-        match self.value(key) {
-            Some(value) => encode::bulk(out, value),
-            None => encode::nil(out),
-        }
+    /// Asks the store behind everybody's back: for what is there before the world begins and for checks at its end.
+    pub(crate) fn ask(&mut self, words: &[&[u8]], now: Instant) -> Vec<u8> {
+        let mut reply = Vec::new();
+        ask(&mut self.store, words, unix_ms(now), &mut reply);
+        reply
     }
 
-    /// Stores a value without telling anybody: what is there before the world begins.
-    pub(crate) fn preload(&mut self, key: &[u8], value: &[u8]) {
-        let number = self.values.get(key).map_or(self.inserted, |entry| entry.number);
-        self.inserted += 1;
-        self.by_number.insert(number, key.to_vec());
-        self.values.insert(key.to_vec(), Entry { value: value.to_vec(), number });
+    /// All of one key, as [`read_key`] tells it.
+    pub(crate) fn read_key(&mut self, key: &[u8], now_ms: u64) -> Vec<u8> {
+        read_key(&mut self.store, key, now_ms)
     }
+}
 
-    fn set(&mut self, key: &[u8], value: &[u8], shard: ShardId, ledger: &mut Ledger) {
-        ledger.ran(key, value, shard);
-        self.preload(key, value);
-    }
+/// The same seed everywhere: what a store answers must not depend on it, and a model of the same seed shows where it
+/// does.
+pub(crate) fn new_store() -> Store {
+    Store::new(StoreSettings { seed: 42, ..StoreSettings::default() })
+}
 
-    fn delete(&mut self, keys: &[&[u8]], shard: ShardId, ledger: &mut Ledger) -> i64 {
-        let mut deleted = 0;
-        for key in keys {
-            ledger.deleted(key, shard);
-            if let Some(entry) = self.values.remove(*key) {
-                self.by_number.remove(&entry.number);
-                deleted += 1;
-            }
-        }
-        deleted
-    }
+/// The unix time of all nodes in a world. It goes on in large steps, so that most often a request was sent and answered
+/// within one, and its judge knows what time the node thought it was.
+pub(crate) fn unix_ms(now: Instant) -> u64 {
+    BEGINNING_MS + now.as_nanos() / (CLOCK_STEP_MS * 1_000_000) * CLOCK_STEP_MS
+}
 
-    /// A page from the key with the number of the cursor on. A key that stays is met exactly once in a walk.
-    fn scan(&self, cursor: &[u8], out: &mut Vec<u8>) {
-        let from: u64 = String::from_utf8_lossy(cursor).parse().unwrap_or_default();
-        let page: Vec<(&u64, &Vec<u8>)> = self.by_number.range(from..).take(PAGE + 1).collect();
-        let next = page.get(PAGE).map_or(0, |(number, _)| **number);
-        encode::array_header(out, 2);
-        encode::bulk(out, next.to_string().as_bytes());
-        encode::array_header(out, page.len().min(PAGE));
-        page.iter().take(PAGE).for_each(|(_, key)| encode::bulk(out, key));
+/// The unix time at which every world begins.
+const BEGINNING_MS: u64 = 1_700_000_000_000;
+/// How far the clock goes at once.
+pub(crate) const CLOCK_STEP_MS: u64 = 500;
+
+/// Runs a request of these words.
+pub(crate) fn ask(store: &mut Store, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) {
+    let (mut bytes, mut spans) = (Vec::new(), Vec::with_capacity(words.len()));
+    encode::array_header(&mut bytes, words.len());
+    for word in words {
+        encode::bulk(&mut bytes, word);
+        spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
     }
+    store.run(&Request::new(&bytes, &spans), now_ms, out);
+}
+
+/// Everything that can be known of a key: its type, what it holds, and when it expires. Equal bytes, equal keys.
+pub(crate) fn read_key(store: &mut Store, key: &[u8], now_ms: u64) -> Vec<u8> {
+    let mut told = Vec::new();
+    ask(store, &[b"TYPE", key], now_ms, &mut told);
+    let mut value = Vec::new();
+    match told.as_slice() {
+        b"+string\r\n" => ask(store, &[b"GET", key], now_ms, &mut value),
+        b"+list\r\n" => ask(store, &[b"LRANGE", key, b"0", b"-1"], now_ms, &mut value),
+        b"+hash\r\n" => ask(store, &[b"HGETALL", key], now_ms, &mut value),
+        b"+set\r\n" => ask(store, &[b"SMEMBERS", key], now_ms, &mut value),
+        b"+zset\r\n" => ask(store, &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"], now_ms, &mut value),
+        _ => {}
+    }
+    let width = match told.as_slice() {
+        b"+hash\r\n" => 2,
+        b"+set\r\n" => 1,
+        _ => 0,
+    };
+    told.extend(sorted(&value, width));
+    ask(store, &[b"PEXPIRETIME", key], now_ms, &mut told);
+    told
+}
+
+/// A reply whose elements stand in no order, put in one: elements by `width` (0: it is left as it is).
+pub(crate) fn sorted(reply: &[u8], width: usize) -> Vec<u8> {
+    let (Some(elements), true) = (resp::reply::elements(reply), width > 0) else { return reply.to_vec() };
+    let elements: Vec<&[u8]> = elements.collect();
+    let mut entries: Vec<Vec<u8>> = elements.chunks(width).map(<[&[u8]]>::concat).collect();
+    entries.sort_unstable();
+    let mut ordered = Vec::new();
+    encode::array_header(&mut ordered, elements.len());
+    ordered.extend(entries.concat());
+    ordered
 }
 
 /// The node has a module with two commands that the proxy's table lacks.

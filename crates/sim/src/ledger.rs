@@ -2,18 +2,27 @@
 //!
 //! Every write has a token that no other write has; it stands in the value. Each key has one writer.
 
+use crate::model::Model;
+use command::Resolved;
+use resp::Request;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use topology::{ShardId, Topology};
 
 /// Names one write of one key.
 pub(crate) type Token = u64;
 
 /// The facts.
-#[derive(Debug)]
 pub(crate) struct Ledger {
-    topology: std::sync::Arc<Topology>,
-    /// How often each write ran.
+    topology: Arc<Topology>,
+    /// What the keys hold that are not written with stamps.
+    pub model: Model,
+    /// How often each stamped write ran.
     runs: Vec<u32>,
+    /// How much filling each stamped value has.
+    fillings: Vec<usize>,
+    /// Names of all keys that anybody may have written.
+    names: BTreeSet<Vec<u8>>,
     keys: BTreeMap<Vec<u8>, History>,
     /// Writes of which a client was told that they were not sent.
     never_sent: BTreeSet<Token>,
@@ -42,15 +51,36 @@ pub(crate) enum Told {
 }
 
 impl Ledger {
-    pub(crate) fn new(topology: std::sync::Arc<Topology>) -> Ledger {
-        let (keys, never_sent) = (BTreeMap::new(), BTreeSet::new());
-        Ledger { topology, runs: Vec::new(), keys, never_sent, violation: None }
+    pub(crate) fn new(topology: Arc<Topology>) -> Ledger {
+        Ledger {
+            model: Model::new(Arc::clone(&topology)),
+            topology,
+            runs: Vec::new(),
+            fillings: Vec::new(),
+            names: BTreeSet::new(),
+            keys: BTreeMap::new(),
+            never_sent: BTreeSet::new(),
+            violation: None,
+        }
     }
 
-    /// A token for the next write.
-    pub(crate) fn token(&mut self) -> Token {
+    /// A key of this name will be written.
+    pub(crate) fn name(&mut self, key: Vec<u8>) {
+        self.names.insert(key);
+    }
+
+    /// Whether there may be a key of this name.
+    pub(crate) fn check_name(&mut self, key: &[u8]) {
+        if !self.names.contains(key) {
+            self.violate(format!("there is a key that nobody wrote: {:?}", text(key)));
+        }
+    }
+
+    /// A value for the next write of `key`, with a token that no other has.
+    pub(crate) fn stamp(&mut self, key: &[u8], filling: usize) -> Vec<u8> {
         self.runs.push(0);
-        self.runs.len() as Token - 1
+        self.fillings.push(filling);
+        stamp(key, self.runs.len() as Token - 1, filling)
     }
 
     /// Notes the first contradiction.
@@ -58,9 +88,38 @@ impl Ledger {
         self.violation.get_or_insert(text);
     }
 
-    /// A node ran a write.
-    pub(crate) fn ran(&mut self, key: &[u8], value: &[u8], shard: ShardId) {
-        self.check_shard(key, shard);
+    /// A request arrived at the node of `shard`, which runs it.
+    pub(crate) fn arrived(&mut self, request: &Request<'_>, shard: ShardId) {
+        let mut places = Vec::new();
+        match command::resolve(request) {
+            // A request that any node refuses may be sent to any.
+            Resolved::Command(command) if !command.splits_evenly(request.len()) => return,
+            Resolved::Command(command) => _ = command.keys(request, &mut places),
+            Resolved::Unknown if request.arg(0).to_ascii_lowercase().starts_with(b"stamp.") => places.push(1),
+            Resolved::Unknown | Resolved::WrongArity(_) | Resolved::UnknownSubcommand(_) => {}
+        }
+        for key in places.into_iter().map(|place| request.arg(place)) {
+            let owner = self.topology.shard_of(key);
+            if owner != shard {
+                self.violate(format!(
+                    "{:?} lives on {owner:?} and was asked for on {shard:?} by {:?}",
+                    text(key),
+                    text(request.arg(0))
+                ));
+            }
+        }
+        let writes = ["set", "mset", "stamp.set"];
+        if writes.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes())) {
+            for at in (1..request.len() - 1).step_by(2) {
+                if is_stamped(request.arg(at)) {
+                    self.ran(request.arg(at), request.arg(at + 1));
+                }
+            }
+        }
+    }
+
+    /// A node ran a write of a stamped value.
+    fn ran(&mut self, key: &[u8], value: &[u8]) {
         let Some((owner, token)) = read_stamp(value) else {
             return self.violate(format!("a node was told to store what nobody wrote: {:?}", text(value)));
         };
@@ -80,16 +139,12 @@ impl Ledger {
         }
     }
 
-    /// A node was asked to delete a key.
-    pub(crate) fn deleted(&mut self, key: &[u8], shard: ShardId) {
-        self.check_shard(key, shard);
-    }
-
-    fn check_shard(&mut self, key: &[u8], shard: ShardId) {
-        let owner = self.topology.shard_of(key);
-        if owner != shard {
-            self.violate(format!("{:?} lives on {owner:?} and was written on {shard:?}", text(key)));
+    /// A node lost all that it had: its keys may be gone from now on.
+    pub(crate) fn shard_lost(&mut self, shard: ShardId, now_ms: u64) {
+        for key in self.names.iter().filter(|key| self.topology.shard_of(key) == shard) {
+            self.keys.entry(key.clone()).or_default().unknown.insert(None);
         }
+        self.model.shard_lost(shard, now_ms);
     }
 
     /// A client was told how its write of `value` (`None`: a deletion) at `key` ended. The writer's requests for one
@@ -132,19 +187,29 @@ impl Ledger {
     pub(crate) fn check_foreign(&mut self, key: &[u8], value: &[u8]) {
         match read_stamp(value) {
             Some((owner, token))
-                if owner == key && self.runs.get(token as usize).is_some_and(|&runs| runs > 0) => {}
+                if owner == key
+                    && self.runs.get(token as usize).is_some_and(|&runs| runs > 0)
+                    && value == stamp(key, token, self.fillings[token as usize]) => {}
             _ => self.violate(format!("reading {:?} gave {:?}", text(key), text(value))),
         }
     }
 
-    /// All keys that were ever written.
+    /// All stamped keys that were ever written.
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
-        self.keys.keys().cloned().collect()
+        self.keys.keys().filter(|key| is_stamped(key)).cloned().collect()
     }
 }
 
+/// Whether values of this key have stamps.
+fn is_stamped(key: &[u8]) -> bool {
+    key.starts_with(STAMPED)
+}
+
+/// How names of stamped keys begin.
+pub(crate) const STAMPED: &[u8] = b"stamped";
+
 /// A value that says where it belongs: `key#token#` and then filling.
-pub(crate) fn stamp(key: &[u8], token: Token, filling: usize) -> Vec<u8> {
+fn stamp(key: &[u8], token: Token, filling: usize) -> Vec<u8> {
     let mut value = [key, b"#", token.to_string().as_bytes(), b"#"].concat();
     value.resize(value.len() + filling, b'.');
     value

@@ -2,18 +2,22 @@
 //! decides. The same seed is the same world, byte for byte.
 //!
 //! ```text
-//!   client programs ─► pipes ─► proxy::Proxy ─► pipes ─► nodes (a small keyspace each)
+//!   client programs ─► pipes ─► proxy::Proxy ─► pipes ─► nodes (an embedded store each)
 //!        │  ▲                    ▲ virtual time            │ log of what ran
 //!        ▼  │                    │ faults                  ▼
 //!      checker: one reply per request, in order, of its own key; what was acknowledged ran once, what was
 //!               called never sent did not run, what is unknown ran at most once
+//!      model:   a reference store says what one Redis would have answered, byte for byte
 //! ```
 //!
 //! Nothing here is real: no socket, no thread, no clock.
 
+mod audit;
 mod client;
+mod draw;
 mod keyspace;
 mod ledger;
+mod model;
 mod network;
 mod node;
 mod plan;

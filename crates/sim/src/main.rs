@@ -78,11 +78,12 @@ fn run_all(seeds: Range<u64>, trace: bool) -> Result<Report, Violation> {
 }
 
 fn tell(sum: &Report, worlds: u64) {
-    let Report { requests, tally, fragments, timeouts, faults, events, .. } = sum;
+    let Report { requests, tally, fragments, timeouts, judged, unjudged, faults, events, .. } = sum;
     println!(
         "{worlds} worlds hold: {requests} requests, {} replies, {fragments} parts, {events} events",
         tally.replies
     );
+    println!("{judged} values judged byte for byte, {unjudged} after too much was unknown");
     println!(
         "{faults} faults: {} told not sent, {} told unknown, {timeouts} timeouts; {} scans complete",
         tally.not_sent, tally.unknown, tally.walks
@@ -102,6 +103,8 @@ fn add(sum: &mut Report, one: &Report) {
     sum.tally.not_sent += one.tally.not_sent;
     sum.tally.unknown += one.tally.unknown;
     sum.tally.walks += one.tally.walks;
+    sum.judged += one.judged;
+    sum.unjudged += one.unjudged;
     sum.fragments += one.fragments;
     sum.timeouts += one.timeouts;
     sum.faults += one.faults;

@@ -9,7 +9,6 @@ use stdx::Instant;
 use topology::ShardId;
 
 /// One node.
-#[derive(Debug)]
 pub(crate) struct Node {
     pub shard: ShardId,
     pub keyspace: Keyspace,
@@ -24,6 +23,15 @@ pub(crate) struct Node {
     conns: BTreeMap<ConnId, Input>,
 }
 
+/// What a sabotaged node does this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sabotage {
+    Nothing,
+    RunTwice,
+    /// It gives the reply that the same request got before.
+    AnswerOlder,
+}
+
 /// What one connection sent and was not run yet.
 #[derive(Debug, Default)]
 struct Input {
@@ -32,8 +40,9 @@ struct Input {
 }
 
 impl Node {
-    pub(crate) fn new(shard: ShardId) -> Node {
-        let (keyspace, conns) = (Keyspace::default(), BTreeMap::new());
+    /// `remembers`: see [`Keyspace::new`].
+    pub(crate) fn new(shard: ShardId, remembers: bool) -> Node {
+        let (keyspace, conns) = (Keyspace::new(remembers), BTreeMap::new());
         let (frozen_until, loading_until) = (Instant::ZERO, Instant::ZERO);
         Node { shard, keyspace, down: false, frozen_until, loading_until, full: false, conns }
     }
@@ -43,8 +52,14 @@ impl Node {
         self.conns.entry(conn).or_default().bytes.extend_from_slice(bytes);
     }
 
-    /// Runs what is complete of `conn` (a sabotaged node: `twice`) and returns the replies.
-    pub(crate) fn run(&mut self, conn: ConnId, now: Instant, twice: bool, ledger: &mut Ledger) -> Vec<u8> {
+    /// Runs what is complete of `conn` and returns the replies.
+    pub(crate) fn run(
+        &mut self,
+        conn: ConnId,
+        now: Instant,
+        sabotage: Sabotage,
+        ledger: &mut Ledger,
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         let Some(input) = self.conns.get_mut(&conn) else { return out };
         let (mut args, mut inline) = (Vec::new(), Vec::new());
@@ -57,9 +72,15 @@ impl Node {
                     if now < self.loading_until {
                         out.extend_from_slice(b"-LOADING Redis is loading the dataset in memory\r\n");
                     } else {
-                        self.keyspace.run(&request, self.shard, ledger, &mut out);
-                        if twice {
-                            self.keyspace.run(&request, self.shard, ledger, &mut Vec::new());
+                        let start = out.len();
+                        self.keyspace.run(&request, self.shard, now, ledger, &mut out);
+                        if sabotage == Sabotage::RunTwice {
+                            self.keyspace.run(&request, self.shard, now, ledger, &mut Vec::new());
+                        }
+                        let older = self.keyspace.older_reply(&request, &out[start..]);
+                        if let (Sabotage::AnswerOlder, Some(older)) = (sabotage, older) {
+                            out.truncate(start);
+                            out.extend(older);
                         }
                     }
                     at += len;

@@ -22,6 +22,8 @@ pub enum Fault {
         lasts: Duration,
         /// How long it is loading after that.
         loading: Duration,
+        /// It comes back with the data of the world's beginning.
+        forgets: bool,
     },
     /// Its connections are reset, at any byte in both directions.
     Reset {
@@ -106,7 +108,7 @@ fn fault(prng: &mut Prng, shards: usize) -> Fault {
         0 | 1 => Fault::Freeze { shard, lasts: lasts(prng) },
         2 | 3 => {
             let loading = if prng.one_in(2) { lasts(prng) } else { Duration::ZERO };
-            Fault::Kill { shard, lasts: lasts(prng), loading }
+            Fault::Kill { shard, lasts: lasts(prng), loading, forgets: prng.one_in(4) }
         }
         4 | 5 => Fault::Reset { shard },
         6 if prng.one_in(2) => Fault::Garbage { shard },

@@ -1,12 +1,22 @@
 //! What clients send, and what must come back.
 
-use crate::ledger::{Ledger, stamp};
-use stdx::Prng;
+use crate::draw::{self, Drawn, LETTERS, Shape};
+use crate::keyspace::unix_ms;
+use crate::ledger::{Ledger, STAMPED};
+use crate::model::{Asked, FamilyId, Word};
+use stdx::{Instant, Prng};
 
 /// Keys that are there from the beginning and that nobody touches: SCAN and KEYS must find them all.
 pub(crate) const LASTING_KEYS: usize = 20;
-/// Keys that each client alone writes.
-const OWN_KEYS: u64 = 10;
+/// Keys with stamped values that each client alone writes.
+const STAMPED_KEYS: u64 = 10;
+/// Families that a client uses at a time.
+const FAMILIES: usize = 8;
+
+/// A key whose values have stamps.
+fn stamped_key(client: usize, number: u64) -> Vec<u8> {
+    [STAMPED, format!("{client}k{number}").as_bytes()].concat()
+}
 
 /// One of the keys that stay.
 pub(crate) fn lasting_key(number: usize) -> Vec<u8> {
@@ -38,10 +48,18 @@ pub(crate) enum Expect {
     AllKeys,
     /// Some key.
     SomeKey,
+    /// A bulk with the figures of all shards that could be asked.
+    Report,
     /// A page of SCAN: its keys and its cursor go into the client's walk.
     ScanPage,
     /// Any error that is not of the contract: the command's own.
     OwnError,
+    /// What the model says.
+    Modelled(Asked),
+    /// What the model says of each part: replies in an array, numbers added up, or OK.
+    Parts(Vec<Asked>),
+    /// Anything; it is kept.
+    Kept,
 }
 
 /// One request as it is sent.
@@ -63,38 +81,104 @@ pub(crate) struct Program {
     pub cursor: u64,
     /// A page of the walk is on its way: the next one's cursor is not known yet.
     pub scanning: bool,
+    /// Families of keys in use, by their place, and how many were ever.
+    families: Vec<FamilyId>,
+    families_total: u64,
 }
 
 impl Program {
+    /// What `client` of `clients` does. The keys that it will write are told to the ledger.
+    pub(crate) fn new(client: usize, clients: usize, filling_max: u64, ledger: &mut Ledger) -> Program {
+        (0..STAMPED_KEYS).for_each(|number| ledger.name(stamped_key(client, number)));
+        let (families, families_total) = (Vec::new(), 0);
+        Program { client, clients, filling_max, cursor: 0, scanning: false, families, families_total }
+    }
+
     fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
-        format!("c{}k{}", self.client, prng.below(OWN_KEYS)).into_bytes()
+        stamped_key(self.client, prng.below(STAMPED_KEYS))
     }
 
     fn foreign_key(&self, prng: &mut Prng) -> Vec<u8> {
-        format!("c{}k{}", prng.below(self.clients as u64), prng.below(OWN_KEYS)).into_bytes()
+        stamped_key(prng.below(self.clients as u64) as usize, prng.below(STAMPED_KEYS))
     }
 
     fn value(&self, key: &[u8], prng: &mut Prng, ledger: &mut Ledger) -> Vec<u8> {
         let filling = if prng.one_in(10) { prng.below(self.filling_max) } else { prng.below(20) };
-        stamp(key, ledger.token(), filling as usize)
+        ledger.stamp(key, filling as usize)
     }
 
     /// The next request.
-    pub(crate) fn next(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
-        match prng.below(24) {
-            0..=4 => self.set(prng, ledger),
-            5..=9 => self.get(prng),
-            10 | 11 => self.mset(prng, ledger),
-            12 | 13 => self.mget(prng),
-            14 => self.delete(prng),
-            15 => self.count(prng),
-            16 if !self.scanning => self.scan(prng),
-            17 => all_shards(prng),
-            18 => self.learnt(prng, ledger),
-            19 => nothing(prng),
-            20 => self.refused(prng),
-            _ => local(prng),
+    pub(crate) fn next(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        match prng.below(36) {
+            0..=2 => self.set(prng, ledger),
+            3..=6 => self.get(prng),
+            7 => self.mset(prng, ledger),
+            8 => self.mget(prng),
+            9 => self.delete(prng),
+            10 => self.count(prng),
+            11..=13 if !self.scanning => self.scan(prng),
+            14 => all_shards(prng),
+            15 => self.learnt(prng, ledger),
+            16 => nothing(prng),
+            17 => self.refused(prng),
+            18 => local(prng),
+            19..=21 => self.parts(now, prng, ledger),
+            _ => self.modelled(now, prng, ledger),
         }
+    }
+
+    /// A family to use: a new one in place of one whose keys are not known well any more.
+    fn family(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> FamilyId {
+        let place = prng.below(FAMILIES as u64) as usize;
+        match self.families.get(place) {
+            Some(&family) if !ledger.model.is_doubtful(family) => return family,
+            _ => {}
+        }
+        let family = FamilyId { client: self.client, number: self.families_total };
+        self.families_total += 1;
+        ledger.model.open(family);
+        family.keys().for_each(|key| ledger.name(key));
+        match self.families.get_mut(place) {
+            Some(old) => *old = family,
+            None => self.families.push(family),
+        }
+        family
+    }
+
+    /// A command on keys of one family.
+    fn modelled(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let family = self.family(prng, ledger);
+        let asked = Asked { family, drawn: draw::draw(family, now, prng), sent_ms: unix_ms(now) };
+        let bytes = words_of(&asked.words());
+        let expect = match ledger.model.is_cross_shard(&asked) {
+            true => Expect::Exactly(b"-CROSSSLOT Keys in request don't hash to the same slot\r\n".to_vec()),
+            false => Expect::Modelled(asked),
+        };
+        Sent { bytes, expect: Some(expect) }
+    }
+
+    /// A command on keys of several families, which is split.
+    fn parts(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let name = *prng.pick(&["MGET", "MSET", "DEL", "UNLINK", "EXISTS", "TOUCH"]);
+        let mut request = vec![name.as_bytes().to_vec()];
+        let mut parts: Vec<Asked> = Vec::new();
+        for _ in 0..1 + prng.below(6) {
+            let family = self.family(prng, ledger);
+            let letter = prng.below(LETTERS) as u8;
+            if name == "MSET" && parts.iter().any(|part| part.family == family) {
+                continue;
+            }
+            let mut words = vec![Word::Text(name.as_bytes().to_vec()), Word::Key(letter)];
+            if name == "MSET" {
+                words.push(Word::Text(draw::value(family, prng)));
+            }
+            let reads = !matches!(name, "MSET" | "DEL" | "UNLINK");
+            let drawn = Drawn { words, reads, timed: false, shape: Shape::Exact };
+            let part = Asked { family, drawn, sent_ms: unix_ms(now) };
+            request.extend(part.words().into_iter().skip(1));
+            parts.push(part);
+        }
+        Sent { bytes: words_of(&request), expect: Some(Expect::Parts(parts)) }
     }
 
     fn set(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
@@ -160,8 +244,9 @@ impl Program {
     fn scan(&self, prng: &mut Prng) -> Sent {
         let cursor = self.cursor.to_string();
         let mut request: Vec<&[u8]> = vec![b"SCAN", cursor.as_bytes()];
-        if prng.one_in(2) {
-            request.extend([&b"COUNT"[..], b"3"]);
+        let count = *prng.pick(&["1", "30", "300"]);
+        if prng.one_in(2) || count == "300" {
+            request.extend([&b"COUNT"[..], count.as_bytes()]);
         }
         Sent { bytes: words(&request), expect: Some(Expect::ScanPage) }
     }
@@ -194,7 +279,8 @@ impl Program {
 
 /// Commands that all shards answer together.
 fn all_shards(prng: &mut Prng) -> Sent {
-    let (bytes, expect) = match prng.below(4) {
+    let (bytes, expect) = match prng.below(5) {
+        4 => (words(&[b"INFO", b"keyspace"]), Expect::Report),
         0 => (words(&[b"DBSIZE"]), Expect::Between(LASTING_KEYS as i64, i64::MAX)),
         1 => (words(&[b"KEYS", b"*"]), Expect::AllKeys),
         2 => (words(&[b"RANDOMKEY"]), Expect::SomeKey),
@@ -206,12 +292,10 @@ fn all_shards(prng: &mut Prng) -> Sent {
 /// What the proxy answers by itself.
 fn local(prng: &mut Prng) -> Sent {
     let nonce = format!("n{}", prng.below(1 << 40));
-    let (bytes, reply) = match prng.below(10) {
+    let (bytes, reply) = match prng.below(9) {
         6 => (words(&[b"WAIT", b"1", b"5"]), b":0\r\n".to_vec()),
         7 => (words(&[b"CLIENT", b"KILL", b"ID", b"999999999"]), b":0\r\n".to_vec()),
         8 => (words(&[b"CLIENT", b"LIST", b"ID", b"999999999"]), b"$0\r\n\r\n".to_vec()),
-        // Our nodes do not know INFO, or are down: there is nothing to sum up.
-        9 => (words(&[b"INFO", b"keyspace"]), bulk(b"# Keyspace\r\n")),
         0 => (b"PING\r\n".to_vec(), b"+PONG\r\n".to_vec()),
         1 => (words(&[b"ping", nonce.as_bytes()]), bulk(nonce.as_bytes())),
         2 => (words(&[b"SELECT", b"0"]), b"+OK\r\n".to_vec()),
@@ -246,7 +330,7 @@ fn words(request: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-fn words_of(request: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn words_of(request: &[Vec<u8>]) -> Vec<u8> {
     words(&request.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 

@@ -1,9 +1,10 @@
 //! One world: events in the order of their time, the proxy's own loop, and the checks.
 
-use crate::client::{Client, Tally};
+use crate::client::{Client, Moment, Tally};
+use crate::keyspace::unix_ms;
 use crate::ledger::Ledger;
 use crate::network::Pipe;
-use crate::node::Node;
+use crate::node::{Node, Sabotage};
 use crate::plan::{Fault, Plan};
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value};
 use proxy::{Action, Arrival, Board, ConnId, Event, Limits, Proxy, Settings};
@@ -26,6 +27,12 @@ pub enum Saboteur {
     Duplicate,
     /// A request runs twice.
     RunTwice,
+    /// One byte of a value is another.
+    Corrupt,
+    /// A node answers with what it answered to the same request before.
+    AnswerOlder,
+    /// A node loses what it acknowledged.
+    Forget,
 }
 
 /// What a world was like.
@@ -39,6 +46,10 @@ pub struct Report {
     pub fragments: u64,
     /// Requests whose time was up.
     pub timeouts: u64,
+    /// Replies that the model knew, byte for byte.
+    pub judged: u64,
+    /// Replies to requests for keys of which too little was known after a fault.
+    pub unjudged: u64,
     /// Faults that struck.
     pub faults: u64,
     /// Events that happened.
@@ -97,16 +108,16 @@ enum What {
 
 /// Who is at the other end of a connection of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+pub(crate) enum Who {
     Client(usize),
     Node(usize),
 }
 
 /// One connection of the proxy.
 #[derive(Debug)]
-struct Link {
+pub(crate) struct Link {
     who: Who,
-    to_proxy: Pipe,
+    pub to_proxy: Pipe,
     to_peer: Pipe,
     connected: bool,
     /// The proxy does not read.
@@ -121,18 +132,19 @@ struct Link {
     reset: bool,
 }
 
-struct World<'p> {
-    plan: &'p Plan,
-    topology: Arc<Topology>,
-    proxy: Proxy,
+/// All there is.
+pub(crate) struct World<'p> {
+    pub plan: &'p Plan,
+    pub topology: Arc<Topology>,
+    pub proxy: Proxy,
     prng: Prng,
-    now: Instant,
+    pub now: Instant,
     agenda: BinaryHeap<Reverse<(Instant, u64, What)>>,
     planned: u64,
-    links: BTreeMap<ConnId, Link>,
-    clients: Vec<Client>,
-    nodes: Vec<Node>,
-    ledger: Ledger,
+    pub links: BTreeMap<ConnId, Link>,
+    pub clients: Vec<Client>,
+    pub nodes: Vec<Node>,
+    pub ledger: Ledger,
     saboteur: Option<Saboteur>,
     trace: bool,
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
@@ -154,26 +166,18 @@ impl<'p> World<'p> {
         let now = Instant::ZERO;
         let proxy = Proxy::new(Limits::default(), settings, Arc::clone(&topology), board, now);
         let filling_max = *prng.pick(&[100, 5_000, 100_000]);
+        let mut ledger = Ledger::new(Arc::clone(&topology));
+        (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
         let clients = (0..plan.clients)
-            .map(|client| {
-                Client::new(Program {
-                    client,
-                    clients: plan.clients,
-                    filling_max,
-                    cursor: 0,
-                    scanning: false,
-                })
-            })
+            .map(|client| Client::new(Program::new(client, plan.clients, filling_max, &mut ledger)))
             .collect();
-        let mut nodes: Vec<Node> = (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard))).collect();
-        for number in 0..LASTING_KEYS {
-            let key = lasting_key(number);
-            let shard = topology.shard_of(&key);
-            nodes[shard.0 as usize].keyspace.preload(&key, &lasting_value(number));
-        }
+        let remembers = saboteur == Some(Saboteur::AnswerOlder);
+        let mut nodes: Vec<Node> =
+            (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
+        nodes.iter_mut().for_each(|node| load(node, &topology, now));
         World {
             plan,
-            ledger: Ledger::new(Arc::clone(&topology)),
+            ledger,
             topology,
             proxy,
             prng,
@@ -193,7 +197,13 @@ impl<'p> World<'p> {
 
     fn report(&self) -> Report {
         let counters = self.proxy.counters();
-        Report { fragments: counters.fragments, timeouts: counters.timeouts, ..self.report }
+        Report {
+            fragments: counters.fragments,
+            timeouts: counters.timeouts,
+            judged: self.ledger.model.judged,
+            unjudged: self.ledger.model.unjudged,
+            ..self.report
+        }
     }
 
     /// Lives through all of it and then looks whether everything is as it should be.
@@ -211,13 +221,11 @@ impl<'p> World<'p> {
         let end = self.plan.quiet_at.max(last_fault) + SETTLE;
         self.turn_until(end)?;
         self.check_nobody_waits()?;
-        self.check_nodes_serve()?;
-        self.check_keys();
-        self.say_goodbye()
+        self.audit()
     }
 
     /// Turns until `end`, or until a check fails.
-    fn turn_until(&mut self, end: Instant) -> Result<(), String> {
+    pub(crate) fn turn_until(&mut self, end: Instant) -> Result<(), String> {
         loop {
             let next = self.agenda.peek().map_or(Instant::NEVER, |Reverse((at, _, _))| *at);
             let at = next.min(self.proxy.poll_deadline());
@@ -291,7 +299,7 @@ impl<'p> World<'p> {
         }
     }
 
-    fn with_link(&mut self, conn: ConnId, change: impl FnOnce(&mut Link)) {
+    pub(crate) fn with_link(&mut self, conn: ConnId, change: impl FnOnce(&mut Link)) {
         if let Some(link) = self.links.get_mut(&conn) {
             change(link);
         }
@@ -366,7 +374,7 @@ impl<'p> World<'p> {
         let mut bytes = Vec::new();
         for _ in 0..count {
             let client = &mut self.clients[client];
-            let sent = client.program.next(&mut self.prng, &mut self.ledger);
+            let sent = client.program.next(self.now, &mut self.prng, &mut self.ledger);
             bytes.extend_from_slice(&sent.bytes);
             if let Some(expect) = sent.expect {
                 client.expect(expect);
@@ -436,7 +444,7 @@ impl<'p> World<'p> {
         self.plan_at(self.now + delay, what);
     }
 
-    fn plan_delivery_to_proxy(&mut self, conn: ConnId) {
+    pub(crate) fn plan_delivery_to_proxy(&mut self, conn: ConnId) {
         let Some(link) = self.links.get_mut(&conn) else { return };
         let something = !link.to_proxy.is_empty() || link.to_proxy.ended && !link.to_proxy.end_told;
         if something && !link.to_proxy.planned && !link.paused && link.connected && !link.closed_by_proxy {
@@ -510,8 +518,8 @@ impl<'p> World<'p> {
         match who {
             _ if dead => {}
             Who::Client(client) => {
-                let faults = self.troubled;
-                self.clients[client].receive(&bytes, faults, &mut self.ledger, &mut self.report.tally);
+                let moment = Moment { now: self.now, troubled: self.troubled };
+                self.clients[client].receive(&bytes, moment, &mut self.ledger, &mut self.report.tally);
             }
             Who::Node(node) => {
                 self.nodes[node].receive(conn, &bytes);
@@ -582,8 +590,17 @@ impl<'p> World<'p> {
         if self.nodes[node].frozen_until > self.now {
             return;
         }
-        let twice = self.saboteur == Some(Saboteur::RunTwice) && self.prng.one_in(20);
-        let mut replies = self.nodes[node].run(conn, self.now, twice, &mut self.ledger);
+        let sabotage = match self.saboteur {
+            Some(Saboteur::RunTwice) if self.prng.one_in(20) => Sabotage::RunTwice,
+            Some(Saboteur::AnswerOlder) if self.prng.one_in(20) => Sabotage::AnswerOlder,
+            Some(Saboteur::Forget) if self.prng.one_in(400) => {
+                self.nodes[node].keyspace.ask(&[b"FLUSHALL"], self.now);
+                load(&mut self.nodes[node], &self.topology, self.now);
+                Sabotage::Nothing
+            }
+            _ => Sabotage::Nothing,
+        };
+        let mut replies = self.nodes[node].run(conn, self.now, sabotage, &mut self.ledger);
         self.sabotage(&mut replies);
         let Some(link) = self.links.get_mut(&conn) else { return };
         if !link.dead && !link.to_proxy.ended {
@@ -610,8 +627,9 @@ impl<'p> World<'p> {
                 let copy = replies[..first].to_vec();
                 replies.splice(..0, copy);
             }
-            // Strikes in the node.
-            Saboteur::RunTwice => {}
+            Saboteur::Corrupt => corrupt(&mut replies[..first]),
+            // Strike in the node.
+            Saboteur::RunTwice | Saboteur::AnswerOlder | Saboteur::Forget => {}
         }
     }
 
@@ -627,12 +645,17 @@ impl<'p> World<'p> {
                 self.nodes[node].frozen_until = self.now + lasts;
                 self.plan_at(self.now + lasts, What::Thaw(node));
             }
-            Fault::Kill { shard, lasts, loading } => {
+            Fault::Kill { shard, lasts, loading, forgets } => {
                 let node = shard as usize;
                 self.nodes[node].down = true;
                 self.nodes[node].loading_until = self.now + lasts + loading;
                 self.nodes[node].die();
                 self.reset_links(node);
+                if forgets {
+                    self.nodes[node].keyspace.ask(&[b"FLUSHALL"], self.now);
+                    load(&mut self.nodes[node], &self.topology, self.now);
+                    self.ledger.shard_lost(ShardId(shard), unix_ms(self.now));
+                }
                 self.plan_at(self.now + lasts, What::Revive(node));
             }
             Fault::Reset { shard } => self.reset_links(shard as usize),
@@ -691,87 +714,6 @@ impl<'p> World<'p> {
         }
     }
 
-    // What must hold at the end.
-
-    fn check_nobody_waits(&mut self) -> Result<(), String> {
-        let waiting = self.clients.iter().enumerate().find(|(_, client)| client.waiting() > 0);
-        match waiting {
-            Some((number, client)) => {
-                Err(format!("client {number} still waits for {} replies", client.waiting()))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// All nodes are well again: a new client gets all lasting keys.
-    fn check_nodes_serve(&mut self) -> Result<(), String> {
-        let Ok(conn) = self.proxy.accept(&Arrival::of("auditor"), self.now) else {
-            return if self.plan.drain_at.is_some() {
-                Ok(())
-            } else {
-                Err("the proxy takes no clients".to_owned())
-            };
-        };
-        let mut request: Vec<Vec<u8>> = vec![b"MGET".to_vec()];
-        request.extend((0..LASTING_KEYS).map(lasting_key));
-        let mut bytes = Vec::new();
-        resp::encode::request(&mut bytes, &request.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let mut expected = Vec::new();
-        resp::encode::array_header(&mut expected, LASTING_KEYS);
-        (0..LASTING_KEYS).for_each(|number| resp::encode::bulk(&mut expected, &lasting_value(number)));
-        let number = self.clients.len();
-        self.clients.push(Client::new(Program {
-            client: number,
-            clients: 1,
-            filling_max: 0,
-            cursor: 0,
-            scanning: false,
-        }));
-        self.clients[number].conn = Some(conn);
-        self.clients[number].expect(Expect::Exactly(expected));
-        self.links.insert(conn, Link::new(Who::Client(number), true));
-        self.with_link(conn, |link| link.to_proxy.put_all(&bytes));
-        self.plan_delivery_to_proxy(conn);
-        self.turn_until(self.now + Duration::from_secs(5))?;
-        self.check_nobody_waits()
-    }
-
-    /// What is stored is what the writers know.
-    fn check_keys(&mut self) {
-        for key in self.ledger.keys() {
-            let shard = self.topology.shard_of(&key);
-            let value = self.nodes[shard.0 as usize].keyspace.value(&key).map(<[u8]>::to_vec);
-            self.ledger.check_own(&key, value.as_deref());
-        }
-    }
-
-    /// All clients leave; nothing of them stays.
-    fn say_goodbye(&mut self) -> Result<(), String> {
-        for number in 0..self.clients.len() {
-            if let Some(conn) = self.clients[number].conn {
-                self.clients[number].ending = true;
-                self.with_link(conn, |link| link.to_proxy.ended = true);
-                self.plan_delivery_to_proxy(conn);
-            }
-        }
-        self.turn_until(self.now + Duration::from_secs(5))?;
-        let left = self.proxy.counters().clients;
-        if left > 0 {
-            return Err(format!("{left} clients are still counted after all have left"));
-        }
-        self.proxy.drain(self.now);
-        if !self.proxy.is_drained() {
-            return Err("the proxy does not drain".to_owned());
-        }
-        let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
-        match (merges, inquiries, self.proxy.clients_waiting()) {
-            (0, 0, 0) => Ok(()),
-            (_, _, clients) => Err(format!(
-                "{merges} merges, {inquiries} inquiries and {clients} clients are still counted as waiting"
-            )),
-        }
-    }
-
     /// Mixes an event into the fingerprint, and tells it if somebody listens.
     fn note(&mut self, kind: u64, conn: ConnId, count: usize) {
         let word = self.now.as_nanos() ^ kind << 56 ^ conn.to_u64().rotate_left(17) ^ (count as u64) << 20;
@@ -797,8 +739,28 @@ impl<'p> World<'p> {
     }
 }
 
+/// Puts what is there from the beginning on a node.
+fn load(node: &mut Node, topology: &Topology, now: Instant) {
+    for number in 0..LASTING_KEYS {
+        let key = lasting_key(number);
+        if topology.shard_of(&key) == node.shard {
+            node.keyspace.ask(&[b"SET", &key, &lasting_value(number)], now);
+        }
+    }
+}
+
+/// Changes the last byte of a reply that is a value or a number.
+fn corrupt(reply: &mut [u8]) {
+    let Some(end) = reply.len().checked_sub(3) else { return };
+    let line = reply[..end].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let is_value = !matches!(reply[line], b'$' | b'*' | b'+' | b'-');
+    if is_value && reply[end].is_ascii_alphanumeric() {
+        reply[end] ^= 1;
+    }
+}
+
 impl Link {
-    fn new(who: Who, connected: bool) -> Link {
+    pub(crate) fn new(who: Who, connected: bool) -> Link {
         Link {
             who,
             to_proxy: Pipe::new(usize::MAX),

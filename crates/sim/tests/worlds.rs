@@ -20,6 +20,17 @@ fn a_seed_names_one_world() {
     }
 }
 
+#[test]
+fn without_faults_one_value_in_a_hundred_is_not_judged_at_most() {
+    let calm = (0..100).map(Plan::new).filter(|plan| plan.faults.is_empty() && plan.drain_at.is_none());
+    for plan in calm.take(10) {
+        let report = run(&plan, None, false).expect("holds");
+        // Clients that vanish or read late leave some things open.
+        assert!(report.unjudged < report.judged / 100, "{report:?}");
+        assert!(report.judged > report.tally.replies / 4, "{report:?}");
+    }
+}
+
 /// How many of some worlds the checker finds fault with when `saboteur` is in them.
 fn found(saboteur: Saboteur) -> usize {
     (0..30).filter(|&seed| run(&Plan::new(seed), Some(saboteur), false).is_err()).count()
@@ -43,4 +54,19 @@ fn the_checker_notices_a_reply_that_comes_twice() {
 #[test]
 fn the_checker_notices_a_request_that_runs_twice() {
     assert!(found(Saboteur::RunTwice) > 10);
+}
+
+#[test]
+fn the_checker_notices_a_wrong_byte_in_a_value() {
+    assert!(found(Saboteur::Corrupt) > 10);
+}
+
+#[test]
+fn the_checker_notices_a_node_that_answers_with_what_was() {
+    assert!(found(Saboteur::AnswerOlder) > 10);
+}
+
+#[test]
+fn the_checker_notices_a_node_that_loses_what_it_acknowledged() {
+    assert!(found(Saboteur::Forget) > 10);
 }

@@ -100,4 +100,4 @@ impl Field {
 pub(crate) const LISTPACK_ENTRIES_MAX: usize = 512;
 
 /// Two pointers with lengths in a table that is two thirds full, and two allocations.
-const FIELD_BYTES: usize = 80;
+pub(crate) const FIELD_BYTES: usize = 80;

@@ -443,20 +443,20 @@ impl Keyspace {
 }
 
 /// An entry in a table that is two thirds full.
-const ENTRY_BYTES: usize = std::mem::size_of::<Entry>() * 3 / 2 + 2;
+pub(crate) const ENTRY_BYTES: usize = std::mem::size_of::<Entry>() * 3 / 2 + 2;
 
 /// An instant and a hash in the index of expiries, whose nodes are two thirds full.
-const EXPIRY_BYTES: usize = 32;
+pub(crate) const EXPIRY_BYTES: usize = 32;
 
 /// Grain of the time of last use: 32 bits of it last for eight years.
 const CLOCK_MS: u64 = 64;
 
 /// A value of more elements is freed in steps: so many take some ten microseconds.
-const ELEMENTS_AT_ONCE_MAX: usize = 256;
+pub(crate) const ELEMENTS_AT_ONCE_MAX: usize = 256;
 const EXPIRIES_PER_STEP: usize = 200;
 
 /// Redis's `maxmemory-samples`.
-const LRU_SAMPLES: usize = 5;
+pub(crate) const LRU_SAMPLES: usize = 5;
 
 /// Draws until a key that expires is found. If they are rarer, the one that expires first is taken.
 const DRAWS_PER_VOLATILE: usize = 16;

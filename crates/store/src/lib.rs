@@ -30,6 +30,7 @@ mod hyperloglogs;
 mod info;
 mod keyspace;
 mod lcs;
+mod limits;
 mod list;
 mod listpack;
 mod lists;
@@ -56,5 +57,6 @@ mod zset_ranges;
 mod zsets;
 
 pub use dispatch::{commands, supports};
+pub use limits::{Limit, limits};
 pub use policy::{EvictionPolicy, UnknownPolicy};
 pub use store::{Store, StoreSettings};

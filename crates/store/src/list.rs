@@ -122,4 +122,4 @@ fn cost(item: &[u8]) -> usize {
 }
 
 /// A pointer and a length in a chunk that is three quarters full, and the allocation.
-const ELEMENT_BYTES: usize = 40;
+pub(crate) const ELEMENT_BYTES: usize = 40;

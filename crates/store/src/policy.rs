@@ -31,6 +31,11 @@ impl EvictionPolicy {
         NAMES.iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
     }
 
+    /// What each policy is called, as [`EvictionPolicy::from_str`] reads it.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(name, _)| *name)
+    }
+
     /// Whether only keys that expire may go.
     pub(crate) fn is_volatile(self) -> bool {
         matches!(

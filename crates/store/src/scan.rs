@@ -140,4 +140,4 @@ fn cursor(arg: &[u8]) -> Result<u64, Error> {
 }
 
 /// Entries in a page that nobody gave a COUNT for.
-const COUNT: usize = 10;
+pub(crate) const COUNT: usize = 10;

@@ -88,7 +88,7 @@ impl Set {
 }
 
 /// A pointer with a length in a table that is two thirds full, and the allocation.
-const MEMBER_BYTES: usize = 48;
+pub(crate) const MEMBER_BYTES: usize = 48;
 
 /// Redis's `set-max-intset-entries`.
 const INTEGERS_MAX: usize = 512;

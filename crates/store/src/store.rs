@@ -104,14 +104,14 @@ impl Store {
 }
 
 /// Keys that one call of [`Store::work`] expires: some hundred microseconds.
-const EXPIRED_PER_WORK: usize = 200;
+pub(crate) const EXPIRED_PER_WORK: usize = 200;
 
 /// Steps of freeing in one call of [`Store::work`], each a hundred elements.
 const STEPS_PER_WORK: usize = 8;
 
 /// Keys that are evicted at once: a microsecond each when they are not in the cache.
 const EVICTED_PER_WORK: usize = 100;
-const EVICTED_PER_REQUEST: usize = 1_000;
+pub(crate) const EVICTED_PER_REQUEST: usize = 1_000;
 
 /// A step of freeing counts as so many evictions.
 const STEP_EFFORT: usize = 20;

@@ -257,7 +257,7 @@ const ORDERS: u64 = 1 << ORDER_BITS;
 
 /// Entries at which a segment is split: what 256 places hold. Moving so many takes a few dozen microseconds when all of
 /// them miss the cache.
-const SEGMENT_ENTRIES_MAX: usize = 224;
+pub(crate) const SEGMENT_ENTRIES_MAX: usize = 224;
 const SEGMENT_PLACES: usize = 256;
 
 /// 2^24 segments of 112 to 224 entries: above two billion entries segments simply grow. Nobody can force it, because

@@ -150,4 +150,4 @@ impl Zset {
 }
 
 /// A score and a pointer with a length, in the table and in the order, and the allocation with its counts of owners.
-const SCORED_BYTES: usize = 112;
+pub(crate) const SCORED_BYTES: usize = 112;

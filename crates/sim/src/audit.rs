@@ -1,0 +1,222 @@
+//! What must hold at the end of a world, when all nodes are well again and nobody sends any more.
+
+use crate::client::Client;
+use crate::keyspace::unix_ms;
+use crate::model::shown;
+use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value, words_of};
+use crate::world::{Link, Who, World};
+use proxy::Arrival;
+use resp::{encode, reply};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+impl World<'_> {
+    /// A new client looks at everything; then all leave.
+    pub(crate) fn audit(&mut self) -> Result<(), String> {
+        self.check_keys();
+        if self.admit_auditor() {
+            self.check_nodes_serve()?;
+            self.check_shards_are_one()?;
+            self.check_flush()?;
+        } else if self.plan.drain_at.is_none() {
+            return Err("the proxy takes no clients".to_owned());
+        }
+        self.say_goodbye()
+    }
+
+    /// Everybody has all replies.
+    pub(crate) fn check_nobody_waits(&self) -> Result<(), String> {
+        let waiting = self.clients.iter().enumerate().find(|(_, client)| client.waiting() > 0);
+        match waiting {
+            Some((number, client)) => {
+                Err(format!("client {number} still waits for {} replies", client.waiting()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What is stored is what the writers know, and nothing else.
+    fn check_keys(&mut self) {
+        let now_ms = unix_ms(self.now);
+        for key in self.ledger.keys() {
+            let shard = self.topology.shard_of(&key);
+            let reply = self.nodes[shard.0 as usize].keyspace.ask(&[b"GET", &key], self.now);
+            self.ledger.check_own(&key, reply::as_bulk(&reply));
+        }
+        for family in self.ledger.model.families() {
+            let found: Vec<Vec<u8>> = family
+                .keys()
+                .map(|key| {
+                    let shard = self.topology.shard_of(&key);
+                    self.nodes[shard.0 as usize].keyspace.read_key(&key, now_ms)
+                })
+                .collect();
+            if let Err(expected) = self.ledger.model.check_end(family, &found, now_ms) {
+                let found = shown(Some(&found));
+                self.ledger.violate(format!("{family:?} holds {found:?} and should hold one of {expected}"));
+            }
+        }
+        let keys = self.stored_keys();
+        keys.iter().for_each(|key| self.ledger.check_name(key));
+    }
+
+    /// The names of all keys on all nodes.
+    fn stored_keys(&mut self) -> BTreeSet<Vec<u8>> {
+        let now = self.now;
+        let replies: Vec<_> =
+            self.nodes.iter_mut().map(|node| node.keyspace.ask(&[b"KEYS", b"*"], now)).collect();
+        replies.iter().flat_map(|reply| names(reply)).collect()
+    }
+
+    /// The last of the clients is one that only looks. False if it was not let in.
+    fn admit_auditor(&mut self) -> bool {
+        let Ok(conn) = self.proxy.accept(&Arrival::of("auditor"), self.now) else { return false };
+        let number = self.clients.len();
+        self.clients.push(Client::new(Program::new(number, 1, 0, &mut self.ledger)));
+        self.clients[number].conn = Some(conn);
+        self.links.insert(conn, Link::new(Who::Client(number), true));
+        true
+    }
+
+    /// Sends a request as the auditor and waits for the reply.
+    fn ask(&mut self, words: &[&[u8]]) -> Result<Vec<u8>, String> {
+        let Some((auditor, conn)) =
+            self.clients.last_mut().and_then(|client| client.conn.map(|conn| (client, conn)))
+        else {
+            return Err("the auditor was closed".to_owned());
+        };
+        auditor.expect(Expect::Kept);
+        let bytes = words_of(&words.iter().map(|word| word.to_vec()).collect::<Vec<_>>());
+        self.with_link(conn, |link| link.to_proxy.put_all(&bytes));
+        self.plan_delivery_to_proxy(conn);
+        // Nobody else is at it, so that replies come soon; an end much later only costs silent turns.
+        for _ in 0..PATIENCE {
+            self.turn_until(self.now + Duration::from_millis(100))?;
+            if self.clients.last().is_some_and(|auditor| auditor.waiting() == 0) {
+                return Ok(self
+                    .clients
+                    .last_mut()
+                    .map(|auditor| std::mem::take(&mut auditor.kept))
+                    .unwrap_or_default());
+            }
+        }
+        Err(format!("the auditor waits for the reply to {}", String::from_utf8_lossy(words[0])))
+    }
+
+    /// A new client gets all lasting keys.
+    fn check_nodes_serve(&mut self) -> Result<(), String> {
+        let keys: Vec<Vec<u8>> = (0..LASTING_KEYS).map(lasting_key).collect();
+        let mut words: Vec<&[u8]> = vec![b"MGET"];
+        words.extend(keys.iter().map(Vec::as_slice));
+        let mut expected = Vec::new();
+        encode::array_header(&mut expected, LASTING_KEYS);
+        (0..LASTING_KEYS).for_each(|number| encode::bulk(&mut expected, &lasting_value(number)));
+        let found = self.ask(&words)?;
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("the lasting keys are {:?}", String::from_utf8_lossy(&found)))
+        }
+    }
+
+    /// DBSIZE, KEYS, SCAN and RANDOMKEY say of all shards what one Redis would say.
+    fn check_shards_are_one(&mut self) -> Result<(), String> {
+        let keys = names(&self.ask(&[b"KEYS", b"*"])?);
+        // A key may have expired since the question: the nodes' clock goes on.
+        let stored = self.stored_keys();
+        if !stored.is_subset(&keys) {
+            return Err(format!("KEYS lacks {:?}", stored.difference(&keys).next()));
+        }
+        let count = reply::as_integer(&self.ask(&[b"DBSIZE"])?).unwrap_or_default();
+        if count < self.stored_keys().len() as i64 {
+            return Err(format!("DBSIZE says {count}, and there are {} keys", self.stored_keys().len()));
+        }
+        let random = self.ask(&[b"RANDOMKEY"])?;
+        if !reply::as_bulk(&random).is_some_and(|key| keys.contains(key)) {
+            return Err(format!("RANDOMKEY gave {:?}", String::from_utf8_lossy(&random)));
+        }
+        let walked = self.walk()?;
+        match self.stored_keys().into_iter().find(|key| !walked.contains(key)) {
+            Some(key) => Err(format!("SCAN missed {:?}", String::from_utf8_lossy(&key))),
+            None => Ok(()),
+        }
+    }
+
+    /// All that a SCAN from the beginning to the end meets. Nothing changes meanwhile, so it meets nothing twice.
+    fn walk(&mut self) -> Result<BTreeSet<Vec<u8>>, String> {
+        let (mut walked, mut cursor) = (BTreeSet::new(), b"0".to_vec());
+        for _ in 0..PAGES_MAX {
+            let page = self.ask(&[b"SCAN", &cursor, b"COUNT", b"50"])?;
+            let mut parts = reply::elements(&page).into_iter().flatten();
+            let (Some(next), Some(found)) = (parts.next().and_then(reply::as_bulk), parts.next()) else {
+                return Err(format!("SCAN gave {:?}", String::from_utf8_lossy(&page)));
+            };
+            for key in names(found) {
+                if walked.contains(&key) {
+                    return Err(format!("SCAN met {:?} twice", String::from_utf8_lossy(&key)));
+                }
+                walked.insert(key);
+            }
+            cursor = next.to_vec();
+            if cursor == b"0" {
+                return Ok(walked);
+            }
+        }
+        Err("SCAN does not end".to_owned())
+    }
+
+    /// After FLUSHALL there is nothing anywhere.
+    fn check_flush(&mut self) -> Result<(), String> {
+        for (words, expected) in [
+            (vec![&b"FLUSHALL"[..]], &b"+OK\r\n"[..]),
+            (vec![b"DBSIZE"], b":0\r\n"),
+            (vec![b"RANDOMKEY"], b"$-1\r\n"),
+            (vec![b"KEYS", b"*"], b"*0\r\n"),
+        ] {
+            let found = self.ask(&words)?;
+            if found != expected {
+                let words = String::from_utf8_lossy(words[0]);
+                return Err(format!("after FLUSHALL {words} gave {:?}", String::from_utf8_lossy(&found)));
+            }
+        }
+        if self.stored_keys().is_empty() { Ok(()) } else { Err("a node was not flushed".to_owned()) }
+    }
+
+    /// All clients leave; nothing of them stays.
+    fn say_goodbye(&mut self) -> Result<(), String> {
+        for number in 0..self.clients.len() {
+            if let Some(conn) = self.clients[number].conn {
+                self.clients[number].ending = true;
+                self.with_link(conn, |link| link.to_proxy.ended = true);
+                self.plan_delivery_to_proxy(conn);
+            }
+        }
+        self.turn_until(self.now + Duration::from_secs(5))?;
+        let left = self.proxy.counters().clients;
+        if left > 0 {
+            return Err(format!("{left} clients are still counted after all have left"));
+        }
+        self.proxy.drain(self.now);
+        if !self.proxy.is_drained() {
+            return Err("the proxy does not drain".to_owned());
+        }
+        let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
+        match (merges, inquiries, self.proxy.clients_waiting()) {
+            (0, 0, 0) => Ok(()),
+            (_, _, clients) => Err(format!(
+                "{merges} merges, {inquiries} inquiries and {clients} clients are still counted as waiting"
+            )),
+        }
+    }
+}
+
+/// Turns of a tenth of a second that the auditor waits for a reply: longer than a request's time.
+const PATIENCE: usize = 50;
+/// Pages of one walk.
+const PAGES_MAX: usize = 10_000;
+
+/// The bulk strings of an array.
+fn names(reply: &[u8]) -> BTreeSet<Vec<u8>> {
+    let keys = reply::elements(reply).into_iter().flatten();
+    keys.filter_map(reply::as_bulk).map(<[u8]>::to_vec).collect()
+}

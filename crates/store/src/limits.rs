@@ -1,0 +1,91 @@
+//! The bounds of the store and what its account of memory assumes, for docs/store.md: from the constants that the code
+//! uses, so that the page says what is true.
+
+use crate::{hash, keyspace, list, scan, set, sets, store, strings, table, value, zset};
+
+/// A line of the reference page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What is bounded, or what is counted.
+    pub what: &'static str,
+    /// How much it is, with its unit.
+    pub much: String,
+    /// What happens there, or why.
+    pub then: &'static str,
+}
+
+/// What is bounded, and then what the account of memory counts.
+pub fn limits() -> [Vec<Limit>; 2] {
+    [bounds(), costs()]
+}
+
+fn limit(what: &'static str, much: String, then: &'static str) -> Limit {
+    Limit { what, much, then }
+}
+
+fn bounds() -> Vec<Limit> {
+    vec![
+        limit(
+            "a string, by APPEND, SETRANGE and SETBIT",
+            format!("{} MB", strings::TEXT_BYTES_MAX >> 20),
+            "an error, as with Redis's `proto-max-bulk-len`; SETRANGE and SETBIT are also refused beyond the memory of the shard",
+        ),
+        limit(
+            "members by SRANDMEMBER, HRANDFIELD and ZRANDMEMBER with a negative count",
+            format!("{}", sets::REPEATS_MAX),
+            "an error; Redis would fill its memory with the reply",
+        ),
+        limit(
+            "a page of SCAN and its kin without COUNT",
+            format!("about {} entries", scan::COUNT),
+            "collections that are small by Redis's defaults come in one page",
+        ),
+        limit(
+            "entries of a collection that is small",
+            format!("{}", value::SMALL_ENTRIES_MAX),
+            "what OBJECT ENCODING says follows from it; the form in memory is the same for all sizes",
+        ),
+        limit(
+            "entries that are moved when a table grows",
+            format!("{}", table::SEGMENT_ENTRIES_MAX),
+            "tables grow segment by segment, so that no request pays for a million keys",
+        ),
+        limit(
+            "elements of a value that are freed at once",
+            format!("{}", keyspace::ELEMENTS_AT_ONCE_MAX),
+            "larger values, and all keys after FLUSHALL, are freed in steps between requests; they count until then",
+        ),
+        limit(
+            "expired keys that are removed at a time",
+            format!("{}", store::EXPIRED_PER_WORK),
+            "in the order of their expiry; a key is never seen after its millisecond, removed or not",
+        ),
+        limit(
+            "keys that are evicted for one request",
+            format!("{}", store::EVICTED_PER_REQUEST),
+            "the request is refused with OOM if that was not enough; the next one finds more room",
+        ),
+        limit(
+            "keys that LRU policies compare",
+            format!("{}", keyspace::LRU_SAMPLES),
+            "the one goes that was not used for longest; `volatile-ttl` compares all",
+        ),
+    ]
+}
+
+fn costs() -> Vec<Limit> {
+    vec![
+        limit("a key", format!("{} bytes", keyspace::ENTRY_BYTES + value::ALLOCATION_BYTES), "and its name"),
+        limit("an expiry", format!("{} bytes", keyspace::EXPIRY_BYTES), ""),
+        limit(
+            "a string",
+            format!("{} bytes", value::ALLOCATION_BYTES),
+            "and its bytes, with the room that it keeps to grow",
+        ),
+        limit("a collection", format!("{} bytes", value::COLLECTION_BYTES), "and its elements"),
+        limit("an element of a list", format!("{} bytes", list::ELEMENT_BYTES), "and its bytes"),
+        limit("a field of a hash", format!("{} bytes", hash::FIELD_BYTES), "and the bytes of both"),
+        limit("a member of a set", format!("{} bytes", set::MEMBER_BYTES), "and its bytes"),
+        limit("a member of a sorted set", format!("{} bytes", zset::SCORED_BYTES), "and its bytes"),
+    ]
+}
