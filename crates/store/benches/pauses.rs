@@ -59,10 +59,13 @@ fn main() {
         vec!["ZADD".into(), "zset".into(), format!("{}", at * 7_919 % KEYS), key(at)]
     });
     meter.measure(&mut store, "HSET, one hash", |at| vec!["HSET".into(), "hash".into(), key(at), key(at)]);
-    for name in ["list", "zset", "hash"] {
+    meter.measure(&mut store, "XADD, one stream", |at| {
+        vec!["XADD".into(), "stream".into(), "*".into(), "field".into(), key(at)]
+    });
+    for name in ["list", "zset", "hash", "stream"] {
         meter.once(&mut store, &["DEL".into(), name.into()]);
     }
-    meter.free(&mut store, "three big values", NOW_MS);
+    meter.free(&mut store, "four big values", NOW_MS);
     println!("{:>9} bytes left by the account", store.memory_used());
 }
 

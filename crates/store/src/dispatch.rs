@@ -6,12 +6,13 @@ use resp::Request;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::{
-    bitfield, bits, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, scan,
-    set_algebra, sets, sort, strings, zset_algebra, zset_ranges, zsets,
+    bitfield, bits, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, monitor,
+    scan, set_algebra, sets, sort, stream_groups, stream_info, streams, strings, zset_algebra, zset_ranges,
+    zsets,
 };
 
 /// Appends the reply, or says why not. What was appended before an error is taken back.
-type Run = fn(&mut Keyspace, &Request<'_>, &mut Vec<u8>) -> Result<(), Error>;
+pub(crate) type Run = fn(&mut Keyspace, &Request<'_>, &mut Vec<u8>) -> Result<(), Error>;
 
 /// One command.
 pub(crate) struct Row {
@@ -108,6 +109,11 @@ static ROWS: &[Row] = &[
     // Without a key.
     row("ping", -1, connection::ping),
     row("echo", 2, connection::echo),
+    row("slowlog", -2, monitor::slowlog),
+    row("latency", -2, monitor::latency),
+    row("script", -2, monitor::script),
+    row("function", -2, monitor::function),
+    row("module", -2, monitor::module),
     row("info", -1, info::info),
     // Strings.
     reads("get", 2, strings::get),
@@ -272,6 +278,22 @@ static ROWS: &[Row] = &[
     reads("georadiusbymember_ro", -5, geo::georadiusbymember_ro),
     reads("geosearch", -7, geo::geosearch),
     derives("geosearchstore", -8, geo::geosearchstore),
+    // Streams.
+    grows("xadd", -5, streams::xadd),
+    row("xtrim", -4, streams::xtrim),
+    reads("xlen", 2, streams::xlen),
+    reads("xrange", -4, streams::xrange),
+    reads("xrevrange", -4, streams::xrevrange),
+    row("xdel", -3, streams::xdel),
+    grows("xsetid", -3, streams::xsetid),
+    reads("xread", -4, streams::xread),
+    grows("xgroup", -2, stream_groups::xgroup),
+    reads("xreadgroup", -7, stream_groups::xreadgroup),
+    reads("xack", -4, stream_groups::xack),
+    reads("xpending", -3, stream_groups::xpending),
+    reads("xclaim", -6, stream_groups::xclaim),
+    reads("xautoclaim", -6, stream_groups::xautoclaim),
+    reads("xinfo", -2, stream_info::xinfo),
 ];
 
 #[cfg(test)]
@@ -286,6 +308,6 @@ mod tests {
             let found = index.find(name.to_uppercase().as_bytes()).expect(name);
             assert_eq!(found.name, name);
         }
-        assert!(index.find(b"xadd").is_none() && index.find(&[b'g'; 1_000]).is_none());
+        assert!(index.find(b"subscribe").is_none() && index.find(&[b'g'; 1_000]).is_none());
     }
 }

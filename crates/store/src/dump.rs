@@ -115,6 +115,8 @@ mod tests {
     use stdx::Prng;
 
     use super::*;
+    use crate::StoreSettings;
+    use crate::testing::World;
     use crate::value::Value;
 
     fn keyspace() -> Keyspace {
@@ -186,6 +188,50 @@ mod tests {
                 assert!(value.elements() > 0);
             }
         }
+    }
+
+    #[test]
+    fn a_stream_of_any_bytes_can_be_worked_on() {
+        let mut world = World::new(StoreSettings::default());
+        for number in 0..120 {
+            world.ask(&format!("XADD s {number}-1 a {number} b {}", "x".repeat(number % 50)));
+        }
+        for line in ["XDEL s 3-1 110-1", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c COUNT 5 STREAMS s >"] {
+            world.ask(line);
+        }
+        let payload = world.ask_raw(&[b"DUMP", b"s"]);
+        let payload = resp::reply::as_bulk(&payload).expect("a payload").to_vec();
+        let (mut prng, mut restored) = (Prng::new(5), 0);
+        for _ in 0..3_000 {
+            let mut spoilt = payload[..payload.len() - CHECKSUM_BYTES].to_vec();
+            for _ in 0..=prng.below(2) {
+                // More often where there are lengths and counters.
+                let end = if prng.one_in(2) { 64 } else { spoilt.len() as u64 - 2 };
+                let at = prng.below(end) as usize;
+                spoilt[at] = prng.next_u64() as u8;
+            }
+            spoilt.extend_from_slice(&CHECKSUM.checksum(&spoilt).to_le_bytes());
+            let reply = world.ask_raw(&[b"RESTORE", b"t", b"0", &spoilt, b"REPLACE"]);
+            restored += u64::from(reply == b"+OK\r\n");
+            for line in [
+                "XREADGROUP GROUP g c STREAMS t 0",
+                "XREADGROUP GROUP g d COUNT 1 STREAMS t >",
+                "XPENDING t g - + 10",
+                "XAUTOCLAIM t g e 0 0",
+                "XDEL t 5-1 6-1",
+                "XINFO STREAM t FULL",
+                "XADD t * a 1 b 2",
+                "XTRIM t MAXLEN ~ 20",
+                "XTRIM t MAXLEN 10",
+                "XREVRANGE t + -",
+            ] {
+                world.ask(line);
+            }
+        }
+        assert!(restored > 100, "{restored}");
+        world.ask("DEL s t");
+        while world.store.work(world.now_ms) {}
+        assert_eq!(world.store.memory_used(), 0);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) enum Error {
     NotHere(String),
     /// As the client wrote it, and name of the container.
     UnknownSubcommand(String, &'static str),
+    /// LATENCY GRAPH of an event that was never seen.
+    NoSamples(String),
     OutOfMemory,
     WrongType,
     Syntax,
@@ -65,6 +67,10 @@ pub(crate) enum Error {
     GeoStoreWith(&'static str),
     /// What is missing, and name of the command as the client wrote it.
     GeoNeeds(&'static str, String),
+    /// As the client wrote it, and name of the container.
+    SubcommandSyntax(String, &'static str),
+    /// With names that clients gave.
+    Named(Vec<u8>),
     /// What only one command says.
     Fixed(&'static str),
 }
@@ -104,10 +110,99 @@ impl Error {
     pub(crate) const RESTORE_TTL: Error = Error::Fixed("ERR Invalid TTL value, must be >= 0");
     pub(crate) const RESTORE_CHECKSUM: Error = Error::Fixed("ERR DUMP payload version or checksum are wrong");
     pub(crate) const RESTORE_FORMAT: Error = Error::Fixed("ERR Bad data format");
+    pub(crate) const STREAM_ID: Error =
+        Error::Fixed("ERR Invalid stream ID specified as stream command argument");
+    pub(crate) const STREAM_ID_ZERO: Error =
+        Error::Fixed("ERR The ID specified in XADD must be greater than 0-0");
+    pub(crate) const STREAM_ID_TOO_SMALL: Error =
+        Error::Fixed("ERR The ID specified in XADD is equal or smaller than the target stream top item");
+    pub(crate) const STREAM_FULL: Error =
+        Error::Fixed("ERR The stream has exhausted the last possible ID, unable to add more items");
+    pub(crate) const STREAM_ENTRY_TOO_LARGE: Error = Error::Fixed("ERR Elements are too large to be stored");
+    pub(crate) const STREAM_RANGE_START: Error = Error::Fixed("ERR invalid start ID for the interval");
+    pub(crate) const STREAM_RANGE_END: Error = Error::Fixed("ERR invalid end ID for the interval");
+    pub(crate) const STREAM_TRIM_TWICE: Error =
+        Error::Fixed("ERR syntax error, MAXLEN and MINID options at the same time are not compatible");
+    pub(crate) const STREAM_TRIM_HOW: Error =
+        Error::Fixed("ERR syntax error, XTRIM must be called with a trimming strategy");
+    pub(crate) const STREAM_MAXLEN: Error = Error::Fixed("ERR The MAXLEN argument must be >= 0.");
+    pub(crate) const STREAM_LIMIT: Error = Error::Fixed("ERR The LIMIT argument must be >= 0.");
+    pub(crate) const STREAM_LIMIT_ALONE: Error =
+        Error::Fixed("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy");
+    pub(crate) const STREAM_LIMIT_EXACT: Error =
+        Error::Fixed("ERR syntax error, LIMIT cannot be used without the special ~ option");
+    pub(crate) const STREAM_ADDED_NEGATIVE: Error = Error::Fixed("ERR entries_added must be positive");
+    pub(crate) const STREAM_ADDED_BELOW_LEN: Error =
+        Error::Fixed("ERR The entries_added specified in XSETID is smaller than the target stream length");
+    pub(crate) const STREAM_ID_BELOW_GIVEN: Error =
+        Error::Fixed("ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id");
+    pub(crate) const STREAM_ID_BELOW_LAST: Error =
+        Error::Fixed("ERR The ID specified in XSETID is smaller than the target stream top item");
+    pub(crate) const TIMEOUT: Error = Error::Fixed("ERR timeout is not an integer or out of range");
+    pub(crate) const TIMEOUT_NEGATIVE: Error = Error::Fixed("ERR timeout is negative");
+    pub(crate) const XREAD_GROUP: Error =
+        Error::Fixed("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.");
+    pub(crate) const XREAD_NOACK: Error =
+        Error::Fixed("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.");
+    pub(crate) const XREAD_NEWER: Error = Error::Fixed(
+        "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
+         <consumer> option.",
+    );
+    /// Redis says the same of XREADGROUP.
+    pub(crate) const XREAD_UNBALANCED: Error = Error::Fixed(
+        "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be \
+         specified.",
+    );
+    pub(crate) const XREADGROUP_NEEDS_GROUP: Error = Error::Fixed("ERR Missing GROUP option for XREADGROUP");
+    pub(crate) const XREADGROUP_LAST: Error = Error::Fixed(
+        "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history \
+         of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ \
+         ID would just return an empty result set.",
+    );
+    pub(crate) const GROUP_READ: Error = Error::Fixed("ERR value for ENTRIESREAD must be positive or -1");
+    pub(crate) const GROUP_EXISTS: Error = Error::Fixed("BUSYGROUP Consumer Group name already exists");
+    pub(crate) const GROUP_NEEDS_KEY: Error = Error::Fixed(
+        "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want \
+         to use the MKSTREAM option to create an empty stream automatically.",
+    );
+    pub(crate) const CLAIM_MIN_IDLE: Error = Error::Fixed("ERR Invalid min-idle-time argument for XCLAIM");
+    pub(crate) const CLAIM_IDLE: Error = Error::Fixed("ERR Invalid IDLE option argument for XCLAIM");
+    pub(crate) const CLAIM_TIME: Error = Error::Fixed("ERR Invalid TIME option argument for XCLAIM");
+    pub(crate) const CLAIM_RETRYCOUNT: Error =
+        Error::Fixed("ERR Invalid RETRYCOUNT option argument for XCLAIM");
+    pub(crate) const AUTOCLAIM_MIN_IDLE: Error =
+        Error::Fixed("ERR Invalid min-idle-time argument for XAUTOCLAIM");
+    pub(crate) const AUTOCLAIM_COUNT: Error = Error::Fixed("ERR COUNT must be > 0");
     pub(crate) const NO_FREQUENCY: Error = Error::Fixed(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
          switching between policies at runtime LRU and LFU data will take some time to adjust.",
     );
+
+    /// For a group that is looked for by its name.
+    pub(crate) fn no_group_of(group: &[u8], key: &[u8]) -> Error {
+        Error::named(&[b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"])
+    }
+
+    /// For a key or a group.
+    pub(crate) fn no_group(key: &[u8], group: &[u8]) -> Error {
+        Error::named(&[b"NOGROUP No such key '", key, b"' or consumer group '", group, b"'"])
+    }
+
+    /// The same for XREADGROUP.
+    pub(crate) fn no_group_to_read(key: &[u8], group: &[u8]) -> Error {
+        let end = b"' in XREADGROUP with GROUP option";
+        Error::named(&[b"NOGROUP No such key '", key, b"' or consumer group '", group, end])
+    }
+
+    pub(crate) fn unknown_claim_option(word: &[u8]) -> Error {
+        Error::named(&[b"ERR Unrecognized XCLAIM option '", word, b"'"])
+    }
+
+    /// Names end at their first NUL, as in C.
+    fn named(parts: &[&[u8]]) -> Error {
+        let until_nul = |part: &&[u8]| part.split(|&byte| byte == 0).next().unwrap_or_default().to_vec();
+        Error::Named(parts.iter().flat_map(until_nul).collect())
+    }
 
     /// For a command that the store does not have.
     #[cold]
@@ -117,9 +212,10 @@ impl Error {
 
     /// Appends the reply.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        match self.fixed_text() {
-            Some(text) => encode::error(out, text.as_bytes()),
-            None => encode::error(out, self.built_text().as_bytes()),
+        match (self.fixed_text(), self) {
+            (Some(text), _) => encode::error(out, text.as_bytes()),
+            (None, Error::Named(text)) => encode::error(out, text),
+            (None, _) => encode::error(out, self.built_text().as_bytes()),
         }
     }
 
@@ -133,8 +229,12 @@ impl Error {
             Error::UnknownSubcommand(name, container) => {
                 format!("ERR unknown subcommand '{name}'. Try {container} HELP.")
             }
+            Error::NoSamples(event) => format!("ERR No samples available for event '{event}'"),
             Error::ExpireTime(name) => format!("ERR invalid expire time in '{name}' command"),
             Error::UnsupportedOption(option) => format!("ERR Unsupported option {option}"),
+            Error::SubcommandSyntax(name, container) => format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
+            ),
             Error::GeoPlace(longitude, latitude) => {
                 format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}")
             }
@@ -202,8 +302,11 @@ impl Error {
             Error::Arity(_)
             | Error::NotHere(_)
             | Error::UnknownSubcommand(..)
+            | Error::NoSamples(_)
             | Error::ExpireTime(_)
             | Error::UnsupportedOption(_)
+            | Error::SubcommandSyntax(..)
+            | Error::Named(_)
             | Error::GeoPlace(..)
             | Error::GeoStoreWith(_)
             | Error::GeoNeeds(..)

@@ -4,7 +4,9 @@ use resp::{Request, encode};
 
 use crate::args::{integer, is, shown};
 use crate::error::Error;
+use crate::help;
 use crate::keyspace::Keyspace;
+use crate::monitor;
 use crate::value::Value;
 use resp::integer::parse_i64;
 use stdx::glob;
@@ -109,6 +111,9 @@ pub(crate) fn flush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
 
 pub(crate) fn object(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
     let subcommand = request.arg(1);
+    if is(subcommand, "HELP") {
+        return help::write(request, "OBJECT", help::OBJECT, out);
+    }
     let names = ["encoding", "refcount", "idletime", "freq"];
     let name = names.into_iter().find(|name| is(subcommand, name));
     let name = name.ok_or_else(|| Error::UnknownSubcommand(shown(subcommand), "OBJECT"))?;
@@ -138,8 +143,11 @@ const SHARED_INTEGERS: i64 = 10_000;
 
 /// MEMORY USAGE: what the key counts for in our own account, which is not what it would cost Redis.
 pub(crate) fn memory(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    if is(request.arg(1), "HELP") {
+        return help::write(request, "MEMORY", help::MEMORY, out);
+    }
     if !is(request.arg(1), "USAGE") {
-        return Err(Error::UnknownSubcommand(shown(request.arg(1)), "MEMORY"));
+        return monitor::memory(keyspace, request.arg(1), out);
     }
     let key = request.get(2).ok_or_else(|| Error::Arity("memory|usage".to_owned()))?;
     for at in (3..request.len()).step_by(2) {

@@ -210,6 +210,10 @@ fn raise_sparse(text: &mut Vec<u8>, index: usize, count: u8) -> Result<Option<bo
         return Ok(None);
     }
     text.splice(at..end, split);
+    if end < at + bytes {
+        // The run was cut off; as in Redis, the byte that it lacked is missed at the end.
+        text.pop();
+    }
     unite(text, before);
     invalidate(text);
     Ok(Some(true))

@@ -12,8 +12,14 @@ use crate::keyspace::Keyspace;
 type Writer = fn(&Keyspace, &mut String);
 
 /// The sections in their order.
-const SECTIONS: [(&str, Writer); 5] =
-    [("Server", server), ("Clients", clients), ("Memory", memory), ("Stats", stats), ("Keyspace", databases)];
+const SECTIONS: [(&str, Writer); 6] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("Keyspace", databases),
+];
 
 pub(crate) fn info(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
     let names_all = |word: &[u8]| ["default", "all", "everything"].iter().any(|all| is(word, all));
@@ -68,6 +74,11 @@ fn stats(keyspace: &Keyspace, text: &mut String) {
     push(text, format_args!("evicted_keys:{}", stats.evicted));
     push(text, format_args!("keyspace_hits:{}", stats.hits()));
     push(text, format_args!("keyspace_misses:{}", stats.misses()));
+}
+
+/// A primary without replicas.
+fn replication(_: &Keyspace, text: &mut String) {
+    push(text, format_args!("role:master"));
 }
 
 /// As in Redis, an empty database is not listed.

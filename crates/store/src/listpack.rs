@@ -19,51 +19,14 @@ impl Listpack {
 
     /// Appends a text, as an integer if it is one.
     pub(crate) fn push(&mut self, text: &[u8]) {
-        match parse_i64(text) {
-            Some(number) => self.push_integer(number),
-            None => self.push_text(text),
-        }
-    }
-
-    pub(crate) fn push_integer(&mut self, number: i64) {
-        let start = self.bytes.len();
-        let little = number.to_le_bytes();
-        match number {
-            0..=127 => self.bytes.push(number as u8),
-            -4096..=4095 => self.bytes.extend_from_slice(&[0xc0 | (number >> 8) as u8 & 0x1f, number as u8]),
-            -32_768..=32_767 => self.push_wide(0xf1, &little[..2]),
-            -8_388_608..=8_388_607 => self.push_wide(0xf2, &little[..3]),
-            -2_147_483_648..=2_147_483_647 => self.push_wide(0xf3, &little[..4]),
-            _ => self.push_wide(0xf4, &little),
-        }
-        self.finish_entry(start);
-    }
-
-    fn push_wide(&mut self, encoding: u8, little: &[u8]) {
-        self.bytes.push(encoding);
-        self.bytes.extend_from_slice(little);
-    }
-
-    fn push_text(&mut self, text: &[u8]) {
-        let start = self.bytes.len();
-        match text.len() {
-            len @ 0..64 => self.bytes.push(0x80 | len as u8),
-            len @ 64..4096 => self.bytes.extend_from_slice(&[0xe0 | (len >> 8) as u8, len as u8]),
-            len => self.push_wide(0xf0, &(len as u32).to_le_bytes()),
-        }
-        self.bytes.extend_from_slice(text);
-        self.finish_entry(start);
-    }
-
-    fn finish_entry(&mut self, start: usize) {
-        let len = self.bytes.len() - start;
-        // Seven bits a byte, the highest first; all but the first have the top bit set.
-        let count = back_len(len);
-        for place in (0..count).rev() {
-            let bits = (len >> (7 * place)) as u8 & 0x7f;
-            self.bytes.push(if place + 1 == count { bits } else { bits | 0x80 });
-        }
+        write(text, &mut self.bytes);
         self.len += 1;
+    }
+
+    /// Appends `len` entries that are written already.
+    pub(crate) fn push_written(&mut self, entries: &[u8], len: usize) {
+        self.bytes.extend_from_slice(entries);
+        self.len += len;
     }
 
     /// Bytes of the finished listpack.
@@ -86,6 +49,56 @@ impl Listpack {
     }
 }
 
+/// Appends an entry: a text, as an integer if it is one.
+pub(crate) fn write(text: &[u8], out: &mut Vec<u8>) {
+    match parse_i64(text) {
+        Some(number) => write_integer(number, out),
+        None => write_text(text, out),
+    }
+}
+
+/// Appends an entry that is an integer.
+pub(crate) fn write_integer(number: i64, out: &mut Vec<u8>) {
+    let start = out.len();
+    let little = number.to_le_bytes();
+    match number {
+        0..=127 => out.push(number as u8),
+        -4096..=4095 => out.extend_from_slice(&[0xc0 | (number >> 8) as u8 & 0x1f, number as u8]),
+        -32_768..=32_767 => write_wide(0xf1, &little[..2], out),
+        -8_388_608..=8_388_607 => write_wide(0xf2, &little[..3], out),
+        -2_147_483_648..=2_147_483_647 => write_wide(0xf3, &little[..4], out),
+        _ => write_wide(0xf4, &little, out),
+    }
+    finish_entry(start, out);
+}
+
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    match text.len() {
+        len @ 0..64 => out.push(0x80 | len as u8),
+        len @ 64..4096 => out.extend_from_slice(&[0xe0 | (len >> 8) as u8, len as u8]),
+        len => write_wide(0xf0, &(len as u32).to_le_bytes(), out),
+    }
+    out.extend_from_slice(text);
+    finish_entry(start, out);
+}
+
+fn write_wide(encoding: u8, little: &[u8], out: &mut Vec<u8>) {
+    out.push(encoding);
+    out.extend_from_slice(little);
+}
+
+/// Appends the length of the entry that begins at `start`: seven bits a byte, the highest first; all but the first have
+/// the top bit set.
+fn finish_entry(start: usize, out: &mut Vec<u8>) {
+    let len = out.len() - start;
+    let count = back_len(len);
+    for place in (0..count).rev() {
+        let bits = (len >> (7 * place)) as u8 & 0x7f;
+        out.push(if place + 1 == count { bits } else { bits | 0x80 });
+    }
+}
+
 /// Bytes of the length behind an entry. Redis's bounds, which are one less than they could be.
 fn back_len(len: usize) -> usize {
     match len {
@@ -105,6 +118,13 @@ pub(crate) enum Entry<'a> {
 }
 
 impl Entry<'_> {
+    pub(crate) fn integer(self) -> Option<i64> {
+        match self {
+            Entry::Integer(number) => Some(number),
+            Entry::Text(_) => None,
+        }
+    }
+
     pub(crate) fn to_text(self) -> Vec<u8> {
         match self {
             Entry::Integer(number) => itoa::Buffer::new().format(number).as_bytes().to_vec(),
@@ -115,20 +135,30 @@ impl Entry<'_> {
 
 /// The entries of a listpack. `None` if it is not one.
 pub(crate) fn entries(bytes: &[u8]) -> Option<Vec<Entry<'_>>> {
+    let (body, len) = body(bytes)?;
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < body.len() {
+        found.push(next(body, &mut at)?);
+    }
+    len.is_none_or(|len| len == found.len()).then_some(found)
+}
+
+/// The entries of a listpack as they are written, and how many they should be, if it says so.
+pub(crate) fn body(bytes: &[u8]) -> Option<(&[u8], Option<usize>)> {
     let size = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
     let announced = u16::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
     if size != bytes.len() || bytes.last() != Some(&END) {
         return None;
     }
-    let (mut found, mut at) = (Vec::new(), HEADER_BYTES);
-    while bytes.get(at) != Some(&END) {
-        let (entry, len) = entry(bytes.get(at..)?)?;
-        at += len + back_len(len);
-        found.push(entry);
-    }
-    let is_complete =
-        at + 1 == bytes.len() && (announced == u16::MAX || usize::from(announced) == found.len());
-    is_complete.then_some(found)
+    let len = Some(usize::from(announced)).filter(|&len| len != usize::from(u16::MAX));
+    Some((bytes.get(HEADER_BYTES..bytes.len() - 1)?, len))
+}
+
+/// The entry at `at`, which then is behind it.
+pub(crate) fn next<'a>(body: &'a [u8], at: &mut usize) -> Option<Entry<'a>> {
+    let (entry, len) = entry(body.get(*at..)?)?;
+    *at += len + back_len(len);
+    (*at <= body.len()).then_some(entry)
 }
 
 /// The entry at the beginning of `bytes` and its length, without the length behind it.
@@ -178,7 +208,7 @@ mod tests {
             [0, 127, 128, -1, -4096, 4095, 4096, 32_767, -32_768, 8_388_607, -8_388_608, 1 << 31, i64::MIN];
         let texts = [0, 63, 64, 4095, 4096, 20_000].map(|len| vec![b'x'; len]);
         let mut pack = Listpack::new();
-        numbers.iter().for_each(|&number| pack.push_integer(number));
+        numbers.iter().for_each(|number| pack.push(number.to_string().as_bytes()));
         texts.iter().for_each(|text| pack.push(text));
         let size = pack.size();
         let bytes = pack.finish();

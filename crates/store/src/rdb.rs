@@ -11,6 +11,7 @@ use crate::keyspace::Keyspace;
 use crate::list::{End, List};
 use crate::listpack::{self, Entry, Listpack, little_endian};
 use crate::lzf;
+use crate::rdb_stream::{self, STREAM, STREAM_WITHOUT_COUNTERS};
 use crate::set::Set;
 use crate::value::{Kind, Value};
 use crate::zset::Zset;
@@ -46,6 +47,7 @@ pub(crate) fn write(value: &Value, out: &mut Vec<u8>) {
         Value::Set(set) => write_set(set, out),
         Value::Hash(hash) => write_hash(hash, out),
         Value::Zset(zset) => write_zset(zset, out),
+        Value::Stream(stream) => rdb_stream::write(stream, out),
     }
 }
 
@@ -128,7 +130,7 @@ fn write_zset(zset: &Zset, out: &mut Vec<u8>) {
 }
 
 /// A length in 1, 2, 5 or 9 bytes.
-fn write_len(len: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_len(len: u64, out: &mut Vec<u8>) {
     match len {
         0..0x40 => out.push(len as u8),
         0x40..0x4000 => out.extend_from_slice(&[0x40 | (len >> 8) as u8, len as u8]),
@@ -146,7 +148,7 @@ fn write_len(len: u64, out: &mut Vec<u8>) {
 }
 
 /// A text, as an integer if it is a short one.
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let number = parse_i64(text).and_then(|number| i32::try_from(number).ok());
     match number.map(|number| (number, number.to_le_bytes())) {
         Some((-128..=127, little)) => out.extend_from_slice(&[INT_8, little[0]]),
@@ -176,7 +178,10 @@ pub(crate) fn read(bytes: &[u8], keyspace: &Keyspace) -> Option<Value> {
         TEXT => Value::Text(reader.text()?),
         LIST => {
             let mut list = List::default();
-            reader.each(|reader| Some(list.push(End::Right, &reader.text()?)))?;
+            reader.each(|reader| {
+                list.push(End::Right, &reader.text()?);
+                Some(())
+            })?;
             list.into_value()
         }
         QUICKLIST => reader.quicklist()?.into_value(),
@@ -218,6 +223,9 @@ pub(crate) fn read(bytes: &[u8], keyspace: &Keyspace) -> Option<Value> {
             })?;
             zset.into_value()
         }
+        form @ (STREAM | STREAM_WITHOUT_COUNTERS) => {
+            rdb_stream::read(&mut reader, form == STREAM)?.into_value()
+        }
         _ => return None,
     };
     (!value.is_gone()).then_some(value)
@@ -249,7 +257,7 @@ fn for_pairs(bytes: &[u8], mut take: impl FnMut(Entry<'_>, Entry<'_>) -> bool) -
 }
 
 /// What is left to be read.
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
 
@@ -260,11 +268,15 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
+    pub(crate) fn array<const LEN: usize>(&mut self) -> Option<[u8; LEN]> {
+        self.take(LEN)?.try_into().ok()
+    }
+
     fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    fn len(&mut self) -> Option<u64> {
+    pub(crate) fn len(&mut self) -> Option<u64> {
         match self.byte()? {
             first @ 0..0x40 => Some(first.into()),
             first @ 0x40..0x80 => Some(u64::from(first & 0x3f) << 8 | u64::from(self.byte()?)),
@@ -274,7 +286,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn text(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn text(&mut self) -> Option<Vec<u8>> {
         let width = match *self.bytes.first()? {
             INT_8 => 1,
             INT_16 => 2,
@@ -311,7 +323,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a length, and as many times an element.
-    fn each(&mut self, mut read: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+    pub(crate) fn each(&mut self, mut read: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         let len = self.len()?;
         (0..len).try_for_each(|_| read(self))
     }

@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn what_the_store_does_not_have_is_said_with_the_way_out() {
         let mut world = unlimited();
-        let expected = "-ERR command 'xadd' is not in the embedded store \
+        let expected = "-ERR command 'subscribe' is not in the embedded store \
                         (start redis-servers and name them with --nodes)";
-        assert_eq!(world.ask("XADD s * f v"), expected);
+        assert_eq!(world.ask("SUBSCRIBE news"), expected);
         assert_eq!(world.ask("GET"), "-ERR wrong number of arguments for 'get' command");
         assert_eq!(world.ask("get missing"), "$-1");
     }
@@ -233,6 +233,53 @@ mod tests {
         let calls = (0..).take_while(|_| world.store.work(world.now_ms)).count();
         assert!(calls > 10, "{calls} calls");
         assert_eq!(world.store.memory_used(), 0);
+    }
+
+    #[test]
+    fn streams_and_what_is_pending_are_freed_in_steps() {
+        let mut world = unlimited();
+        for number in 0..20_000 {
+            world.ask(&format!("XADD s {number}-1 field {number}"));
+        }
+        let entries = world.store.memory_used();
+        world.ask("XGROUP CREATE s g 0");
+        world.ask("XREADGROUP GROUP g consumer STREAMS s >");
+        let before = world.store.memory_used();
+        assert!(before > entries * 2, "pending entries count: {entries}, {before}");
+        assert_eq!(world.ask("XGROUP DESTROY s g"), ":1");
+        let calls = (0..).take_while(|_| world.store.work(world.now_ms)).count();
+        assert!(calls > 10, "{calls} calls");
+        assert_eq!(world.store.memory_used(), entries);
+        assert_eq!(world.ask("DEL s"), ":1");
+        assert!(world.store.memory_used() > 0, "not at once");
+        while world.store.work(world.now_ms) {}
+        assert_eq!(world.store.memory_used(), 0);
+    }
+
+    #[test]
+    fn entries_get_the_time_as_their_id_and_nobody_waits_for_them() {
+        let mut world = unlimited();
+        assert_eq!(world.ask("XREAD BLOCK 0 STREAMS s $"), "*-1");
+        assert_eq!(world.ask("XADD s * a 1"), "$9 1000000-0");
+        assert_eq!(world.ask("XADD s * a 2"), "$9 1000000-1");
+        world.now_ms -= 1;
+        assert_eq!(world.ask("XADD s * a 3"), "$9 1000000-2");
+        world.now_ms += 2;
+        assert_eq!(world.ask("XADD s * a 4"), "$9 1000001-0");
+        assert_eq!(
+            world.ask("XREAD BLOCK 0 STREAMS s 1000000-2"),
+            "*1 *2 $1 s *1 *2 $9 1000001-0 *2 $1 a $1 4"
+        );
+        world.ask("XGROUP CREATE s g 0");
+        world.ask("XREADGROUP GROUP g c COUNT 1 STREAMS s >");
+        world.now_ms += 70;
+        assert_eq!(world.ask("XPENDING s g - + 5"), "*1 *4 $9 1000000-0 $1 c :70 :1");
+        assert_eq!(world.ask("XAUTOCLAIM s g d 71 0 JUSTID"), "*3 $3 0-0 *0 *0");
+        assert_eq!(world.ask("XAUTOCLAIM s g d 70 0 JUSTID"), "*3 $3 0-0 *1 $9 1000000-0 *0");
+        assert_eq!(
+            world.ask("XINFO CONSUMERS s g"),
+            "*2 *6 $4 name $1 c $7 pending :0 $4 idle :70 *6 $4 name $1 d $7 pending :1 $4 idle :0"
+        );
     }
 
     #[test]

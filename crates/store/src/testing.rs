@@ -17,14 +17,19 @@ impl World {
 
     /// The reply to a line of words, with blanks for line ends.
     pub(crate) fn ask(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        String::from_utf8_lossy(&self.ask_raw(&words)).trim_end().replace("\r\n", " ")
+    }
+
+    /// The reply as it is.
+    pub(crate) fn ask_raw(&mut self, words: &[&[u8]]) -> Vec<u8> {
         let (mut bytes, mut spans, mut out) = (Vec::new(), Vec::new(), Vec::new());
-        let words: Vec<&str> = line.split(' ').collect();
         encode::array_header(&mut bytes, words.len());
         for word in words {
-            encode::bulk(&mut bytes, word.as_bytes());
+            encode::bulk(&mut bytes, word);
             spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
         }
         self.store.run(&Request::new(&bytes, &spans), self.now_ms, &mut out);
-        String::from_utf8_lossy(&out).trim_end().replace("\r\n", " ")
+        out
     }
 }

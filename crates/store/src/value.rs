@@ -3,6 +3,7 @@
 use crate::hash::Hash;
 use crate::list::List;
 use crate::set::Set;
+use crate::stream::Stream;
 use crate::zset::Zset;
 
 /// The value of a key.
@@ -12,6 +13,7 @@ pub(crate) enum Value {
     Hash(Box<Hash>),
     Set(Box<Set>),
     Zset(Box<Zset>),
+    Stream(Box<Stream>),
 }
 
 /// The Rust type behind one of Redis's types.
@@ -47,6 +49,7 @@ kind!(List, List, |_| List::default(), Box::new);
 kind!(Hash, Hash, Hash::new, Box::new);
 kind!(Set, Set, Set::new, Box::new);
 kind!(Zset, Zset, Zset::new, Box::new);
+kind!(Stream, Stream, |_| Stream::default(), Box::new);
 
 impl Value {
     /// Redis's name of the type.
@@ -57,6 +60,7 @@ impl Value {
             Value::Hash(_) => "hash",
             Value::Set(_) => "set",
             Value::Zset(_) => "zset",
+            Value::Stream(_) => "stream",
         }
     }
 
@@ -70,6 +74,7 @@ impl Value {
             Value::Hash(hash) => hash.encoding(),
             Value::Set(set) => set.encoding(),
             Value::Zset(zset) => zset.encoding(),
+            Value::Stream(_) => "stream",
         }
     }
 
@@ -81,6 +86,7 @@ impl Value {
             Value::Hash(hash) => hash.memory(),
             Value::Set(set) => set.memory(),
             Value::Zset(zset) => zset.memory(),
+            Value::Stream(stream) => stream.memory(),
         }
     }
 
@@ -92,12 +98,14 @@ impl Value {
             Value::Hash(hash) => hash.len(),
             Value::Set(set) => set.len(),
             Value::Zset(zset) => zset.len(),
+            Value::Stream(stream) => stream.elements(),
         }
     }
 
-    /// Whether the key has to go: Redis knows no empty collections. An empty string is a value.
+    /// Whether the key has to go: Redis knows no empty collections. An empty string is a value, and so is
+    /// an empty stream.
     pub(crate) fn is_gone(&self) -> bool {
-        !matches!(self, Value::Text(_)) && self.elements() == 0
+        !matches!(self, Value::Text(_) | Value::Stream(_)) && self.elements() == 0
     }
 
     /// Frees a part of a value that nobody can reach any more, about a hundred elements. False when nothing is left.
@@ -108,6 +116,7 @@ impl Value {
             Value::Hash(hash) => hash.dismantle(),
             Value::Set(set) => set.dismantle(),
             Value::Zset(zset) => zset.dismantle(),
+            Value::Stream(stream) => stream.dismantle(),
         }
     }
 
@@ -119,6 +128,7 @@ impl Value {
             Value::Hash(hash) => hash.copied(seed).into_value(),
             Value::Set(set) => set.copied(seed).into_value(),
             Value::Zset(zset) => zset.copied(seed).into_value(),
+            Value::Stream(stream) => Value::Stream(stream.clone()),
         }
     }
 }

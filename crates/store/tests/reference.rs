@@ -121,7 +121,7 @@ Without `--nodes`, shardis serves from shards in the memory of its own process. 
 what they have not. A command that they have answers byte for byte as Redis 7.0 does, errors included, as far as the reply
 does not depend on chance or on an order that Redis does not promise. A command that they have not is refused by name:
 
-    ERR command 'xadd' is not in the embedded store (start redis-servers and name them with --nodes)
+    ERR command 'eval' is not in the embedded store (start redis-servers and name them with --nodes)
 
 How commands with several keys get over the shards is the same as with nodes: [commands](commands.md).
 ";
@@ -136,6 +136,7 @@ const STANDING: &str = "
   Clients are told so in an error; none of these does half of what it should.
 - **No atomicity over shards.** Each request runs alone on its shard; a command that is split runs shard by shard.
 - **No access control.** Who reaches the listener may do everything.
+- **No slow log and no watch on latency.** SLOWLOG and LATENCY are always empty; INFO tells of memory and hits.
 - **No change while it runs.** Shards, memory and policy are given at the start.
 
 ## Time

@@ -21,6 +21,10 @@ pub(crate) fn random(prng: &mut Prng) -> Vec<Vec<u8>> {
     if prng.one_in(60) {
         expand("$v", prng, &mut words);
     }
+    // A swapped idle time would depend on the clock, and an id of the clock on both.
+    if words[0].starts_with(b"X") {
+        return words;
+    }
     // A value in the place of the time would make keys that expire while we look.
     // A member in the place of a score would make a second score in `e`.
     let may_swap = words.len() > 3 && !words[0].ends_with(b"SETEX") && !words[1].starts_with(b"e");
@@ -63,6 +67,41 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
         // HyperLogLogs, and what makes many different ones.
         "H" => format!("p{own}"),
         "g" => prng.below(2_000).to_string(),
+        // Streams: keys, ids that are new, ids that may be there, bounds, groups, consumers, idle times.
+        "X" => format!("x{own}"),
+        "J" => match prng.below(40) {
+            0 => {
+                (*prng.pick(&["1700000000000-*", "x-*", "30", "0-0", "18446744073709551615-*", "-1-*", "5-"]))
+                    .to_owned()
+            }
+            1..=6 => format!("{}-{}", prng.below(30), prng.below(12)),
+            7..=12 => format!("{}-*", prng.below(30)),
+            _ => "29-*".to_owned(),
+        },
+        "I" => match prng.below(20) {
+            0 => (*prng.pick(&["x", "-", "+", "", "0", "29", "18446744073709551615-18446744073709551615"]))
+                .to_owned(),
+            ms => format!("{}-{}", if ms < 6 { ms * 5 } else { 29 }, prng.below(16)),
+        },
+        "Q" => match prng.below(14) {
+            0 => (*prng.pick(&[
+                "x",
+                "(",
+                "(-",
+                "(0-0",
+                "29",
+                "(29",
+                "(18446744073709551615-18446744073709551615",
+            ]))
+            .to_owned(),
+            1..=4 => "-".to_owned(),
+            5..=8 => "+".to_owned(),
+            9 => format!("({}-{}", prng.below(30), prng.below(12)),
+            _ => format!("29-{}", prng.below(40)),
+        },
+        "a" => format!("g{}", prng.below(2)),
+        "C" => format!("c{}", prng.below(3)),
+        "w0" => (*prng.pick(&["0", "0", "0", "10000000", "-1", "x"])).to_owned(),
         // A key of the type that was dumped last.
         "D" => format!("dumped{own}"),
         // Places: anywhere, not everywhere valid; near each other. Lengths and units.
@@ -74,6 +113,7 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
             digits => format!("{}.{}", prng.next_u64() >> (34 + digits), prng.below(100)),
         },
         "u" => (*prng.pick(&["m", "m", "km", "KM", "ft", "mi", "x"])).to_owned(),
+        "L" => "long ".repeat(prng.below(200) as usize),
         "w" => format!("w:{}", prng.pick(&MEMBERS)),
         "W" => format!("o:{}", prng.pick(&MEMBERS)),
         "y" => (*prng.pick(&["u8", "i8", "i64", "u63", "u1", "i1", "i5", "u13", "u64", "i65", "x", "i0"]))
@@ -94,6 +134,7 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
         "A" => (4_000_000_000 + prng.below(10) * 1_000).to_string(),
         "B" => (4_000_000_000_000 + prng.below(10) * 1_000).to_string(),
         "E" => (*prng.pick(&["0", "-1", "x", "9223372036854775807", "9223372036854775", ""])).to_owned(),
+        "" => "$".to_owned(),
         _ => panic!("unknown pattern ${kind}"),
     };
     vec![text]
@@ -311,6 +352,87 @@ RESTORE $D 0 PAYLOAD REPLACE ?IDLETIME_$i ?FREQ_$i
 RESTORE $D $B PAYLOAD ABSTTL ?REPLACE
 RESTORE $D $i PAYLOAD ABSTTL ?REPLACE
 RESTORE $D 0 $v ?x
+XADD $X $J *$m_$v
+XADD $X $J $m $v $m $v
+XADD $X $J a 1 b $n
+XADD $X $J a $n b $n
+XADD $X $J a $n b $n
+XADD $X $J a $L b $n
+XADD $X ?NOMKSTREAM $J a $n
+XADD $X MAXLEN $n $J *$m_$v
+XADD $X MAXLEN ~ $n $J a $L
+XADD $X MINID $I $J *$m_$v
+XADD $X ?MAXLEN_=_$i|MINID_~_$I ?LIMIT_$i $J a $v
+XADD $X MAXLEN $n MINID $I $J a $v
+XTRIM $X MAXLEN ?~|= $n ?LIMIT_$n
+XTRIM $X MAXLEN ~ $n
+XTRIM $X MAXLEN 30
+XTRIM $X MINID ?~|= $I ?LIMIT_$i
+XTRIM $X x $n
+XLEN $X
+XLEN $k
+XRANGE $X $Q $Q
+XRANGE $X - +
+XRANGE $X $Q $Q ?COUNT_$n
+XRANGE $X $Q $Q COUNT $i
+XREVRANGE $X $Q $Q ?COUNT_$n
+XREVRANGE $X + - ?COUNT_$n
+XDEL $X *$I
+XDEL $X $I
+XDEL $X $I $I
+XSETID $X $I ?ENTRIESADDED_$i ?MAXDELETEDID_$I
+XSETID $X 29-40 ?ENTRIESADDED_$n
+XREAD ?COUNT_$n STREAMS $X $I
+XREAD ?COUNT_$i ?BLOCK_x|BLOCK_-1 STREAMS $X $X $I 0
+XREAD STREAMS $X $X 0 $
+XREAD STREAMS $X >
+XREAD ?COUNT_1 ?NOACK|GROUP_g0_c0|x STREAMS $X 0
+XREAD ?STREAMS $X $X 0
+XGROUP CREATE $X $a $I ?MKSTREAM ?ENTRIESREAD_$n
+XGROUP CREATE $X $a 0 MKSTREAM
+XGROUP CREATE $X $a $ MKSTREAM ?ENTRIESREAD_$i
+XGROUP CREATE $X $a 29-3 ?MKSTREAM ?x
+XGROUP SETID $X $a $I ?ENTRIESREAD_$i
+XGROUP SETID $X $a $ ?ENTRIESREAD_$n ?x
+XGROUP DESTROY $X $a
+XGROUP CREATECONSUMER $X $a $C
+XGROUP DELCONSUMER $X $a $C
+XGROUP x $X $a
+XREADGROUP GROUP $a $C ?COUNT_$n STREAMS $X >
+XREADGROUP GROUP $a $C ?COUNT_2 ?NOACK STREAMS $X $X > >
+XREADGROUP GROUP $a $C STREAMS $X $I
+XREADGROUP GROUP $a $C ?COUNT_$n ?NOACK STREAMS $X 0
+XREADGROUP GROUP $a $C COUNT 3 STREAMS $X >
+XREADGROUP GROUP $a $C COUNT 1 STREAMS $X ?$|x|>
+XREADGROUP COUNT 1 STREAMS $X $X > >
+XACK $X $a *$I
+XACK $X $a $I $I $I
+XPENDING $X $a
+XPENDING $X $a $Q $Q $n ?$C
+XPENDING $X $a IDLE $w0 $Q $Q $n ?$C
+XPENDING $X $a - + 100
+XCLAIM $X $a $C $w0 *$I
+XCLAIM $X $a $C 0 *$I ?JUSTID ?FORCE
+XCLAIM $X $a $C $w0 *$I ?IDLE_100000000|IDLE_x|TIME_5|TIME_x ?RETRYCOUNT_$i ?LASTID_$I ?FORCE ?JUSTID|x
+XAUTOCLAIM $X $a $C $w0 $Q ?COUNT_$n ?JUSTID
+XAUTOCLAIM $X $a $C $w0 - ?COUNT_$i ?x
+XAUTOCLAIM $X $a $C 0 0
+XINFO STREAM $X
+XINFO STREAM $X FULL ?COUNT_$n
+XINFO STREAM $X FULL ?COUNT_$i ?x
+XINFO GROUPS $X
+XINFO GROUPS $X
+XINFO CONSUMERS $X $a
+XINFO x $X
+XINFO HELP
+XGROUP HELP
+OBJECT HELP
+COPY $X $X ?REPLACE
+RENAME $X $X
+DEL $X
+DUMP $X
+TYPE $X
+MEMORY USAGE $X
 COPY $k $k ?REPLACE|DB_0|DB_x
 COPY $z $z ?REPLACE
 COPY $h $h ?REPLACE

@@ -1,0 +1,66 @@
+//! HELP of the commands that have subcommands, in Redis's words.
+
+use resp::{Request, encode};
+
+use crate::error::Error;
+
+/// The reply to `<container> HELP`; `lines` are those between the first and the last two, which all have in common.
+pub(crate) fn write(
+    request: &Request<'_>,
+    container: &'static str,
+    lines: &str,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    if request.len() != 2 {
+        return Err(Error::Arity(format!("{}|help", container.to_lowercase())));
+    }
+    let first = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    encode::array_header(out, lines.lines().count() + 3);
+    let all = std::iter::once(&*first).chain(lines.lines()).chain(["HELP", "    Prints this help."]);
+    all.for_each(|line| encode::simple(out, line.as_bytes()));
+    Ok(())
+}
+
+pub(crate) const OBJECT: &str = "\
+ENCODING <key>
+    Return the kind of internal representation used in order to store the value
+    associated with a <key>.
+FREQ <key>
+    Return the access frequency index of the <key>. The returned integer is
+    proportional to the logarithm of the recent access frequency of the key.
+IDLETIME <key>
+    Return the idle time of the <key>, that is the approximated number of
+    seconds elapsed since the last access to the key.
+REFCOUNT <key>
+    Return the number of references of the value associated with the specified
+    <key>.";
+
+/// Without the subcommands that the store does not have.
+pub(crate) const MEMORY: &str = "\
+USAGE <key> [SAMPLES <count>]
+    Return memory in bytes used by <key> and its value. Nested values are
+    sampled up to <count> times (default: 5, 0 means sample all).";
+
+pub(crate) const XGROUP: &str = "\
+CREATE <key> <groupname> <id|$> [option]
+    Create a new consumer group. Options are:
+    * MKSTREAM
+      Create the empty stream if it does not exist.
+    * ENTRIESREAD entries_read
+      Set the group's entries_read counter (internal use).
+CREATECONSUMER <key> <groupname> <consumer>
+    Create a new consumer in the specified group.
+DELCONSUMER <key> <groupname> <consumer>
+    Remove the specified consumer.
+DESTROY <key> <groupname>
+    Remove the specified group.
+SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]
+    Set the current group ID and entries_read counter.";
+
+pub(crate) const XINFO: &str = "\
+CONSUMERS <key> <groupname>
+    Show consumers of <groupname>.
+GROUPS <key>
+    Show the stream consumer groups.
+STREAM <key> [FULL [COUNT <count>]
+    Show information about the stream.";

@@ -1,0 +1,139 @@
+//! What people and their tools ask a server about itself. A store keeps no slow log, watches no latency and has no
+//! scripts, and says so in the way in which a Redis says it that has none.
+
+use resp::{Request, encode};
+
+use crate::args::{is, shown};
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+
+type Done = Result<(), Error>;
+
+/// SLOWLOG: always empty.
+pub(crate) fn slowlog(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    match request.arg(1) {
+        word if is(word, "GET") => encode::array_header(out, 0),
+        word if is(word, "LEN") => encode::integer(out, 0),
+        word if is(word, "RESET") => encode::simple(out, b"OK"),
+        word => return Err(Error::UnknownSubcommand(shown(word), "SLOWLOG")),
+    }
+    Ok(())
+}
+
+/// LATENCY: nothing is watched.
+pub(crate) fn latency(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    match request.arg(1) {
+        word if ["LATEST", "HISTORY", "HISTOGRAM"].iter().any(|name| is(word, name)) => {
+            encode::array_header(out, 0);
+        }
+        word if is(word, "RESET") => encode::integer(out, 0),
+        word if is(word, "DOCTOR") => {
+            encode::bulk(out, b"Dave, the embedded store does not watch its latency.\n")
+        }
+        word if is(word, "GRAPH") => {
+            return Err(Error::NoSamples(shown(request.get(2).unwrap_or_default())));
+        }
+        word => return Err(Error::UnknownSubcommand(shown(word), "LATENCY")),
+    }
+    Ok(())
+}
+
+/// MEMORY, but for USAGE, which is about a key.
+pub(crate) fn memory(keyspace: &Keyspace, subcommand: &[u8], out: &mut Vec<u8>) -> Done {
+    match subcommand {
+        word if is(word, "DOCTOR") => {
+            encode::bulk(out, b"Sam, every byte of the embedded store is accounted for: see INFO memory.\n");
+        }
+        word if is(word, "PURGE") => encode::simple(out, b"OK"),
+        word if is(word, "STATS") => stats(keyspace, out),
+        word => return Err(Error::UnknownSubcommand(shown(word), "MEMORY")),
+    }
+    Ok(())
+}
+
+/// Of Redis's figures those that there are here.
+fn stats(keyspace: &Keyspace, out: &mut Vec<u8>) {
+    let (bytes, keys) = (keyspace.memory_used(), keyspace.len());
+    let figures = [
+        ("total.allocated", bytes),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", bytes / keys.max(1)),
+        ("dataset.bytes", bytes),
+    ];
+    encode::array_header(out, 2 * figures.len());
+    for (name, figure) in figures {
+        encode::bulk(out, name.as_bytes());
+        encode::integer(out, figure as i64);
+    }
+}
+
+/// SCRIPT: there are none, and none can be loaded.
+pub(crate) fn script(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    match request.arg(1) {
+        word if is(word, "EXISTS") => {
+            encode::array_header(out, request.len() - 2);
+            (2..request.len()).for_each(|_| encode::integer(out, 0));
+        }
+        word if is(word, "FLUSH") => encode::simple(out, b"OK"),
+        word => return Err(Error::not_here(&[b"script|", word].concat())),
+    }
+    Ok(())
+}
+
+/// FUNCTION: there are none, and none can be loaded.
+pub(crate) fn function(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    match request.arg(1) {
+        word if is(word, "LIST") => encode::array_header(out, 0),
+        word if is(word, "FLUSH") => encode::simple(out, b"OK"),
+        word => return Err(Error::not_here(&[b"function|", word].concat())),
+    }
+    Ok(())
+}
+
+/// MODULE LIST.
+pub(crate) fn module(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    if !is(request.arg(1), "LIST") {
+        return Err(Error::UnknownSubcommand(shown(request.arg(1)), "MODULE"));
+    }
+    encode::array_header(out, 0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::StoreSettings;
+    use crate::testing::World;
+
+    #[test]
+    fn a_store_says_that_there_is_nothing_to_tell() {
+        let mut world = World::new(StoreSettings::default());
+        let cases = [
+            ("SLOWLOG GET 10", "*0"),
+            ("slowlog len", ":0"),
+            ("SLOWLOG RESET", "+OK"),
+            ("LATENCY LATEST", "*0"),
+            ("LATENCY RESET a", ":0"),
+            ("LATENCY GRAPH a", "-ERR No samples available for event 'a'"),
+            ("SCRIPT EXISTS a b", "*2 :0 :0"),
+            ("SCRIPT FLUSH", "+OK"),
+            ("FUNCTION LIST", "*0"),
+            ("MODULE LIST", "*0"),
+            ("MEMORY PURGE", "+OK"),
+            ("MEMORY nosuch", "-ERR unknown subcommand 'nosuch'. Try MEMORY HELP."),
+        ];
+        for (request, reply) in cases {
+            assert_eq!(world.ask(request), reply, "{request}");
+        }
+        let refusal = world.ask("SCRIPT LOAD x");
+        assert!(refusal.starts_with("-ERR command 'script|load' is not in the embedded store"), "{refusal}");
+    }
+
+    #[test]
+    fn memory_stats_tell_what_is_accounted_for() {
+        let mut world = World::new(StoreSettings::default());
+        world.ask("SET a 1");
+        let used = world.store.memory_used();
+        let stats = world.ask("MEMORY STATS");
+        assert!(stats.contains(&format!("$15 total.allocated :{used} $10 keys.count :1 ")), "{stats}");
+    }
+}
