@@ -1,7 +1,7 @@
 //! `cargo xtask suites`: other projects' tests of Redis and of its clients, run against shardis.
 //!
 //! ```text
-//!     fetch, build ─► parts ─► workers: fresh nodes and a proxy for each part ─► outcomes ─► tests/suites/<suite>.txt
+//!     fetch, build ─► parts ─► threads: fresh nodes and a proxy for each part ─► outcomes ─► tests/suites/<suite>.txt
 //! ```
 //!
 //! Their code comes from package registries into `target/suites` and is not changed. What is expected to fail is listed
@@ -18,8 +18,7 @@ pub(crate) mod relay;
 mod tcl;
 mod world;
 
-use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -146,9 +145,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
     }
     needs::install(&[needs::REDIS_SERVER])?;
     let binary = binary()?;
-    let (queue, started) = prepare(&chosen, options.quick)?;
-    let runs = run_parts(queue, &binary, options.direct, chosen.len())?;
-    println!("suites: {:.0} s after everything was built", started.elapsed().as_secs_f64());
+    let runs = run_all(&chosen, &binary, options)?;
     report(&chosen, runs, options)?;
     Ok(skipped)
 }
@@ -179,25 +176,6 @@ fn binary() -> Result<PathBuf> {
     Ok(target_dir().join("debug/shardis"))
 }
 
-/// A part and the place of its suite.
-type Queue = VecDeque<(usize, Part)>;
-
-/// Fetches and builds the suites, all at the same time, and gives their parts and when they were ready.
-fn prepare(chosen: &[&'static Suite], is_quick: bool) -> Result<(Queue, Instant)> {
-    std::fs::create_dir_all(fetch::folder())?;
-    let builders: Vec<_> = chosen
-        .iter()
-        .copied()
-        .map(|suite| std::thread::spawn(move || (suite.parts)(is_quick).context(suite.slug)))
-        .collect();
-    let mut queue = Queue::new();
-    for (place, builder) in builders.into_iter().enumerate() {
-        let parts = builder.join().expect("a failure is a value, not a panic")?;
-        queue.extend(parts.into_iter().map(|part| (place, part)));
-    }
-    Ok((queue, Instant::now()))
-}
-
 /// What the parts of a suite said, in their order, and the time that they took together.
 #[derive(Default)]
 struct Run {
@@ -205,48 +183,81 @@ struct Run {
     took: Duration,
 }
 
-/// Runs all parts, one per core at a time, each against a world of its own.
-fn run_parts(queue: Queue, binary: &PathBuf, direct: bool, suites: usize) -> Result<Vec<Run>> {
+/// A part and its place: that of its suite, then its own in it.
+type Job = ((usize, usize), Part);
+
+/// What came of a job, and how long it took.
+type Done = ((usize, usize), Result<Vec<Outcome>>, Duration);
+
+/// Fetches and builds the suites, all at the same time, and runs the parts of those that are ready, each against a world
+/// of its own.
+fn run_all(chosen: &[&'static Suite], binary: &Path, options: &Options) -> Result<Vec<Run>> {
+    std::fs::create_dir_all(fetch::folder())?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
-    let count = queue.len();
-    let queue = Mutex::new(queue.into_iter().enumerate().collect::<VecDeque<_>>());
-    let (sender, done) = mpsc::channel();
+    let (add, jobs) = mpsc::channel();
+    let (tell, done) = mpsc::channel();
+    let jobs = Mutex::new(jobs);
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
-            let (sender, queue, interrupted) = (sender.clone(), &queue, &interrupted);
+        for (place, suite) in chosen.iter().enumerate() {
+            let (add, tell) = (add.clone(), tell.clone());
+            scope.spawn(move || prepare(place, suite, options.quick, &add, &tell));
+        }
+        drop(add);
+        // Most of them wait most of the time.
+        for _ in 0..2 * std::thread::available_parallelism().map_or(2, usize::from) {
+            let (tell, jobs, interrupted) = (tell.clone(), &jobs, &interrupted);
             scope.spawn(move || {
                 while !interrupted.load(Ordering::Relaxed)
-                    && let Some((index, (place, part))) = next(queue)
+                    && let Some((place, part)) = next(jobs)
                 {
-                    let start = Instant::now();
-                    let name = part.name.clone();
-                    let outcomes = run_part(part, binary, direct).with_context(|| name);
+                    let (start, name) = (Instant::now(), part.name.clone());
+                    let outcomes = run_part(part, binary, options.direct).context(name);
                     // It fails only if the receiver is gone, which outlives this scope.
-                    let _ = sender.send((index, place, outcomes, start.elapsed()));
+                    let _ = tell.send((place, outcomes, start.elapsed()));
                 }
             });
         }
     });
-    drop(sender);
-    let mut done: Vec<_> = done.into_iter().collect();
-    ensure!(done.len() == count, "interrupted");
-    done.sort_by_key(|(index, ..)| *index);
+    ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+    drop(tell);
+    collect(done.into_iter().collect(), chosen.len())
+}
+
+/// Adds the parts of a suite as jobs, once it is fetched and built.
+fn prepare(place: usize, suite: &Suite, is_quick: bool, add: &mpsc::Sender<Job>, tell: &mpsc::Sender<Done>) {
+    match (suite.parts)(is_quick).context(suite.slug) {
+        Ok(parts) => {
+            for (index, part) in parts.into_iter().enumerate() {
+                // It fails only if the workers are gone, because somebody interrupted them.
+                let _ = add.send(((place, index), part));
+            }
+        }
+        Err(error) => {
+            let _ = tell.send(((place, 0), Err(error), Duration::ZERO));
+        }
+    }
+}
+
+/// The next job, for which it waits; `None` once there are no more.
+fn next(jobs: &Mutex<mpsc::Receiver<Job>>) -> Option<Job> {
+    jobs.lock().expect("nothing panics while it holds this").recv().ok()
+}
+
+/// Puts what came of the jobs in their order, a run for each suite.
+fn collect(mut done: Vec<Done>, suites: usize) -> Result<Vec<Run>> {
+    done.sort_by_key(|(place, ..)| *place);
     let mut runs: Vec<Run> = std::iter::repeat_with(Run::default).take(suites).collect();
-    for (_, place, outcomes, took) in done {
-        runs[place].outcomes.extend(outcomes?);
-        runs[place].took += took;
+    for ((suite, _), outcomes, took) in done {
+        runs[suite].outcomes.extend(outcomes?);
+        runs[suite].took += took;
     }
     Ok(runs)
 }
 
-fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
-    queue.lock().expect("nothing panics while it holds this").pop_front()
-}
-
-fn run_part(part: Part, binary: &PathBuf, direct: bool) -> Result<Vec<Outcome>> {
+fn run_part(part: Part, binary: &Path, direct: bool) -> Result<Vec<Outcome>> {
     let world = World::start(&part.name, (!direct).then_some(binary), part.port)?;
     (part.run)(&world)
 }

@@ -69,8 +69,10 @@ fn download_source(package: &str, place: &Path) -> Result<()> {
     };
     process::run(&mut apt_get(&["update"]))?;
     // It may end with an error although the one file that we want is there: the packaging can be missing.
-    let outcome = process::run(&mut apt_get(&["source", "--download-only", package]));
-    find(place, |name| name.contains(".orig.tar")).and(Ok(())).or(outcome)
+    let output = apt_get(&["source", "--download-only", package]).output()?;
+    find(place, |name| name.contains(".orig.tar"))
+        .map(drop)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// The entry of `folder` whose name is as wanted.

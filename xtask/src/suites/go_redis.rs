@@ -49,7 +49,7 @@ fn build() -> Result<(PathBuf, PathBuf)> {
     let binary = fetch::folder().join("go-redis.test");
     if !binary.exists() {
         println!("suites: building the tests of {MODULE}");
-        process::run(go(&["test", "-c", "-o"]).arg(&binary).arg(".").current_dir(&source))?;
+        process::run(go(&["test", "-c", "-ldflags=-s -w", "-o"]).arg(&binary).arg(".").current_dir(&source))?;
     }
     Ok((source, binary))
 }

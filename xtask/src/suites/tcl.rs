@@ -48,7 +48,7 @@ const POISONOUS: &str = "/Timedout .*script\n\
     /MULTI.* and script timeout\n";
 
 /// Seconds without a result after which a unit is given up: all tests, and those that are not [`SLOW`].
-const TEST_LIMITS: [&str; 2] = ["120", "40"];
+const TEST_LIMITS: [&str; 2] = ["120", "25"];
 
 /// The longest unit takes a minute; this one hangs.
 const UNIT_LIMIT: Duration = Duration::from_secs(300);

@@ -38,7 +38,7 @@ pub(super) struct World {
 
 impl World {
     /// Starts four nodes and `proxy`, or one node alone; what a suite talks to listens on `port` if that is given.
-    pub(super) fn start(name: &str, proxy: Option<&PathBuf>, port: Option<u16>) -> Result<World> {
+    pub(super) fn start(name: &str, proxy: Option<&Path>, port: Option<u16>) -> Result<World> {
         let _starting = STARTING.lock().expect("nothing panics while it holds this");
         let folder = logs().join(name);
         std::fs::create_dir_all(&folder)?;
