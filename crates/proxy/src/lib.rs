@@ -47,8 +47,6 @@ pub use proxy::Proxy;
 pub type ConnId = stdx::Id;
 
 #[cfg(test)]
-mod administration;
-#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -26,8 +26,9 @@ pub(crate) fn dump(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
         encode::nil(out);
         return Ok(());
     };
-    let mut payload = Vec::new();
-    rdb::write(&entry.value, &mut payload);
+    let mut writer = rdb::Writer::default();
+    rdb::write(&entry.value, &mut writer);
+    let mut payload = writer.bytes;
     payload.extend_from_slice(&VERSION.to_le_bytes());
     payload.extend_from_slice(&CHECKSUM.checksum(&payload).to_le_bytes());
     encode::bulk(out, &payload);
@@ -124,9 +125,9 @@ mod tests {
     }
 
     fn written(value: &Value) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        rdb::write(value, &mut bytes);
-        bytes
+        let mut writer = rdb::Writer::default();
+        rdb::write(value, &mut writer);
+        writer.bytes
     }
 
     /// A value of each form.

@@ -3,6 +3,100 @@
 //! A byte below 32 says how many bytes follow as they are, less one. Any other is a length of three bits and the upper
 //! five bits of a distance, with another byte of length if the three bits are all set.
 
+/// Finds what came before, by the hash of three bytes. Made once for many texts, because of its size.
+#[derive(Default)]
+pub(crate) struct Compressor {
+    /// Where three bytes of a hash were met last, with the number of the text above it.
+    places: Vec<u64>,
+    text: u64,
+}
+
+impl Compressor {
+    /// The compressed form, if it saves four bytes or more. The bytes are those that Redis makes.
+    pub(crate) fn compress(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        if bytes.len() <= SAVED_MIN || u32::try_from(bytes.len()).is_err() {
+            return None;
+        }
+        self.places.resize(1 << HASH_BITS, 0);
+        self.text += 1;
+        let (mut out, mut literals_from, mut at) = (Vec::new(), 0, 0);
+        let len_max = bytes.len() - SAVED_MIN;
+        // Three bytes are needed for a hash.
+        while at + 2 < bytes.len() {
+            let Some(from) = self.meet(bytes, at).filter(|&from| is_match(bytes, from, at)) else {
+                at += 1;
+                continue;
+            };
+            let literals = at - literals_from;
+            let is_run_open = !literals.is_multiple_of(usize::from(LITERAL_MAX));
+            if end(&out, literals) + 3 + usize::from(is_run_open) >= len_max {
+                return None;
+            }
+            write_literals(&bytes[literals_from..at], &mut out);
+            let len = match_len(bytes, from, at);
+            write_match(at - from - 1, len, &mut out);
+            at += len;
+            literals_from = at;
+            if at + 2 < bytes.len() {
+                // Of what is skipped, only the last two places are remembered.
+                self.meet(bytes, at - 2);
+                self.meet(bytes, at - 1);
+            }
+        }
+        if end(&out, at - literals_from) + 3 > len_max {
+            return None;
+        }
+        write_literals(&bytes[literals_from..], &mut out);
+        Some(out)
+    }
+
+    /// Where three bytes like those at `at` were met last; from now on, that is here.
+    fn meet(&mut self, bytes: &[u8], at: usize) -> Option<usize> {
+        let three = bytes[at..at + 3].iter().fold(0_u32, |three, &byte| three << 8 | u32::from(byte));
+        let hash = (three >> (24 - HASH_BITS)).wrapping_sub(three.wrapping_mul(5)) & ((1 << HASH_BITS) - 1);
+        let place = &mut self.places[hash as usize];
+        let old = std::mem::replace(place, self.text << 32 | at as u64);
+        (old >> 32 == self.text).then_some(old as u32 as usize)
+    }
+}
+
+/// Where `out` ends with so many literals and the byte in front of the next run of them. LZF gives up a little before
+/// there is no room.
+fn end(out: &[u8], literals: usize) -> usize {
+    out.len() + literals + literals / usize::from(LITERAL_MAX) + 1
+}
+
+/// Redis does not use the very first byte, which it cannot tell from nothing.
+fn is_match(bytes: &[u8], from: usize, at: usize) -> bool {
+    from > 0 && at - from <= DISTANCE_MAX && bytes[from..from + 3] == bytes[at..at + 3]
+}
+
+fn match_len(bytes: &[u8], from: usize, at: usize) -> usize {
+    // It stops before the last two bytes, but only looks after three, or after nineteen if there are so many.
+    let len_max = match bytes.len() - at - 2 {
+        left @ 0..=16 => left.max(3),
+        left => left.clamp(19, MATCH_MAX),
+    };
+    (3..len_max).find(|&len| bytes[from + len] != bytes[at + len]).unwrap_or(len_max)
+}
+
+fn write_literals(literals: &[u8], out: &mut Vec<u8>) {
+    for run in literals.chunks(usize::from(LITERAL_MAX)) {
+        out.push((run.len() - 1) as u8);
+        out.extend_from_slice(run);
+    }
+}
+
+fn write_match(distance: usize, len: usize, out: &mut Vec<u8>) {
+    let (high, len) = ((distance >> 8) as u8, len - 2);
+    if len < 7 {
+        out.push(high | (len as u8) << 5);
+    } else {
+        out.extend_from_slice(&[high | 7 << 5, (len - 7) as u8]);
+    }
+    out.push(distance as u8);
+}
+
 /// Decompresses `bytes`, which must make exactly `len`. `None` if they do not.
 pub(crate) fn decompress(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
     // Nothing is allocated because somebody announces it.
@@ -38,6 +132,15 @@ pub(crate) fn decompress(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
 
 const LITERAL_MAX: u8 = 32;
 
+/// A length and a distance have so many bits.
+const MATCH_MAX: usize = 264;
+const DISTANCE_MAX: usize = 1 << 13;
+
+const HASH_BITS: u32 = 16;
+
+/// Less is not worth it, says Redis.
+const SAVED_MIN: usize = 4;
+
 /// Three bytes make 264 at most.
 const EXPANSION_MAX: usize = 88;
 
@@ -49,6 +152,25 @@ mod tests {
     fn pieces_that_came_before_are_repeated() {
         assert_eq!(decompress(b"\x02abc\x60\x02", 8).as_deref(), Some(&b"abcabcab"[..]));
         assert_eq!(decompress(b"\x00a\xe0\x02\x00", 12).as_deref(), Some(&b"aaaaaaaaaaaa"[..]));
+    }
+
+    #[test]
+    fn what_was_compressed_is_decompressed() {
+        let (mut prng, mut compressor) = (stdx::Prng::new(1), Compressor::default());
+        let mut compressed = 0;
+        for _ in 0..2_000 {
+            let (letters, len) = (1 + prng.below(20), prng.below(1_000));
+            let text: Vec<u8> = (0..len).map(|_| prng.below(letters) as u8).collect();
+            if let Some(bytes) = compressor.compress(&text) {
+                assert!(bytes.len() + SAVED_MIN <= text.len());
+                assert_eq!(decompress(&bytes, text.len()), Some(text));
+                compressed += 1;
+            }
+        }
+        assert!(compressed > 500, "{compressed}");
+        let long: Vec<u8> = (0..100_000_u32).flat_map(|number| (number / 9).to_le_bytes()).collect();
+        let bytes = compressor.compress(&long).expect("shorter");
+        assert_eq!(decompress(&bytes, long.len()), Some(long));
     }
 
     #[test]

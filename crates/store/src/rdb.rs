@@ -1,7 +1,8 @@
 //! Values in the form of Redis's RDB files, version 10: what DUMP gives and RESTORE takes.
 //!
-//! Written: the forms that Redis 7.0 writes. Read: those, and the ones that older versions wrote with texts of their own.
-//! Nothing that is read is trusted: what is no value is `None`, and nothing is allocated by an announced size.
+//! Written: the forms that Redis 7.0 writes. Read: those, and older ones that are made of the same parts; not the
+//! ziplists and zipmaps that Redis wrote before 7.0. Nothing that is read is trusted: what is no value is `None`, and
+//! nothing is allocated by an announced size.
 
 use resp::integer::parse_i64;
 
@@ -36,8 +37,25 @@ const NODE_LISTPACK: u64 = 2;
 const NODE_BYTES_MAX: usize = 8 * 1024;
 const NODE_ENTRY_BYTES: usize = 8;
 
+/// A payload that is being written.
+#[derive(Default)]
+pub(crate) struct Writer {
+    pub(crate) bytes: Vec<u8>,
+    compressor: lzf::Compressor,
+}
+
+impl Writer {
+    pub(crate) fn push(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
 /// Appends the number of the form and the value in that form.
-pub(crate) fn write(value: &Value, out: &mut Vec<u8>) {
+pub(crate) fn write(value: &Value, out: &mut Writer) {
     match value {
         Value::Text(text) => {
             out.push(TEXT);
@@ -51,7 +69,7 @@ pub(crate) fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-fn write_list(list: &List, out: &mut Vec<u8>) {
+fn write_list(list: &List, out: &mut Writer) {
     let (mut nodes, mut node) = (Vec::new(), Listpack::new());
     for item in list.iter() {
         if node.len() > 0 && node.size() + item.len() + NODE_ENTRY_BYTES > NODE_BYTES_MAX {
@@ -68,7 +86,7 @@ fn write_list(list: &List, out: &mut Vec<u8>) {
     }
 }
 
-fn write_set(set: &Set, out: &mut Vec<u8>) {
+fn write_set(set: &Set, out: &mut Writer) {
     if set.encoding() != "intset" {
         out.push(SET);
         write_len(set.len() as u64, out);
@@ -90,7 +108,7 @@ fn write_set(set: &Set, out: &mut Vec<u8>) {
     write_text(&bytes, out);
 }
 
-fn write_hash(hash: &Hash, out: &mut Vec<u8>) {
+fn write_hash(hash: &Hash, out: &mut Writer) {
     if hash.encoding() == "listpack" {
         let mut pack = Listpack::new();
         hash.iter().for_each(|field| {
@@ -108,7 +126,7 @@ fn write_hash(hash: &Hash, out: &mut Vec<u8>) {
     });
 }
 
-fn write_zset(zset: &Zset, out: &mut Vec<u8>) {
+fn write_zset(zset: &Zset, out: &mut Writer) {
     if zset.encoding() == "listpack" {
         let (mut pack, mut score) = (Listpack::new(), Vec::new());
         for scored in zset.iter() {
@@ -130,7 +148,7 @@ fn write_zset(zset: &Zset, out: &mut Vec<u8>) {
 }
 
 /// A length in 1, 2, 5 or 9 bytes.
-pub(crate) fn write_len(len: u64, out: &mut Vec<u8>) {
+pub(crate) fn write_len(len: u64, out: &mut Writer) {
     match len {
         0..0x40 => out.push(len as u8),
         0x40..0x4000 => out.extend_from_slice(&[0x40 | (len >> 8) as u8, len as u8]),
@@ -148,7 +166,7 @@ pub(crate) fn write_len(len: u64, out: &mut Vec<u8>) {
 }
 
 /// A text, as an integer if it is a short one.
-pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_text(text: &[u8], out: &mut Writer) {
     let number = parse_i64(text).and_then(|number| i32::try_from(number).ok());
     match number.map(|number| (number, number.to_le_bytes())) {
         Some((-128..=127, little)) => out.extend_from_slice(&[INT_8, little[0]]),
@@ -157,12 +175,23 @@ pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
             out.push(INT_32);
             out.extend_from_slice(&little);
         }
-        None => {
-            write_len(text.len() as u64, out);
-            out.extend_from_slice(text);
-        }
+        None => write_plain(text, out),
     }
 }
+
+/// A text that is no integer: compressed if it is worth it.
+fn write_plain(text: &[u8], out: &mut Writer) {
+    let compressed = if text.len() > PLAIN_BYTES_MAX { out.compressor.compress(text) } else { None };
+    if let Some(bytes) = &compressed {
+        out.push(COMPRESSED);
+        write_len(bytes.len() as u64, out);
+    }
+    write_len(text.len() as u64, out);
+    out.extend_from_slice(compressed.as_deref().unwrap_or(text));
+}
+
+/// Redis does not try to compress what is not longer.
+const PLAIN_BYTES_MAX: usize = 20;
 
 const LEN_32: u8 = 0x80;
 const LEN_64: u8 = 0x81;

@@ -1,7 +1,7 @@
 //! Streams in the form of RDB: their nodes as they are, then counters, then the groups.
 
 use crate::group::{Group, Pending};
-use crate::rdb::{Reader, write_len, write_text};
+use crate::rdb::{Reader, Writer, write_len, write_text};
 use crate::stream::{Id, Stream};
 
 /// Redis's numbers of the forms: before 7.0, without some of the counters; since.
@@ -11,7 +11,7 @@ pub(crate) const STREAM: u8 = 19;
 /// What is written for a number that nobody knows.
 const UNKNOWN: u64 = u64::MAX;
 
-pub(crate) fn write(stream: &Stream, out: &mut Vec<u8>) {
+pub(crate) fn write(stream: &Stream, out: &mut Writer) {
     out.push(STREAM);
     let nodes = stream.listpacks();
     write_len(nodes.len() as u64, out);
@@ -26,12 +26,12 @@ pub(crate) fn write(stream: &Stream, out: &mut Vec<u8>) {
     stream.groups().for_each(|(name, group)| write_group(name, group, out));
 }
 
-fn write_id(id: Id, out: &mut Vec<u8>) {
+fn write_id(id: Id, out: &mut Writer) {
     write_len(id.ms, out);
     write_len(id.seq, out);
 }
 
-fn write_group(name: &[u8], group: &Group, out: &mut Vec<u8>) {
+fn write_group(name: &[u8], group: &Group, out: &mut Writer) {
     write_text(name, out);
     write_id(group.last_id, out);
     write_len(group.read.unwrap_or(UNKNOWN), out);

@@ -37,7 +37,8 @@ impl Store {
 
     /// Runs one request at unix time `now_ms`, in milliseconds, and appends exactly one RESP2 reply.
     ///
-    /// A request that fails changes nothing. Time should not run backwards; if it does, keys merely live longer.
+    /// A request that fails changes nothing, except for PFADD on a value that is corrupt: what it added before it met
+    /// the fault stays, as in Redis. Time should not run backwards; if it does, keys merely live longer.
     pub fn run(&mut self, request: &Request<'_>, now_ms: u64, out: &mut Vec<u8>) {
         self.keyspace.now_ms = now_ms;
         // A little of what is to be freed with every request, so that garbage cannot grow without end.

@@ -26,7 +26,7 @@ fn natural(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text.trim_ascii_start()).ok()?.parse().ok()
 }
 
-/// The lower bound of a range, and whether it is given as `(id`.
+/// The lower bound of a range; an id with a parenthesis does not belong to it.
 pub(crate) fn parse_from(arg: &[u8]) -> Result<Id, Error> {
     match arg {
         b"-" => Ok(Id::MIN),
@@ -36,7 +36,7 @@ pub(crate) fn parse_from(arg: &[u8]) -> Result<Id, Error> {
     }
 }
 
-/// The upper bound of a range.
+/// The upper bound of a range, in the same way.
 pub(crate) fn parse_to(arg: &[u8]) -> Result<Id, Error> {
     match arg {
         b"-" => Ok(Id::MIN),

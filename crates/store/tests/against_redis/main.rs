@@ -363,8 +363,10 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
             let ends = reply::as_integer(bytes).is_some_and(|time| time > 0);
             return vec![if ends { "it ends".to_owned() } else { text(bytes) }];
         }
-        // The same value may be written in several ways.
-        "dump" if reply::as_bulk(bytes).is_some() => return vec!["a payload".to_owned()],
+        // A collection may be written in several ways; a string, compressed or not, is the same bytes.
+        "dump" if reply::as_bulk(bytes).is_some_and(|payload| payload.first() != Some(&0)) => {
+            return vec!["a payload".to_owned()];
+        }
         // Our account is not Redis's.
         "memory" => {
             let is_size = reply::as_integer(bytes).is_some_and(|size| size > 0);
