@@ -30,7 +30,7 @@ use clap::ValueEnum;
 use crate::needs::{self, Need};
 use crate::process::{self, cargo, command, root, target_dir};
 use expected::Expected;
-use world::World;
+use world::{Subject, World};
 
 /// Which suites, and what to do with what they say.
 #[derive(clap::Args)]
@@ -42,15 +42,19 @@ pub(crate) struct Options {
     #[arg(long)]
     bless: bool,
     /// Run them against one redis-server instead: what fails then is not shardis's doing. Compares with nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "bless")]
     direct: bool,
+    /// Run them against shardis without nodes, whose keys are in its own stores. Compares with nothing
+    #[arg(long, conflicts_with_all = ["direct", "bless"])]
+    stores: bool,
     /// Leave out what takes long, as `cargo xtask test` does
     #[arg(long)]
     quick: bool,
 }
 
 /// What `cargo xtask test` runs.
-pub(crate) const QUICK: Options = Options { only: None, bless: false, direct: false, quick: true };
+pub(crate) const QUICK: Options =
+    Options { only: None, bless: false, direct: false, stores: false, quick: true };
 
 /// A suite as it is called on the command line and in `tests/suites`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -214,7 +218,7 @@ fn run_all(chosen: &[&'static Suite], binary: &Path, options: &Options) -> Resul
                     && let Some((place, part)) = next(jobs)
                 {
                     let (start, name) = (Instant::now(), part.name.clone());
-                    let outcomes = run_part(part, binary, options.direct).context(name);
+                    let outcomes = run_part(part, binary, options).context(name);
                     // It fails only if the receiver is gone, which outlives this scope.
                     let _ = tell.send((place, outcomes, start.elapsed()));
                 }
@@ -257,8 +261,13 @@ fn collect(mut done: Vec<Done>, suites: usize) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-fn run_part(part: Part, binary: &Path, direct: bool) -> Result<Vec<Outcome>> {
-    let world = World::start(&part.name, (!direct).then_some(binary), part.port)?;
+fn run_part(part: Part, binary: &Path, options: &Options) -> Result<Vec<Outcome>> {
+    let subject = match (options.direct, options.stores) {
+        (true, _) => Subject::Node,
+        (_, true) => Subject::Stores(binary),
+        _ => Subject::Proxy(binary),
+    };
+    let world = World::start(&part.name, subject, part.port)?;
     (part.run)(&world)
 }
 
@@ -270,8 +279,11 @@ fn report(chosen: &[&'static Suite], runs: Vec<Run>, options: &Options) -> Resul
         let outcomes = tell_apart(run.outcomes);
         let count = |is: fn(&Verdict) -> bool| outcomes.iter().filter(|outcome| is(&outcome.verdict)).count();
         let failed = count(|verdict| matches!(verdict, Verdict::Failed(_)));
-        let surprises =
-            if options.direct { show(&outcomes) } else { judge(suite, &outcomes, options.bless)? };
+        let surprises = if options.direct || options.stores {
+            show(&outcomes)
+        } else {
+            judge(suite, &outcomes, options.bless)?
+        };
         table += &format!(
             "{:<11} {:>6} {:>7} {:>8} {:>8.1}{}\n",
             suite.slug,
@@ -305,7 +317,7 @@ fn tell_apart(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     outcomes
 }
 
-/// Prints what failed without shardis. It is no surprise.
+/// Prints what failed where nothing is expected. It is no surprise.
 fn show(outcomes: &[Outcome]) -> usize {
     for outcome in outcomes {
         if let Verdict::Failed(message) = &outcome.verdict {

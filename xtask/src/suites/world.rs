@@ -25,54 +25,67 @@ pub(super) fn logs() -> PathBuf {
     super::fetch::folder().join("logs")
 }
 
-/// Nodes and a proxy, which end with it.
+/// What a suite is run against.
+#[derive(Clone, Copy)]
+pub(super) enum Subject<'a> {
+    /// shardis in front of nodes.
+    Proxy(&'a Path),
+    /// shardis with stores of its own.
+    Stores(&'a Path),
+    /// One redis-server.
+    Node,
+}
+
+/// Processes, which end with it.
 pub(super) struct World {
     /// Where a suite connects to.
     pub(super) port: u16,
-    /// The ports of the nodes.
-    pub(super) nodes: Vec<u16>,
     /// The file that the suite's output goes to.
     pub(super) log: PathBuf,
     children: Vec<Child>,
 }
 
 impl World {
-    /// Starts four nodes and `proxy`, or one node alone; what a suite talks to listens on `port` if that is given.
-    pub(super) fn start(name: &str, proxy: Option<&Path>, port: Option<u16>) -> Result<World> {
+    /// Starts `subject`; what a suite talks to listens on `port` if that is given.
+    pub(super) fn start(name: &str, subject: Subject<'_>, port: Option<u16>) -> Result<World> {
         let _starting = STARTING.lock().expect("nothing panics while it holds this");
         let folder = logs().join(name);
         std::fs::create_dir_all(&folder)?;
         File::create(folder.join("suite.log"))?;
-        let (front, mut nodes) = (port.map_or_else(free_port, Ok)?, Vec::new());
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, front)).is_err() {
-            bail!("port {front} is taken, and the suite has it written in");
+        let port = port.map_or_else(free_port, Ok)?;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
+            bail!("port {port} is taken, and the suite has it written in");
         }
-        let mut world =
-            World { port: front, nodes: Vec::new(), log: folder.join("suite.log"), children: Vec::new() };
-        let count = if proxy.is_some() { NODES } else { 1 };
-        for _ in 0..count {
-            let port = if proxy.is_some() { free_port()? } else { front };
-            world.launch(node(port), port, &folder.join(format!("node-{}.log", nodes.len())))?;
-            nodes.push(port);
-        }
-        world.nodes = nodes;
-        if let Some(proxy) = proxy {
-            world.launch(proxy_command(proxy, front, &world.nodes), front, &folder.join("proxy.log"))?;
+        let mut world = World { port, log: folder.join("suite.log"), children: Vec::new() };
+        match subject {
+            Subject::Node => world.launch(node(port), port, &folder.join("node.log"))?,
+            Subject::Stores(binary) => {
+                world.launch(proxy(binary, port, &[]), port, &folder.join("proxy.log"))?;
+            }
+            Subject::Proxy(binary) => {
+                let mut nodes = Vec::new();
+                for index in 0..NODES {
+                    let port = free_port()?;
+                    world.launch(node(port), port, &folder.join(format!("node-{index}.log")))?;
+                    nodes.push(port);
+                }
+                world.launch(proxy(binary, port, &nodes), port, &folder.join("proxy.log"))?;
+            }
         }
         Ok(world)
     }
 
-    /// Runs `command`, kills it after `limit`, and gives what it printed.
-    pub(super) fn output(&self, command: &Command, limit: Duration) -> Result<String> {
+    /// Runs `suite`, kills it after `limit`, and gives what it printed.
+    pub(super) fn output(&self, suite: &Command, limit: Duration) -> Result<String> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let before = log.metadata()?.len();
-        let mut limited = super::world::command("timeout");
-        limited.args(["--kill-after=5", &limit.as_secs().to_string()]).arg(command.get_program());
-        limited.args(command.get_args()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        if let Some(folder) = command.get_current_dir() {
+        let mut limited = command("timeout");
+        limited.args(["--kill-after=5", &limit.as_secs().to_string()]).arg(suite.get_program());
+        limited.args(suite.get_args()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        if let Some(folder) = suite.get_current_dir() {
             limited.current_dir(folder);
         }
-        for (name, value) in command.get_envs() {
+        for (name, value) in suite.get_envs() {
             limited.env(name, value.unwrap_or_default());
         }
         // How it ended is no matter: what it printed says more.
@@ -123,10 +136,14 @@ fn node(port: u16) -> Command {
     node
 }
 
-fn proxy_command(binary: &Path, port: u16, nodes: &[u16]) -> Command {
-    let nodes = nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+/// shardis in front of `nodes`, or with stores of its own if there are none.
+fn proxy(binary: &Path, port: u16, nodes: &[u16]) -> Command {
     let mut proxy = command(binary);
-    proxy.args(["proxy", &format!("--nodes={nodes}"), &format!("--port={port}"), "--tag-rule=redis"]);
+    proxy.args(["proxy", &format!("--port={port}"), "--tag-rule=redis"]);
+    if !nodes.is_empty() {
+        let nodes = nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+        proxy.arg(format!("--nodes={nodes}"));
+    }
     // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait.
     proxy.args(["--allow-admin", "--request-timeout-ms=30000"]);
     proxy
