@@ -96,12 +96,16 @@ impl World {
     }
 
     /// Starts `command` and waits until it listens on `port`.
-    fn launch(&mut self, mut command: Command, port: u16, log: &Path) -> Result<()> {
-        let log = File::create(log)?;
+    fn launch(&mut self, mut command: Command, port: u16, log_path: &Path) -> Result<()> {
+        let log = File::create(log_path)?;
         let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn();
         self.children.push(child.with_context(|| format!("cannot start {:?}", command.get_program()))?);
         let deadline = Instant::now() + READY_TIMEOUT;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            let child = self.children.last_mut().expect("it was just started");
+            if let Some(status) = child.try_wait()? {
+                bail!("{:?} ended with {status}; see {}", command.get_program(), log_path.display());
+            }
             if Instant::now() > deadline {
                 bail!("nothing listens on port {port} after {} s", READY_TIMEOUT.as_secs());
             }
@@ -142,9 +146,8 @@ fn proxy(binary: &Path, port: u16, nodes: &[u16]) -> Command {
     proxy.args(["proxy", &format!("--port={port}"), "--tag-rule=redis"]);
     if !nodes.is_empty() {
         let nodes = nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
-        proxy.arg(format!("--nodes={nodes}"));
+        // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait.
+        proxy.args([&format!("--nodes={nodes}"), "--allow-admin", "--request-timeout-ms=30000"]);
     }
-    // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait.
-    proxy.args(["--allow-admin", "--request-timeout-ms=30000"]);
     proxy
 }
