@@ -15,6 +15,7 @@ mod needs;
 mod process;
 mod report;
 mod sim;
+mod suites;
 mod test;
 mod tidy;
 
@@ -38,6 +39,11 @@ enum Task {
     Tidy(tidy::Options),
     /// Run every fuzz target for a short while
     Fuzz(fuzz::Options),
+    /// Run other projects' tests of Redis and its clients against shardis
+    Suites(suites::Options),
+    /// Stand in for the redis-server that a suite starts
+    #[command(hide = true)]
+    Relay(suites::relay::Options),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +54,8 @@ fn main() -> ExitCode {
         Task::Sim(options) => sim::run(&options),
         Task::Tidy(options) => tidy::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Suites(options) => suites::run(&options).map(drop),
+        Task::Relay(options) => suites::relay::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::process::{self, command};
 
 /// A program, or a part of one, that must be there.
+#[derive(Clone, Copy)]
 pub(crate) struct Need {
     /// A command that succeeds where it is there.
     probe: &'static [&'static str],
@@ -21,6 +22,20 @@ pub(crate) const NUTCRACKER: Need = Need { probe: &["nutcracker", "--version"], 
 /// A Python that can make a venv, for redis-py.
 pub(crate) const PYTHON: Need =
     Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" };
+/// The interpreter of Redis's own suite.
+pub(crate) const TCLSH: Need = Need { probe: &["sh", "-c", "echo exit | tclsh"], package: "tcl" };
+/// Builds hiredis.
+pub(crate) const MAKE: Need = Need { probe: &["make", "--version"], package: "make" };
+/// What the tests of Redis.pm load.
+pub(crate) const FOR_REDIS_PM: &[Need] = &[
+    Need { probe: &["perl", "-MTest::Fatal", "-e1"], package: "libtest-fatal-perl" },
+    Need { probe: &["perl", "-MTest::Deep", "-e1"], package: "libtest-deep-perl" },
+    Need { probe: &["perl", "-MTest::TCP", "-e1"], package: "libtest-tcp-perl" },
+    Need { probe: &["perl", "-MTest::SharedFork", "-e1"], package: "libtest-sharedfork-perl" },
+    Need { probe: &["perl", "-MIO::String", "-e1"], package: "libio-string-perl" },
+    Need { probe: &["perl", "-MParallel::ForkManager", "-e1"], package: "libparallel-forkmanager-perl" },
+    Need { probe: &["perl", "-MIPC::Cmd", "-e1"], package: "perl" },
+];
 /// A C++ compiler: libFuzzer is built from source.
 pub(crate) const CXX: Need = Need { probe: &["c++", "--version"], package: "g++" };
 
@@ -34,6 +49,11 @@ const PERL_REDIS_FAST: Need =
 pub(crate) fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
     needs.extend(for_clients());
+    // Elsewhere there is no source either: then the suites that come from Debian are skipped.
+    if has_apt_get() {
+        needs.extend([TCLSH, MAKE]);
+        needs.extend(FOR_REDIS_PM);
+    }
     needs
 }
 

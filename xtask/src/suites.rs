@@ -1,0 +1,381 @@
+//! `cargo xtask suites`: other projects' tests of Redis and of its clients, run against shardis.
+//!
+//! ```text
+//!     fetch, build ─► parts ─► threads: fresh nodes and a proxy for each part ─► outcomes ─► tests/suites/<suite>.txt
+//! ```
+//!
+//! Their code comes from package registries into `target/suites` and is not changed. What is expected to fail is listed
+//! with its reason in `tests/suites`; whatever differs from a list, in either direction, is an error.
+
+mod expected;
+mod fetch;
+mod go_redis;
+mod hiredis;
+mod redis_pm;
+mod redis_py;
+mod redis_rs;
+pub(crate) mod relay;
+mod tcl;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use crate::needs::{self, Need};
+use crate::process::{self, cargo, command, root, target_dir};
+use expected::Expected;
+use world::{Subject, World};
+
+/// Which suites, and what to do with what they say.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run this suite alone
+    #[arg(long)]
+    only: Option<Name>,
+    /// Write the lists of expected failures anew; reasons of known names stay
+    #[arg(long)]
+    bless: bool,
+    /// Run them against one redis-server instead: what fails then is not shardis's doing. Compares with nothing
+    #[arg(long, conflicts_with = "bless")]
+    direct: bool,
+    /// Run them against shardis without nodes, whose keys are in its own stores. Compares with nothing
+    #[arg(long, conflicts_with_all = ["direct", "bless"])]
+    stores: bool,
+    /// Leave out what takes long, as `cargo xtask test` does
+    #[arg(long)]
+    quick: bool,
+}
+
+/// What `cargo xtask test` runs.
+pub(crate) const QUICK: Options =
+    Options { only: None, bless: false, direct: false, stores: false, quick: true };
+
+/// A suite as it is called on the command line and in `tests/suites`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    Tcl,
+    RedisPy,
+    GoRedis,
+    RedisRs,
+    Hiredis,
+    RedisPm,
+}
+
+/// The tests of one project.
+struct Suite {
+    name: Name,
+    /// The file stem of its list.
+    slug: &'static str,
+    /// What is installed if it is missing.
+    needs: &'static [Need],
+    /// A program that is not installed for it: without it the suite is skipped.
+    tool: &'static [&'static str],
+    /// Whether it is fast enough for `cargo xtask test`.
+    is_quick: bool,
+    /// Fetches and builds it, and says what to run. The flag asks for the quick tests alone.
+    parts: fn(bool) -> Result<Vec<Part>>,
+}
+
+/// The longest come first: the others fill what they leave of the cores.
+const SUITES: [&Suite; 6] =
+    [&go_redis::SUITE, &redis_py::SUITE, &redis_pm::SUITE, &tcl::SUITE, &redis_rs::SUITE, &hiredis::SUITE];
+
+/// What is run against nodes and a proxy of its own.
+struct Part {
+    /// The file stem of its log.
+    name: String,
+    /// The port that the proxy must have, if the suite has one written in.
+    port: Option<u16>,
+    run: Box<Work>,
+}
+
+/// Runs tests against a world.
+type Work = dyn FnOnce(&World) -> Result<Vec<Outcome>> + Send;
+
+impl Part {
+    fn new(
+        name: impl Into<String>,
+        run: impl FnOnce(&World) -> Result<Vec<Outcome>> + Send + 'static,
+    ) -> Part {
+        Part { name: name.into().replace('/', "_"), port: None, run: Box::new(run) }
+    }
+}
+
+/// What became of one test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Outcome {
+    name: String,
+    verdict: Verdict,
+}
+
+impl Outcome {
+    fn new(name: impl Into<String>, verdict: Verdict) -> Outcome {
+        // A name is a line of a list.
+        let name = name.into().split_whitespace().collect::<Vec<_>>().join(" ");
+        Outcome { name, verdict }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    /// With what the suite said, shortened to a line.
+    Failed(String),
+    /// By the suite's own judgement.
+    Skipped,
+    /// By ours: it takes long.
+    LeftOut,
+}
+
+impl Verdict {
+    fn failed(message: &str) -> Verdict {
+        let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        Verdict::Failed(line.chars().take(300).collect())
+    }
+}
+
+/// Runs the suites and compares what they say with the lists. Gives a line for each that cannot be run here.
+pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
+    let (chosen, skipped) = choose(options);
+    skipped.iter().for_each(|line| println!("{line}"));
+    for suite in &chosen {
+        needs::install(suite.needs)?;
+    }
+    needs::install(&[needs::REDIS_SERVER])?;
+    let binary = binary()?;
+    let runs = run_all(&chosen, &binary, options)?;
+    report(&chosen, runs, options)?;
+    Ok(skipped)
+}
+
+/// The suites that `options` name and whose tools are there, and a line for each whose tool is not.
+fn choose(options: &Options) -> (Vec<&'static Suite>, Vec<String>) {
+    let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+    for suite in SUITES {
+        let is_wanted = match options.only {
+            Some(name) => suite.name == name,
+            None => suite.is_quick || !options.quick,
+        };
+        if is_wanted && !process::succeeds(command(suite.tool[0]).args(&suite.tool[1..])) {
+            skipped.push(format!("suites: {} skipped: there is no `{}` here", suite.slug, suite.tool[0]));
+        } else if is_wanted {
+            chosen.push(suite);
+        }
+    }
+    (chosen, skipped)
+}
+
+/// The shardis to test: that of this tree, or `SHARDIS_BIN`.
+fn binary() -> Result<PathBuf> {
+    if let Some(binary) = std::env::var_os("SHARDIS_BIN") {
+        return Ok(root().join(binary));
+    }
+    process::run(&mut cargo(["build", "--quiet", "--package", "shardis"]))?;
+    Ok(target_dir().join("debug/shardis"))
+}
+
+/// What the parts of a suite said, in their order, and the time that they took together.
+#[derive(Default)]
+struct Run {
+    outcomes: Vec<Outcome>,
+    took: Duration,
+}
+
+/// A part and its place: that of its suite, then its own in it.
+type Job = ((usize, usize), Part);
+
+/// What came of a job, and how long it took.
+type Done = ((usize, usize), Result<Vec<Outcome>>, Duration);
+
+/// Fetches and builds the suites, all at the same time, and runs the parts of those that are ready, each against a world
+/// of its own.
+fn run_all(chosen: &[&'static Suite], binary: &Path, options: &Options) -> Result<Vec<Run>> {
+    std::fs::create_dir_all(fetch::folder())?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    let (add, jobs) = mpsc::channel();
+    let (tell, done) = mpsc::channel();
+    let jobs = Mutex::new(jobs);
+    std::thread::scope(|scope| {
+        for (place, suite) in chosen.iter().enumerate() {
+            let (add, tell) = (add.clone(), tell.clone());
+            scope.spawn(move || prepare(place, suite, options.quick, &add, &tell));
+        }
+        drop(add);
+        // Most of them wait most of the time.
+        for _ in 0..2 * std::thread::available_parallelism().map_or(2, usize::from) {
+            let (tell, jobs, interrupted) = (tell.clone(), &jobs, &interrupted);
+            scope.spawn(move || {
+                while !interrupted.load(Ordering::Relaxed)
+                    && let Some((place, part)) = next(jobs)
+                {
+                    let (start, name) = (Instant::now(), part.name.clone());
+                    let outcomes = run_part(part, binary, options).context(name);
+                    // It fails only if the receiver is gone, which outlives this scope.
+                    let _ = tell.send((place, outcomes, start.elapsed()));
+                }
+            });
+        }
+    });
+    ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+    drop(tell);
+    collect(done.into_iter().collect(), chosen.len())
+}
+
+/// Adds the parts of a suite as jobs, once it is fetched and built.
+fn prepare(place: usize, suite: &Suite, is_quick: bool, add: &mpsc::Sender<Job>, tell: &mpsc::Sender<Done>) {
+    match (suite.parts)(is_quick).context(suite.slug) {
+        Ok(parts) => {
+            for (index, part) in parts.into_iter().enumerate() {
+                // It fails only if the workers are gone, because somebody interrupted them.
+                let _ = add.send(((place, index), part));
+            }
+        }
+        Err(error) => {
+            let _ = tell.send(((place, 0), Err(error), Duration::ZERO));
+        }
+    }
+}
+
+/// The next job, for which it waits; `None` once there are no more.
+fn next(jobs: &Mutex<mpsc::Receiver<Job>>) -> Option<Job> {
+    jobs.lock().expect("nothing panics while it holds this").recv().ok()
+}
+
+/// Puts what came of the jobs in their order, a run for each suite.
+fn collect(mut done: Vec<Done>, suites: usize) -> Result<Vec<Run>> {
+    done.sort_by_key(|(place, ..)| *place);
+    let mut runs: Vec<Run> = std::iter::repeat_with(Run::default).take(suites).collect();
+    for ((suite, _), outcomes, took) in done {
+        runs[suite].outcomes.extend(outcomes?);
+        runs[suite].took += took;
+    }
+    Ok(runs)
+}
+
+fn run_part(part: Part, binary: &Path, options: &Options) -> Result<Vec<Outcome>> {
+    let subject = match (options.direct, options.stores) {
+        (true, _) => Subject::Node,
+        (_, true) => Subject::Stores(binary),
+        _ => Subject::Proxy(binary),
+    };
+    let world = World::start(&part.name, subject, part.port)?;
+    (part.run)(&world)
+}
+
+/// Prints the table, and compares with the lists or writes them.
+fn report(chosen: &[&'static Suite], runs: Vec<Run>, options: &Options) -> Result<()> {
+    let mut findings = 0;
+    let mut table = String::from("\nsuite       passed  failed  skipped  seconds\n");
+    for (suite, run) in chosen.iter().zip(runs) {
+        let outcomes = tell_apart(run.outcomes);
+        let count = |is: fn(&Verdict) -> bool| outcomes.iter().filter(|outcome| is(&outcome.verdict)).count();
+        let failed = count(|verdict| matches!(verdict, Verdict::Failed(_)));
+        let surprises = if options.direct || options.stores {
+            show(&outcomes)
+        } else {
+            judge(suite, &outcomes, options.bless)?
+        };
+        table += &format!(
+            "{:<11} {:>6} {:>7} {:>8} {:>8.1}{}\n",
+            suite.slug,
+            count(|verdict| *verdict == Verdict::Passed),
+            failed,
+            count(|verdict| matches!(verdict, Verdict::Skipped | Verdict::LeftOut)),
+            run.took.as_secs_f64(),
+            if surprises == 0 { String::new() } else { format!("  {surprises} DIFFERENCES") },
+        );
+        findings += surprises;
+    }
+    println!("{table}");
+    ensure!(
+        findings == 0,
+        "{findings} differences from tests/suites; if they are as they should be, run \
+         `cargo xtask suites --bless` and give the new ones a reason"
+    );
+    Ok(())
+}
+
+/// Tests of one name get numbers from the second on: a list names each.
+fn tell_apart(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    let mut seen = std::collections::HashMap::<String, usize>::new();
+    for outcome in &mut outcomes {
+        let count = seen.entry(outcome.name.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            outcome.name += &format!(" ({count})");
+        }
+    }
+    outcomes
+}
+
+/// Prints what failed where nothing is expected. It is no surprise.
+fn show(outcomes: &[Outcome]) -> usize {
+    for outcome in outcomes {
+        if let Verdict::Failed(message) = &outcome.verdict {
+            println!("{}: {message}", outcome.name);
+        }
+    }
+    0
+}
+
+/// Compares `outcomes` with the list of `suite`, or writes that; gives the number of differences, which are printed.
+fn judge(suite: &Suite, outcomes: &[Outcome], bless: bool) -> Result<usize> {
+    let list = format!("tests/suites/{}.txt", suite.slug);
+    let path = root().join(&list);
+    let text = if path.exists() { std::fs::read_to_string(&path)? } else { String::new() };
+    let expected = Expected::parse(&text).with_context(|| list.clone())?;
+    write_failures(suite, outcomes)?;
+    if bless {
+        let blessed = expected.bless(outcomes);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder"))?;
+        std::fs::write(&path, blessed.to_string())?;
+        println!("suites: {list} written; {} have no reason yet", blessed.unexplained());
+        return Ok(0);
+    }
+    let findings = expected.compare(outcomes);
+    for finding in &findings {
+        println!("{list}: {finding}");
+    }
+    Ok(findings.len())
+}
+
+/// Leaves what failed, with what was said of it, beside the logs.
+fn write_failures(suite: &Suite, outcomes: &[Outcome]) -> Result<()> {
+    let failures = outcomes.iter().filter_map(|outcome| match &outcome.verdict {
+        Verdict::Failed(message) => Some(format!("{}\t{message}\n", outcome.name)),
+        _ => None,
+    });
+    std::fs::create_dir_all(world::logs())?;
+    Ok(std::fs::write(
+        world::logs().join(format!("{}-failures.txt", suite.slug)),
+        failures.collect::<String>(),
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_of_one_name_are_told_apart() {
+        let outcomes = ["a", "b", "a", "a"].map(|name| Outcome::new(name, Verdict::Passed)).to_vec();
+        let names: Vec<_> = tell_apart(outcomes).into_iter().map(|outcome| outcome.name).collect();
+        assert_eq!(names, ["a", "b", "a (2)", "a (3)"]);
+    }
+
+    #[test]
+    fn a_name_and_a_message_are_lines() {
+        let outcome = Outcome::new("two\n  lines", Verdict::failed("one\n\ttwo"));
+        assert_eq!(outcome.name, "two lines");
+        assert_eq!(outcome.verdict, Verdict::Failed("one two".into()));
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the suites come from: package registries, each through its own client. What was fetched once is kept.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{self, command, target_dir};
+
+/// Where all of it is kept.
+pub(super) fn folder() -> PathBuf {
+    target_dir().join("suites")
+}
+
+/// Whether Debian's sources can be had.
+pub(super) const APT_GET: &[&str] = &["apt-get", "--version"];
+
+/// apt-get would lock its folder against itself.
+static APT: Mutex<()> = Mutex::new(());
+
+/// The folder with the original source of Debian's `package`, unpacked.
+pub(super) fn debian_source(package: &str) -> Result<PathBuf> {
+    let _apt = APT.lock().expect("nothing panics while it holds this");
+    let place = folder().join("debian").join(package);
+    if find(&place, |name| name.contains(".orig.tar")).is_err() {
+        std::fs::create_dir_all(&place)?;
+        download_source(package, &place)?;
+    }
+    let tarball = find(&place, |name| name.contains(".orig.tar"))?;
+    let is_source = |name: &str| place.join(name).is_dir();
+    if find(&place, is_source).is_err() {
+        process::run(command("tar").arg("xf").arg(&tarball).arg("-C").arg(&place))?;
+    }
+    find(&place, is_source)
+}
+
+/// Downloads with lists of our own: the machine's sources may not name the source packages, and are not ours to change.
+fn download_source(package: &str, place: &Path) -> Result<()> {
+    println!("suites: {package}'s source from Debian");
+    let state = folder().join("apt");
+    std::fs::create_dir_all(state.join("lists/partial"))?;
+    let format = "deb-src $(SITE) $(RELEASE) $(COMPONENT)";
+    let targets = process::read(command("apt-get").args([
+        "indextargets",
+        "--format",
+        format,
+        "Created-By: Packages",
+        "Origin: Debian",
+    ]))?;
+    ensure!(!targets.is_empty(), "apt-get knows no sources of Debian's packages");
+    let sources = state.join("sources.list");
+    std::fs::write(&sources, targets)?;
+    let options = [
+        format!("Dir::Etc::SourceList={}", sources.display()),
+        "Dir::Etc::SourceParts=/dev/null".into(),
+        format!("Dir::State::Lists={}", state.join("lists").display()),
+        "Dir::Cache::pkgcache=".into(),
+        "Dir::Cache::srcpkgcache=".into(),
+        "APT::Sandbox::User=".into(),
+    ];
+    let apt_get = |args: &[&str]| {
+        let mut apt_get = command("apt-get");
+        apt_get
+            .args(options.iter().flat_map(|option| ["-o", option]))
+            .arg("-qq")
+            .args(args)
+            .current_dir(place);
+        apt_get
+    };
+    process::run(&mut apt_get(&["update"]))?;
+    // It may end with an error although the one file that we want is there: the packaging can be missing.
+    let output = apt_get(&["source", "--download-only", package]).output()?;
+    find(place, |name| name.contains(".orig.tar"))
+        .map(drop)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The entry of `folder` whose name is as wanted.
+pub(super) fn find(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let name = names.filter(|name| is_wanted(name)).min();
+    Ok(folder.join(name.with_context(|| format!("what we look for is not in {}", folder.display()))?))
+}

@@ -1,0 +1,109 @@
+//! go-redis's own tests, of its module on the Go module proxy, in the mode that starts no servers (`RE_CLUSTER`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Name, Outcome, Part, Suite, Verdict, World, fetch};
+use crate::process::{self, command};
+
+pub(super) const SUITE: Suite = Suite {
+    name: Name::GoRedis,
+    slug: "go-redis",
+    needs: &[],
+    tool: &["go", "version"],
+    is_quick: true,
+    parts,
+};
+
+const MODULE: &str = "github.com/redis/go-redis/v9@v9.5.4";
+
+/// It is written in.
+const PORT: u16 = 6379;
+
+/// Redis Cluster, Sentinel and modules, which this mode does not start; the name of a test is matched.
+const SKIP: &str = "Ring|Cluster|Sentinel|json|JSON|[Ss]earch|[Tt]ime[Ss]eries|[Gg]ears|Probabilistic|bloom";
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+fn parts(_is_quick: bool) -> Result<Vec<Part>> {
+    let (source, binary) = build()?;
+    let mut part = Part::new("go-redis", move |world| run(&source, &binary, world));
+    part.port = Some(PORT);
+    Ok(vec![part])
+}
+
+/// Fetches the module and builds its tests; gives its folder and the binary.
+fn build() -> Result<(PathBuf, PathBuf)> {
+    let go = |args: &[&str]| {
+        let mut go = command("go");
+        go.env("GOPATH", fetch::folder().join("go")).env("GOFLAGS", "-modcacherw -mod=mod").args(args);
+        go.current_dir(fetch::folder());
+        go
+    };
+    let module: Value =
+        serde_json::from_str(&process::read(&mut go(&["mod", "download", "-json", MODULE]))?)?;
+    let source = PathBuf::from(module["Dir"].as_str().context("go does not say where the module is")?);
+    let binary = fetch::folder().join("go-redis.test");
+    if !binary.exists() {
+        println!("suites: building the tests of {MODULE}");
+        process::run(go(&["test", "-c", "-ldflags=-s -w", "-o"]).arg(&binary).arg(".").current_dir(&source))?;
+    }
+    Ok((source, binary))
+}
+
+fn run(source: &Path, binary: &Path, world: &World) -> Result<Vec<Outcome>> {
+    let report = world.log.with_file_name("report.json");
+    let mut test = command(binary);
+    test.current_dir(source).env("RE_CLUSTER", "true").args([
+        "-test.run",
+        "TestGinkgoSuite",
+        "-ginkgo.seed=1",
+    ]);
+    test.args([
+        "-ginkgo.no-color",
+        "-ginkgo.label-filter=!NonRedisEnterprise",
+        &format!("-ginkgo.skip={SKIP}"),
+    ]);
+    test.arg(format!("-ginkgo.json-report={}", report.display()));
+    // A report of an earlier run would be taken for this one's.
+    std::fs::write(&report, "")?;
+    world.output(&test, LIMIT)?;
+    let report = std::fs::read_to_string(&report)?;
+    let suites: Value = serde_json::from_str(&report).context("go-redis did not come to its end")?;
+    let specs = suites[0]["SpecReports"].as_array().context("the report has no tests")?;
+    Ok(specs.iter().map(outcome).collect())
+}
+
+fn outcome(spec: &Value) -> Outcome {
+    let groups = spec["ContainerHierarchyTexts"].as_array().into_iter().flatten();
+    let names: Vec<&str> = groups.chain([&spec["LeafNodeText"]]).filter_map(Value::as_str).collect();
+    let verdict = match spec["State"].as_str() {
+        Some("passed") => Verdict::Passed,
+        Some("skipped" | "pending") => Verdict::Skipped,
+        state => {
+            let message = spec["Failure"]["Message"].as_str().or(state).unwrap_or_default();
+            Verdict::failed(message)
+        }
+    };
+    Outcome::new(names.join(" > "), verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_named_by_its_groups() {
+        let spec = serde_json::json!({
+            "ContainerHierarchyTexts": ["Commands", "lists"], "LeafNodeText": "should LPush", "State": "failed",
+            "Failure": { "Message": "Expected\n  1" }
+        });
+        let expected = Outcome::new("Commands > lists > should LPush", Verdict::failed("Expected 1"));
+        assert_eq!(outcome(&spec), expected);
+        let skipped = serde_json::json!({ "LeafNodeText": "one", "State": "pending" });
+        assert_eq!(outcome(&skipped), Outcome::new("one", Verdict::Skipped));
+    }
+}

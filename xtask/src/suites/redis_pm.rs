@@ -1,0 +1,112 @@
+//! The tests of Redis.pm, of Debian's original tarball of libredis-perl.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Name, Outcome, Part, Suite, Verdict, World, fetch, relay};
+use crate::needs;
+use crate::process::command;
+
+pub(super) const SUITE: Suite = Suite {
+    name: Name::RedisPm,
+    slug: "redis-pm",
+    needs: needs::FOR_REDIS_PM,
+    tool: fetch::APT_GET,
+    is_quick: true,
+    parts,
+};
+
+/// The longest takes half a minute.
+const FILE_LIMIT: Duration = Duration::from_secs(90);
+
+/// Without those for Sentinel and for the author. The longest come first.
+const FILES: [&str; 16] = [
+    "03-pubsub",
+    "07-reconnect",
+    "00-compile",
+    "01-basic",
+    "02-responses",
+    "04-pipeline",
+    "05-nonblock",
+    "06-on-connect",
+    "08-unix-socket",
+    "10-tie-list",
+    "11-timeout",
+    "20-tie-hash",
+    "30-scripts",
+    "42-client_cmds",
+    "44-no-unicode-bug",
+    "50-fork_safe",
+];
+
+fn parts(_is_quick: bool) -> Result<Vec<Part>> {
+    let source = fetch::debian_source("libredis-perl")?;
+    let server = relay::program()?;
+    let part = |file: &'static str| {
+        let (source, server) = (source.clone(), server.clone());
+        Part::new(format!("redis-pm-{file}"), move |world| run(file, &source, &server, world))
+    };
+    Ok(FILES.map(part).into())
+}
+
+fn run(file: &str, source: &Path, server: &Path, world: &World) -> Result<Vec<Outcome>> {
+    let mut perl = command("perl");
+    perl.current_dir(source).args(["-Ilib", "-It/tlib", &format!("t/{file}.t")]);
+    perl.env("REDIS_SERVER_PATH", server);
+    relay::aim(&mut perl, world)?;
+    Ok(read(file, &world.output(&perl, FILE_LIMIT)?))
+}
+
+/// Reads the lines of TAP: `ok 1 - name`. What is indented belongs to the next line that is not.
+fn read(file: &str, output: &str) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    let (mut planned, mut cause) = (None, "it did not come to its end");
+    for line in output.lines() {
+        let (words, verdict) = if let Some(rest) = line.strip_prefix("ok ") {
+            (rest, if rest.contains(" # skip") { Verdict::Skipped } else { Verdict::Passed })
+        } else if let Some(rest) = line.strip_prefix("not ok ") {
+            (rest, Verdict::failed(cause))
+        } else {
+            planned = line.strip_prefix("1..").and_then(|count| count.parse().ok()).or(planned);
+            // Redis.pm reports an error that nobody caught as `[command] ERR …`.
+            if line.starts_with('[') || line.contains("ERR ") {
+                cause = line;
+            }
+            continue;
+        };
+        let name = words.trim_start_matches(|letter: char| letter.is_ascii_digit()).trim_start_matches(" - ");
+        outcomes.push(Outcome::new(format!("{file}: {name}"), verdict));
+    }
+    if planned != Some(outcomes.len()) {
+        outcomes.push(Outcome::new(format!("{file}: (the rest of the file)"), Verdict::failed(cause)));
+    }
+    outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_are_read() {
+        let output = "# Subtest: inner\n    ok 1 - deep\n    1..1\nok 1 - inner\nnot ok 2 - outer\nok 3 # skip old\n1..3\n";
+        let expected = [
+            Outcome::new("f: inner", Verdict::Passed),
+            Outcome::new("f: outer", Verdict::failed("it did not come to its end")),
+            Outcome::new("f: # skip old", Verdict::Skipped),
+        ];
+        assert_eq!(read("f", output), expected);
+    }
+
+    #[test]
+    fn a_file_that_dies_is_a_failure() {
+        let output = "ok 1 - inner\n[rename] CROSSSLOT Keys,  at x line 1.\n";
+        let died = Outcome::new(
+            "f: (the rest of the file)",
+            Verdict::failed("[rename] CROSSSLOT Keys, at x line 1."),
+        );
+        assert_eq!(read("f", output), [Outcome::new("f: inner", Verdict::Passed), died]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Fresh nodes and a proxy in front of them, for one part of a suite.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::command;
+
+/// As many as `cargo xtask demo` has.
+const NODES: usize = 4;
+
+/// How long a process may take until it listens, on a loaded machine.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Ports are chosen and taken one world after the other, so that none is given twice.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// Where what they print is kept.
+pub(super) fn logs() -> PathBuf {
+    super::fetch::folder().join("logs")
+}
+
+/// What a suite is run against.
+#[derive(Clone, Copy)]
+pub(super) enum Subject<'a> {
+    /// shardis in front of nodes.
+    Proxy(&'a Path),
+    /// shardis with stores of its own.
+    Stores(&'a Path),
+    /// One redis-server.
+    Node,
+}
+
+/// Processes, which end with it.
+pub(super) struct World {
+    /// Where a suite connects to.
+    pub(super) port: u16,
+    /// The file that the suite's output goes to.
+    pub(super) log: PathBuf,
+    children: Vec<Child>,
+}
+
+impl World {
+    /// Starts `subject`; what a suite talks to listens on `port` if that is given.
+    pub(super) fn start(name: &str, subject: Subject<'_>, port: Option<u16>) -> Result<World> {
+        let _starting = STARTING.lock().expect("nothing panics while it holds this");
+        let folder = logs().join(name);
+        std::fs::create_dir_all(&folder)?;
+        File::create(folder.join("suite.log"))?;
+        let port = port.map_or_else(free_port, Ok)?;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
+            bail!("port {port} is taken, and the suite has it written in");
+        }
+        let mut world = World { port, log: folder.join("suite.log"), children: Vec::new() };
+        match subject {
+            Subject::Node => world.launch(node(port), port, &folder.join("node.log"))?,
+            Subject::Stores(binary) => {
+                world.launch(proxy(binary, port, &[]), port, &folder.join("proxy.log"))?;
+            }
+            Subject::Proxy(binary) => {
+                let mut nodes = Vec::new();
+                for index in 0..NODES {
+                    let port = free_port()?;
+                    world.launch(node(port), port, &folder.join(format!("node-{index}.log")))?;
+                    nodes.push(port);
+                }
+                world.launch(proxy(binary, port, &nodes), port, &folder.join("proxy.log"))?;
+            }
+        }
+        Ok(world)
+    }
+
+    /// Runs `suite`, kills it after `limit`, and gives what it printed.
+    pub(super) fn output(&self, suite: &Command, limit: Duration) -> Result<String> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let before = log.metadata()?.len();
+        let mut limited = command("timeout");
+        limited.args(["--kill-after=5", &limit.as_secs().to_string()]).arg(suite.get_program());
+        limited.args(suite.get_args()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        if let Some(folder) = suite.get_current_dir() {
+            limited.current_dir(folder);
+        }
+        for (name, value) in suite.get_envs() {
+            limited.env(name, value.unwrap_or_default());
+        }
+        // How it ended is no matter: what it printed says more.
+        limited.status().context("cannot run `timeout`, of coreutils")?;
+        let text = std::fs::read(&self.log)?;
+        let before = usize::try_from(before).expect("a log fits into memory");
+        Ok(String::from_utf8_lossy(&text[before..]).into_owned())
+    }
+
+    /// Starts `command` and waits until it listens on `port`.
+    fn launch(&mut self, mut command: Command, port: u16, log_path: &Path) -> Result<()> {
+        let log = File::create(log_path)?;
+        let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn();
+        self.children.push(child.with_context(|| format!("cannot start {:?}", command.get_program()))?);
+        let deadline = Instant::now() + READY_TIMEOUT;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            let child = self.children.last_mut().expect("it was just started");
+            if let Some(status) = child.try_wait()? {
+                bail!("{:?} ended with {status}; see {}", command.get_program(), log_path.display());
+            }
+            if Instant::now() > deadline {
+                bail!("nothing listens on port {port} after {} s", READY_TIMEOUT.as_secs());
+            }
+            // tidy: allow(sleep): between two attempts to connect
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        while let Some(mut child) = self.children.pop() {
+            // SIGKILL: none of them has anything to lose.
+            if let Err(error) = child.kill().and_then(|()| child.wait()) {
+                eprintln!("cannot stop {}: {error}", child.id());
+            }
+        }
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// A redis-server that keeps nothing and lets tests do to it what they like.
+fn node(port: u16) -> Command {
+    let mut node = command("redis-server");
+    node.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
+    node.args(["--enable-debug-command", "yes", "--enable-protected-configs", "yes"]);
+    node.current_dir(std::env::temp_dir());
+    node
+}
+
+/// shardis in front of `nodes`, or with stores of its own if there are none.
+fn proxy(binary: &Path, port: u16, nodes: &[u16]) -> Command {
+    let mut proxy = command(binary);
+    proxy.args(["proxy", &format!("--port={port}"), "--tag-rule=redis"]);
+    if !nodes.is_empty() {
+        let nodes = nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+        // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait.
+        proxy.args([&format!("--nodes={nodes}"), "--allow-admin", "--request-timeout-ms=30000"]);
+    }
+    proxy
+}
