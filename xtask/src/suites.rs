@@ -18,6 +18,7 @@ pub(crate) mod relay;
 mod tcl;
 mod world;
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,10 +77,23 @@ struct Suite {
     needs: &'static [Need],
     /// A program that is not installed for it: without it the suite is skipped.
     tool: &'static [&'static str],
+    /// The port that the proxy must have, if the suite has one written in. If it is taken, the suite is skipped.
+    port: Option<u16>,
     /// Whether it is fast enough for `cargo xtask test`.
     is_quick: bool,
     /// Fetches and builds it, and says what to run. The flag asks for the quick tests alone.
     parts: fn(bool) -> Result<Vec<Part>>,
+}
+
+impl Suite {
+    /// Why it cannot be run here, if it cannot.
+    fn obstacle(&self) -> Option<String> {
+        if !process::succeeds(command(self.tool[0]).args(&self.tool[1..])) {
+            return Some(format!("there is no `{}` here", self.tool[0]));
+        }
+        let port = self.port.filter(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err())?;
+        Some(format!("port {port}, which is written into it, is taken"))
+    }
 }
 
 /// The longest come first: the others fill what they leave of the cores.
@@ -90,8 +104,6 @@ const SUITES: [&Suite; 6] =
 struct Part {
     /// The file stem of its log.
     name: String,
-    /// The port that the proxy must have, if the suite has one written in.
-    port: Option<u16>,
     run: Box<Work>,
 }
 
@@ -103,7 +115,7 @@ impl Part {
         name: impl Into<String>,
         run: impl FnOnce(&World) -> Result<Vec<Outcome>> + Send + 'static,
     ) -> Part {
-        Part { name: name.into().replace('/', "_"), port: None, run: Box::new(run) }
+        Part { name: name.into().replace('/', "_"), run: Box::new(run) }
     }
 }
 
@@ -150,7 +162,19 @@ pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
     needs::install(&[needs::REDIS_SERVER])?;
     let binary = binary()?;
     let runs = run_all(&chosen, &binary, options)?;
-    report(&chosen, runs, options)?;
+    let differing = report(&chosen, runs, options)?;
+    if differing.is_empty() {
+        return Ok(skipped);
+    }
+    // Other people's tests have their own races, and two cores are few: what is wrong is wrong twice.
+    println!("suites: once more what differs");
+    let runs = run_all(&differing, &binary, options)?;
+    let differing = report(&differing, runs, options)?;
+    ensure!(
+        differing.is_empty(),
+        "there are differences from tests/suites; if they are as they should be, run \
+         `cargo xtask suites --bless` and give the new ones a reason"
+    );
     Ok(skipped)
 }
 
@@ -162,10 +186,12 @@ fn choose(options: &Options) -> (Vec<&'static Suite>, Vec<String>) {
             Some(name) => suite.name == name,
             None => suite.is_quick || !options.quick,
         };
-        if is_wanted && !process::succeeds(command(suite.tool[0]).args(&suite.tool[1..])) {
-            skipped.push(format!("suites: {} skipped: there is no `{}` here", suite.slug, suite.tool[0]));
-        } else if is_wanted {
-            chosen.push(suite);
+        if !is_wanted {
+            continue;
+        }
+        match suite.obstacle() {
+            Some(obstacle) => skipped.push(format!("suites: {} skipped: {obstacle}", suite.slug)),
+            None => chosen.push(suite),
         }
     }
     (chosen, skipped)
@@ -187,8 +213,8 @@ struct Run {
     took: Duration,
 }
 
-/// A part and its place: that of its suite, then its own in it.
-type Job = ((usize, usize), Part);
+/// A part with its place (that of its suite, then its own in it) and its port.
+type Job = ((usize, usize), Option<u16>, Part);
 
 /// What came of a job, and how long it took.
 type Done = ((usize, usize), Result<Vec<Outcome>>, Duration);
@@ -215,10 +241,10 @@ fn run_all(chosen: &[&'static Suite], binary: &Path, options: &Options) -> Resul
             let (tell, jobs, interrupted) = (tell.clone(), &jobs, &interrupted);
             scope.spawn(move || {
                 while !interrupted.load(Ordering::Relaxed)
-                    && let Some((place, part)) = next(jobs)
+                    && let Some((place, port, part)) = next(jobs)
                 {
                     let (start, name) = (Instant::now(), part.name.clone());
-                    let outcomes = run_part(part, binary, options).context(name);
+                    let outcomes = run_part(part, port, binary, options).context(name);
                     // It fails only if the receiver is gone, which outlives this scope.
                     let _ = tell.send((place, outcomes, start.elapsed()));
                 }
@@ -236,7 +262,7 @@ fn prepare(place: usize, suite: &Suite, is_quick: bool, add: &mpsc::Sender<Job>,
         Ok(parts) => {
             for (index, part) in parts.into_iter().enumerate() {
                 // It fails only if the workers are gone, because somebody interrupted them.
-                let _ = add.send(((place, index), part));
+                let _ = add.send(((place, index), suite.port, part));
             }
         }
         Err(error) => {
@@ -261,19 +287,19 @@ fn collect(mut done: Vec<Done>, suites: usize) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-fn run_part(part: Part, binary: &Path, options: &Options) -> Result<Vec<Outcome>> {
+fn run_part(part: Part, port: Option<u16>, binary: &Path, options: &Options) -> Result<Vec<Outcome>> {
     let subject = match (options.direct, options.stores) {
         (true, _) => Subject::Node,
         (_, true) => Subject::Stores(binary),
         _ => Subject::Proxy(binary),
     };
-    let world = World::start(&part.name, subject, part.port)?;
+    let world = World::start(&part.name, subject, port)?;
     (part.run)(&world)
 }
 
-/// Prints the table, and compares with the lists or writes them.
-fn report(chosen: &[&'static Suite], runs: Vec<Run>, options: &Options) -> Result<()> {
-    let mut findings = 0;
+/// Prints the table, and compares with the lists or writes them. Gives the suites that differ.
+fn report(chosen: &[&'static Suite], runs: Vec<Run>, options: &Options) -> Result<Vec<&'static Suite>> {
+    let mut differing = Vec::new();
     let mut table = String::from("\nsuite       passed  failed  skipped  seconds\n");
     for (suite, run) in chosen.iter().zip(runs) {
         let outcomes = tell_apart(run.outcomes);
@@ -293,15 +319,12 @@ fn report(chosen: &[&'static Suite], runs: Vec<Run>, options: &Options) -> Resul
             run.took.as_secs_f64(),
             if surprises == 0 { String::new() } else { format!("  {surprises} DIFFERENCES") },
         );
-        findings += surprises;
+        if surprises > 0 {
+            differing.push(*suite);
+        }
     }
     println!("{table}");
-    ensure!(
-        findings == 0,
-        "{findings} differences from tests/suites; if they are as they should be, run \
-         `cargo xtask suites --bless` and give the new ones a reason"
-    );
-    Ok(())
+    Ok(differing)
 }
 
 /// Tests of one name get numbers from the second on: a list names each.

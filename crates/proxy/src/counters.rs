@@ -141,6 +141,12 @@ impl Board {
         }
     }
 
+    /// Shows how many clients `worker` has: at once, for whoever kills clients looks whether they have gone.
+    pub(crate) fn publish_clients(&self, worker: usize, clients: u64) {
+        // The first of the counts.
+        self.rows[worker][0].store(clients, Ordering::Relaxed);
+    }
+
     /// The sum over all workers of what they published last (at most a second ago).
     pub fn sum(&self) -> Counters {
         let mut sum = [0u64; Counters::LEN];
@@ -170,7 +176,8 @@ mod tests {
         let board = Board::new(2);
         board.publish(0, &Counters { requests: 5, clients: 1, ..Counters::default() });
         board.publish(1, &Counters { requests: 7, ..Counters::default() });
+        board.publish_clients(1, 3);
         board.publish(0, &Counters { requests: 6, clients: 2, ..Counters::default() });
-        assert_eq!(board.sum(), Counters { requests: 13, clients: 2, ..Counters::default() });
+        assert_eq!(board.sum(), Counters { requests: 13, clients: 5, ..Counters::default() });
     }
 }

@@ -77,6 +77,7 @@ impl Proxy {
         let settings = &self.core.settings;
         let client = counters.clients_total * settings.workers as u64 + settings.worker as u64 + 1;
         counters.clients += 1;
+        self.core.board.publish_clients(settings.worker, counters.clients);
         counters.clients_total += 1;
         let unnamed = ConnId { index: 0, generation: 0 };
         let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
@@ -235,6 +236,7 @@ impl Proxy {
         let Some(Peer::Client(session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
         core.counters.clients -= 1;
+        core.board.publish_clients(core.settings.worker, core.counters.clients);
         core.clients_waiting -= usize::from(session.waiting);
         for owed in session.dismantle(&mut core.pool) {
             match owed {

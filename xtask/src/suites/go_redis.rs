@@ -14,6 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     slug: "go-redis",
     needs: &[],
     tool: &["go", "version"],
+    port: Some(PORT),
     is_quick: true,
     parts,
 };
@@ -30,9 +31,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 fn parts(_is_quick: bool) -> Result<Vec<Part>> {
     let (source, binary) = build()?;
-    let mut part = Part::new("go-redis", move |world| run(&source, &binary, world));
-    part.port = Some(PORT);
-    Ok(vec![part])
+    Ok(vec![Part::new("go-redis", move |world| run(&source, &binary, world))])
 }
 
 /// Fetches the module and builds its tests; gives its folder and the binary.

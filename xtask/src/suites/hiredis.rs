@@ -14,6 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     slug: "hiredis",
     needs: &[needs::MAKE, needs::CXX],
     tool: fetch::APT_GET,
+    port: None,
     is_quick: true,
     parts,
 };

@@ -14,6 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     slug: "redis-pm",
     needs: needs::FOR_REDIS_PM,
     tool: fetch::APT_GET,
+    port: None,
     is_quick: true,
     parts,
 };

@@ -14,6 +14,7 @@ pub(super) const SUITE: Suite = Suite {
     slug: "redis-py",
     needs: &[needs::PYTHON],
     tool: &["python3", "--version"],
+    port: None,
     is_quick: true,
     parts,
 };

@@ -18,6 +18,7 @@ pub(super) const SUITE: Suite = Suite {
     slug: "redis-rs",
     needs: &[],
     tool: &["cargo", "--version"],
+    port: None,
     is_quick: false,
     parts,
 };

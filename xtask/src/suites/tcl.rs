@@ -15,6 +15,7 @@ pub(super) const SUITE: Suite = Suite {
     slug: "tcl",
     needs: &[needs::TCLSH, needs::REDIS_CLI],
     tool: fetch::APT_GET,
+    port: None,
     is_quick: true,
     parts,
 };
