@@ -104,7 +104,7 @@ pub(crate) struct ProxyArgs {
 
     /// Let clients administer the nodes: CONFIG SET and GET, DEBUG, BGSAVE and the like go to every node. For tests and
     /// operators; any client may then change the nodes for all
-    #[arg(long, requires = "nodes")]
+    #[arg(long)]
     pub(crate) allow_admin: bool,
 
     /// After SIGTERM, wait at most so many seconds for what is in flight
@@ -200,6 +200,9 @@ impl ProxyArgs {
                     "--{name}-timeout-ms 0: a node must get some time, as in --{name}-timeout-ms=1000"
                 ));
             }
+        }
+        if self.allow_admin && self.nodes.is_none() {
+            return Err("--allow-admin: there are no nodes to administer; name them with --nodes".to_owned());
         }
         self.topology()?;
         self.listen_addr().map(|_| ())
@@ -299,6 +302,7 @@ mod tests {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),
+            (&["--allow-admin"], "name them with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
             (&["--nodes=127.0.0.1:99999"], "99999"),
