@@ -3,9 +3,9 @@
 use resp::Request;
 use resp::integer::parse_i64;
 
-use crate::double;
 use crate::error::Error;
-use crate::extended::Extended;
+use crate::formats::double;
+use crate::formats::extended::Extended;
 
 /// Whether `arg` is this option; case is ignored.
 pub(crate) fn is(arg: &[u8], word: &str) -> bool {

@@ -3,13 +3,13 @@
 use hashbrown::HashTable;
 use resp::Request;
 
-use crate::error::Error;
-use crate::keyspace::Keyspace;
-use crate::{
+use crate::commands::{
     bitfield, bits, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, monitor,
     scan, set_algebra, sets, sort, stream_groups, stream_info, streams, strings, zset_algebra, zset_ranges,
     zsets,
 };
+use crate::error::Error;
+use crate::keyspace::Keyspace;
 
 /// Appends the reply, or says why not. What was appended before an error is taken back.
 pub(crate) type Run = fn(&mut Keyspace, &Request<'_>, &mut Vec<u8>) -> Result<(), Error>;

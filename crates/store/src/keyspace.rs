@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::policy::EvictionPolicy;
 use crate::stats::Stats;
 use crate::table::{Keyed, Table};
-use crate::value::{ALLOCATION_BYTES, Kind, Value};
+use crate::values::value::{ALLOCATION_BYTES, Kind, Value};
 
 /// Keys of one shard.
 pub(crate) struct Keyspace {

@@ -1,7 +1,9 @@
 //! The bounds of the store and what its account of memory assumes, for docs/store.md: from the constants that the code
 //! uses, so that the page says what is true.
 
-use crate::{hash, keyspace, list, scan, set, sets, store, strings, table, value, zset};
+use crate::commands::{scan, sets, strings};
+use crate::values::{hash, list, set, value, zset};
+use crate::{keyspace, store, table};
 
 /// A line of the reference page.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,28 @@
+//! The commands, a file for each family: they read a request, work on the keyspace and append the reply. Which of their
+//! functions runs for which name is said in `dispatch`.
+
+pub(crate) mod bitfield;
+pub(crate) mod bits;
+pub(crate) mod connection;
+pub(crate) mod dump;
+pub(crate) mod expiry;
+pub(crate) mod generic;
+pub(crate) mod geo;
+pub(crate) mod hashes;
+pub(crate) mod help;
+pub(crate) mod hyperloglogs;
+pub(crate) mod info;
+pub(crate) mod lcs;
+pub(crate) mod lists;
+pub(crate) mod monitor;
+pub(crate) mod scan;
+pub(crate) mod set_algebra;
+pub(crate) mod sets;
+pub(crate) mod sort;
+pub(crate) mod stream_groups;
+pub(crate) mod stream_info;
+pub(crate) mod streams;
+pub(crate) mod strings;
+pub(crate) mod zset_algebra;
+pub(crate) mod zset_ranges;
+pub(crate) mod zsets;

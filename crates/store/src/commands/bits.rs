@@ -1,0 +1,167 @@
+//! Commands on the bits of strings.
+
+use resp::integer::parse_i64;
+use resp::{Request, encode};
+
+use crate::args::{integer, is};
+use crate::commands::strings::{TEXT_BYTES_MAX, byte_range, clamped_range, grow};
+use crate::error::Error;
+use crate::keyspace::{Keyspace, NEVER};
+use crate::values::value::Value;
+
+type Done = Result<(), Error>;
+type Text = Vec<u8>;
+
+pub(crate) fn setbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let offset = bit_offset(request.arg(2))?;
+    let is_set = match parse_i64(request.arg(3)) {
+        Some(bit @ (0 | 1)) => bit == 1,
+        _ => return Err(Error::NotABit),
+    };
+    keyspace.read::<Text>(request.arg(1))?;
+    if offset / 8 >= keyspace.memory_max {
+        return Err(Error::OutOfMemory);
+    }
+    let old = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
+        let old = bit_of(text, offset);
+        grow(text, offset / 8 + 1);
+        let mask = 0x80 >> (offset % 8);
+        text[offset / 8] = if is_set { text[offset / 8] | mask } else { text[offset / 8] & !mask };
+        old
+    })?;
+    encode::integer(out, i64::from(old));
+    Ok(())
+}
+
+pub(crate) fn getbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let offset = bit_offset(request.arg(2))?;
+    let bit = keyspace.read::<Text>(request.arg(1))?.is_some_and(|text| bit_of(text, offset));
+    encode::integer(out, i64::from(bit));
+    Ok(())
+}
+
+pub(crate) fn bitcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let Some(text) = keyspace.read::<Text>(request.arg(1))? else {
+        encode::integer(out, 0);
+        return Ok(());
+    };
+    let (from, to) = match request.len() {
+        2 => (0, text.len() * 8),
+        4 | 5 => {
+            let (start, end) = (integer(request.arg(2))?, integer(request.arg(3))?);
+            // Such a range is empty, whatever it counts in: Redis does not look at the rest.
+            let is_turned = start < 0 && end < 0 && start > end;
+            let unit = if !is_turned && counts_bits(request.get(4))? { 1 } else { 8 };
+            let (from, to) = byte_range(start, end, text.len() * 8 / unit).unwrap_or_default();
+            (from * unit, to * unit)
+        }
+        _ => return Err(Error::Syntax),
+    };
+    encode::integer(out, ones(text, from, to) as i64);
+    Ok(())
+}
+
+pub(crate) fn bitpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let wanted = match integer(request.arg(2))? {
+        bit @ (0 | 1) => bit == 1,
+        _ => return Err(Error::BitArgument),
+    };
+    let Some(text) = keyspace.read::<Text>(request.arg(1))? else {
+        encode::integer(out, if wanted { -1 } else { 0 });
+        return Ok(());
+    };
+    if request.len() > 6 {
+        return Err(Error::Syntax);
+    }
+    let start = request.get(3).map_or(Ok(0), integer)?;
+    let unit = if counts_bits(request.get(5))? { 1 } else { 8 };
+    let end = request.get(4).map(integer).transpose()?;
+    let (from, to) = clamped_range(start, end.unwrap_or(-1), text.len() * 8 / unit).unwrap_or_default();
+    let (from, to) = (from * unit, to * unit);
+    let position = match find_bit(text, from, to, wanted) {
+        Some(position) => position as i64,
+        // Behind a text of ones, as far as nobody set an end, there are zeros.
+        None if !wanted && end.is_none() && from < to => text.len() as i64 * 8,
+        None => -1,
+    };
+    encode::integer(out, position);
+    Ok(())
+}
+
+pub(crate) fn bitop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let combine: fn(u8, u8) -> u8 = match request.arg(1) {
+        word if is(word, "AND") => |one, other| one & other,
+        word if is(word, "OR") => |one, other| one | other,
+        word if is(word, "XOR") => |one, other| one ^ other,
+        word if is(word, "NOT") => |one, _| !one,
+        _ => return Err(Error::Syntax),
+    };
+    if is(request.arg(1), "NOT") && request.len() != 4 {
+        return Err(Error::BitopNot);
+    }
+    let mut sources: Vec<&[u8]> = Vec::with_capacity(request.len() - 3);
+    for key in request.args().skip(3) {
+        sources.push(keyspace.peek_at::<Text>(key)?.map_or(&[][..], Vec::as_slice));
+    }
+    let len = sources.iter().map(|text| text.len()).max().unwrap_or_default();
+    let byte = |text: &[u8], at: usize| text.get(at).copied().unwrap_or_default();
+    let mut result: Text = (0..len).map(|at| byte(sources[0], at)).collect();
+    for source in &sources[1..] {
+        result.iter_mut().enumerate().for_each(|(at, one)| *one = combine(*one, byte(source, at)));
+    }
+    if sources.len() == 1 && is(request.arg(1), "NOT") {
+        result.iter_mut().for_each(|one| *one = combine(*one, 0));
+    }
+    if result.is_empty() {
+        keyspace.remove(request.arg(2));
+    } else {
+        keyspace.set(request.arg(2), Value::Text(result), NEVER);
+    }
+    encode::integer(out, len as i64);
+    Ok(())
+}
+
+fn bit_offset(arg: &[u8]) -> Result<usize, Error> {
+    let offset = parse_i64(arg).and_then(|offset| usize::try_from(offset).ok()).ok_or(Error::BitOffset)?;
+    if offset / 8 >= TEXT_BYTES_MAX { Err(Error::BitOffset) } else { Ok(offset) }
+}
+
+/// Whether a range is given in bits: the last argument of BITCOUNT and BITPOS.
+fn counts_bits(arg: Option<&[u8]>) -> Result<bool, Error> {
+    match arg {
+        None => Ok(false),
+        Some(word) if is(word, "BIT") => Ok(true),
+        Some(word) if is(word, "BYTE") => Ok(false),
+        Some(_) => Err(Error::Syntax),
+    }
+}
+
+fn bit_of(text: &[u8], offset: usize) -> bool {
+    text.get(offset / 8).is_some_and(|byte| byte & (0x80 >> (offset % 8)) != 0)
+}
+
+/// How many bits of the range are set: whole bytes in the middle, bit by bit at its ends.
+fn ones(text: &[u8], from: usize, to: usize) -> usize {
+    let (first, last) = (from.div_ceil(8), to / 8);
+    if first >= last {
+        return (from..to).filter(|&offset| bit_of(text, offset)).count();
+    }
+    let ends = (from..first * 8).chain(last * 8..to).filter(|&offset| bit_of(text, offset)).count();
+    ends + text[first..last].iter().map(|byte| byte.count_ones() as usize).sum::<usize>()
+}
+
+fn find_bit(text: &[u8], from: usize, to: usize, wanted: bool) -> Option<usize> {
+    let without = if wanted { 0x00 } else { 0xff };
+    let mut offset = from;
+    while offset < to {
+        if offset.is_multiple_of(8) && offset + 8 <= to && text[offset / 8] == without {
+            offset += 8;
+            continue;
+        }
+        if bit_of(text, offset) == wanted {
+            return Some(offset);
+        }
+        offset += 1;
+    }
+    None
+}

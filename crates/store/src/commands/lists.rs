@@ -1,0 +1,273 @@
+//! Commands on lists.
+
+use resp::integer::parse_i64;
+use resp::{Request, encode};
+
+use crate::args::{Multipop, index, integer, is, positive, range, signed_count};
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::replies::{bulk_or_nil, nil_array};
+use crate::values::list::{End, List};
+use crate::values::value::Kind;
+
+type Done = Result<(), Error>;
+
+pub(crate) fn lpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    push(keyspace, request, End::Left, out)
+}
+
+pub(crate) fn rpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    push(keyspace, request, End::Right, out)
+}
+
+fn push(keyspace: &mut Keyspace, request: &Request<'_>, end: End, out: &mut Vec<u8>) -> Done {
+    let len = keyspace.edit_or_create(request.arg(1), |list| push_all(list, request, end))?;
+    encode::integer(out, len as i64);
+    Ok(())
+}
+
+pub(crate) fn lpushx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    pushx(keyspace, request, End::Left, out)
+}
+
+pub(crate) fn rpushx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    pushx(keyspace, request, End::Right, out)
+}
+
+fn pushx(keyspace: &mut Keyspace, request: &Request<'_>, end: End, out: &mut Vec<u8>) -> Done {
+    let len = keyspace.edit(request.arg(1), |list| push_all(list, request, end))?;
+    encode::integer(out, len.unwrap_or_default() as i64);
+    Ok(())
+}
+
+fn push_all(list: &mut List, request: &Request<'_>, end: End) -> usize {
+    request.args().skip(2).for_each(|item| list.push(end, item));
+    list.len()
+}
+
+pub(crate) fn lpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    pop(keyspace, request, End::Left, "lpop", out)
+}
+
+pub(crate) fn rpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    pop(keyspace, request, End::Right, "rpop", out)
+}
+
+fn pop(keyspace: &mut Keyspace, request: &Request<'_>, end: End, name: &str, out: &mut Vec<u8>) -> Done {
+    if request.len() > 3 {
+        return Err(Error::Arity(name.to_owned()));
+    }
+    let count = request.get(2).map(positive).transpose()?;
+    let found = keyspace.edit(request.arg(1), |list: &mut List| match count {
+        None => bulk_or_nil(out, list.pop(end).as_deref()),
+        Some(count) => {
+            let len = count.min(list.len());
+            encode::array_header(out, len);
+            (0..len).filter_map(|_| list.pop(end)).for_each(|item| encode::bulk(out, &item));
+        }
+    })?;
+    match (found, count) {
+        (Some(()), _) => {}
+        (None, None) => encode::nil(out),
+        (None, Some(_)) => nil_array(out),
+    }
+    Ok(())
+}
+
+pub(crate) fn lmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let query = Multipop::parse(request, ["LEFT", "RIGHT"])?;
+    let end = if query.from_second { End::Right } else { End::Left };
+    for key in query.keys(request) {
+        let popped = keyspace.edit(key, |list: &mut List| {
+            encode::array_header(out, 2);
+            encode::bulk(out, key);
+            let len = query.count.min(list.len());
+            encode::array_header(out, len);
+            (0..len).filter_map(|_| list.pop(end)).for_each(|item| encode::bulk(out, &item));
+        })?;
+        if popped.is_some() {
+            return Ok(());
+        }
+    }
+    nil_array(out);
+    Ok(())
+}
+
+pub(crate) fn llen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    encode::integer(out, keyspace.read::<List>(request.arg(1))?.map_or(0, List::len) as i64);
+    Ok(())
+}
+
+pub(crate) fn lrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let (start, stop) = (integer(request.arg(2))?, integer(request.arg(3))?);
+    let list = keyspace.read::<List>(request.arg(1))?;
+    match list.and_then(|list| Some((list, range(start, stop, list.len())?))) {
+        Some((list, (from, to))) => {
+            encode::array_header(out, to - from);
+            list.range(from, to).for_each(|item| encode::bulk(out, item));
+        }
+        None => encode::array_header(out, 0),
+    }
+    Ok(())
+}
+
+pub(crate) fn lindex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let Some(list) = keyspace.read::<List>(request.arg(1))? else {
+        encode::nil(out);
+        return Ok(());
+    };
+    let place = index(integer(request.arg(2))?, list.len());
+    bulk_or_nil(out, place.and_then(|place| list.get(place)));
+    Ok(())
+}
+
+pub(crate) fn lset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let set = |list: &mut List| {
+        let place = index(integer(request.arg(2))?, list.len()).ok_or(Error::IndexOutOfRange)?;
+        list.set(place, request.arg(3));
+        Ok(())
+    };
+    keyspace.edit(request.arg(1), set)?.ok_or(Error::NoSuchKey)??;
+    encode::simple(out, b"OK");
+    Ok(())
+}
+
+pub(crate) fn linsert(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let behind = match request.arg(2) {
+        word if is(word, "BEFORE") => false,
+        word if is(word, "AFTER") => true,
+        _ => return Err(Error::Syntax),
+    };
+    let len = keyspace.edit(request.arg(1), |list: &mut List| {
+        let found = list.insert(request.arg(3), behind, request.arg(4));
+        if found { list.len() as i64 } else { -1 }
+    })?;
+    encode::integer(out, len.unwrap_or_default());
+    Ok(())
+}
+
+pub(crate) fn lrem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let count = integer(request.arg(2))?;
+    let end = if count < 0 { End::Right } else { End::Left };
+    let count_max = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
+    let removed =
+        keyspace.edit(request.arg(1), |list: &mut List| list.remove(request.arg(3), count_max, end))?;
+    encode::integer(out, removed.unwrap_or_default() as i64);
+    Ok(())
+}
+
+pub(crate) fn ltrim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let (start, stop) = (integer(request.arg(2))?, integer(request.arg(3))?);
+    let cut = keyspace.edit(request.arg(1), |list: &mut List| {
+        let (from, to) = range(start, stop, list.len()).unwrap_or_default();
+        list.trim(from, to)
+    })?;
+    cut.into_iter().flatten().for_each(|list| keyspace.discard(list.into_value()));
+    encode::simple(out, b"OK");
+    Ok(())
+}
+
+/// The options of LPOS.
+struct Search {
+    rank: i64,
+    /// How many places are wanted; `None` for one, which is not put into an array.
+    count: Option<usize>,
+    /// Elements looked at; 0 for all.
+    len_max: usize,
+}
+
+impl Search {
+    fn parse(request: &Request<'_>) -> Result<Search, Error> {
+        let mut search = Search { rank: 1, count: None, len_max: 0 };
+        for at in (3..request.len()).step_by(2) {
+            let (word, value) = (request.arg(at), request.get(at + 1).ok_or(Error::Syntax)?);
+            let natural =
+                |error: Error| parse_i64(value).and_then(|number| usize::try_from(number).ok()).ok_or(error);
+            if is(word, "RANK") {
+                search.rank = signed_count(value)?;
+                if search.rank == 0 {
+                    return Err(Error::PosRank);
+                }
+            } else if is(word, "COUNT") {
+                search.count = Some(natural(Error::PosCount)?);
+            } else if is(word, "MAXLEN") {
+                search.len_max = natural(Error::PosMaxlen)?;
+            } else {
+                return Err(Error::Syntax);
+            }
+        }
+        Ok(search)
+    }
+
+    fn find(&self, list: &List, item: &[u8]) -> Vec<usize> {
+        let len_max = if self.len_max == 0 { usize::MAX } else { self.len_max };
+        let count = match self.count {
+            None => 1,
+            Some(0) => usize::MAX,
+            Some(count) => count,
+        };
+        let skipped = self.rank.unsigned_abs() as usize - 1;
+        let is_match = |(_, other): &(usize, &[u8])| *other == item;
+        if self.rank > 0 {
+            let all = list.iter().enumerate().take(len_max).filter(is_match);
+            all.skip(skipped).take(count).map(|(at, _)| at).collect()
+        } else {
+            let all = list.iter().rev().enumerate().take(len_max).filter(is_match);
+            all.skip(skipped).take(count).map(|(at, _)| list.len() - 1 - at).collect()
+        }
+    }
+}
+
+pub(crate) fn lpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let search = Search::parse(request)?;
+    let list = keyspace.read::<List>(request.arg(1))?;
+    let found = list.map(|list| search.find(list, request.arg(2))).unwrap_or_default();
+    match (search.count, found.first()) {
+        (Some(_), _) => {
+            encode::array_header(out, found.len());
+            found.iter().for_each(|&place| encode::integer(out, place as i64));
+        }
+        (None, Some(&place)) => encode::integer(out, place as i64),
+        (None, None) => encode::nil(out),
+    }
+    Ok(())
+}
+
+pub(crate) fn lmove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let end = |word: &[u8]| match word {
+        _ if is(word, "LEFT") => Ok(End::Left),
+        _ if is(word, "RIGHT") => Ok(End::Right),
+        _ => Err(Error::Syntax),
+    };
+    let (from, to) = (end(request.arg(3))?, end(request.arg(4))?);
+    shift(keyspace, request, from, to, out)
+}
+
+pub(crate) fn rpoplpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    shift(keyspace, request, End::Right, End::Left, out)
+}
+
+/// From the end of one list to the end of another, or of the same.
+fn shift(keyspace: &mut Keyspace, request: &Request<'_>, from: End, to: End, out: &mut Vec<u8>) -> Done {
+    let (source, target) = (request.arg(1), request.arg(2));
+    if keyspace.read::<List>(source)?.is_none() {
+        encode::nil(out);
+        return Ok(());
+    }
+    keyspace.read::<List>(target)?;
+    if source == target {
+        let turned = keyspace.edit(source, |list: &mut List| {
+            let item = list.pop(from)?;
+            list.push(to, &item);
+            Some(item)
+        })?;
+        bulk_or_nil(out, turned.flatten().as_deref());
+        return Ok(());
+    }
+    let item = keyspace.edit(source, |list: &mut List| list.pop(from))?.flatten();
+    if let Some(item) = &item {
+        keyspace.edit_or_create(target, |list: &mut List| list.push(to, item))?;
+    }
+    bulk_or_nil(out, item.as_deref());
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! SCAN and its kin: a page of a walk that misses nothing that stays, however much comes and goes.
+
+use resp::{Request, encode};
+
+use crate::args::{integer, is};
+use crate::error::Error;
+use crate::formats::double;
+use crate::keyspace::Keyspace;
+use crate::values::hash::{Hash, LISTPACK_ENTRIES_MAX};
+use crate::values::set::Set;
+use crate::values::value::Kind;
+use crate::values::value::SMALL_ENTRIES_MAX;
+use crate::values::zset::Zset;
+use stdx::glob;
+
+type Done = Result<(), Error>;
+
+/// The arguments behind the cursor.
+struct Options<'a> {
+    pattern: &'a [u8],
+    count: usize,
+    type_name: Option<&'a [u8]>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(request: &Request<'a>, from: usize, takes_type: bool) -> Result<Options<'a>, Error> {
+        let mut options = Options { pattern: b"*", count: COUNT, type_name: None };
+        for at in (from..request.len()).step_by(2) {
+            let (word, value) = (request.arg(at), request.get(at + 1).ok_or(Error::Syntax)?);
+            if is(word, "MATCH") {
+                options.pattern = value;
+            } else if is(word, "COUNT") {
+                let count = usize::try_from(integer(value)?).map_err(|_| Error::Syntax)?;
+                options.count = if count == 0 { return Err(Error::Syntax) } else { count };
+            } else if takes_type && is(word, "TYPE") {
+                options.type_name = Some(value);
+            } else {
+                return Err(Error::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    fn matches(&self, name: &[u8]) -> bool {
+        self.pattern == b"*" || glob::matches(self.pattern, name)
+    }
+
+    /// Collections of up to `small` entries are shown in one page, as in Redis.
+    fn count_for(&self, len: usize, small: usize) -> usize {
+        if len <= small { self.count.max(small) } else { self.count }
+    }
+}
+
+pub(crate) fn scan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let cursor = cursor(request.arg(1))?;
+    let options = Options::parse(request, 2, true)?;
+    let mut page = Page::default();
+    let next = keyspace.scan(cursor, options.count, |key, value| {
+        let has_type = options.type_name.is_none_or(|name| is(name, value.type_name()));
+        if has_type && options.matches(key) {
+            page.add(key);
+        }
+    });
+    page.write(next, out);
+    Ok(())
+}
+
+pub(crate) fn hscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    scan_collection(keyspace, request, out, |hash: &Hash, cursor, options, page| {
+        hash.scan(cursor, options.count_for(hash.len(), LISTPACK_ENTRIES_MAX), |field| {
+            if options.matches(&field.name) {
+                page.add(&field.name);
+                page.add(&field.value);
+            }
+        })
+    })
+}
+
+pub(crate) fn sscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    scan_collection(keyspace, request, out, |set: &Set, cursor, options, page| {
+        set.scan(cursor, options.count_for(set.len(), SMALL_ENTRIES_MAX), |member| {
+            if options.matches(member) {
+                page.add(member);
+            }
+        })
+    })
+}
+
+pub(crate) fn zscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    scan_collection(keyspace, request, out, |zset: &Zset, cursor, options, page| {
+        zset.scan(cursor, options.count_for(zset.len(), SMALL_ENTRIES_MAX), |scored| {
+            if options.matches(&scored.member) {
+                page.add(&scored.member);
+                page.len += 1;
+                double::write_bulk(&mut page.items, scored.score);
+            }
+        })
+    })
+}
+
+fn scan_collection<K: Kind>(
+    keyspace: &mut Keyspace,
+    request: &Request<'_>,
+    out: &mut Vec<u8>,
+    walk: impl FnOnce(&K, u64, &Options<'_>, &mut Page) -> u64,
+) -> Done {
+    let cursor = cursor(request.arg(2))?;
+    let mut page = Page::default();
+    let next = match keyspace.read::<K>(request.arg(1))? {
+        Some(collection) => walk(collection, cursor, &Options::parse(request, 3, false)?, &mut page),
+        None => 0,
+    };
+    page.write(next, out);
+    Ok(())
+}
+
+/// What was found, encoded; its number is known only at the end.
+#[derive(Default)]
+struct Page {
+    items: Vec<u8>,
+    len: usize,
+}
+
+impl Page {
+    fn add(&mut self, item: &[u8]) {
+        encode::bulk(&mut self.items, item);
+        self.len += 1;
+    }
+
+    fn write(&self, cursor: u64, out: &mut Vec<u8>) {
+        encode::array_header(out, 2);
+        encode::bulk(out, itoa::Buffer::new().format(cursor).as_bytes());
+        encode::array_header(out, self.len);
+        out.extend_from_slice(&self.items);
+    }
+}
+
+/// Redis reads cursors with `strtoul`.
+fn cursor(arg: &[u8]) -> Result<u64, Error> {
+    std::str::from_utf8(arg).ok().and_then(|text| text.parse().ok()).ok_or(Error::InvalidCursor)
+}
+
+/// Entries in a page that nobody gave a COUNT for.
+pub(crate) const COUNT: usize = 10;

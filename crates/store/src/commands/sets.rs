@@ -1,0 +1,157 @@
+//! Commands on one set.
+
+use resp::{Request, encode};
+use stdx::Prng;
+
+use crate::args::{positive, signed_count};
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::values::set::Set;
+
+type Done = Result<(), Error>;
+
+pub(crate) fn sadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let added = keyspace.edit_or_create(request.arg(1), |set: &mut Set| {
+        request.args().skip(2).filter(|member| set.insert(member)).count()
+    })?;
+    encode::integer(out, added as i64);
+    Ok(())
+}
+
+pub(crate) fn srem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let removed = keyspace.edit(request.arg(1), |set: &mut Set| {
+        request.args().skip(2).filter(|member| set.remove(member)).count()
+    })?;
+    encode::integer(out, removed.unwrap_or_default() as i64);
+    Ok(())
+}
+
+pub(crate) fn sismember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let set = keyspace.read::<Set>(request.arg(1))?;
+    encode::integer(out, i64::from(set.is_some_and(|set| set.contains(request.arg(2)))));
+    Ok(())
+}
+
+pub(crate) fn smismember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let set = keyspace.read::<Set>(request.arg(1))?;
+    encode::array_header(out, request.len() - 2);
+    for member in request.args().skip(2) {
+        encode::integer(out, i64::from(set.is_some_and(|set| set.contains(member))));
+    }
+    Ok(())
+}
+
+pub(crate) fn smembers(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let set = keyspace.read::<Set>(request.arg(1))?;
+    encode::array_header(out, set.map_or(0, Set::len));
+    set.into_iter().flat_map(Set::iter).for_each(|member| encode::bulk(out, member));
+    Ok(())
+}
+
+pub(crate) fn scard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    encode::integer(out, keyspace.read::<Set>(request.arg(1))?.map_or(0, Set::len) as i64);
+    Ok(())
+}
+
+pub(crate) fn spop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    if request.len() > 3 {
+        return Err(Error::Syntax);
+    }
+    let count = request.get(2).map(positive).transpose()?;
+    let mut prng = keyspace.fork_prng();
+    let popped =
+        keyspace.edit(request.arg(1), |set: &mut Set| pop_some(set, count.unwrap_or(1), &mut prng))?;
+    let popped = popped.unwrap_or_default();
+    if count.is_some() && !popped.is_empty() && keyspace.peek(request.arg(1)).is_none() {
+        // Where SPOP takes everything, Redis makes a union of the one set, which counts as reading it.
+        keyspace.stats.hit();
+    }
+    match (count, popped.first()) {
+        (Some(_), _) => {
+            encode::array_header(out, popped.len());
+            popped.iter().for_each(|member| encode::bulk(out, member));
+        }
+        (None, Some(member)) => encode::bulk(out, member),
+        (None, None) => encode::nil(out),
+    }
+    Ok(())
+}
+
+fn pop_some(set: &mut Set, count: usize, prng: &mut Prng) -> Vec<Box<[u8]>> {
+    let mut popped = Vec::new();
+    while popped.len() < count
+        && let Some(member) = set.random(prng).map(Box::from)
+    {
+        set.remove(&member);
+        popped.push(member);
+    }
+    popped
+}
+
+pub(crate) fn srandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    if request.len() > 3 {
+        return Err(Error::Syntax);
+    }
+    let mut prng = keyspace.fork_prng();
+    let count = request.get(2).map(signed_count).transpose()?;
+    let set = keyspace.read::<Set>(request.arg(1))?;
+    let Some(count) = count else {
+        match set.and_then(|set| set.random(&mut prng)) {
+            Some(member) => encode::bulk(out, member),
+            None => encode::nil(out),
+        }
+        return Ok(());
+    };
+    if count < -REPEATS_MAX {
+        return Err(Error::OutOfRange);
+    }
+    let Some(set) = set else {
+        encode::array_header(out, 0);
+        return Ok(());
+    };
+    if count < 0 {
+        let shown = count.unsigned_abs() as usize;
+        encode::array_header(out, shown);
+        (0..shown).filter_map(|_| set.random(&mut prng)).for_each(|member| encode::bulk(out, member));
+    } else {
+        let shown = set.len().min(count as usize);
+        encode::array_header(out, shown);
+        sample(set.iter(), set.len(), shown, &mut prng).for_each(|member| encode::bulk(out, member));
+    }
+    Ok(())
+}
+
+pub(crate) fn smove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let (source, target, member) = (request.arg(1), request.arg(2), request.arg(3));
+    let Some(is_there) = keyspace.read::<Set>(source)?.map(|set| set.contains(member)) else {
+        encode::integer(out, 0);
+        return Ok(());
+    };
+    keyspace.read::<Set>(target)?;
+    if is_there && source != target {
+        keyspace.edit(source, |set: &mut Set| set.remove(member))?;
+        keyspace.edit_or_create(target, |set: &mut Set| set.insert(member))?;
+    }
+    encode::integer(out, i64::from(is_there));
+    Ok(())
+}
+
+/// `wanted` different ones of `len` items, all with the same probability, in one pass (Knuth's algorithm S).
+pub(crate) fn sample<T>(
+    items: impl Iterator<Item = T>,
+    len: usize,
+    wanted: usize,
+    prng: &mut Prng,
+) -> impl Iterator<Item = T> {
+    let (mut left, mut wanted) = (len as u64, wanted as u64);
+    items.filter(move |_| {
+        let is_chosen = prng.below(left) < wanted;
+        left = left.saturating_sub(1);
+        wanted -= u64::from(is_chosen);
+        is_chosen
+    })
+}
+
+/// With a negative count the same member is shown several times: as often as anybody asks for in earnest. Redis would
+/// fill its memory with the reply.
+pub(crate) const REPEATS_MAX: i64 = 1_000_000;

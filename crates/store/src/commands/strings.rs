@@ -1,0 +1,321 @@
+//! Commands on strings.
+
+use resp::integer::parse_i64;
+use resp::{Request, encode};
+
+use crate::args::{float_text, integer, is};
+use crate::commands::expiry::{Span, expiry_at};
+use crate::error::Error;
+use crate::formats::extended::Extended;
+use crate::keyspace::{Keyspace, NEVER};
+use crate::values::value::Value;
+
+type Done = Result<(), Error>;
+type Text = Vec<u8>;
+
+pub(crate) fn get(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    write_text(keyspace.read::<Text>(request.arg(1))?, out);
+    Ok(())
+}
+
+/// What SET and GETEX can be told behind their arguments.
+#[derive(Default)]
+struct Options<'a> {
+    if_absent: bool,
+    if_present: bool,
+    reads: bool,
+    keeps_expiry: bool,
+    persists: bool,
+    expiry: Option<(Span, &'a [u8])>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(request: &Request<'a>, from: usize, is_set: bool) -> Result<Options<'a>, Error> {
+        let mut options = Options::default();
+        let mut at = from;
+        while let Some(word) = request.get(at) {
+            at += 1;
+            let has_expiry = options.keeps_expiry || options.persists || options.expiry.is_some();
+            if is_set && is(word, "NX") && !options.if_present {
+                options.if_absent = true;
+            } else if is_set && is(word, "XX") && !options.if_absent {
+                options.if_present = true;
+            } else if is_set && is(word, "GET") {
+                options.reads = true;
+            } else if is_set && is(word, "KEEPTTL") && !options.persists && options.expiry.is_none() {
+                options.keeps_expiry = true;
+            } else if !is_set && is(word, "PERSIST") && options.expiry.is_none() {
+                options.persists = true;
+            } else {
+                let span = Span::parse(word).ok_or(Error::Syntax)?;
+                let repeats = options.expiry.is_some_and(|(earlier, _)| earlier == span);
+                if has_expiry && !repeats {
+                    return Err(Error::Syntax);
+                }
+                options.expiry = Some((span, request.get(at).ok_or(Error::Syntax)?));
+                at += 1;
+            }
+        }
+        Ok(options)
+    }
+}
+
+pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let (key, value) = (request.arg(1), request.arg(2));
+    if request.len() == 3 {
+        keyspace.set(key, Value::Text(value.to_vec()), NEVER);
+        encode::simple(out, b"OK");
+        return Ok(());
+    }
+    let options = Options::parse(request, 3, true)?;
+    let expires_at = match options.expiry {
+        Some((span, text)) => Some(expiry_at(span, text, keyspace.now_ms, "set")?),
+        None => None,
+    };
+    if options.reads {
+        keyspace.stats.count(true);
+        write_text(keyspace.read::<Text>(key)?, out);
+        keyspace.stats.count(false);
+    }
+    let old_expiry = keyspace.find(key).map(|entry| entry.expires_at);
+    if (options.if_absent && old_expiry.is_some()) || (options.if_present && old_expiry.is_none()) {
+        if !options.reads {
+            encode::nil(out);
+        }
+        return Ok(());
+    }
+    let kept = old_expiry.filter(|_| options.keeps_expiry);
+    keyspace.set(key, Value::Text(value.to_vec()), expires_at.or(kept).unwrap_or(NEVER));
+    if !options.reads {
+        encode::simple(out, b"OK");
+    }
+    Ok(())
+}
+
+pub(crate) fn setnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let is_new = keyspace.find(request.arg(1)).is_none();
+    if is_new {
+        keyspace.set(request.arg(1), Value::Text(request.arg(2).to_vec()), NEVER);
+    }
+    encode::integer(out, i64::from(is_new));
+    Ok(())
+}
+
+pub(crate) fn setex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    set_for(keyspace, request, Span::Seconds, "setex", out)
+}
+
+pub(crate) fn psetex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    set_for(keyspace, request, Span::Millis, "psetex", out)
+}
+
+fn set_for(
+    keyspace: &mut Keyspace,
+    request: &Request<'_>,
+    span: Span,
+    name: &'static str,
+    out: &mut Vec<u8>,
+) -> Done {
+    let expires_at = expiry_at(span, request.arg(2), keyspace.now_ms, name)?;
+    keyspace.set(request.arg(1), Value::Text(request.arg(3).to_vec()), expires_at);
+    encode::simple(out, b"OK");
+    Ok(())
+}
+
+pub(crate) fn getset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    write_text(keyspace.read::<Text>(request.arg(1))?, out);
+    keyspace.set(request.arg(1), Value::Text(request.arg(2).to_vec()), NEVER);
+    Ok(())
+}
+
+pub(crate) fn getdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    write_text(keyspace.read::<Text>(request.arg(1))?, out);
+    keyspace.remove(request.arg(1));
+    Ok(())
+}
+
+pub(crate) fn getex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let options = Options::parse(request, 2, false)?;
+    let now_ms = keyspace.now_ms;
+    let key = request.arg(1);
+    let Some(text) = keyspace.read::<Text>(key)? else {
+        encode::nil(out);
+        return Ok(());
+    };
+    let expires_at = match options.expiry {
+        Some((span, number)) => Some(expiry_at(span, number, now_ms, "getex")?),
+        None => options.persists.then_some(NEVER),
+    };
+    encode::bulk(out, text);
+    match expires_at {
+        Some(at) if at <= now_ms => _ = keyspace.remove(key),
+        Some(at) => keyspace.set_expiry(key, at),
+        None => {}
+    }
+    Ok(())
+}
+
+pub(crate) fn mget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    encode::array_header(out, request.len() - 1);
+    for key in request.args().skip(1) {
+        // A key of another type is nil here and no error.
+        write_text(keyspace.read::<Text>(key).unwrap_or_default(), out);
+    }
+    Ok(())
+}
+
+pub(crate) fn mset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    set_pairs(keyspace, request, "mset")?;
+    encode::simple(out, b"OK");
+    Ok(())
+}
+
+pub(crate) fn msetnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let any_exists = (1..request.len()).step_by(2).any(|at| keyspace.find(request.arg(at)).is_some());
+    if request.len().is_multiple_of(2) || !any_exists {
+        set_pairs(keyspace, request, "msetnx")?;
+    }
+    encode::integer(out, i64::from(!any_exists));
+    Ok(())
+}
+
+fn set_pairs(keyspace: &mut Keyspace, request: &Request<'_>, name: &str) -> Done {
+    if request.len().is_multiple_of(2) {
+        return Err(Error::Arity(name.to_owned()));
+    }
+    for at in (1..request.len()).step_by(2) {
+        keyspace.set(request.arg(at), Value::Text(request.arg(at + 1).to_vec()), NEVER);
+    }
+    Ok(())
+}
+
+pub(crate) fn append(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let tail = request.arg(2);
+    let len = keyspace.read::<Text>(request.arg(1))?.map_or(0, Vec::len);
+    check_len(len.saturating_add(tail.len()))?;
+    let len = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
+        text.extend_from_slice(tail);
+        text.len()
+    })?;
+    encode::integer(out, len as i64);
+    Ok(())
+}
+
+pub(crate) fn strlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    encode::integer(out, keyspace.read::<Text>(request.arg(1))?.map_or(0, Vec::len) as i64);
+    Ok(())
+}
+
+pub(crate) fn getrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let (start, end) = (integer(request.arg(2))?, integer(request.arg(3))?);
+    let text = keyspace.read::<Text>(request.arg(1))?.map_or(&[][..], Vec::as_slice);
+    let (from, to) = byte_range(start, end, text.len()).unwrap_or_default();
+    encode::bulk(out, &text[from..to]);
+    Ok(())
+}
+
+pub(crate) fn setrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let (key, part) = (request.arg(1), request.arg(3));
+    let offset = usize::try_from(integer(request.arg(2))?).map_err(|_| Error::OffsetOutOfRange)?;
+    let len = keyspace.read::<Text>(key)?.map_or(0, Vec::len);
+    if part.is_empty() {
+        encode::integer(out, len as i64);
+        return Ok(());
+    }
+    let end = offset.saturating_add(part.len());
+    check_len(end)?;
+    if end > keyspace.memory_max {
+        return Err(Error::OutOfMemory);
+    }
+    let len = keyspace.edit_or_create(key, |text: &mut Text| {
+        grow(text, end);
+        text[offset..end].copy_from_slice(part);
+        text.len()
+    })?;
+    encode::integer(out, len as i64);
+    Ok(())
+}
+
+pub(crate) fn incr(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    add(keyspace, request.arg(1), 1, out)
+}
+
+pub(crate) fn decr(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    add(keyspace, request.arg(1), -1, out)
+}
+
+pub(crate) fn incrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    add(keyspace, request.arg(1), integer(request.arg(2))?, out)
+}
+
+pub(crate) fn decrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let decrement = integer(request.arg(2))?;
+    add(keyspace, request.arg(1), decrement.checked_neg().ok_or(Error::DecrementOverflow)?, out)
+}
+
+fn add(keyspace: &mut Keyspace, key: &[u8], increment: i64, out: &mut Vec<u8>) -> Done {
+    let sum = |old: i64| old.checked_add(increment).ok_or(Error::Overflow);
+    let changed = keyspace.edit(key, |text: &mut Text| {
+        let value = sum(parse_i64(text).ok_or(Error::NotInteger)?)?;
+        text.clear();
+        text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        Ok(value)
+    })?;
+    let value = match changed {
+        Some(value) => value?,
+        None => {
+            keyspace.set(key, Value::Text(increment.to_string().into_bytes()), NEVER);
+            increment
+        }
+    };
+    encode::integer(out, value);
+    Ok(())
+}
+
+pub(crate) fn incrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let (old, expires_at) = match keyspace.find(request.arg(1)) {
+        None => (Extended::default(), NEVER),
+        Some(entry) => match &entry.value {
+            Value::Text(text) => (float_text(text)?, entry.expires_at),
+            _ => return Err(Error::WrongType),
+        },
+    };
+    let sum = old.plus(float_text(request.arg(2))?).ok_or(Error::NotANumber)?.to_string().into_bytes();
+    encode::bulk(out, &sum);
+    keyspace.set(request.arg(1), Value::Text(sum), expires_at);
+    Ok(())
+}
+
+fn write_text(text: Option<&Text>, out: &mut Vec<u8>) {
+    match text {
+        Some(text) => encode::bulk(out, text),
+        None => encode::nil(out),
+    }
+}
+
+/// The bytes from `start` to `end`, by the rules of strings: an end before the first byte means the first byte.
+pub(crate) fn byte_range(start: i64, end: i64, len: usize) -> Option<(usize, usize)> {
+    if start < 0 && end < 0 && start > end { None } else { clamped_range(start, end, len) }
+}
+
+/// As [`byte_range`], but bounds in the wrong order may meet at the first byte: BITPOS alone does that.
+pub(crate) fn clamped_range(start: i64, end: i64, len: usize) -> Option<(usize, usize)> {
+    let len = i64::try_from(len).ok()?;
+    let clamp = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
+    let (start, end) = (clamp(start), clamp(end).min(len - 1));
+    (start <= end && len > 0).then(|| (start as usize, end as usize + 1))
+}
+
+/// Appends zeros up to `len`.
+pub(crate) fn grow(text: &mut Text, len: usize) {
+    if text.len() < len {
+        text.resize(len, 0);
+    }
+}
+
+fn check_len(len: usize) -> Done {
+    if len > TEXT_BYTES_MAX { Err(Error::StringTooLong) } else { Ok(()) }
+}
+
+/// Redis's `proto-max-bulk-len`.
+pub(crate) const TEXT_BYTES_MAX: usize = 512 * 1024 * 1024;

@@ -1,0 +1,291 @@
+//! Commands on one sorted set, except for ranges.
+
+use resp::{Request, encode};
+
+use crate::args::{Multipop, float, is, positive, signed_count};
+use crate::commands::sets::{REPEATS_MAX, sample};
+use crate::error::Error;
+use crate::formats::double;
+use crate::keyspace::Keyspace;
+use crate::replies::nil_array;
+use crate::values::value::Kind;
+use crate::values::zset::{Scored, Zset};
+
+type Done = Result<(), Error>;
+
+/// The options of ZADD.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Options {
+    pub(crate) if_absent: bool,
+    pub(crate) if_present: bool,
+    if_greater: bool,
+    if_less: bool,
+    pub(crate) counts_changed: bool,
+    increments: bool,
+}
+
+impl Options {
+    /// The options, and the place of the first score.
+    fn parse(request: &Request<'_>) -> (Options, usize) {
+        let mut options = Options::default();
+        for (at, word) in request.args().enumerate().skip(2) {
+            let flag = match word {
+                _ if is(word, "NX") => &mut options.if_absent,
+                _ if is(word, "XX") => &mut options.if_present,
+                _ if is(word, "CH") => &mut options.counts_changed,
+                _ if is(word, "INCR") => &mut options.increments,
+                _ if is(word, "GT") => &mut options.if_greater,
+                _ if is(word, "LT") => &mut options.if_less,
+                _ => return (options, at),
+            };
+            *flag = true;
+        }
+        (options, request.len())
+    }
+
+    fn check(self, args: usize) -> Done {
+        if args == 0 || !args.is_multiple_of(2) {
+            return Err(Error::Syntax);
+        }
+        if self.if_absent && self.if_present {
+            return Err(Error::ZaddNxAndXx);
+        }
+        let compares = [self.if_absent, self.if_greater, self.if_less];
+        if compares.iter().filter(|is_set| **is_set).count() > 1 {
+            return Err(Error::ZaddGtLtNx);
+        }
+        if self.increments && args > 2 {
+            return Err(Error::ZaddIncrPairs);
+        }
+        Ok(())
+    }
+
+    /// The score that the member is to have; `None` if it stays as it is.
+    fn score(self, old: Option<f64>, given: f64) -> Result<Option<f64>, Error> {
+        let Some(old) = old else { return Ok((!self.if_present).then_some(given)) };
+        if self.if_absent {
+            return Ok(None);
+        }
+        let score = if self.increments { old + given } else { given };
+        if score.is_nan() {
+            return Err(Error::ScoreNotANumber);
+        }
+        let stays = (self.if_less && score >= old) || (self.if_greater && score <= old);
+        Ok((!stays).then_some(score))
+    }
+}
+
+/// What ZADD did.
+#[derive(Default)]
+pub(crate) struct Added {
+    pub(crate) new: i64,
+    pub(crate) changed: i64,
+    last_score: Option<f64>,
+}
+
+pub(crate) fn zadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let (options, first) = Options::parse(request);
+    options.check(request.len() - first)?;
+    let pairs = (first..request.len()).step_by(2);
+    let pairs: Vec<(f64, &[u8])> =
+        pairs.map(|at| Ok((float(request.arg(at))?, request.arg(at + 1)))).collect::<Result<_, Error>>()?;
+    let added = add(keyspace, request.arg(1), options, &pairs)?;
+    match added.last_score {
+        Some(score) if options.increments => double::write_bulk(out, score),
+        None if options.increments => encode::nil(out),
+        _ if options.counts_changed => encode::integer(out, added.new + added.changed),
+        _ => encode::integer(out, added.new),
+    }
+    Ok(())
+}
+
+pub(crate) fn zincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let options = Options { increments: true, ..Options::default() };
+    let added = add(keyspace, request.arg(1), options, &[(float(request.arg(2))?, request.arg(3))])?;
+    double::write_bulk(out, added.last_score.unwrap_or_default());
+    Ok(())
+}
+
+pub(crate) fn add(
+    keyspace: &mut Keyspace,
+    key: &[u8],
+    options: Options,
+    pairs: &[(f64, &[u8])],
+) -> Result<Added, Error> {
+    keyspace.edit_or_create(key, |zset: &mut Zset| {
+        let mut added = Added::default();
+        for &(given, member) in pairs {
+            let old = zset.score(member);
+            let Some(score) = options.score(old, given)? else { continue };
+            added.last_score = Some(score);
+            added.new += i64::from(old.is_none());
+            added.changed += i64::from(old.is_some_and(|old| old != score));
+            if old != Some(score) {
+                zset.set(member, score);
+            }
+        }
+        Ok(added)
+    })?
+}
+
+pub(crate) fn zrem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let removed = keyspace.edit(request.arg(1), |zset: &mut Zset| {
+        request.args().skip(2).filter(|member| zset.remove(member)).count()
+    })?;
+    encode::integer(out, removed.unwrap_or_default() as i64);
+    Ok(())
+}
+
+pub(crate) fn zscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let zset = keyspace.read::<Zset>(request.arg(1))?;
+    write_score(zset.and_then(|zset| zset.score(request.arg(2))), out);
+    Ok(())
+}
+
+pub(crate) fn zmscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let zset = keyspace.read::<Zset>(request.arg(1))?;
+    encode::array_header(out, request.len() - 2);
+    let scores = request.args().skip(2).map(|member| zset.and_then(|zset| zset.score(member)));
+    scores.for_each(|score| write_score(score, out));
+    Ok(())
+}
+
+fn write_score(score: Option<f64>, out: &mut Vec<u8>) {
+    match score {
+        Some(score) => double::write_bulk(out, score),
+        None => encode::nil(out),
+    }
+}
+
+pub(crate) fn zcard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    encode::integer(out, keyspace.read::<Zset>(request.arg(1))?.map_or(0, Zset::len) as i64);
+    Ok(())
+}
+
+pub(crate) fn zrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let zset = keyspace.read::<Zset>(request.arg(1))?;
+    write_rank(zset.and_then(|zset| zset.rank(request.arg(2))), out);
+    Ok(())
+}
+
+pub(crate) fn zrevrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let zset = keyspace.read::<Zset>(request.arg(1))?;
+    let rank = zset.and_then(|zset| Some(zset.len() - 1 - zset.rank(request.arg(2))?));
+    write_rank(rank, out);
+    Ok(())
+}
+
+fn write_rank(rank: Option<usize>, out: &mut Vec<u8>) {
+    match rank {
+        Some(rank) => encode::integer(out, rank as i64),
+        None => encode::nil(out),
+    }
+}
+
+pub(crate) fn zpopmin(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    pop(keyspace, request, lowest, out)
+}
+
+pub(crate) fn zpopmax(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    pop(keyspace, request, highest, out)
+}
+
+/// Which member goes next.
+type Choose = fn(&Zset) -> Option<&Scored>;
+
+fn lowest(zset: &Zset) -> Option<&Scored> {
+    zset.at(0)
+}
+
+fn highest(zset: &Zset) -> Option<&Scored> {
+    zset.at(zset.len().checked_sub(1)?)
+}
+
+fn pop(keyspace: &mut Keyspace, request: &Request<'_>, choose: Choose, out: &mut Vec<u8>) -> Done {
+    if request.len() > 3 {
+        return Err(Error::Syntax);
+    }
+    let count = request.get(2).map_or(Ok(1), positive)?;
+    let popped = keyspace.edit(request.arg(1), |zset: &mut Zset| take(zset, choose, count))?;
+    let popped = popped.unwrap_or_default();
+    encode::array_header(out, popped.len() * 2);
+    popped.iter().for_each(|scored| write(scored, true, out));
+    Ok(())
+}
+
+fn take(zset: &mut Zset, choose: Choose, count: usize) -> Vec<Scored> {
+    let mut taken = Vec::new();
+    while taken.len() < count
+        && let Some(scored) = choose(zset).cloned()
+    {
+        zset.remove(&scored.member);
+        taken.push(scored);
+    }
+    taken
+}
+
+pub(crate) fn zmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let query = Multipop::parse(request, ["MIN", "MAX"])?;
+    let choose = if query.from_second { highest } else { lowest };
+    for key in query.keys(request) {
+        let Some(popped) = keyspace.edit(key, |zset: &mut Zset| take(zset, choose, query.count))? else {
+            continue;
+        };
+        encode::array_header(out, 2);
+        encode::bulk(out, key);
+        encode::array_header(out, popped.len());
+        for scored in &popped {
+            encode::array_header(out, 2);
+            write(scored, true, out);
+        }
+        return Ok(());
+    }
+    nil_array(out);
+    Ok(())
+}
+
+pub(crate) fn zrandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+    let mut prng = keyspace.fork_prng();
+    let count = request.get(2).map(signed_count).transpose()?;
+    let with_scores = match (request.get(3), request.len()) {
+        (None, _) => false,
+        (Some(word), 4) if is(word, "WITHSCORES") => true,
+        _ => return Err(Error::Syntax),
+    };
+    if count.is_some_and(|count| count < -REPEATS_MAX || (with_scores && count > i64::MAX / 2)) {
+        return Err(Error::OutOfRange);
+    }
+    let zset = keyspace.read::<Zset>(request.arg(1))?;
+    let Some(count) = count else {
+        match zset.and_then(|zset| zset.random(&mut prng)) {
+            Some(scored) => encode::bulk(out, &scored.member),
+            None => encode::nil(out),
+        }
+        return Ok(());
+    };
+    let len = zset.map_or(0, Zset::len);
+    let shown =
+        if count < 0 && len > 0 { count.unsigned_abs() as usize } else { len.min(count.max(0) as usize) };
+    encode::array_header(out, shown * (1 + usize::from(with_scores)));
+    let Some(zset) = zset else { return Ok(()) };
+    if count < 0 {
+        let members = (0..shown).filter_map(|_| zset.random(&mut prng));
+        members.for_each(|scored| write(scored, with_scores, out));
+    } else {
+        sample(zset.iter(), len, shown, &mut prng).for_each(|scored| write(scored, with_scores, out));
+    }
+    Ok(())
+}
+
+pub(crate) fn write(scored: &Scored, with_score: bool, out: &mut Vec<u8>) {
+    encode::bulk(out, &scored.member);
+    if with_score {
+        double::write_bulk(out, scored.score);
+    }
+}
+
+/// Stores a result and tells its length; an empty one removes the key.
+pub(crate) fn store(keyspace: &mut Keyspace, key: &[u8], zset: Zset, out: &mut Vec<u8>) {
+    encode::integer(out, zset.len() as i64);
+    keyspace.set_collection(key, zset.into_value());
+}
