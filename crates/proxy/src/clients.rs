@@ -194,9 +194,7 @@ impl Session {
         let _ = writeln!(line, " cmd={name} user=default redir=-1 resp=2");
         line
     }
-}
 
-impl Session {
     /// A letter for each thing that is special about it, in Redis's order; `N` if nothing is.
     fn flags(&self) -> String {
         let closing = !matches!(self.phase, Phase::Open | Phase::Ending);

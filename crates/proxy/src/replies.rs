@@ -140,21 +140,17 @@ impl Proxy {
             (Some(Owed::Scan(scan)), Outcome::Lost(lost)) => {
                 let mut error = core.pool.take();
                 errors::write(&mut error, &lost.text());
-                core.end_scan(scan, &error, &mut scratch);
-                core.counters.errors += u64::from(scratch == error);
+                core.counters.errors += u64::from(core.end_scan(scan, &error, &mut scratch));
                 core.pool.give(error);
                 Some(&scratch[..])
             }
             (Some(Owed::Repeat(repeat)), Outcome::Reply(reply)) => {
                 (!core.repeat(session, ticket.place, repeat, reply)).then_some(reply)
             }
-            (Some(Owed::Repeat(repeat)), Outcome::Lost(lost)) => {
-                core.forget_repeat(repeat);
-                core.counters.errors += 1;
-                errors::write(&mut scratch, &lost.text());
-                Some(&scratch[..])
-            }
-            (Some(Owed::Node), Outcome::Lost(lost)) => {
+            (Some(owed @ (Owed::Node | Owed::Repeat(_))), Outcome::Lost(lost)) => {
+                if let Owed::Repeat(repeat) = owed {
+                    core.forget_repeat(repeat);
+                }
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])

@@ -113,36 +113,32 @@ impl Reports {
     /// Per command `[calls, n, histogram_usec, [bound, calls up to it, …]]`. Redis leaves out bounds at which nothing
     /// is added, so a shard's count at another shard's bound is its count at the bound before.
     fn latency_histogram(&self) -> Option<Vec<u8>> {
-        let mut names: Vec<&[u8]> = Vec::new();
-        let mut calls: BTreeMap<&[u8], i64> = BTreeMap::new();
-        // Per command what each bound adds, over all shards.
-        let mut added: BTreeMap<&[u8], BTreeMap<i64, i64>> = BTreeMap::new();
-        for (name, histogram) in self.pairs()? {
-            if !calls.contains_key(name) {
-                names.push(name);
-            }
-            let fields: Vec<&[u8]> = elements(histogram)?.collect();
-            let [_, count, _, bounds] = fields[..] else { return None };
-            *calls.entry(name).or_default() += as_integer(count)?;
-            let mut before = 0;
-            for (bound, upto) in in_pairs(elements(bounds)?) {
-                let upto = as_integer(upto)?;
-                *added.entry(name).or_default().entry(as_integer(bound)?).or_default() += upto - before;
-                before = upto;
-            }
-        }
+        let commands = by_name(self.pairs()?);
         let mut out = Vec::new();
-        encode::array_header(&mut out, 2 * names.len());
-        for name in names {
-            let bounds = added.remove(name).unwrap_or_default();
+        encode::array_header(&mut out, 2 * commands.len());
+        for (name, histograms) in commands {
+            let mut calls = 0;
+            // What each bound adds, over all shards.
+            let mut added: BTreeMap<i64, i64> = BTreeMap::new();
+            for histogram in histograms {
+                let fields: Vec<&[u8]> = elements(histogram)?.collect();
+                let [_, count, _, bounds] = fields[..] else { return None };
+                calls += as_integer(count)?;
+                let mut before = 0;
+                for (bound, upto) in in_pairs(elements(bounds)?) {
+                    let upto = as_integer(upto)?;
+                    *added.entry(as_integer(bound)?).or_default() += upto - before;
+                    before = upto;
+                }
+            }
             out.extend_from_slice(name);
             encode::array_header(&mut out, 4);
             encode::bulk(&mut out, b"calls");
-            encode::integer(&mut out, calls[name]);
+            encode::integer(&mut out, calls);
             encode::bulk(&mut out, b"histogram_usec");
-            encode::array_header(&mut out, 2 * bounds.len());
+            encode::array_header(&mut out, 2 * added.len());
             let mut upto = 0;
-            for (bound, more) in bounds {
+            for (bound, more) in added {
                 upto += more;
                 encode::integer(&mut out, bound);
                 encode::integer(&mut out, upto);
@@ -184,22 +180,21 @@ impl Reports {
     }
 
     fn config(&self) -> Option<Vec<u8>> {
-        let mut parameters: Vec<(&[u8], Vec<&[u8]>)> = Vec::new();
-        for (name, value) in self.pairs()? {
-            match parameters.iter_mut().find(|(seen, _)| *seen == name) {
-                None => parameters.push((name, vec![value])),
-                Some((_, values)) if values.contains(&value) => {}
-                Some((_, values)) => values.push(value),
-            }
-        }
+        let parameters = by_name(self.pairs()?);
         let mut out = Vec::new();
         encode::array_header(&mut out, 2 * parameters.len());
         for (name, values) in parameters {
+            let mut different: Vec<&[u8]> = Vec::new();
+            for value in values {
+                if !different.contains(&value) {
+                    different.push(value);
+                }
+            }
             out.extend_from_slice(name);
-            match values[..] {
+            match different[..] {
                 [value] => out.extend_from_slice(value),
                 _ => {
-                    let values: Option<Vec<&[u8]>> = values.into_iter().map(as_bulk).collect();
+                    let values: Option<Vec<&[u8]>> = different.into_iter().map(as_bulk).collect();
                     encode::bulk(&mut out, &values?.join(&b" | "[..]));
                 }
             }
@@ -254,15 +249,11 @@ impl Reports {
 
 /// Adds maps of integers, ratios (bulks) and maps alike; names that only some shards have are kept.
 fn add_stats(replies: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
-    let mut stats: Vec<(&[u8], Vec<&[u8]>)> = Vec::new();
+    let mut pairs = Vec::new();
     for reply in replies {
-        for (name, value) in in_pairs(elements(reply)?) {
-            match stats.iter_mut().find(|(seen, _)| *seen == name) {
-                None => stats.push((name, vec![value])),
-                Some((_, values)) => values.push(value),
-            }
-        }
+        pairs.extend(in_pairs(elements(reply)?));
     }
+    let stats = by_name(pairs);
     encode::array_header(out, 2 * stats.len());
     for (name, values) in stats {
         out.extend_from_slice(name);
@@ -285,6 +276,18 @@ fn add_stats(replies: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
 fn number(bulk: &[u8]) -> f64 {
     let text = as_bulk(bulk).and_then(|text| std::str::from_utf8(text).ok());
     text.and_then(|text| text.parse().ok()).unwrap_or(f64::NEG_INFINITY)
+}
+
+/// The values of each name, names in the order in which they came first.
+fn by_name<'a>(pairs: Vec<(&'a [u8], &'a [u8])>) -> Vec<(&'a [u8], Vec<&'a [u8]>)> {
+    let mut names: Vec<(&[u8], Vec<&[u8]>)> = Vec::new();
+    for (name, value) in pairs {
+        match names.iter_mut().find(|(seen, _)| *seen == name) {
+            None => names.push((name, vec![value])),
+            Some((_, values)) => values.push(value),
+        }
+    }
+    names
 }
 
 fn in_pairs<'a>(mut elements: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {

@@ -131,15 +131,17 @@ impl Core {
         true
     }
 
-    /// Ends a scan whose shard has given no page: with what was found before, or else with `error`.
-    pub(crate) fn end_scan(&mut self, id: Id, error: &[u8], out: &mut Vec<u8>) {
-        let Some(scan) = self.scans.get(id) else { return };
+    /// Ends a scan whose shard has given no page: with what was found before, or else with `error`. True if that is told.
+    pub(crate) fn end_scan(&mut self, id: Id, error: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(scan) = self.scans.get(id) else { return false };
         if scan.has_page {
             let next = scan.cursor;
-            return self.answer_scan(id, Some(next), out);
+            self.answer_scan(id, Some(next), out);
+            return false;
         }
         out.extend_from_slice(error);
         self.forget_scan(id);
+        true
     }
 
     /// Writes the reply of a scan that is through.

@@ -134,6 +134,10 @@ impl Scripts {
         self.lock().libraries.values().cloned().collect()
     }
 
+    fn has_libraries(&self) -> bool {
+        !self.lock().libraries.is_empty()
+    }
+
     /// All shards have loaded `library`.
     pub(crate) fn keep_library(&self, library: Library) {
         self.lock().libraries.insert(library.name, library.code.into());
@@ -246,12 +250,12 @@ impl Core {
             }
             Named::Functions => {
                 let version = board.scripts.libraries_version.load(Ordering::Acquire);
-                let libraries = board.scripts.libraries();
                 if std::mem::replace(&mut loaded.libraries_version, version) != version {
                     // Without REPLACE: a library that the node has is the one that it was given last.
+                    let libraries = board.scripts.libraries();
                     libraries.iter().for_each(|code| self.load(shard, &[b"FUNCTION", b"LOAD", code]));
                 }
-                !libraries.is_empty()
+                board.scripts.has_libraries()
             }
         }
     }
