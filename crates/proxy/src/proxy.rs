@@ -3,7 +3,7 @@
 //! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
 
 use crate::ConnId;
-use crate::backend::{self, Due, Purpose, State};
+use crate::backend::{self, Backend, Due, Purpose, State};
 use crate::core::{Asked, Control, Core};
 use crate::counters::{Board, Counters};
 use crate::errors;
@@ -414,6 +414,11 @@ impl Proxy {
     /// How many clients have requests pending.
     pub fn clients_waiting(&self) -> usize {
         self.core.clients_waiting
+    }
+
+    /// How many requests and parts of requests are in flight to nodes. Looks at each node.
+    pub fn in_flight(&self) -> usize {
+        self.core.backends.iter().map(Backend::in_flight).sum()
     }
 
     /// How many split requests wait for replies; 0 once no client is left.

@@ -1,7 +1,7 @@
 //! One worker: a thread, a driver, a proxy, and the loop in which they meet.
 
 use crate::embedded::Embedded;
-use crate::pace::{Gather, Pace};
+use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
 use driver::{Driver, Target};
 use proxy::{Action, Arrival, Event, Mail, Notice, Proxy};
@@ -153,7 +153,7 @@ impl Worker {
     /// The loop in which driver and proxy meet: what happened, what it is time for, what to do.
     fn turn(&mut self, now: Instant) -> io::Result<()> {
         let events = self.handle_events(now);
-        if let Some(wait) = self.pace.wait(events, self.proxy.clients_waiting())
+        if let Some(wait) = self.pace.wait(&self.seen(now, events))
             && !self.driver.has_more()
         {
             self.wait_for_company(wait)?;
@@ -171,12 +171,24 @@ impl Worker {
         Ok(())
     }
 
+    /// What the turn has brought so far.
+    fn seen(&self, now: Instant, events: usize) -> Turn {
+        let counters = self.proxy.counters();
+        Turn {
+            now,
+            events,
+            clients: self.proxy.clients_waiting(),
+            in_flight: self.proxy.in_flight(),
+            asked: counters.requests + counters.fragments,
+        }
+    }
+
     /// Sleeps for `wait` and takes what has come meanwhile.
     fn wait_for_company(&mut self, wait: Duration) -> io::Result<()> {
         let before = self.clock.now();
         // tidy: allow(sleep): the wait itself is the purpose; it is some microseconds long
         std::thread::sleep(wait);
-        self.pace.note_idle(before, self.clock.now());
+        self.pace.note_wait(before, self.clock.now());
         self.driver.wait(Duration::ZERO)
     }
 
