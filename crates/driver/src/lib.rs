@@ -3,8 +3,8 @@
 //!
 //! A turn of its user is: [`Driver::wait`], then [`Driver::next_event`] until there is none, then sends and closes.
 //! Sockets are registered once, edge-triggered, for both directions: no call to change an interest is ever made. What
-//! is readable is read in one go per turn and connection, up to the size of the one shared buffer; what had more waits
-//! in a list for the next turn, behind the others.
+//! is readable is read in one go per turn and connection, up to the size of the one shared buffer, or to a share of it
+//! while others have something as well; what had more waits in a list for the next turn, behind the others.
 
 #![expect(clippy::disallowed_types, reason = "sockets live here")]
 
@@ -55,7 +55,7 @@ pub struct Driver {
     conns: Vec<Option<Conn>>,
     /// Indices of connections that something is to be told of in this turn.
     due: VecDeque<usize>,
-    /// The same for the next turn: they filled the buffer in this one.
+    /// The same for the next turn: they took as much as they may in this one.
     due_next: Vec<usize>,
     buffer: Box<[u8]>,
 }
@@ -84,6 +84,9 @@ struct Conn {
 /// What one read takes at most: large enough that the system call is cheap beside its bytes, small enough to stay in
 /// the second-level cache together with what is made of it.
 const BUFFER_BYTES: usize = 128 * 1024;
+/// The same while other connections wait for their turn: so that a client that has sent thousands of requests lets the
+/// others in between, and still enough for a value of 16 KiB and for a hundred requests of usual size at once.
+const SHARE_BYTES: usize = 32 * 1024;
 /// Readiness that one wait takes over; the rest comes with the next.
 const EVENTS_MAX: usize = 1024;
 /// The token of the waker.
@@ -143,7 +146,9 @@ impl Driver {
             let Some(Some(conn)) = self.conns.get_mut(index) else { continue };
             conn.listed = false;
             let id = conn.id;
-            match conn.advance(&mut self.buffer) {
+            let is_alone = self.due.is_empty() && self.due_next.is_empty();
+            let bytes_max = if is_alone { BUFFER_BYTES } else { SHARE_BYTES };
+            match conn.advance(&mut self.buffer[..bytes_max]) {
                 Advance::Nothing => {}
                 Advance::Connected => {
                     self.list_now(index);
@@ -284,7 +289,7 @@ enum More {
     Nothing,
     /// The end, most likely.
     Now,
-    /// The buffer was filled; others come first.
+    /// It took as much as it may; others come first.
     NextTurn,
 }
 

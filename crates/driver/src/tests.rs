@@ -8,12 +8,18 @@ const ID: Id = Id { index: 0, generation: 0 };
 
 /// A driver with one adopted connection, and the other end of it.
 fn connected() -> (Driver, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let other = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
-    let (accepted, _) = listener.accept().expect("accepts");
+    let (accepted, other) = pair();
     let mut driver = Driver::new().expect("a poll");
     driver.adopt(ID, accepted).expect("a live socket");
     (driver, other)
+}
+
+/// An accepted connection and the other end of it.
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let other = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+    let (accepted, _) = listener.accept().expect("accepts");
+    (accepted, other)
 }
 
 /// Turns until an event comes that `pick` takes, for ten seconds at most.
@@ -66,6 +72,34 @@ fn more_than_a_buffer_is_read_over_several_turns() {
         (received == total).then_some(())
     });
     writer.join().expect("no panic").expect("written");
+}
+
+#[test]
+fn who_sends_much_takes_a_share_while_others_wait() {
+    let (mut driver, mut deep) = connected();
+    let (other, mut shallow) = pair();
+    let second = Id { index: 1, generation: 0 };
+    driver.adopt(second, other).expect("a live socket");
+    // In this order, so that the one that sends much is looked at first.
+    deep.write_all(&vec![7; SHARE_BYTES * 3]).expect("fits into the socket's buffers");
+    shallow.write_all(b"hello").expect("writes");
+    let mut before = Vec::new();
+    until(&mut driver, |event| match event {
+        Event::Received(ID, bytes) => {
+            before.push(bytes.len());
+            None
+        }
+        Event::Received(id, b"hello") if id == second => Some(()),
+        other => panic!("{other:?}"),
+    });
+    assert!(before.iter().all(|&len| len <= SHARE_BYTES), "{before:?}");
+    let mut left = SHARE_BYTES * 3 - before.iter().sum::<usize>();
+    until(&mut driver, |event| {
+        if let Event::Received(ID, bytes) = event {
+            left -= bytes.len();
+        }
+        (left == 0).then_some(())
+    });
 }
 
 #[test]
