@@ -84,6 +84,50 @@ fn a_line_of_client_list_has_the_fields_of_redis_in_its_order() {
 }
 
 #[test]
+fn clients_are_spread_evenly_and_new_ones_fill_the_gaps_of_those_that_left() {
+    let world = world_of_workers(1);
+    let mut clients = vec![world.connect()];
+    wait_for_clients(&mut clients[0], 1);
+    clients.extend((1..7).map(|_| world.connect()));
+    assert_eq!(spread(&mut clients), [2, 2, 3]);
+    clients.extend((7..31).map(|_| world.connect()));
+    assert_eq!(spread(&mut clients), [10, 10, 11]);
+    let kept = worker_of(&mut clients[0]);
+    clients.retain_mut(|client| worker_of(client) == kept);
+    let left = clients.len();
+    wait_for_clients(&mut clients[0], left);
+    assert_eq!(spread(&mut clients), [0, 0, left]);
+    clients.extend((0..left * 2).map(|_| world.connect()));
+    assert_eq!(spread(&mut clients), [left, left, left]);
+}
+
+/// The worker that serves a client: ids are dealt out so that they tell it.
+fn worker_of(client: &mut Client) -> usize {
+    let reply = client.ask("CLIENT ID");
+    let id: usize = reply.trim_start_matches(':').trim_end_matches("\\r\\n").parse().unwrap();
+    (id - 1) % 3
+}
+
+/// How many of `clients` each worker has, ascending.
+fn spread(clients: &mut [Client]) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for client in clients {
+        counts[worker_of(client)] += 1;
+    }
+    counts.sort_unstable();
+    counts
+}
+
+/// Waits until `count` clients are left and the control thread knows it: a worker tells it at the end of the turn in which
+/// they left, and the second list is of a later turn.
+fn wait_for_clients(client: &mut Client, count: usize) {
+    poll_until("the others to be gone", || {
+        (text(client, "CLIENT LIST").lines().count() == count).then_some(())
+    });
+    text(client, "CLIENT LIST");
+}
+
+#[test]
 fn client_kill_reaches_clients_of_all_workers() {
     let world = world_of_workers(2);
     let mut killer = world.connect();
