@@ -1,0 +1,30 @@
+//! Load for a proxy, and the canned nodes behind it: made so that neither is the limit of what is measured.
+//!
+//! `saturate` keeps the proxy busy all the time (closed loop), `open` sends at a fixed rate whatever comes back (open
+//! loop), and both can run the nodes in their own thread, so that a machine of two cores has one for the proxy alone.
+//! `echo` is the floor: what reading, counting and answering cost on the driver that the proxy uses. Each mode is a module with its
+//! `Options` and a `run` that gives a report as JSON.
+//!
+//! Never does it believe a reply: every byte of every reply is compared with what it must be, and a wrong one ends the
+//! run. Figures of the measured process come from /proc, so `--measure-pid` needs Linux; the rest does not.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a load generator measures real time and connects to real sockets"
+)]
+
+pub mod canned;
+pub mod clock;
+pub mod closed;
+pub mod echo;
+pub mod frame;
+pub mod measure;
+pub mod nodes;
+pub mod process;
+pub mod replies;
+pub mod report;
+pub mod rig;
+pub mod saturate;
+pub mod service;
+pub mod workload;
