@@ -83,7 +83,7 @@ impl ClosedLoop {
 }
 
 /// Keys are the same in every run.
-const SEED: u64 = 1;
+pub(crate) const SEED: u64 = 1;
 
 /// Connects, or says to whom it could not.
 pub(crate) fn connect(target: SocketAddr) -> Result<TcpStream> {

@@ -1,7 +1,7 @@
 //! `loadgen`: arguments in, a report out.
 
 use clap::Parser;
-use loadgen::{echo, nodes, saturate};
+use loadgen::{echo, idle, large, nodes, open, saturate, slow};
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -17,6 +17,14 @@ enum Mode {
     Echo(echo::Options),
     /// As much as the target takes: closed loop, spinning
     Saturate(saturate::Options),
+    /// A fixed rate whatever comes back: open loop, latency from the intended start
+    Open(open::Options),
+    /// Memory of many clients that do nothing
+    Idle(idle::Options),
+    /// Memory for clients that ask for much and do not read for a while
+    Slow(slow::Options),
+    /// One huge value goes in and out while others ask for small ones
+    Large(large::Options),
 }
 
 const EXAMPLE: &str = "\
@@ -31,6 +39,10 @@ fn main() -> ExitCode {
         Mode::Nodes(options) => nodes::run(&options).map(|()| Value::Null),
         Mode::Echo(options) => echo::run(&options).map(|()| Value::Null),
         Mode::Saturate(options) => saturate::run(&options),
+        Mode::Open(options) => open::run(&options),
+        Mode::Idle(options) => idle::run(&options),
+        Mode::Slow(options) => slow::run(&options),
+        Mode::Large(options) => large::run(&options),
     };
     match outcome {
         Ok(report) => {
@@ -41,5 +53,16 @@ fn main() -> ExitCode {
             eprintln!("loadgen: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Mode::command().debug_assert();
     }
 }

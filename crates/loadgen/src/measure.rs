@@ -6,10 +6,11 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
+use stdx::Instant;
 
 /// Which process is measured.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Options {
+pub struct MeasureOptions {
     /// Measure CPU time and memory of this process (Linux)
     #[arg(long, value_name = "PID")]
     pub measure_pid: Option<u32>,
@@ -18,7 +19,7 @@ pub struct Options {
     pub measure_pid_file: Option<PathBuf>,
 }
 
-impl Options {
+impl MeasureOptions {
     /// The process, if one is to be measured.
     pub fn process(&self) -> Result<Option<Process>> {
         let pid = match (&self.measure_pid, &self.measure_pid_file) {
@@ -60,5 +61,53 @@ impl Meter {
             "rss_bytes": process.rss_bytes()?,
             "peak_rss_bytes": process.rss_peak_bytes()?,
         }))
+    }
+}
+
+/// The memory of the measured process during one part of a run.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    process: Process,
+    before: u64,
+    /// The most that was seen.
+    seen: u64,
+    /// Whether the kernel's own peak began with us.
+    peak_was_reset: bool,
+    look_at: Instant,
+}
+
+/// How often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+impl Memory {
+    /// From now on.
+    pub fn begin(process: Process) -> Result<Memory> {
+        let before = process.rss_bytes()?;
+        let peak_was_reset = process.reset_peak().is_ok();
+        Ok(Memory { process, before, seen: before, peak_was_reset, look_at: Instant::ZERO })
+    }
+
+    /// What it was at the beginning.
+    pub fn before(&self) -> u64 {
+        self.before
+    }
+
+    /// What it is.
+    pub fn rss_bytes(&self) -> Result<u64> {
+        self.process.rss_bytes()
+    }
+
+    /// Looks how much it is, if it is time to.
+    pub fn look(&mut self, now: Instant) -> Result<()> {
+        if now >= self.look_at {
+            self.look_at = now + LOOK_EVERY;
+            self.seen = self.seen.max(self.process.rss_bytes()?);
+        }
+        Ok(())
+    }
+
+    /// The most there was: what the kernel says where it could be asked to begin anew, else what was seen.
+    pub fn peak(&self) -> Result<u64> {
+        if self.peak_was_reset { self.process.rss_peak_bytes() } else { Ok(self.seen) }
     }
 }

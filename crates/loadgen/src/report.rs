@@ -33,6 +33,11 @@ impl Latencies {
         self.nanos.saturating_record(latency.as_nanos() as u64);
     }
 
+    /// Those of `other` too.
+    pub fn add(&mut self, other: &Latencies) {
+        self.nanos.add(&other.nanos).expect("both have the same range");
+    }
+
     /// How many there are.
     pub fn len(&self) -> u64 {
         self.nanos.len()

@@ -1,7 +1,7 @@
 //! The loop that all modes with clients share: a driver, a clock, and parties that each own some of the connections.
 //!
-//! It spins: between readiness and our looking at it lies no wake-up, and on one core generator and nodes never wait
-//! for each other's time slice.
+//! It never sleeps: between readiness and our looking at it lies no wake-up, and generator and canned nodes on one core
+//! never wait for each other's time slice.
 
 use crate::clock::Clock;
 use anyhow::{Context, Result};
@@ -43,6 +43,17 @@ pub struct Rig {
     now: Instant,
     /// Time of the turns in which something happened.
     busy: Duration,
+    idle: Idle,
+}
+
+/// What the loop does when nothing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Looks again: the core is its own.
+    Spin,
+    /// Lets others run first: real nodes that share the core would wait for the end of our time slice else, which is
+    /// milliseconds away.
+    Yield,
 }
 
 /// How long a target may take until it accepts.
@@ -52,9 +63,14 @@ const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
 
 impl Rig {
     /// A loop without connections.
-    pub fn new() -> Result<Rig> {
+    pub fn new(idle: Idle) -> Result<Rig> {
         let clock = Clock::start();
-        Ok(Rig { driver: Driver::new()?, clock, now: clock.now(), busy: Duration::ZERO })
+        Ok(Rig { driver: Driver::new()?, clock, now: clock.now(), busy: Duration::ZERO, idle })
+    }
+
+    /// Its clock, which all parties share.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// The end of the last turn.
@@ -67,7 +83,7 @@ impl Rig {
         self.busy
     }
 
-    /// One turn without sleep: everybody begins it, and is told what happened.
+    /// One turn: everybody begins it, and is told what happened.
     pub fn turn(&mut self, parties: &mut [&mut dyn Party]) -> Result<()> {
         self.driver.wait(Duration::ZERO)?;
         for party in &mut *parties {
@@ -89,6 +105,8 @@ impl Rig {
         let now = self.clock.now();
         if happened {
             self.busy += now.since(self.now);
+        } else if self.idle == Idle::Yield {
+            std::thread::yield_now();
         }
         self.now = now;
         Ok(())

@@ -1,10 +1,10 @@
 //! `loadgen saturate`: as much as the target takes. A closed loop that spins, so that the target is the limit.
 
 use crate::closed::ClosedLoop;
-use crate::measure::{self, Meter};
+use crate::measure::{MeasureOptions, Meter};
 use crate::nodes::Nodes;
 use crate::report::{self, rounded};
-use crate::rig::{Party, Rig, resolve};
+use crate::rig::{Idle, Party, Rig, resolve};
 use crate::service::Service;
 use crate::workload::Workload;
 use anyhow::{Result, ensure};
@@ -37,7 +37,7 @@ pub struct Options {
     pub nodes: NodeOptions,
     /// Whom to measure
     #[command(flatten)]
-    pub measure: measure::Options,
+    pub measure: MeasureOptions,
 }
 
 /// Canned nodes in the generator's own thread.
@@ -53,6 +53,11 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
+    /// With nodes of its own a loop has a core of its own; else real nodes may be beside it.
+    pub fn idle(&self) -> Idle {
+        if self.node_ports.is_empty() && self.nodes.is_none() { Idle::Yield } else { Idle::Spin }
+    }
+
     /// Starts them, if any, and says where. Their ids begin at `first`.
     pub fn start(&self, rig: &Rig, value_bytes: usize, first: u32) -> Result<Service<Nodes>> {
         let free = vec![0; self.nodes.unwrap_or(0)];
@@ -69,7 +74,7 @@ impl NodeOptions {
 pub fn run(options: &Options) -> Result<Value> {
     let target = resolve(&options.target)?;
     let (warmup, seconds) = (duration(options.warmup)?, duration(options.seconds)?);
-    let mut rig = Rig::new()?;
+    let mut rig = Rig::new(options.nodes.idle())?;
     let mut nodes = options.nodes.start(&rig, options.workload.data, options.clients)?;
     rig.await_target(target, &mut [&mut nodes])?;
     let process = options.measure.process()?;
