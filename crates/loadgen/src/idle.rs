@@ -4,10 +4,9 @@ use crate::load::{expect, patient, write_keys};
 use crate::measure::MeasureOptions;
 use crate::process::Process;
 use crate::report::rounded;
-use crate::rig::resolve;
+use crate::rig::{self, resolve};
 use crate::workload::{Test, Workload};
 use anyhow::{Context, Result};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::TcpStream;
@@ -40,7 +39,7 @@ pub fn run(options: &Options) -> Result<Value> {
     let target = resolve(&options.target)?;
     let process =
         options.measure.process()?.context("--measure-pid is needed: memory is what this is about")?;
-    raise_files_limit();
+    rig::raise_files_limit();
     let workload = Workload { test: Test::Get, data: 3, keys: 1, keyspace: KEYSPACE };
     write_keys(target, KEYSPACE, workload.data)?;
 
@@ -111,13 +110,6 @@ fn send(conn: &mut TcpStream, workload: &Workload, prng: &mut Prng) -> Result<()
     let mut request = Vec::new();
     workload.request(prng, &mut request);
     Ok(conn.write_all(&request)?)
-}
-
-/// As many files as we may have. If that cannot be, connecting says what is missing.
-fn raise_files_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 fn pause(time: Duration) {

@@ -60,6 +60,7 @@ pub fn run(options: &Options) -> Result<Value> {
     let (noise_first, node_first) = (options.clients, options.clients + options.noise_clients);
     let mut nodes = options.nodes.start(&rig, options.workload.data, node_first)?;
     rig.await_target(target, &mut [&mut nodes])?;
+    options.nodes.load(target, &options.workload)?;
     let process = options.measure.process()?;
     let mut noise = ClosedLoop::start(
         &mut rig.driver,

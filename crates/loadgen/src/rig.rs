@@ -6,6 +6,7 @@
 use crate::clock::Clock;
 use anyhow::{Context, Result};
 use driver::{Driver, Event};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use stdx::{Id, Instant};
@@ -64,6 +65,7 @@ const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
 impl Rig {
     /// A loop without connections.
     pub fn new(idle: Idle) -> Result<Rig> {
+        raise_files_limit();
         let clock = Clock::start();
         Ok(Rig { driver: Driver::new()?, clock, now: clock.now(), busy: Duration::ZERO, idle })
     }
@@ -150,4 +152,11 @@ fn id_of(event: &Event<'_>) -> Id {
 pub fn resolve(text: &str) -> Result<SocketAddr> {
     let mut addrs = text.to_socket_addrs().with_context(|| format!("{text} is no host:port"))?;
     addrs.next().with_context(|| format!("{text} has no address"))
+}
+
+/// As many open files as we may have. If that is too few, connecting says so.
+pub(crate) fn raise_files_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
 }

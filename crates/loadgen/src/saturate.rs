@@ -1,6 +1,7 @@
 //! `loadgen saturate`: as much as the target takes. A closed loop that spins, so that the target is the limit.
 
 use crate::closed::ClosedLoop;
+use crate::load::write_keys;
 use crate::measure::{MeasureOptions, Meter};
 use crate::nodes::Nodes;
 use crate::report::{self, rounded};
@@ -9,6 +10,7 @@ use crate::service::Service;
 use crate::workload::Workload;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How to run.
@@ -40,7 +42,7 @@ pub struct Options {
     pub measure: MeasureOptions,
 }
 
-/// Canned nodes in the generator's own thread.
+/// What is behind the target: canned nodes in the generator's own thread, real ones, or neither.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct NodeOptions {
     /// Run canned nodes in this thread, on these ports (0: a free one); printed as the first line. They listen before
@@ -50,12 +52,21 @@ pub struct NodeOptions {
     /// The same, with so many free ports
     #[arg(long, value_name = "COUNT", conflicts_with = "node_ports")]
     pub nodes: Option<usize>,
+    /// The target's nodes are real ones: write every key before, since they keep what they are given, and let them run
+    /// when there is nothing to do, since they may be on this core
+    #[arg(long, conflicts_with_all = ["nodes", "node_ports"])]
+    pub real_nodes: bool,
 }
 
 impl NodeOptions {
-    /// With nodes of its own a loop has a core of its own; else real nodes may be beside it.
+    /// What a loop beside these nodes does when nothing happened.
     pub fn idle(&self) -> Idle {
-        if self.node_ports.is_empty() && self.nodes.is_none() { Idle::Yield } else { Idle::Spin }
+        if self.real_nodes { Idle::Yield } else { Idle::Spin }
+    }
+
+    /// Writes the keys of `workload`, if nodes keep them.
+    pub fn load(&self, target: SocketAddr, workload: &Workload) -> Result<()> {
+        if self.real_nodes { write_keys(target, workload.keyspace, workload.data) } else { Ok(()) }
     }
 
     /// Starts them, if any, and says where. Their ids begin at `first`.
@@ -77,6 +88,7 @@ pub fn run(options: &Options) -> Result<Value> {
     let mut rig = Rig::new(options.nodes.idle())?;
     let mut nodes = options.nodes.start(&rig, options.workload.data, options.clients)?;
     rig.await_target(target, &mut [&mut nodes])?;
+    options.nodes.load(target, &options.workload)?;
     let process = options.measure.process()?;
     let pipeline = options.pipeline as usize;
     let mut clients =
