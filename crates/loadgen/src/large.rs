@@ -124,7 +124,7 @@ impl Run {
         is_over: impl Fn(&Run, Instant) -> Result<bool>,
     ) -> Result<(&'static str, Value)> {
         let mut memory = Memory::begin(self.process.clone())?;
-        let began = self.rig.now();
+        let began = self.rig.clock().now();
         self.getters.begin_part(began);
         self.setters.begin_part(began);
         while !is_over(self, began)? {

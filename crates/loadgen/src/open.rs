@@ -73,15 +73,14 @@ pub fn run(options: &Options) -> Result<Value> {
     let pace =
         Pace { rate: options.rate, clients: options.clients, pipeline: options.pipeline, seed: options.seed };
     let mut paced = Paced::start(&mut rig, target, 0, pace, &options.workload)?;
-    let measured_from = rig.clock().now() + warmup;
-    paced.begin_part(measured_from);
-    paced.end_at(measured_from + seconds);
+    rig.turn_for(warmup, &mut [&mut paced, &mut noise, &mut nodes])?;
 
-    rig.turn_until(measured_from, &mut [&mut paced, &mut noise, &mut nodes])?;
     let (began, busy_before) = (rig.now(), rig.busy());
+    paced.begin_part(began);
+    paced.end_at(began + seconds);
     let (answered_before, noise_before) = (paced.answered(), noise.requests());
     let meter = Meter::begin(process)?;
-    rig.turn_until(measured_from + seconds, &mut [&mut paced, &mut noise, &mut nodes])?;
+    rig.turn_until(began + seconds, &mut [&mut paced, &mut noise, &mut nodes])?;
     let elapsed = rig.now().since(began);
     let answered = paced.answered() - answered_before;
     let noise_requests = noise.requests() - noise_before;

@@ -143,20 +143,22 @@ impl Paced {
         self.in_flight > 0
     }
 
-    fn send_due(&mut self, driver: &mut Driver, mut now: Instant) -> Result<()> {
-        while self.next_start <= now && self.next_start < self.end {
+    fn send_due(&mut self, driver: &mut Driver) -> Result<()> {
+        loop {
+            // Read anew: the last send took a while, and the next may be due by now.
+            let now = self.clock.now();
+            if self.next_start > now || self.next_start >= self.end {
+                return Ok(());
+            }
             let intended = self.next_start;
             self.next_start = self.schedule_began + self.schedule.next_start();
-            self.send(driver, intended)?;
-            // The time after it was sent: what the sending took belongs to the lateness, and the next may be due now.
-            now = self.clock.now();
             if let Some(recorded) = part_of(&mut self.parts, intended) {
                 let late = now.since(intended);
                 recorded.late.record(late);
                 recorded.late_count += u64::from(late > LATE_AFTER);
             }
+            self.send(driver, intended)?;
         }
-        Ok(())
     }
 
     /// Sends a batch on the connection whose turn it is.
@@ -209,12 +211,12 @@ impl Party for Paced {
         (self.first..self.first + self.clients.len() as u32).contains(&id.index)
     }
 
-    fn begin_turn(&mut self, driver: &mut Driver, now: Instant) -> Result<()> {
-        self.send_due(driver, now)
+    fn begin_turn(&mut self, driver: &mut Driver, _now: Instant) -> Result<()> {
+        self.send_due(driver)
     }
 
-    fn between_events(&mut self, driver: &mut Driver, now: Instant) -> Result<()> {
-        self.send_due(driver, now)
+    fn between_events(&mut self, driver: &mut Driver) -> Result<()> {
+        self.send_due(driver)
     }
 
     fn handle(&mut self, event: Event<'_>, now: Instant) -> Result<Option<Id>> {
@@ -250,4 +252,21 @@ pub fn await_replies(rig: &mut Rig, paced: &mut Paced, others: &mut [&mut dyn Pa
         rig.turn(&mut parties)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_counts_for_the_part_in_which_it_should_have_started() {
+        let at = Instant::from_nanos;
+        let mut parts = VecDeque::from([(at(20), Recorded::default()), (at(10), Recorded::default())]);
+        for intended in [9, 10, 19, 20, 1000] {
+            if let Some(recorded) = part_of(&mut parts, at(intended)) {
+                recorded.late_count += intended;
+            }
+        }
+        assert_eq!(parts.iter().map(|(_, recorded)| recorded.late_count).collect::<Vec<_>>(), [1020, 29]);
+    }
 }

@@ -1,5 +1,9 @@
 //! The loop that all modes with clients share: a driver, a clock, and parties that each own some of the connections.
 //!
+//! ```text
+//!   driver.wait(0) ─► everybody: begin_turn ─► event ─► its owner: handle, flush ─► everybody: between_events ─► event …
+//! ```
+//!
 //! It never sleeps: between readiness and our looking at it lies no wake-up, and generator and canned nodes on one core
 //! never wait for each other's time slice.
 
@@ -21,8 +25,8 @@ pub trait Party {
         Ok(())
     }
 
-    /// An event was dealt with, and it is `now`: for those who send by the clock, so that they are not late by a turn.
-    fn between_events(&mut self, _driver: &mut Driver, _now: Instant) -> Result<()> {
+    /// An event was dealt with: for those who send by the clock, so that they are not late by a turn.
+    fn between_events(&mut self, _driver: &mut Driver) -> Result<()> {
         Ok(())
     }
 
@@ -101,7 +105,7 @@ impl Rig {
                 party.flush(&mut self.driver, id, now)?;
             }
             for party in &mut *parties {
-                party.between_events(&mut self.driver, now)?;
+                party.between_events(&mut self.driver)?;
             }
         }
         let now = self.clock.now();
@@ -114,6 +118,11 @@ impl Rig {
         Ok(())
     }
 
+    /// Turns for `time` from now on, whatever was done since the last turn.
+    pub fn turn_for(&mut self, time: Duration, parties: &mut [&mut dyn Party]) -> Result<()> {
+        self.turn_until(self.clock.now() + time, parties)
+    }
+
     /// Turns until `end`.
     pub fn turn_until(&mut self, end: Instant, parties: &mut [&mut dyn Party]) -> Result<()> {
         while self.now < end {
@@ -124,14 +133,14 @@ impl Rig {
 
     /// Serves `parties` until `target` accepts a connection, which is closed again.
     pub fn await_target(&mut self, target: SocketAddr, parties: &mut [&mut dyn Party]) -> Result<()> {
-        let end = self.now + ACCEPT_WITHIN;
+        let end = self.clock.now() + ACCEPT_WITHIN;
         loop {
             match TcpStream::connect(target) {
                 Ok(_) => return Ok(()),
                 Err(error) if self.now >= end => {
                     return Err(error).with_context(|| format!("no target at {target}"));
                 }
-                Err(_) => self.turn_until(self.now + ATTEMPT_EVERY, parties)?,
+                Err(_) => self.turn_for(ATTEMPT_EVERY, parties)?,
             }
         }
     }

@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> Result<Value> {
     let mut clients =
         ClosedLoop::start(&mut rig.driver, target, 0, options.clients, pipeline, &options.workload)?;
     let parties: &mut [&mut dyn Party] = &mut [&mut clients, &mut nodes];
-    rig.turn_until(rig.now() + warmup, parties)?;
+    rig.turn_for(warmup, parties)?;
 
     clients.take_latencies();
     let (began, busy_before, requests_before) = (rig.now(), rig.busy(), clients.requests());

@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<Value> {
     let mut memory = Memory::begin(process)?;
     let mut rig = Rig::new(Idle::Yield)?;
     let mut readers = Readers::start(&mut rig.driver, target, options, pattern)?;
-    let stalled_until = rig.now() + stall;
+    let stalled_until = rig.clock().now() + stall;
     while rig.now() < stalled_until {
         rig.turn(&mut [&mut readers])?;
         memory.look(rig.now())?;
