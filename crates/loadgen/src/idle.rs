@@ -5,6 +5,7 @@ use crate::measure::MeasureOptions;
 use crate::process::Process;
 use crate::report::rounded;
 use crate::rig::{self, resolve};
+use crate::saturate::duration;
 use crate::workload::{Test, Workload};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -22,6 +23,9 @@ pub struct Options {
     /// Connections; beyond the limit of open files they fail
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub clients: u32,
+    /// The pause after which memory that is given back late must be given back
+    #[arg(long, default_value_t = 3.0)]
+    pub settle_seconds: f64,
     /// Whom to measure
     #[command(flatten)]
     pub measure: MeasureOptions,
@@ -29,16 +33,13 @@ pub struct Options {
 
 /// Keys that the clients ask for.
 const KEYSPACE: u64 = 1000;
-/// The pause after which memory that is given back late must be given back.
-const SETTLE: Duration = Duration::from_secs(3);
-/// The pause after which the target has accepted who connected.
-const ACCEPTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Runs, and reports.
 pub fn run(options: &Options) -> Result<Value> {
     let target = resolve(&options.target)?;
     let process =
         options.measure.process()?.context("--measure-pid is needed: memory is what this is about")?;
+    let settle = duration(options.settle_seconds)?;
     rig::raise_files_limit();
     let workload = Workload { test: Test::Get, data: 3, keys: 1, keyspace: KEYSPACE };
     write_keys(target, KEYSPACE, workload.data)?;
@@ -47,16 +48,16 @@ pub fn run(options: &Options) -> Result<Value> {
     steps.before = steps.process.rss_bytes()?;
     let opened: Result<Vec<TcpStream>> = (0..options.clients).map(|_| patient(target)).collect();
     let mut conns = opened?;
-    pause(ACCEPTED_WITHIN);
+    pause(settle);
     let open = steps.step()?;
     ask_at_once(&mut conns, &workload)?;
     let used_at_once = steps.step()?;
     ask_in_turn(&mut conns, &workload)?;
     let used_in_turn = steps.step()?;
-    pause(SETTLE);
+    pause(settle);
     let settled = steps.step()?;
     drop(conns);
-    pause(SETTLE);
+    pause(settle);
     let closed = steps.step()?;
     Ok(json!({
         "mode": "idle",

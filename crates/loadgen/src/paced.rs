@@ -138,9 +138,10 @@ impl Paced {
         self.answered
     }
 
-    /// Whether replies are to come.
+    /// Whether requests are to be sent before the end, if only because the loop was away when they should have started,
+    /// or replies are to come.
     pub fn is_waiting(&self) -> bool {
-        self.in_flight > 0
+        self.in_flight > 0 || self.next_start < self.end
     }
 
     fn send_due(&mut self, driver: &mut Driver) -> Result<()> {
