@@ -24,6 +24,23 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     if negative { Some(value) } else { value.checked_neg() }
 }
 
+/// The number that begins `text`, and the offset behind its CR LF, if it has one to three digits, as nearly all
+/// lengths have. `None` says nothing: look closer with [`parse_i64`].
+#[inline]
+pub(crate) fn short_header(text: &[u8]) -> Option<(i64, usize)> {
+    let digit = |byte: u8| Some(i64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit <= 9);
+    match *text {
+        [ones, b'\r', b'\n', ..] => Some((digit(ones)?, 3)),
+        // A zero in front would be refused.
+        [b'0', ..] => None,
+        [tens, ones, b'\r', b'\n', ..] => Some((digit(tens)? * 10 + digit(ones)?, 4)),
+        [hundreds, tens, ones, b'\r', b'\n', ..] => {
+            Some((digit(hundreds)? * 100 + digit(tens)? * 10 + digit(ones)?, 5))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +71,23 @@ mod tests {
             "18446744073709551617",
         ] {
             assert_eq!(parse_i64(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn short_headers_are_what_the_long_way_reads_or_nothing() {
+        let mut read = 0;
+        for number in -1..=1000 {
+            for line in [format!("{number}\r\n"), format!("0{number}\r\n"), format!("{number}\rx")] {
+                let Some((short, end)) = short_header(line.as_bytes()) else { continue };
+                let (text, rest) = line.as_bytes().split_at(end - 2);
+                assert_eq!((Some(short), rest), (parse_i64(text), &b"\r\n"[..]), "{line:?}");
+                read += 1;
+            }
+        }
+        assert_eq!(read, 1000, "0 to 999, each in one form");
+        for line in ["", "1", "1\r", "x\r\n", "1x\r\n", "/1\r\n", "1:\r\n", "00\r\n", "+1\r\n", "1\n\r\n"] {
+            assert_eq!(short_header(line.as_bytes()), None, "{line:?}");
         }
     }
 }

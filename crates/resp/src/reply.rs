@@ -3,7 +3,7 @@
 //! [`Scanner`] finds the end of one reply of RESP2 or RESP3, resumable, without recursion: it counts the values that
 //! are still to come, so nesting costs nothing. The small readers below take complete replies apart for merging.
 
-use crate::integer::parse_i64;
+use crate::integer::{parse_i64, short_header};
 
 /// Bounds on what one reply may announce or occupy.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl Scanner {
         while self.values_left > 0 {
             let done = match self.body {
                 Some(len) => self.skip_body(bytes, len)?,
-                None => self.scan_header(bytes, limits)?,
+                None => self.skip_short(bytes, limits) || self.scan_header(bytes, limits)?,
             };
             if !done {
                 return Ok(None);
@@ -69,6 +69,22 @@ impl Scanner {
         let len = self.at;
         *self = Scanner::default();
         Ok(Some(len))
+    }
+
+    /// Passes over a value if it is short and all there, as nearly all are. If not, nothing is said about it.
+    #[inline]
+    fn skip_short(&mut self, bytes: &[u8], limits: &ReplyLimits) -> bool {
+        let len = match bytes.get(self.at..) {
+            Some([b'$', text @ ..]) => short_bulk_len(text, limits),
+            // What every SET gets.
+            Some([b'+', b'O', b'K', b'\r', b'\n', ..]) => Some(4),
+            Some([b':', text @ ..]) => short_header(text).map(|(_, len)| len),
+            _ => None,
+        };
+        let Some(len) = len else { return false };
+        self.at += 1 + len;
+        self.values_left -= 1;
+        true
     }
 
     /// Passes over a body and the CR LF behind it. False while it is not all there.
@@ -86,9 +102,10 @@ impl Scanner {
     }
 
     /// Reads one line and decides what follows it. False while it is not all there.
+    #[inline(never)]
     fn scan_header(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<bool, ReplyError> {
         let Some(&kind) = bytes.get(self.at) else { return Ok(false) };
-        if !b"+-:$*_,#!=(%~>|".contains(&kind) {
+        if !is_type(kind) {
             return Err(ReplyError::Type(kind));
         }
         let Some((text, end)) = line(bytes, self.at + 1, limits)? else { return Ok(false) };
@@ -126,6 +143,37 @@ impl Scanner {
         self.values_left = left;
         Ok(())
     }
+}
+
+/// The length of what stands behind the `$` of a short bulk, line ends included.
+#[inline]
+fn short_bulk_len(text: &[u8], limits: &ReplyLimits) -> Option<usize> {
+    let (len, start) = short_header(text).filter(|&(len, _)| len <= limits.bulk_bytes_max)?;
+    let end = start + len as usize;
+    matches!(text.get(end..), Some([b'\r', b'\n', ..])).then_some(end + 2)
+}
+
+/// Whether `byte` begins a value of RESP2 or RESP3.
+#[inline]
+fn is_type(byte: u8) -> bool {
+    // A `match` becomes a test of one bit; a search in a string of them does not.
+    matches!(
+        byte,
+        b'+' | b'-'
+            | b':'
+            | b'$'
+            | b'*'
+            | b'_'
+            | b','
+            | b'#'
+            | b'!'
+            | b'='
+            | b'('
+            | b'%'
+            | b'~'
+            | b'>'
+            | b'|'
+    )
 }
 
 /// The text from `start` to its CR LF, and the offset behind them; `None` while it is not all there.
