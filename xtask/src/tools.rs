@@ -17,6 +17,7 @@ pub(crate) fn install(name: &str, version: &str, profile: &str) -> Result<PathBu
     println!("tools: building {name} {version} into {}", tools.display());
     let package = format!("{name}@{version}");
     let args = ["install", "--quiet", "--locked", "--force", "--profile", profile, &package, "--root"];
-    process::run(cargo(args).arg(&tools))?;
+    // Nobody debugs them.
+    process::run(cargo(args).arg(&tools).env("CARGO_PROFILE_DEV_DEBUG", "0"))?;
     Ok(program)
 }
