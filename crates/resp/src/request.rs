@@ -88,7 +88,7 @@ pub struct RequestLimits {
     /// Bytes of one argument: Redis's `proto-max-bulk-len`.
     pub bulk_bytes_max: i64,
     /// Bytes of an inline request or of a header line: Redis's `PROTO_INLINE_MAX_SIZE`, held exactly here, where
-    /// Redis's own check depends on how the bytes were cut into packets.
+    /// Redis's own check depends on how the bytes were cut into packets. Not below 8: shorter headers are not measured.
     pub line_bytes_max: usize,
 }
 
@@ -192,13 +192,13 @@ impl Scanner {
         }
         let resumed = self.args_left > 0;
         if !resumed
-            && !self.short_first_line(bytes, limits)
+            && !self.plain_first_line(bytes, limits)
             && let Some(nothing) = self.scan_first_line(bytes, limits)?
         {
             return Ok(nothing);
         }
         while self.args_left > 0 {
-            if let Some(span) = self.short_arg(bytes, limits) {
+            if let Some(span) = self.plain_arg(bytes, limits) {
                 args.push(span);
                 continue;
             }
@@ -214,9 +214,9 @@ impl Scanner {
         Ok(Scanned::Request { len: done.at })
     }
 
-    /// Reads `*n` if it is short, all there and asks for something. If not, nothing is said about it.
+    /// Reads `*n` if it is plain: short, all there, and asking for something. If not, nothing is said about it.
     #[inline]
-    fn short_first_line(&mut self, bytes: &[u8], limits: &RequestLimits) -> bool {
+    fn plain_first_line(&mut self, bytes: &[u8], limits: &RequestLimits) -> bool {
         match short_header(&bytes[1..]) {
             Some((count, end)) if (1..=limits.args_max).contains(&count) => {
                 self.at = 1 + end;
@@ -228,10 +228,10 @@ impl Scanner {
         }
     }
 
-    /// Reads one argument if it is short and all there, as nearly all are: half of the work of [`Scanner::scan_arg`],
-    /// which says what is the matter with the others.
+    /// Reads one argument if it is plain: a short header, and all of it there, as nearly all are. Half of the work of
+    /// [`Scanner::scan_arg`], which says what is the matter with the others.
     #[inline]
-    fn short_arg(&mut self, bytes: &[u8], limits: &RequestLimits) -> Option<Span> {
+    fn plain_arg(&mut self, bytes: &[u8], limits: &RequestLimits) -> Option<Span> {
         let [b'$', text @ ..] = bytes.get(self.at..)? else { return None };
         if self.body.is_some() {
             return None;
