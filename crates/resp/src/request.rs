@@ -7,7 +7,7 @@
 //! that were framed by another rule lets one client smuggle requests past the proxy.
 
 use crate::inline;
-use crate::integer::parse_i64;
+use crate::integer::{parse_i64, short_header};
 
 /// Where one argument stands in the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct RequestLimits {
     /// Bytes of one argument: Redis's `proto-max-bulk-len`.
     pub bulk_bytes_max: i64,
     /// Bytes of an inline request or of a header line: Redis's `PROTO_INLINE_MAX_SIZE`, held exactly here, where
-    /// Redis's own check depends on how the bytes were cut into packets.
+    /// Redis's own check depends on how the bytes were cut into packets. Not below 8: shorter headers are not measured.
     pub line_bytes_max: usize,
 }
 
@@ -191,10 +191,17 @@ impl Scanner {
             Some(_) => return self.scan_inline(bytes, limits, args, inline),
         }
         let resumed = self.args_left > 0;
-        if !resumed && let Some(nothing) = self.scan_first_line(bytes, limits)? {
+        if !resumed
+            && !self.plain_first_line(bytes, limits)
+            && let Some(nothing) = self.scan_first_line(bytes, limits)?
+        {
             return Ok(nothing);
         }
         while self.args_left > 0 {
+            if let Some(span) = self.plain_arg(bytes, limits) {
+                args.push(span);
+                continue;
+            }
             let Some(span) = self.scan_arg(bytes, limits)? else { return Ok(Scanned::Incomplete) };
             args.push(span);
         }
@@ -207,7 +214,38 @@ impl Scanner {
         Ok(Scanned::Request { len: done.at })
     }
 
+    /// Reads `*n` if it is plain: short, all there, and asking for something. If not, nothing is said about it.
+    #[inline]
+    fn plain_first_line(&mut self, bytes: &[u8], limits: &RequestLimits) -> bool {
+        match short_header(&bytes[1..]) {
+            Some((count, end)) if (1..=limits.args_max).contains(&count) => {
+                self.at = 1 + end;
+                self.args_left = count as usize;
+                self.args_total = self.args_left;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads one argument if it is plain: a short header, and all of it there, as nearly all are. Half of the work of
+    /// [`Scanner::scan_arg`], which says what is the matter with the others.
+    #[inline]
+    fn plain_arg(&mut self, bytes: &[u8], limits: &RequestLimits) -> Option<Span> {
+        let [b'$', text @ ..] = bytes.get(self.at..)? else { return None };
+        if self.body.is_some() {
+            return None;
+        }
+        let (len, end) = short_header(text).filter(|&(len, _)| len <= limits.bulk_bytes_max)?;
+        let span = Span { start: self.at + 1 + end, len: len as usize };
+        let [b'\r', b'\n', ..] = text.get(end + span.len..)? else { return None };
+        self.at = span.start + span.len + 2;
+        self.args_left -= 1;
+        Some(span)
+    }
+
     /// Reads `*n`. `Some` ends the scan: nothing to do, or not all there.
+    #[cold]
     fn scan_first_line(
         &mut self,
         bytes: &[u8],
@@ -228,6 +266,7 @@ impl Scanner {
     }
 
     /// Reads one argument: `$len`, body, CR LF.
+    #[inline(never)]
     fn scan_arg(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<Option<Span>, RequestError> {
         let len = match self.body {
             Some(len) => len,
@@ -264,6 +303,7 @@ impl Scanner {
     }
 
     /// Reads one line that is no header. `at` remembers how far there is no line end.
+    #[cold]
     fn scan_inline(
         &mut self,
         bytes: &[u8],
