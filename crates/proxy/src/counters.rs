@@ -45,6 +45,8 @@ counters! {
     errors,
     /// Requests whose reply did not come in time.
     timeouts,
+    /// Reads that were asked again on a pinned connection, since their replies were large.
+    refetches,
     /// Bytes received from clients.
     client_bytes_in,
     /// Bytes taken by clients.

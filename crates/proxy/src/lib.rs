@@ -27,7 +27,9 @@ mod learn;
 mod limits;
 mod local;
 mod merge;
+mod pinned;
 mod proxy;
+mod relay;
 mod replies;
 mod reports;
 mod requests;
@@ -36,6 +38,7 @@ mod scan;
 mod scripts;
 mod session;
 mod tally;
+mod upload;
 
 pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
