@@ -46,6 +46,16 @@ pub(crate) struct Ticket {
     pub deadline: Instant,
 }
 
+impl Ticket {
+    /// Nobody waits for the reply any more.
+    pub(crate) fn bury(&mut self) {
+        self.purpose = match self.purpose {
+            Purpose::Client | Purpose::Late => Purpose::Late,
+            _ => Purpose::Nobody,
+        };
+    }
+}
+
 /// What becomes of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -57,7 +67,9 @@ pub(crate) enum Purpose {
     Inquiry,
     /// It shows that the node lives.
     Probe,
-    /// Nobody waits any more: the reply is consumed and forgotten. (A tombstone.)
+    /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
+    Late,
+    /// Nobody ever waited, or does not any more.
     Nobody,
 }
 
@@ -101,6 +113,8 @@ pub(crate) enum Use {
     Shared,
     /// One client at a time, for large transfers; it is made when one is needed, and not again by itself.
     Pinned,
+    /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
+    Retired,
 }
 
 /// One connection to a node, or the wish for one.
@@ -118,6 +132,8 @@ pub(crate) struct Backend {
     pub elements: Option<usize>,
     /// The rest of the reply at the front is for nobody: it is passed over as it comes.
     pub passes_over: bool,
+    /// Bytes that were passed over lately.
+    pub passed_over_bytes: usize,
     /// Requests in flight that may be asked again, each behind its length in four bytes.
     kept: ByteQueue,
     /// See [`State`].
@@ -174,6 +190,7 @@ impl Backend {
             starved: false,
             elements: None,
             passes_over: false,
+            passed_over_bytes: 0,
             kept: ByteQueue::default(),
             state: State::Waiting { until: Instant::ZERO },
             reason: String::new(),
@@ -457,7 +474,7 @@ impl Backend {
             Use::Shared => ticket.deadline + limits.transfer_time(self.input.len()),
             // A slow client makes its own replies late, and only those.
             Use::Pinned if self.paused => Instant::NEVER,
-            Use::Pinned => ticket.deadline.max(self.moved_at + limits.request_timeout),
+            Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.request_timeout),
         }
     }
 
@@ -479,7 +496,7 @@ impl Backend {
             return None;
         }
         let late = *ticket;
-        ticket.purpose = Purpose::Nobody;
+        ticket.bury();
         self.expired += 1;
         Some(late)
     }
@@ -615,7 +632,7 @@ mod tests {
         assert_eq!(backend.expire().map(|ticket| ticket.purpose), Some(Purpose::Client));
         assert_eq!(backend.due(at(1000), &limits), Due::Nothing);
         assert_eq!(backend.deadline(&limits), at(1500));
-        assert_eq!(backend.pop(&mut pool).map(|ticket| ticket.purpose), Some(Purpose::Nobody));
+        assert_eq!(backend.pop(&mut pool).map(|ticket| ticket.purpose), Some(Purpose::Late));
         assert_eq!(backend.pop(&mut pool).map(|ticket| ticket.purpose), Some(Purpose::Client));
         assert!(backend.pop(&mut pool).is_none());
     }

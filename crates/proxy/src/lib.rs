@@ -33,6 +33,7 @@ mod relay;
 mod replies;
 mod reports;
 mod requests;
+mod retire;
 mod route;
 mod scan;
 mod scripts;

@@ -42,6 +42,9 @@ pub struct Limits {
     pub pinned_clients_max: usize,
     /// Bytes of a large transfer that may wait for its receiver: above it no more is read from its sender.
     pub relay_bytes_max: usize,
+    /// Bytes of large replies that may be passed over on a shared connection within a second or so; with more to come,
+    /// another takes its place. It bounds how long others wait behind large replies that nobody expected.
+    pub pass_over_bytes_max: usize,
     /// A pinned connection that nobody has used for so long is closed.
     pub pinned_idle: Duration,
     /// From the wish to connect to a node to its PONG.
@@ -99,6 +102,7 @@ impl Default for Limits {
             large_bytes: 64 << 10,
             pinned_clients_max: 32,
             relay_bytes_max: 128 << 10,
+            pass_over_bytes_max: 8 << 20,
             pinned_idle: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),

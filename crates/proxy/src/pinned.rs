@@ -131,6 +131,11 @@ impl Pins {
         self.vacant.push(node);
     }
 
+    /// The connection `node` to `shard` is free for the next who needs one.
+    pub(crate) fn add_idle(&mut self, shard: ShardId, node: u32) {
+        self.idle[shard.0 as usize].push(node);
+    }
+
     /// A connection that nobody uses.
     pub(crate) fn next_idle(&self, fits: impl Fn(u32) -> bool) -> Option<u32> {
         self.idle.iter().flatten().copied().find(|&node| fits(node))
@@ -196,20 +201,26 @@ impl Core {
             return Ok(node);
         }
         self.admit(shard)?;
-        let backend = Backend::new(shard, Use::Pinned);
-        let node = match self.pins.vacant.pop() {
-            Some(node) => {
-                self.backends[node as usize] = backend;
-                node
-            }
-            None => {
-                self.backends.push(backend);
-                self.backends.len() as u32 - 1
-            }
-        };
+        let (node, backend) = self.fresh_backend(shard);
+        self.backends[node as usize] = backend;
         self.pins.pins.get_mut(id).expect("as above").nodes.push(node);
         self.check_at = self.now;
         Ok(node)
+    }
+
+    /// A connection to `shard` that nobody uses, made or yet to be made, and a free place among the backends.
+    pub(crate) fn fresh_backend(&mut self, shard: ShardId) -> (u32, Backend) {
+        if let Some(node) = self.pins.idle[shard.0 as usize].pop() {
+            let place = &mut self.backends[node as usize];
+            let placeholder = place.placeholder();
+            return (node, std::mem::replace(place, placeholder));
+        }
+        let backend = Backend::new(shard, Use::Pinned);
+        let node = self.pins.vacant.pop().unwrap_or_else(|| {
+            self.backends.push(backend.placeholder());
+            self.backends.len() as u32 - 1
+        });
+        (node, backend)
     }
 
     /// The reply that comes on the shared connection `node` for `session` is large. If that may be, it is asked again
@@ -246,7 +257,7 @@ impl Core {
         self.pins.pins.get_mut(id).expect("a pinned session has a pin").refetches.extend(refetches);
         let backend = &mut self.backends[node as usize];
         for ticket in backend.tickets_mut().filter(|ticket| is_ours(ticket)) {
-            ticket.purpose = Purpose::Nobody;
+            ticket.bury();
         }
         backend.pass_over(&mut self.pool);
         self.send_refetches(session)

@@ -38,6 +38,7 @@ impl Proxy {
             _ if backend.passes_over => self.pass_over(node, bytes),
             _ => self.handle_shared_bytes(node, bytes),
         }
+        self.reuse_retired(node);
     }
 
     /// Reads what comes for all clients.
@@ -72,10 +73,14 @@ impl Proxy {
         let Some(ticket) = backend.tickets().next().copied() else { return };
         let lost = match (ticket.purpose, self.peers.get_mut(ticket.conn)) {
             (Purpose::Client, Some(Peer::Client(session))) => core.refetch(session, node),
-            (Purpose::Client | Purpose::Nobody, _) => return backend.pass_over(&mut core.pool),
+            (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => {
+                backend.pass_over(&mut core.pool);
+                Vec::new()
+            }
             (Purpose::Learn | Purpose::Inquiry | Purpose::Probe, _) => return,
         };
         self.deliver_losses(lost);
+        self.retire_if_clogged(node);
     }
 
     /// Tells who waits for what could not be sent.
@@ -94,11 +99,16 @@ impl Proxy {
         match backend.pass(&input, &core.limits) {
             Ok(passed) => {
                 backend.restore_input(input, passed.len, &mut core.pool);
-                if passed.complete {
-                    backend.passes_over = false;
-                    backend.pop(&mut core.pool);
-                    self.handle_shared_bytes(node, &[]);
+                backend.passed_over_bytes += passed.len;
+                if !passed.complete {
+                    return self.retire_if_clogged(node);
                 }
+                backend.passes_over = false;
+                let (ticket, used_by) = (backend.pop(&mut core.pool), backend.used_by);
+                if let Some(ticket) = ticket.filter(|_| used_by == Use::Retired) {
+                    self.lift_fence(&ticket);
+                }
+                self.handle_shared_bytes(node, &[]);
             }
             Err(error) => self.fail_node(node, Fault::Garbled(error.to_string())),
         }
@@ -171,6 +181,9 @@ impl Proxy {
         let Some(ticket) = backend.pop(&mut core.pool) else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
+        if backend.used_by == Use::Retired {
+            self.lift_fence(&ticket);
+        }
         self.deliver(ticket, Outcome::Reply(reply));
         Ok(())
     }
@@ -196,7 +209,7 @@ impl Proxy {
                 }
             }
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
-            Purpose::Probe | Purpose::Nobody => {}
+            Purpose::Probe | Purpose::Late | Purpose::Nobody => {}
         }
     }
 
@@ -265,7 +278,7 @@ impl Proxy {
     /// Tells a ticket's holder that its time is up.
     pub(crate) fn deliver_timeout(&mut self, node: u32, ticket: Ticket) {
         let core = &mut self.core;
-        core.counters.timeouts += u64::from(ticket.purpose != Purpose::Nobody);
+        core.counters.timeouts += u64::from(!matches!(ticket.purpose, Purpose::Late | Purpose::Nobody));
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
         let after = core.limits.request_timeout;
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
@@ -292,13 +305,13 @@ impl Proxy {
         let (tickets, written) =
             backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
         // A pinned connection that is lost says little: if the node is down, the shared one will tell.
-        let reported = used_by == Use::Pinned || std::mem::replace(&mut backend.reported_down, true);
+        let reported = used_by != Use::Shared || std::mem::replace(&mut backend.reported_down, true);
         let shard = core.shard_name(shard).to_owned();
         match used_by {
             Use::Shared => {
                 core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
             }
-            Use::Pinned => core.vacate(node),
+            Use::Pinned | Use::Retired => core.vacate(node),
         }
         if !reported {
             core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });
@@ -313,6 +326,9 @@ impl Proxy {
                 () if garbled => Lost::Garbled { shard },
                 () => Lost::Broken { shard },
             };
+            if used_by == Use::Retired {
+                self.lift_fence(&ticket);
+            }
             self.deliver(ticket, Outcome::Lost(lost));
         }
     }

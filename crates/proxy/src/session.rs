@@ -47,6 +47,8 @@ pub(crate) struct Session {
     pub learning: bool,
     /// How far it has come with a large transfer.
     pub pinning: Pinning,
+    /// Requests of it that are in flight on retired connections.
+    pub fences: u32,
     /// Its unfinished request is large and cannot be passed on before it is whole.
     pub holds_request: bool,
     /// The driver took less than it was offered and has not yet said that it takes more.
@@ -201,6 +203,7 @@ impl Session {
             paused: false,
             learning: false,
             pinning: Pinning::No,
+            fences: 0,
             holds_request: false,
             blocked: false,
             listed: false,
@@ -225,7 +228,7 @@ impl Session {
             Pinning::Ready(_) => self.pending.is_empty(),
             Pinning::Waiting(_) | Pinning::Busy(_) => false,
         };
-        open && has_room && !self.learning && self.held_bytes() < limits.pending_bytes_max
+        open && has_room && !self.learning && self.fences == 0 && self.held_bytes() < limits.pending_bytes_max
     }
 
     /// Whether a session that was stopped by [`Session::may_read`] has caught up enough to go on: half-way, so that

@@ -111,6 +111,7 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
         large_bytes: *prng.pick(large_bytes),
         pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
         relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
+        pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
         pinned_idle: *prng.pick(&[Duration::from_millis(1), defaults.pinned_idle]),
         ..defaults
     }
