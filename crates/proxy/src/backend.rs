@@ -132,6 +132,8 @@ pub(crate) struct Backend {
     pub elements: Option<usize>,
     /// The rest of the reply at the front is for nobody: it is passed over as it comes.
     pub passes_over: bool,
+    /// The unfinished reply is large, and is held until it is whole.
+    pub holds_reply: bool,
     /// Bytes that were passed over lately.
     pub passed_over_bytes: usize,
     /// Requests in flight that may be asked again, each behind its length in four bytes.
@@ -190,6 +192,7 @@ impl Backend {
             starved: false,
             elements: None,
             passes_over: false,
+            holds_reply: false,
             passed_over_bytes: 0,
             kept: ByteQueue::default(),
             state: State::Waiting { until: Instant::ZERO },
@@ -410,6 +413,7 @@ impl Backend {
     pub(crate) fn pop(&mut self, pool: &mut BufferPool) -> Option<Ticket> {
         let ticket = self.in_flight.pop_front()?;
         self.expired = self.expired.saturating_sub(1);
+        self.holds_reply = false;
         if ticket.kept {
             self.kept.consume(kept_len(self.kept.as_slice()), pool);
         }
@@ -474,7 +478,7 @@ impl Backend {
             Use::Shared => ticket.deadline + limits.transfer_time(self.input.len()),
             // A slow client makes its own replies late, and only those.
             Use::Pinned if self.paused => Instant::NEVER,
-            Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.request_timeout),
+            Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.transfer_timeout),
         }
     }
 
@@ -531,6 +535,7 @@ impl Backend {
         self.paused = false;
         self.elements = None;
         self.passes_over = false;
+        self.holds_reply = false;
         self.kept.clear(pool);
         self.output.clear(pool);
         pool.give(std::mem::take(&mut self.input));

@@ -162,8 +162,11 @@ impl Core {
     /// Queues the ticket of a request that was appended to the output of connection `node` from offset `start` on.
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
-        let deadline =
-            self.now + self.limits.request_timeout + self.limits.transfer_time(backend.queued_bytes());
+        let timeout = match backend.used_by {
+            Use::Shared => self.limits.request_timeout,
+            Use::Pinned | Use::Retired => self.limits.transfer_timeout,
+        };
+        let deadline = self.now + timeout + self.limits.transfer_time(backend.queued_bytes());
         let Asked { conn, place, part, purpose, kept } = asked;
         let (command, queued_us) = (self.asking, tally::low_us(self.now));
         let ticket = Ticket { conn, place, part, purpose, command, kept, queued_us, start, deadline };

@@ -45,6 +45,9 @@ pub struct Limits {
     /// Bytes of large replies that may be passed over on a shared connection within a second or so; with more to come,
     /// another takes its place. It bounds how long others wait behind large replies that nobody expected.
     pub pass_over_bytes_max: usize,
+    /// From a request on a connection of a client's own to the next sign of life on it. Nobody else waits behind it, and
+    /// a node that puts a large reply together is silent for long.
+    pub transfer_timeout: Duration,
     /// A pinned connection that nobody has used for so long is closed.
     pub pinned_idle: Duration,
     /// From the wish to connect to a node to its PONG.
@@ -103,6 +106,7 @@ impl Default for Limits {
             pinned_clients_max: 32,
             relay_bytes_max: 128 << 10,
             pass_over_bytes_max: 8 << 20,
+            transfer_timeout: Duration::from_secs(10),
             pinned_idle: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),

@@ -44,7 +44,6 @@ impl Proxy {
     /// Reads what comes for all clients.
     fn handle_shared_bytes(&mut self, node: u32, bytes: &[u8]) {
         let backend = &mut self.core.backends[node as usize];
-        let announced = backend.bytes_announced();
         match backend.take_input(bytes) {
             None => {
                 let Ok(consumed) = self.read_replies(node, bytes) else { return };
@@ -57,9 +56,8 @@ impl Proxy {
                 core.backends[node as usize].restore_input(input, consumed, &mut core.pool);
             }
         }
-        let (core, large) = (&self.core, self.core.limits.large_bytes);
-        let announces = core.backends[node as usize].bytes_announced();
-        if announces > large && announced <= large {
+        let backend = &self.core.backends[node as usize];
+        if backend.bytes_announced() > self.core.limits.large_bytes && !backend.holds_reply {
             self.avoid_large_reply(node);
         }
         self.check_reply_size(node);
@@ -71,6 +69,8 @@ impl Proxy {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
         let Some(ticket) = backend.tickets().next().copied() else { return };
+        // What is not passed over now is not looked at again.
+        backend.holds_reply = true;
         let lost = match (ticket.purpose, self.peers.get_mut(ticket.conn)) {
             (Purpose::Client, Some(Peer::Client(session))) => core.refetch(session, node),
             (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => {
@@ -280,7 +280,10 @@ impl Proxy {
         let core = &mut self.core;
         core.counters.timeouts += u64::from(!matches!(ticket.purpose, Purpose::Late | Purpose::Nobody));
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
-        let after = core.limits.request_timeout;
+        let after = match core.backends[node as usize].used_by {
+            Use::Shared => core.limits.request_timeout,
+            Use::Pinned | Use::Retired => core.limits.transfer_timeout,
+        };
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
     }
 

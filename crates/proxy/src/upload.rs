@@ -136,7 +136,7 @@ impl Core {
         }
         if let Some(node) = node {
             let queued = self.backends[node as usize].queued_bytes();
-            let deadline = self.now + self.limits.request_timeout + self.limits.transfer_time(queued);
+            let deadline = self.now + self.limits.transfer_timeout + self.limits.transfer_time(queued);
             self.set_upload_deadline(node, deadline);
             self.check_at = self.check_at.min(deadline);
         }
