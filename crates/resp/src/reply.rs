@@ -39,6 +39,15 @@ pub enum ReplyError {
     LineTooLong,
 }
 
+/// What [`Scanner::pass`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// So many bytes belong to it.
+    pub len: usize,
+    /// It ends behind them.
+    pub complete: bool,
+}
+
 /// Finds the end of the first reply; remembers how far it came.
 #[derive(Clone, Debug, Default)]
 pub struct Scanner {
@@ -78,6 +87,28 @@ impl Scanner {
         self.at += len;
         self.values_left -= 1;
         true
+    }
+
+    /// Bytes of the first reply that are sure to come, as far as its headers were seen by an unfinished
+    /// [`Scanner::scan`].
+    pub fn bytes_announced(&self) -> usize {
+        self.at + self.body.map_or(0, |len| len + 2)
+    }
+
+    /// As [`Scanner::scan`], for whoever passes the bytes on and keeps none: how many of `bytes` belong to the reply,
+    /// and whether it ends there. The next call must be given what follows them. Only an unfinished header line is
+    /// left behind.
+    pub fn pass(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<Passed, ReplyError> {
+        if let Some(len) = self.scan(bytes, limits)? {
+            return Ok(Passed { len, complete: true });
+        }
+        let mut len = std::mem::take(&mut self.at);
+        if let Some(left) = &mut self.body {
+            let part = (*left).min(bytes.len() - len);
+            *left -= part;
+            len += part;
+        }
+        Ok(Passed { len, complete: false })
     }
 
     /// Passes over a body and the CR LF behind it. False while it is not all there.
@@ -199,6 +230,17 @@ fn line<'a>(
         Some(b'\n') => Ok(Some((&rest[..len], start + len + 2))),
         Some(_) => Err(ReplyError::ExpectedCrlf),
     }
+}
+
+/// The number of elements of the array that `bytes` begin with, and the length of its header; `None` while that is not
+/// all there. Nil is no array.
+pub fn array_header(bytes: &[u8], limits: &ReplyLimits) -> Result<Option<(usize, usize)>, ReplyError> {
+    if bytes.first() != Some(&b'*') {
+        return if bytes.is_empty() { Ok(None) } else { Err(ReplyError::Type(bytes[0])) };
+    }
+    let Some((text, end)) = line(bytes, 1, limits)? else { return Ok(None) };
+    let elements = parse_i64(text).and_then(|len| usize::try_from(len).ok()).ok_or(ReplyError::Len)?;
+    Ok(Some((elements, end)))
 }
 
 /// The integer that `reply`, a complete reply, is.
@@ -351,6 +393,34 @@ mod tests {
         let mut deep = b"*1\r\n".repeat(1_000_000);
         deep.extend_from_slice(b":1\r\n");
         assert_eq!(Scanner::default().scan(&deep, &ReplyLimits::default()), Ok(Some(deep.len())));
+    }
+
+    #[test]
+    fn what_is_passed_on_in_pieces_is_the_reply_and_nothing_else() {
+        for reply in WHOLE {
+            let longer = [reply, &b"+next\r\n"[..]].concat();
+            for step in 1..longer.len() {
+                let (mut scanner, mut passed, mut held) = (Scanner::default(), Vec::new(), Vec::new());
+                let mut pieces = longer.chunks(step);
+                let complete = loop {
+                    held.extend_from_slice(pieces.next().expect("the reply ends"));
+                    let found = scanner.pass(&held, &ReplyLimits::default()).expect("valid");
+                    passed.extend(held.drain(..found.len));
+                    if found.complete {
+                        break true;
+                    }
+                    assert!(held.len() < 64, "only a line's beginning is held back: {held:?}");
+                };
+                assert!(complete && passed == *reply, "{reply:?} in steps of {step}: {passed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_body_is_known_before_it_comes() {
+        let mut scanner = Scanner::default();
+        assert_eq!(scanner.scan(b"*2\r\n$3\r\nabc\r\n$100000\r\nx", &ReplyLimits::default()), Ok(None));
+        assert_eq!(scanner.bytes_announced(), 13 + 9 + 100_002);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use crate::inline;
 use crate::integer::{parse_i64, short_header};
+use crate::reply::Passed;
 
 /// Where one argument stands in the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +245,38 @@ impl Scanner {
         Some(span)
     }
 
+    /// Bytes of the first request that are sure to come, as far as its headers were seen by an unfinished
+    /// [`Scanner::scan`].
+    pub fn bytes_announced(&self) -> usize {
+        self.at + self.body.map_or(0, |len| len + 2)
+    }
+
+    /// Arguments of the first request as its first line announced them; 0 if that was not seen yet.
+    pub fn args_announced(&self) -> usize {
+        self.args_total
+    }
+
+    /// As [`Scanner::scan`], for whoever passes the bytes of a RESP request on and keeps none. The next call must be
+    /// given what follows them. Only an unfinished header line is left behind.
+    pub fn pass(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<Passed, RequestError> {
+        self.at = 0;
+        if self.args_left == 0 && self.scan_first_line(bytes, limits)?.is_some() {
+            return Ok(Passed { len: 0, complete: false });
+        }
+        while self.args_left > 0 {
+            if self.scan_arg(bytes, limits)?.is_none() {
+                let mut len = std::mem::take(&mut self.at);
+                if let Some(left) = &mut self.body {
+                    let part = (*left).min(bytes.len() - len);
+                    *left -= part;
+                    len += part;
+                }
+                return Ok(Passed { len, complete: false });
+            }
+        }
+        Ok(Passed { len: std::mem::take(self).at, complete: true })
+    }
+
     /// Reads `*n`. `Some` ends the scan: nothing to do, or not all there.
     #[cold]
     fn scan_first_line(
@@ -387,6 +420,34 @@ mod tests {
         let (scanned, words) = scan(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n");
         assert_eq!(scanned, Ok(Scanned::Request { len: 20 }));
         assert_eq!(words, [b"GET".to_vec(), b"a".to_vec()]);
+    }
+
+    #[test]
+    fn what_is_passed_on_in_pieces_is_the_request_and_nothing_else() {
+        let request = b"*3\r\n$3\r\nSET\r\n$2\r\nab\r\n$12\r\n0123456789\r\n\r\n";
+        let longer = [&request[..], b"*1\r\n$4\r\nPING\r\n"].concat();
+        for step in 1..longer.len() {
+            let (mut scanner, mut passed, mut held) = (Scanner::default(), Vec::new(), Vec::new());
+            for piece in longer.chunks(step) {
+                held.extend_from_slice(piece);
+                let found = scanner.pass(&held, &RequestLimits::default()).expect("valid");
+                passed.extend(held.drain(..found.len));
+                if found.complete {
+                    break;
+                }
+                assert!(held.len() < 16, "only a line's beginning is held back: {held:?}");
+            }
+            assert_eq!(passed, request, "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_large_argument_is_known_before_it_comes() {
+        let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
+        let bytes = b"*3\r\n$3\r\nSET\r\n$2\r\nab\r\n$100000\r\nx";
+        let scanned = scanner.scan(bytes, &RequestLimits::default(), &mut args, &mut inline);
+        assert_eq!((scanned, args.len()), (Ok(Scanned::Incomplete), 2));
+        assert_eq!((scanner.bytes_announced(), scanner.args_announced()), (bytes.len() - 1 + 100_002, 3));
     }
 
     #[test]
