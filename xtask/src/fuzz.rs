@@ -5,12 +5,12 @@
 //! show libFuzzer what slices are compared with. `assert!(!input.starts_with(b"*9$xy"))` was refuted after 358 inputs
 //! with it, and not after 65 million without. Debug assertions and overflow checks are on.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::needs;
-use crate::process::{self, cargo, command, root, target_dir};
+use crate::process::{self, command, root};
+use crate::{needs, tools};
 
 /// Building it takes half a minute on two cores, once.
 const CARGO_FUZZ_VERSION: &str = "0.13.2";
@@ -26,28 +26,13 @@ pub(crate) struct Options {
 /// Runs every target; the first finding ends it, with the input that repeats it.
 pub(crate) fn run(options: &Options) -> Result<()> {
     needs::install(&[needs::CXX])?;
-    let cargo_fuzz = install()?;
+    let cargo_fuzz = tools::install("cargo-fuzz", CARGO_FUZZ_VERSION, "release")?;
     let targets = process::read(command(&cargo_fuzz).arg("list"))?;
     ensure!(!targets.trim().is_empty(), "fuzz/Cargo.toml has no targets");
     for target in targets.lines() {
         run_target(&cargo_fuzz, target, options.seconds)?;
     }
     Ok(())
-}
-
-/// The path of cargo-fuzz, built if it is not there.
-fn install() -> Result<PathBuf> {
-    let tools = target_dir().join("tools");
-    let cargo_fuzz = tools.join("bin/cargo-fuzz");
-    let version =
-        cargo_fuzz.exists().then(|| process::read(command(&cargo_fuzz).arg("--version"))).transpose()?;
-    if version.is_some_and(|version| version.trim().ends_with(CARGO_FUZZ_VERSION)) {
-        return Ok(cargo_fuzz);
-    }
-    println!("fuzz: building cargo-fuzz {CARGO_FUZZ_VERSION} into {}", tools.display());
-    let package = format!("cargo-fuzz@{CARGO_FUZZ_VERSION}");
-    process::run(cargo(["install", "--quiet", "--locked", "--force", &package, "--root"]).arg(&tools))?;
-    Ok(cargo_fuzz)
 }
 
 /// Fuzzes `target`. What it learns goes to fuzz/corpus, which is not committed; inputs that are worth keeping are

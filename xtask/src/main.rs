@@ -11,6 +11,7 @@
 mod clients;
 mod demo;
 mod fuzz;
+mod instructions;
 mod needs;
 mod process;
 mod report;
@@ -18,6 +19,7 @@ mod sim;
 mod suites;
 mod test;
 mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,8 @@ enum Task {
     Tidy(tidy::Options),
     /// Run every fuzz target for a short while
     Fuzz(fuzz::Options),
+    /// Count what a request costs in instructions and compare with the stored counts
+    Instructions(instructions::Options),
     /// Run other projects' tests of Redis and its clients against shardis
     Suites(suites::Options),
     /// Stand in for the redis-server that a suite starts
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         Task::Sim(options) => sim::run(&options),
         Task::Tidy(options) => tidy::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Instructions(options) => instructions::run(&options).map(drop),
         Task::Suites(options) => suites::run(&options).map(drop),
         Task::Relay(options) => suites::relay::run(&options),
     };

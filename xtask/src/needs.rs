@@ -36,6 +36,8 @@ pub(crate) const FOR_REDIS_PM: &[Need] = &[
     Need { probe: &["perl", "-MParallel::ForkManager", "-e1"], package: "libparallel-forkmanager-perl" },
     Need { probe: &["perl", "-MIPC::Cmd", "-e1"], package: "perl" },
 ];
+/// Counts instructions. It runs on Linux; nobody else is asked for it.
+pub(crate) const VALGRIND: Need = Need { probe: &["valgrind", "--version"], package: "valgrind" };
 /// A C++ compiler: libFuzzer is built from source.
 pub(crate) const CXX: Need = Need { probe: &["c++", "--version"], package: "g++" };
 
@@ -49,9 +51,10 @@ const PERL_REDIS_FAST: Need =
 pub(crate) fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
     needs.extend(for_clients());
-    // Elsewhere there is no source either: then the suites that come from Debian are skipped.
+    // Elsewhere there is no source either: then the suites that come from Debian are skipped, and instructions are not
+    // counted.
     if has_apt_get() {
-        needs.extend([TCLSH, MAKE]);
+        needs.extend([TCLSH, MAKE, VALGRIND]);
         needs.extend(FOR_REDIS_PM);
     }
     needs

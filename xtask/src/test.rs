@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use crate::clients::Language;
 use crate::process::{cargo, run as run_command};
 use crate::report::Report;
-use crate::{clients, fuzz, needs, sim, suites, tidy};
+use crate::{clients, fuzz, instructions, needs, sim, suites, tidy};
 
 /// Simulated worlds per run: enough that each fault meets each kind of request, in 22 s on one core.
 const WORLDS: u32 = 1_000;
@@ -40,6 +40,8 @@ fn run_steps(report: &mut Report) -> Option<()> {
     })?;
     let skipped = report.step("suites", || suites::run(&suites::QUICK))?;
     skipped.into_iter().for_each(|line| report.note(line));
+    let counted = report.step("counts", || instructions::run(&instructions::Options::default()))?;
+    counted.into_iter().for_each(|line| report.note(line));
     report.step("sim", || sim::run(&sim::Options::worlds(WORLDS)))?;
     report.step("fuzz", || fuzz::run(&fuzz::Options { seconds: FUZZ_SECONDS }))
 }

@@ -88,6 +88,9 @@ pub fn resolve_numbered(request: &Request<'_>) -> (Resolved<'static>, Number) {
         return (Resolved::Unknown, Number::NONE);
     };
     let resolved = resolve_args(command, &Args::from(request));
+    if command.subcommands.is_empty() {
+        return (resolved, first);
+    }
     let number = match resolved {
         Resolved::Command(found) | Resolved::WrongArity(found) if !std::ptr::eq(found, command) => {
             let at = command.subcommands.iter().position(|subcommand| std::ptr::eq(subcommand, found));
@@ -228,9 +231,13 @@ const fn key(name: &[u8]) -> Option<Key> {
         return None;
     }
     let (first, rest) = word(name);
+    let len = (name.len() as u64) << 56;
+    if rest.is_empty() {
+        return Some([lower_case(first), 0, len]);
+    }
     let (second, rest) = word(rest);
     let (third, _) = word(rest);
-    Some([lower_case(first), lower_case(second), lower_case(third) | (name.len() as u64) << 56])
+    Some([lower_case(first), lower_case(second), lower_case(third) | len])
 }
 
 /// Up to eight bytes as a little-endian number, and the bytes behind them.

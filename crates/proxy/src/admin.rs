@@ -58,9 +58,9 @@ impl Core {
                 }
                 Debug::ByKey => {
                     let shard = request.get(2).map_or(KEYLESS_SHARD, |key| self.topology.shard_of(key));
-                    self.send(session, shard, request.bytes);
+                    self.send(session, command, shard, request.bytes);
                 }
-                Debug::AnyShard => self.send(session, KEYLESS_SHARD, request.bytes),
+                Debug::AnyShard => self.send(session, command, KEYLESS_SHARD, request.bytes),
                 Debug::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
             },
         }

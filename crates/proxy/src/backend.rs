@@ -1,5 +1,5 @@
-//! One node as a worker sees it: the connection that all clients of the worker share, and the tickets of what is in
-//! flight on it.
+//! One connection to a node and the tickets of what is in flight on it: the connection that all clients of the worker
+//! share, or one that is pinned to a single client for a large transfer (`pinned.rs`).
 //!
 //! ```text
 //!             connect          connected, PING sent         PONG
@@ -17,9 +17,11 @@ use crate::ConnId;
 use crate::limits::Limits;
 use crate::scripts::Loaded;
 use command::Number;
-use resp::reply::{self, ReplyError};
+use resp::reply::{self, Passed, ReplyError, ReplyLimits};
 use std::collections::VecDeque;
+use std::time::Duration;
 use stdx::{BufferPool, ByteQueue, Instant, Prng};
+use topology::ShardId;
 
 /// What waits for one reply.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +36,24 @@ pub(crate) struct Ticket {
     pub purpose: Purpose,
     /// What was asked for, for the statistics.
     pub command: Number,
+    /// The request is kept until its reply comes, so that it can be asked again: see [`Backend::kept_request`].
+    pub kept: bool,
     /// When it was queued: the low bits of the microseconds, see [`crate::tally::low_us`].
     pub queued_us: u32,
     /// Offset of the request's first byte in all that was ever queued on this connection.
     pub start: u64,
     /// The reply is late from then on.
     pub deadline: Instant,
+}
+
+impl Ticket {
+    /// Nobody waits for the reply any more.
+    pub(crate) fn bury(&mut self) {
+        self.purpose = match self.purpose {
+            Purpose::Client | Purpose::Late => Purpose::Late,
+            _ => Purpose::Nobody,
+        };
+    }
 }
 
 /// What becomes of a reply.
@@ -53,7 +67,9 @@ pub(crate) enum Purpose {
     Inquiry,
     /// It shows that the node lives.
     Probe,
-    /// Nobody waits any more: the reply is consumed and forgotten. (A tombstone.)
+    /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
+    Late,
+    /// Nobody ever waited, or does not any more.
     Nobody,
 }
 
@@ -90,9 +106,38 @@ pub(crate) enum State {
     },
 }
 
-/// One node with its connection.
+/// Who uses a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// All clients; it is made again when it is lost.
+    Shared,
+    /// One client at a time, for large transfers; it is made when one is needed, and not again by itself.
+    Pinned,
+    /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
+    Retired,
+}
+
+/// One connection to a node, or the wish for one.
 #[derive(Debug)]
 pub(crate) struct Backend {
+    /// Whose node.
+    pub shard: ShardId,
+    /// Who uses it.
+    pub used_by: Use,
+    /// Not read from, since what it brings cannot be passed on now. Pinned connections only.
+    pub paused: bool,
+    /// What was read does not suffice to go on. Pinned connections only.
+    pub starved: bool,
+    /// How many elements the array has that is being read element by element. Pinned connections only.
+    pub elements: Option<usize>,
+    /// The rest of the reply at the front is for nobody: it is passed over as it comes.
+    pub passes_over: bool,
+    /// The unfinished reply is large, and is held until it is whole.
+    pub holds_reply: bool,
+    /// Bytes that were passed over lately.
+    pub passed_over_bytes: usize,
+    /// Requests in flight that may be asked again, each behind its length in four bytes.
+    kept: ByteQueue,
     /// See [`State`].
     pub state: State,
     /// Why the last attempt failed; the text that clients see while the node is down.
@@ -139,8 +184,17 @@ const PONG: &[u8] = b"+PONG\r\n";
 
 impl Backend {
     /// A node that was not connected to yet, and is to be at once.
-    pub(crate) fn new() -> Backend {
+    pub(crate) fn new(shard: ShardId, used_by: Use) -> Backend {
         Backend {
+            shard,
+            used_by,
+            paused: false,
+            starved: false,
+            elements: None,
+            passes_over: false,
+            holds_reply: false,
+            passed_over_bytes: 0,
+            kept: ByteQueue::default(),
             state: State::Waiting { until: Instant::ZERO },
             reason: String::new(),
             failures: 0,
@@ -194,9 +248,44 @@ impl Backend {
     }
 
     /// Queues the ticket of the request that was just appended. True if it is the only one: then its deadline counts.
-    pub(crate) fn push(&mut self, ticket: Ticket) -> bool {
+    pub(crate) fn push(&mut self, mut ticket: Ticket, pool: &mut BufferPool) -> bool {
+        if ticket.kept {
+            ticket.kept = self.used_by == Use::Shared && self.keep_request(ticket.start, pool);
+        }
         self.in_flight.push_back(ticket);
         self.in_flight.len() == 1
+    }
+
+    /// Copies the request that was just appended from offset `start` on. False if it is too long for that.
+    #[inline]
+    fn keep_request(&mut self, start: u64, pool: &mut BufferPool) -> bool {
+        let request = &self.output.as_slice()[(start - self.written) as usize..];
+        if request.len() > KEPT_REQUEST_BYTES_MAX {
+            return false;
+        }
+        let kept = self.kept.tail(pool);
+        kept.extend_from_slice(&(request.len() as u32).to_le_bytes());
+        kept.extend_from_slice(request);
+        true
+    }
+
+    /// The request whose ticket is `number` behind the one at the front, if it was kept.
+    pub(crate) fn kept_request(&self, number: usize) -> Option<&[u8]> {
+        let mut rest = self.kept.as_slice();
+        for _ in self.in_flight.iter().take(number).filter(|ticket| ticket.kept) {
+            rest = &rest[kept_len(rest)..];
+        }
+        self.in_flight.get(number)?.kept.then(|| &rest[KEPT_HEADER_BYTES..kept_len(rest)])
+    }
+
+    /// What is in flight, from the one whose reply comes next.
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        self.in_flight.iter()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn tickets_mut(&mut self) -> impl Iterator<Item = &mut Ticket> {
+        self.in_flight.iter_mut()
     }
 
     /// What waits to be sent in the present state.
@@ -285,10 +374,49 @@ impl Backend {
         self.input.len()
     }
 
+    /// The unfinished reply will be so long at least.
+    pub(crate) fn bytes_announced(&self) -> usize {
+        self.scanner.bytes_announced().max(self.input.len())
+    }
+
+    /// Finds how much of `bytes`, which follow what was passed on before, belongs to the reply that is coming.
+    pub(crate) fn pass(&mut self, bytes: &[u8], limits: &Limits) -> Result<Passed, ReplyError> {
+        self.scanner.pass(bytes, &limits.reply)
+    }
+
+    /// What was read and not used yet is handed out; [`Backend::restore_input`] takes the rest back.
+    pub(crate) fn lend_input(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.input)
+    }
+
+    /// Appends what came.
+    pub(crate) fn extend_input(&mut self, bytes: &[u8], pool: &mut BufferPool) {
+        if self.input.capacity() == 0 {
+            self.input = pool.take();
+        }
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// From now on the unfinished reply, of which `input` holds the beginning, is passed over.
+    pub(crate) fn pass_over(&mut self, pool: &mut BufferPool) {
+        self.passes_over = true;
+        self.scanner = reply::Scanner::default();
+        let input = std::mem::take(&mut self.input);
+        // What is held was scanned before: it is neither garbled nor complete.
+        let passed = self.scanner.pass(&input, &ReplyLimits::default());
+        let held = passed.map_or(input.len(), |passed| passed.len);
+        self.restore_input(input, held, pool);
+    }
+
     /// Takes the ticket that the next reply belongs to. `None`: nobody asked for it.
-    pub(crate) fn pop(&mut self) -> Option<Ticket> {
+    #[inline]
+    pub(crate) fn pop(&mut self, pool: &mut BufferPool) -> Option<Ticket> {
         let ticket = self.in_flight.pop_front()?;
         self.expired = self.expired.saturating_sub(1);
+        self.holds_reply = false;
+        if ticket.kept {
+            self.kept.consume(kept_len(self.kept.as_slice()), pool);
+        }
         Some(ticket)
     }
 
@@ -304,7 +432,22 @@ impl Backend {
 
     /// Whether the node was silent for so long that it should be asked whether it lives.
     pub(crate) fn wants_probe(&self, now: Instant, limits: &Limits) -> bool {
-        self.is_ready() && self.in_flight.is_empty() && now.since(self.moved_at) >= limits.probe_after
+        self.used_by == Use::Shared && self.is_idle() && now.since(self.moved_at) >= limits.probe_after
+    }
+
+    /// Whether requests would flow, if there were any.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_ready() && self.in_flight.is_empty()
+    }
+
+    /// Whether the client that it was pinned to may leave it to another: all that was written on it was answered.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.is_idle() && self.output.is_empty() && self.input.is_empty()
+    }
+
+    /// Whether nothing has come for `time`.
+    pub(crate) fn is_silent_for(&self, time: Duration, now: Instant) -> bool {
+        now.since(self.moved_at) >= time
     }
 
     /// When [`Backend::due`] may say something else than now.
@@ -331,7 +474,12 @@ impl Backend {
     /// When the first ticket that is not yet expired will be. A large reply that is on its way gets its time.
     fn late_at(&self, limits: &Limits) -> Instant {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
-        ticket.deadline + limits.transfer_time(self.input.len())
+        match self.used_by {
+            Use::Shared => ticket.deadline + limits.transfer_time(self.input.len()),
+            // A slow client makes its own replies late, and only those.
+            Use::Pinned if self.paused => Instant::NEVER,
+            Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.transfer_timeout),
+        }
     }
 
     /// When a connection with late replies is given up: another timeout after the first reply was late, if nothing
@@ -352,7 +500,7 @@ impl Backend {
             return None;
         }
         let late = *ticket;
-        ticket.purpose = Purpose::Nobody;
+        ticket.bury();
         self.expired += 1;
         Some(late)
     }
@@ -373,17 +521,22 @@ impl Backend {
             self.failures = self.failures.saturating_add(1);
         }
         let pause = match self.failures {
-            0 => std::time::Duration::ZERO,
+            0 => Duration::ZERO,
             failures => {
                 let ceiling =
                     limits.backoff_min.saturating_mul(1 << (failures - 1).min(16)).min(limits.backoff_max);
-                std::time::Duration::from_nanos(prng.below(ceiling.as_nanos() as u64 + 1))
+                Duration::from_nanos(prng.below(ceiling.as_nanos() as u64 + 1))
             }
         };
         self.state = State::Waiting { until: now + pause };
         self.reason = reason;
         self.blocked = false;
         self.loaded = Loaded::default();
+        self.paused = false;
+        self.elements = None;
+        self.passes_over = false;
+        self.holds_reply = false;
+        self.kept.clear(pool);
         self.output.clear(pool);
         pool.give(std::mem::take(&mut self.input));
         self.scanner = reply::Scanner::default();
@@ -391,6 +544,18 @@ impl Backend {
         let written = std::mem::take(&mut self.written);
         (std::mem::take(&mut self.in_flight), written)
     }
+}
+
+/// Longer requests are not kept: few reads are, and their replies would have to be asked for twice.
+const KEPT_REQUEST_BYTES_MAX: usize = 16 * 1024;
+/// What stands before each kept request.
+const KEPT_HEADER_BYTES: usize = 4;
+
+/// The length of the first kept request, with what stands before it.
+#[inline]
+fn kept_len(kept: &[u8]) -> usize {
+    let header = kept.first_chunk().expect("each kept request has its length before it");
+    KEPT_HEADER_BYTES + u32::from_le_bytes(*header) as usize
 }
 
 /// A reply as a reason in an error text: its first line, printable bytes only.
@@ -407,7 +572,6 @@ fn shown(reply: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     const CONN: ConnId = ConnId { index: 1, generation: 0 };
 
@@ -417,7 +581,7 @@ mod tests {
 
     /// A backend through which requests flow since `at(0)`.
     fn ready() -> Backend {
-        let mut backend = Backend::new();
+        let mut backend = Backend::new(ShardId(0), Use::Shared);
         backend.state = State::Ready { conn: CONN, since: at(0) };
         backend
     }
@@ -426,10 +590,10 @@ mod tests {
         let (tail, start) = backend.tail(pool);
         tail.extend_from_slice(PING);
         let deadline = sent_at + Duration::from_secs(1);
-        let (purpose, command) = (Purpose::Client, Number::NONE);
+        let (purpose, command, kept) = (Purpose::Client, Number::NONE, true);
         let ticket =
-            Ticket { conn: CONN, place: 0, part: 0, purpose, command, queued_us: 0, start, deadline };
-        backend.push(ticket);
+            Ticket { conn: CONN, place: 0, part: 0, purpose, command, kept, queued_us: 0, start, deadline };
+        backend.push(ticket, pool);
     }
 
     fn pool() -> BufferPool {
@@ -439,7 +603,7 @@ mod tests {
     #[test]
     fn a_connection_is_used_only_after_a_pong() {
         let mut pool = pool();
-        let mut backend = Backend::new();
+        let mut backend = Backend::new(ShardId(0), Use::Shared);
         assert_eq!(backend.due(at(0), &Limits::default()), Due::Connect);
         backend.state = State::Connecting { conn: CONN, deadline: at(1000) };
         queue(&mut backend, &mut pool, at(0));
@@ -473,9 +637,23 @@ mod tests {
         assert_eq!(backend.expire().map(|ticket| ticket.purpose), Some(Purpose::Client));
         assert_eq!(backend.due(at(1000), &limits), Due::Nothing);
         assert_eq!(backend.deadline(&limits), at(1500));
-        assert_eq!(backend.pop().map(|ticket| ticket.purpose), Some(Purpose::Nobody));
-        assert_eq!(backend.pop().map(|ticket| ticket.purpose), Some(Purpose::Client));
-        assert!(backend.pop().is_none());
+        assert_eq!(backend.pop(&mut pool).map(|ticket| ticket.purpose), Some(Purpose::Late));
+        assert_eq!(backend.pop(&mut pool).map(|ticket| ticket.purpose), Some(Purpose::Client));
+        assert!(backend.pop(&mut pool).is_none());
+    }
+
+    #[test]
+    fn a_kept_request_is_there_until_its_reply_is() {
+        let mut pool = pool();
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(0));
+        queue(&mut backend, &mut pool, at(0));
+        backend.handle_sent(PING.len() * 2, &mut pool);
+        assert_eq!((backend.kept_request(0), backend.kept_request(1)), (Some(PING), Some(PING)));
+        backend.pop(&mut pool);
+        assert_eq!((backend.kept_request(0), backend.kept_request(1)), (Some(PING), None));
+        backend.pop(&mut pool);
+        assert_eq!(backend.kept.capacity(), 0);
     }
 
     #[test]

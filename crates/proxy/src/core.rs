@@ -2,7 +2,7 @@
 //! to be done in this turn.
 
 use crate::ConnId;
-use crate::backend::{Backend, Purpose, Ticket};
+use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
 use crate::errors::Lost;
 use crate::event::Notice;
@@ -10,6 +10,7 @@ use crate::inquiry::{Inquiries, Mail, Question};
 use crate::learn::Learner;
 use crate::limits::{Limits, Settings};
 use crate::merge::{Merge, SpareValues};
+use crate::pinned::{Pinning, Pins};
 use crate::route::Scratch;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
@@ -27,8 +28,9 @@ pub(crate) struct Core {
     pub limits: Limits,
     pub settings: Settings,
     pub topology: Arc<Topology>,
-    /// By shard.
+    /// The connections to nodes: first the shared ones by shard, then those that clients are pinned to.
     pub backends: Vec<Backend>,
+    pub pins: Pins,
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
     pub repeats: Repeats,
@@ -97,7 +99,8 @@ impl Core {
     ) -> Core {
         let shards = topology.shard_count();
         Core {
-            backends: (0..shards).map(|_| Backend::new()).collect(),
+            backends: (0..shards as u32).map(|shard| Backend::new(ShardId(shard), Use::Shared)).collect(),
+            pins: Pins::new(shards),
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
@@ -144,32 +147,41 @@ impl Core {
         &self.topology.shard(shard).name
     }
 
-    /// Queues a whole request for `shard`, which must have admitted it.
-    pub(crate) fn enqueue(&mut self, shard: ShardId, bytes: &[u8], ticket: Asked) {
-        let (tail, start) = self.backends[shard.0 as usize].tail(&mut self.pool);
-        tail.extend_from_slice(bytes);
-        self.push_ticket(shard, start, ticket);
+    /// Queues a whole request for the shared connection to `shard`, which must have admitted it.
+    pub(crate) fn enqueue(&mut self, shard: ShardId, bytes: &[u8], asked: Asked) {
+        self.enqueue_on(shard.0, bytes, asked);
     }
 
-    /// Queues the ticket of a request that was appended to the shard's output from offset `start` on.
-    pub(crate) fn push_ticket(&mut self, shard: ShardId, start: u64, asked: Asked) {
-        let backend = &mut self.backends[shard.0 as usize];
-        let deadline =
-            self.now + self.limits.request_timeout + self.limits.transfer_time(backend.queued_bytes());
-        let Asked { conn, place, part, purpose } = asked;
+    /// Queues a whole request for the connection `node`.
+    pub(crate) fn enqueue_on(&mut self, node: u32, bytes: &[u8], asked: Asked) {
+        let (tail, start) = self.backends[node as usize].tail(&mut self.pool);
+        tail.extend_from_slice(bytes);
+        self.push_ticket(node, start, asked);
+    }
+
+    /// Queues the ticket of a request that was appended to the output of connection `node` from offset `start` on.
+    pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
+        let backend = &mut self.backends[node as usize];
+        let timeout = match backend.used_by {
+            Use::Shared => self.limits.request_timeout,
+            Use::Pinned | Use::Retired => self.limits.transfer_timeout,
+        };
+        let deadline = self.now + timeout + self.limits.transfer_time(backend.queued_bytes());
+        let Asked { conn, place, part, purpose, kept } = asked;
         let (command, queued_us) = (self.asking, tally::low_us(self.now));
-        if backend.push(Ticket { conn, place, part, purpose, command, queued_us, start, deadline }) {
+        let ticket = Ticket { conn, place, part, purpose, command, kept, queued_us, start, deadline };
+        if backend.push(ticket, &mut self.pool) {
             self.check_at = self.check_at.min(deadline);
         }
-        self.list_node(shard);
+        self.list_node(node);
     }
 
-    /// Lists the shard's backend for sending in this turn.
-    pub(crate) fn list_node(&mut self, shard: ShardId) {
-        let backend = &mut self.backends[shard.0 as usize];
+    /// Lists the connection `node` for sending in this turn.
+    pub(crate) fn list_node(&mut self, node: u32) {
+        let backend = &mut self.backends[node as usize];
         if !backend.listed && !backend.blocked {
             backend.listed = true;
-            self.nodes_to_send.push(shard.0);
+            self.nodes_to_send.push(node);
         }
     }
 
@@ -215,7 +227,12 @@ impl Core {
     pub(crate) fn count_waiting(&mut self, session: &mut Session) {
         match (session.waiting, session.is_pending()) {
             (false, true) => self.clients_waiting += 1,
-            (true, false) => self.clients_waiting -= 1,
+            (true, false) => {
+                self.clients_waiting -= 1;
+                if session.pinning != Pinning::No {
+                    self.handle_quiet(session);
+                }
+            }
             _ => return,
         }
         session.waiting = !session.waiting;
@@ -250,17 +267,19 @@ pub(crate) struct Asked {
     pub place: u32,
     pub part: u32,
     pub purpose: Purpose,
+    /// The request may be asked again: it is kept until its reply comes.
+    pub kept: bool,
 }
 
 impl Asked {
     /// A client's request that goes to one node.
     pub(crate) fn by_client(conn: ConnId, place: u32) -> Asked {
-        Asked { conn, place, part: 0, purpose: Purpose::Client }
+        Asked { conn, place, part: 0, purpose: Purpose::Client, kept: false }
     }
 
     /// A request of ours that goes to one node, whatever it answers.
     pub(crate) fn by_nobody() -> Asked {
-        Asked { conn: NOBODY, place: 0, part: 0, purpose: Purpose::Nobody }
+        Asked { conn: NOBODY, place: 0, part: 0, purpose: Purpose::Nobody, kept: false }
     }
 }
 

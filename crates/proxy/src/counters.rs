@@ -45,6 +45,10 @@ counters! {
     errors,
     /// Requests whose reply did not come in time.
     timeouts,
+    /// Reads that were asked again on a pinned connection, since their replies were large.
+    refetches,
+    /// Shared connections that others took the place of, since too many large replies came on them.
+    retirements,
     /// Bytes received from clients.
     client_bytes_in,
     /// Bytes taken by clients.

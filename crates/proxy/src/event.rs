@@ -132,6 +132,8 @@ pub enum CloseReason {
     OutputLimit,
     /// It began a request and did not go on.
     HalfRequest,
+    /// It had got a part of a large reply when the node was lost.
+    HalfReply,
     /// It was idle for longer than `--timeout`.
     Idle,
 }

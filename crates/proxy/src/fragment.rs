@@ -6,7 +6,7 @@ use crate::merge::Merge;
 use crate::route::{Keys, Part};
 use crate::scripts::Library;
 use crate::session::{Owed, Session};
-use command::Command;
+use command::{Command, Flags};
 use resp::{Request, encode};
 
 impl Core {
@@ -20,19 +20,19 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
-        if self.refuse_unless_admitted(session, &keys.parts) {
+        if self.refuse_unless_admitted(session, &mut keys.parts) {
             return;
         }
         let step = command.split_step();
         for part in &mut keys.parts {
-            let (tail, start) = self.backends[part.shard.0 as usize].tail(&mut self.pool);
+            let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
             part.start = start;
             encode::array_header(tail, 1 + part.keys * step);
             tail.extend_from_slice(request.raw_arg(0));
         }
         for (&position, &part) in keys.positions.iter().zip(&keys.part_of_key) {
-            let shard = keys.parts[part as usize].shard;
-            let (tail, _) = self.backends[shard.0 as usize].tail(&mut self.pool);
+            let node = keys.parts[part as usize].node;
+            let (tail, _) = self.backends[node as usize].tail(&mut self.pool);
             tail.extend_from_slice(request.raw_args(position, step));
         }
         self.expect_parts(session, command, merge, request, keys, None);
@@ -48,23 +48,31 @@ impl Core {
         keys: &mut Keys,
     ) {
         keys.all_shards(self.topology.shard_count());
-        if self.refuse_unless_admitted(session, &keys.parts) {
+        if self.refuse_unless_admitted(session, &mut keys.parts) {
             return;
         }
         let library = self.note_scripts(command, request);
         for part in &mut keys.parts {
-            let (tail, start) = self.backends[part.shard.0 as usize].tail(&mut self.pool);
+            let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
             part.start = start;
             tail.extend_from_slice(request.bytes);
         }
         self.expect_parts(session, command, merge, request, keys, library);
     }
 
-    /// If a shard does not take its part, nothing is sent, and the client may safely repeat.
-    fn refuse_unless_admitted(&mut self, session: &mut Session, parts: &[Part]) -> bool {
-        let Some(lost) = parts.iter().find_map(|part| self.admit(part.shard).err()) else { return false };
-        self.refuse(session, &lost.text());
-        true
+    /// Chooses the connection for each part. If a shard does not take its part, nothing is sent, and the client may
+    /// safely repeat.
+    fn refuse_unless_admitted(&mut self, session: &mut Session, parts: &mut [Part]) -> bool {
+        for part in parts {
+            match self.node_for(session, part.shard) {
+                Ok(node) => part.node = node,
+                Err(lost) => {
+                    self.refuse(session, &lost.text());
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Reserves the client's place and queues a ticket for each part that was appended.
@@ -77,21 +85,24 @@ impl Core {
         keys: &Keys,
         library: Option<Library>,
     ) {
+        let reads = command.flags.contains(Flags::READONLY);
         let merge = Merge::new(
             merge,
             keys.parts.len() as u32,
             &keys.part_of_key,
-            command.flags.contains(command::Flags::READONLY),
+            reads,
             request.get(2),
             &mut self.spare_values,
             &mut self.prng,
         )
         .with_library(library);
+        let kept = reads && merge.may_be_relayed();
         let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
         self.counters.fragments += keys.parts.len() as u64;
         for (number, part) in keys.parts.iter().enumerate() {
-            let asked = Asked { conn: session.conn, place, part: number as u32, purpose: Purpose::Client };
-            self.push_ticket(part.shard, part.start, asked);
+            let (part_number, purpose) = (number as u32, Purpose::Client);
+            let asked = Asked { conn: session.conn, place, part: part_number, purpose, kept };
+            self.push_ticket(part.node, part.start, asked);
         }
     }
 }

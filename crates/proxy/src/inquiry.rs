@@ -192,7 +192,8 @@ impl Core {
         let Some(inquiry) = self.inquire(session, survey, shards.len(), Instant::NEVER) else { return };
         for &shard in shards {
             // An inquiry has no client of its own: its number takes the place of one.
-            let asked = Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry };
+            let asked =
+                Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry, kept: false };
             self.enqueue(shard, request, asked);
         }
     }

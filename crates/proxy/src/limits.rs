@@ -36,6 +36,20 @@ pub struct Limits {
     pub inquiries_max: usize,
     /// Bytes that wait to be sent to one node. Above it requests are refused at once.
     pub backend_output_bytes_max: usize,
+    /// A request or reply of more bytes, of which not all have come, is large: it gets a connection of its own.
+    pub large_bytes: usize,
+    /// Clients of one worker that may have connections of their own at once. More wait in line.
+    pub pinned_clients_max: usize,
+    /// Bytes of a large transfer that may wait for its receiver: above it no more is read from its sender.
+    pub relay_bytes_max: usize,
+    /// Bytes of large replies that may be passed over on a shared connection within a second or so; with more to come,
+    /// another takes its place. It bounds how long others wait behind large replies that nobody expected.
+    pub pass_over_bytes_max: usize,
+    /// From a request on a connection of a client's own to the next sign of life on it. Nobody else waits behind it, and
+    /// a node that puts a large reply together is silent for long.
+    pub transfer_timeout: Duration,
+    /// A pinned connection that nobody has used for so long is closed.
+    pub pinned_idle: Duration,
     /// From the wish to connect to a node to its PONG.
     pub connect_timeout: Duration,
     /// From a request's arrival at a backend to its reply.
@@ -88,6 +102,12 @@ impl Default for Limits {
             in_flight_max: 1 << 16,
             inquiries_max: 1 << 16,
             backend_output_bytes_max: 64 << 20,
+            large_bytes: 64 << 10,
+            pinned_clients_max: 32,
+            relay_bytes_max: 128 << 10,
+            pass_over_bytes_max: 8 << 20,
+            transfer_timeout: Duration::from_secs(10),
+            pinned_idle: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),
             transfer_bytes_per_s_min: 16 << 20,

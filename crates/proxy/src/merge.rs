@@ -57,6 +57,10 @@ enum Kind {
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     part_of_key: Vec<u32>,
+    /// Keys whose values were passed on before all parts were here; see [`Merge::begin_relay`].
+    relayed: usize,
+    /// How far each part was passed on.
+    read: Vec<usize>,
     /// The elements of each part, without the array's header. Longer than needed after a larger MGET.
     parts: Vec<Vec<u8>>,
 }
@@ -86,6 +90,8 @@ impl SpareValues {
     fn take(&mut self, part_of_key: &[u32], parts: u32) -> Values {
         let mut values = self.spare.pop().unwrap_or_default();
         values.part_of_key.clear();
+        values.relayed = 0;
+        values.read.clear();
         values.part_of_key.extend_from_slice(part_of_key);
         if values.parts.len() < parts as usize {
             values.parts.resize_with(parts as usize, Vec::new);
@@ -177,8 +183,7 @@ impl Merge {
             Kind::AllOk => (bytes == b"+OK\r\n").then_some(())?,
             Kind::Values(values) => {
                 let elements = reply::elements(bytes)?;
-                let expected = values.part_of_key.iter().filter(|&&owner| owner == part).count();
-                (elements.len() == expected).then_some(())?;
+                (elements.len() == values.keys_of(part)).then_some(())?;
                 values.parts[part as usize].extend_from_slice(elements.rest());
             }
             Kind::Concat { elements, body } => {
@@ -218,6 +223,109 @@ impl Merge {
     fn fail(&mut self, part: u32, failure: Failure) {
         if self.failure.as_ref().is_none_or(|(first, _)| part < *first) {
             self.failure = Some((part, failure));
+        }
+    }
+
+    /// Whether this is an MGET that nothing has gone wrong with: its values may be passed on one by one.
+    pub(crate) fn may_be_relayed(&self) -> bool {
+        self.is_of_values() && self.failure.is_none()
+    }
+
+    /// Whether this is an MGET.
+    pub(crate) fn is_of_values(&self) -> bool {
+        matches!(self.kind, Kind::Values(_))
+    }
+
+    /// Whether a part has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Takes the merge out of its place for a while.
+    pub(crate) fn lend(&mut self) -> Merge {
+        let nothing = Merge {
+            kind: Kind::Sum(0),
+            left: 0,
+            failure: None,
+            may_have_run: false,
+            reads: true,
+            library: None,
+        };
+        std::mem::replace(self, nothing)
+    }
+
+    /// How many keys belong to `part`.
+    pub(crate) fn keys_of(&self, part: u32) -> usize {
+        match &self.kind {
+            Kind::Values(values) => values.keys_of(part),
+            _ => 0,
+        }
+    }
+
+    /// The reply of `part` begins as an error.
+    pub(crate) fn fail_by_node(&mut self, part: u32, error: &[u8]) {
+        self.fail(part, Failure::Node(error.to_vec()));
+    }
+
+    /// The reply of `part` is not what belongs here.
+    pub(crate) fn fail_merging(&mut self, part: u32) {
+        let mut error = Vec::new();
+        errors::write(&mut error, errors::MERGE_FAILED);
+        self.fail(part, Failure::Node(error));
+    }
+
+    /// Whether all parts are here or have begun to come, if `begun` are coming.
+    pub(crate) fn is_complete_with(&self, begun: usize) -> bool {
+        self.left as usize == begun
+    }
+
+    /// Begins to pass on an MGET of which not everything is here: appends the array's header.
+    pub(crate) fn begin_relay(&mut self, out: &mut Vec<u8>) {
+        if let Kind::Values(values) = &mut self.kind {
+            encode::array_header(out, values.part_of_key.len());
+            values.read.clear();
+            values.read.resize(values.parts.len(), 0);
+        }
+    }
+
+    /// The part that the next value comes from; `None` when all were passed on.
+    pub(crate) fn next_part(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Values(values) => values.part_of_key.get(values.relayed).copied(),
+            _ => None,
+        }
+    }
+
+    /// The next value of `part`, if that part is here.
+    pub(crate) fn held_value(&self, part: u32) -> Option<&[u8]> {
+        let Kind::Values(values) = &self.kind else { return None };
+        let rest = values.parts[part as usize].get(values.read[part as usize]..)?;
+        (!rest.is_empty()).then(|| &rest[..reply::first_len(rest)])
+    }
+
+    /// The next value was passed on; `held` bytes of it were here.
+    pub(crate) fn advance(&mut self, held: usize) {
+        if let Kind::Values(values) = &mut self.kind
+            && let Some(&part) = values.part_of_key.get(values.relayed)
+        {
+            values.read[part as usize] += held;
+            values.relayed += 1;
+        }
+    }
+
+    /// Appends the error that the whole fails with, though not every part was absorbed.
+    pub(crate) fn write_failure(&self, out: &mut Vec<u8>) {
+        match &self.failure {
+            Some((_, Failure::Node(error))) => out.extend_from_slice(error),
+            Some((_, Failure::Lost(lost))) => errors::write(out, &lost.text()),
+            None => errors::write(out, errors::MERGE_FAILED),
+        }
+    }
+
+    /// Keeps what can be used again.
+    pub(crate) fn give_values(self, spare: &mut SpareValues) {
+        if let Kind::Values(values) = self.kind {
+            spare.give(values);
         }
     }
 
@@ -282,6 +390,10 @@ impl Kind {
 }
 
 impl Values {
+    fn keys_of(&self, part: u32) -> usize {
+        self.part_of_key.iter().filter(|&&owner| owner == part).count()
+    }
+
     /// Takes the elements from their parts in the order of the keys.
     fn write(&self, out: &mut Vec<u8>) {
         encode::array_header(out, self.part_of_key.len());

@@ -3,12 +3,13 @@
 //! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
 
 use crate::ConnId;
-use crate::backend::{self, Backend, Due, Purpose, State};
+use crate::backend::{self, Backend, Due, Purpose, State, Use};
 use crate::core::{Asked, Control, Core};
 use crate::counters::{Board, Counters};
-use crate::errors;
+use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
+use crate::pinned::Pinning;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
@@ -100,7 +101,7 @@ impl Proxy {
             Event::Connected { conn } => {
                 if let Some(&Peer::Node(node)) = self.peers.get(conn) {
                     self.core.backends[node as usize].handle_connected();
-                    self.core.list_node(ShardId(node));
+                    self.core.list_node(node);
                 }
             }
             Event::Ended { conn } => match self.peers.get(conn) {
@@ -146,6 +147,8 @@ impl Proxy {
     fn handle_client_end(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         match session.phase {
+            // The rest of its request will never come.
+            Phase::Open | Phase::Ending if self.core.is_uploading(session) => return self.close_client(conn),
             Phase::Open | Phase::Ending => session.phase = Phase::Ending,
             Phase::Closing { .. } => session.phase = Phase::Closing { linger: false },
             Phase::Lingering { .. } => return self.close_client(conn),
@@ -162,7 +165,7 @@ impl Proxy {
             }
             Some(&mut Peer::Node(node)) => {
                 self.core.backends[node as usize].blocked = false;
-                self.core.list_node(ShardId(node));
+                self.core.list_node(node);
             }
             None => {}
         }
@@ -176,12 +179,23 @@ impl Proxy {
                 core.counters.client_bytes_out += count as u64;
                 session.handle_sent(count, core.now, &mut core.pool);
                 core.resume_if_caught_up(session);
+                if session.pinning != Pinning::No {
+                    core.pins.to_relay.push(conn);
+                }
                 self.close_if_finished(conn);
                 self.follow_up();
             }
             Some(&mut Peer::Node(node)) => {
                 core.counters.node_bytes_out += count as u64;
-                core.backends[node as usize].handle_sent(count, &mut core.pool);
+                let backend = &mut core.backends[node as usize];
+                backend.handle_sent(count, &mut core.pool);
+                if backend.used_by == Use::Pinned
+                    && backend.queued_bytes() <= core.limits.relay_bytes_max / 2
+                    && let Some(ticket) = backend.tickets().last()
+                {
+                    core.clients_to_resume.push(ticket.conn);
+                    self.follow_up();
+                }
             }
             None => {}
         }
@@ -190,11 +204,48 @@ impl Proxy {
     /// What follows from an event: clients that had been paused go on, and what was asked over all clients is answered.
     pub(crate) fn follow_up(&mut self) {
         loop {
+            self.relay_replies();
             self.resume_clients();
-            if !self.put_question() {
+            if !self.put_question() && self.core.pins.to_relay.is_empty() {
                 return;
             }
         }
+    }
+
+    /// Passes on what can be of large replies, closes connections that are of no use, and gives permits away.
+    fn relay_replies(&mut self) {
+        while let Some(conn) = self.core.pins.to_relay.pop() {
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            match self.core.relay(session) {
+                Ok(()) => self.close_if_finished(conn),
+                Err(garbled) => self.fail_node(garbled.node, garbled.fault),
+            }
+        }
+        while let Some(node) = self.core.pins.doomed.pop() {
+            self.let_go(node);
+        }
+        while let Some(conn) = self.core.next_to_pin() {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+                let lost = self.core.handle_pinned(session);
+                self.deliver_losses(lost);
+            }
+        }
+    }
+
+    /// Closes a pinned connection of which what comes first is of no use; what its client asked behind that is lost.
+    fn let_go(&mut self, node: u32) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        if let Some(conn) = backend.conn() {
+            core.controls.push_back(Control::Close { conn });
+            self.peers.remove(conn);
+        }
+        let (reason, shard) = (String::new(), backend.shard);
+        let (tickets, _) = backend.fail(reason, core.now, &core.limits, &mut core.prng, &mut core.pool);
+        core.vacate(node);
+        let shard = core.shard_name(shard).to_owned();
+        let lost = tickets.into_iter().map(|ticket| (ticket, Lost::Broken { shard: shard.clone() }));
+        self.deliver_losses(lost.collect());
     }
 
     /// Reads on for clients that had been paused.
@@ -203,7 +254,7 @@ impl Proxy {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
             handle_input(core, session);
-            if session.paused && session.may_read(&core.limits) {
+            if session.paused && core.may_receive(session) {
                 session.paused = false;
                 core.controls.push_back(Control::Resume { conn });
             }
@@ -233,8 +284,9 @@ impl Proxy {
 
     /// Forgets a client and closes its connection. Its tickets stay in flight, for nobody.
     pub(crate) fn close_client(&mut self, conn: ConnId) {
-        let Some(Peer::Client(session)) = self.peers.remove(conn) else { return };
+        let Some(Peer::Client(mut session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
+        core.unpin(&mut session);
         core.counters.clients -= 1;
         core.board.publish_clients(core.settings.worker, core.counters.clients);
         core.clients_waiting -= usize::from(session.waiting);
@@ -320,6 +372,10 @@ impl Proxy {
                     Due::Connect => self.connect(node),
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
                     Due::Expire => match backend.expire() {
+                        Some(ticket) if backend.used_by == Use::Pinned => {
+                            self.deliver_timeout(node, ticket);
+                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
+                        }
                         Some(ticket) => self.deliver_timeout(node, ticket),
                         None => self.fail_node(node, Fault::Gone("the node takes no bytes".to_owned())),
                     },
@@ -336,7 +392,8 @@ impl Proxy {
         let conn = self.peers.insert(Peer::Node(node));
         let deadline = self.core.now + self.core.limits.connect_timeout;
         self.core.backends[node as usize].state = State::Connecting { conn, deadline };
-        self.core.controls.push_back(Control::Connect { conn, shard: ShardId(node) });
+        let shard = self.core.backends[node as usize].shard;
+        self.core.controls.push_back(Control::Connect { conn, shard });
     }
 
     /// Once a second: clients that overstay, nodes that are silent, counts for the others.
@@ -346,11 +403,15 @@ impl Proxy {
             self.sweep_client(conn);
         }
         for node in 0..self.core.backends.len() {
+            self.core.backends[node].passed_over_bytes = 0;
             if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
                 let conn = ConnId { index: 0, generation: 0 };
-                let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe };
+                let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: false };
                 self.core.enqueue(ShardId(node as u32), backend::PING, asked);
             }
+        }
+        while let Some(node) = self.core.next_stale(self.core.now) {
+            self.let_go(node);
         }
         self.measure_rate();
         self.core.publish();
@@ -416,9 +477,10 @@ impl Proxy {
         self.core.clients_waiting
     }
 
-    /// How many requests and parts of requests are in flight to nodes. Looks at each node.
+    /// How many requests and parts of requests are in flight over the connections that all clients share. Looks at each
+    /// node.
     pub fn in_flight(&self) -> usize {
-        self.core.backends.iter().map(Backend::in_flight).sum()
+        self.core.backends[..self.core.topology.shard_count()].iter().map(Backend::in_flight).sum()
     }
 
     /// How many split requests wait for replies; 0 once no client is left.
@@ -429,6 +491,11 @@ impl Proxy {
     /// How many questions over all workers, shards or time wait for their answers; 0 once no client is left.
     pub fn inquiries_pending(&self) -> usize {
         self.core.inquiries.len()
+    }
+
+    /// How many clients are pinned for large transfers, or wait to be; 0 once no client is left.
+    pub fn pins_pending(&self) -> usize {
+        self.core.pins.len()
     }
 
     /// What is to be logged.
@@ -465,12 +532,15 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         session.phase = Phase::Closing { linger: true };
         core.note_closed(session, CloseReason::Protocol);
     }
-    if !session.paused && !session.may_read(&core.limits) && session.phase == Phase::Open {
+    if !session.paused && session.phase == Phase::Open && !core.may_receive(session) {
         session.paused = true;
         core.controls.push_back(Control::Pause { conn: session.conn });
     }
     session.request_began = match session.request_began {
-        _ if session.input.is_empty() || session.paused => None,
+        _ if session.paused => None,
+        // While a large request is passed on, every piece of it counts as a beginning.
+        began if core.is_uploading(session) => began,
+        _ if session.input.is_empty() => None,
         None => Some(core.now),
         began => began,
     };

@@ -1,12 +1,14 @@
 //! From a node's bytes to what waits for clients: the way up.
 
 use crate::ConnId;
-use crate::backend::{Purpose, Ticket};
+use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Control, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::session::Owed;
+use stdx::Instant;
 use topology::ShardId;
 
 /// What came of a request: the reply's bytes, or why there are none.
@@ -16,6 +18,7 @@ pub(crate) enum Outcome<'a> {
 }
 
 /// Why a connection to a node is given up.
+#[derive(Debug)]
 pub(crate) enum Fault {
     /// It ended, or never began.
     Gone(String),
@@ -30,18 +33,101 @@ impl Proxy {
         core.counters.node_bytes_in += bytes.len() as u64;
         let backend = &mut core.backends[node as usize];
         backend.handle_progress(core.now);
-        let Some(input) = backend.take_input(bytes) else {
-            if let Ok(consumed) = self.read_replies(node, bytes) {
+        match backend.used_by {
+            Use::Pinned if backend.is_ready() => self.handle_pinned_bytes(node, bytes),
+            _ if backend.passes_over => self.pass_over(node, bytes),
+            _ => self.handle_shared_bytes(node, bytes),
+        }
+        self.reuse_retired(node);
+    }
+
+    /// Reads what comes for all clients.
+    fn handle_shared_bytes(&mut self, node: u32, bytes: &[u8]) {
+        let backend = &mut self.core.backends[node as usize];
+        match backend.take_input(bytes) {
+            None => {
+                let Ok(consumed) = self.read_replies(node, bytes) else { return };
                 let core = &mut self.core;
                 core.backends[node as usize].keep_input(&bytes[consumed..], &mut core.pool);
-                self.check_reply_size(node);
             }
-            return;
+            Some(input) => {
+                let Ok(consumed) = self.read_replies(node, &input) else { return };
+                let core = &mut self.core;
+                core.backends[node as usize].restore_input(input, consumed, &mut core.pool);
+            }
+        }
+        let backend = &self.core.backends[node as usize];
+        if backend.bytes_announced() > self.core.limits.large_bytes && !backend.holds_reply {
+            self.avoid_large_reply(node);
+        }
+        self.check_reply_size(node);
+    }
+
+    /// A large reply begins on a connection that all share: it is passed over if nobody waits for it, or if it can be
+    /// asked for again on a connection of its client's own. Else it is held until it is whole.
+    fn avoid_large_reply(&mut self, node: u32) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        let Some(ticket) = backend.tickets().next().copied() else { return };
+        // What is not passed over now is not looked at again.
+        backend.holds_reply = true;
+        let lost = match (ticket.purpose, self.peers.get_mut(ticket.conn)) {
+            (Purpose::Client, Some(Peer::Client(session))) => core.refetch(session, node),
+            (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => {
+                backend.pass_over(&mut core.pool);
+                Vec::new()
+            }
+            (Purpose::Learn | Purpose::Inquiry | Purpose::Probe, _) => return,
         };
-        if let Ok(consumed) = self.read_replies(node, &input) {
-            let core = &mut self.core;
-            core.backends[node as usize].restore_input(input, consumed, &mut core.pool);
-            self.check_reply_size(node);
+        self.deliver_losses(lost);
+        self.retire_if_clogged(node);
+    }
+
+    /// Tells who waits for what could not be sent.
+    pub(crate) fn deliver_losses(&mut self, lost: Vec<(Ticket, Lost)>) {
+        for (ticket, lost) in lost {
+            self.deliver(ticket, Outcome::Lost(lost));
+        }
+    }
+
+    /// Drops what belongs to a large reply that nobody waits for here.
+    fn pass_over(&mut self, node: u32, bytes: &[u8]) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        backend.extend_input(bytes, &mut core.pool);
+        let input = backend.lend_input();
+        match backend.pass(&input, &core.limits) {
+            Ok(passed) => {
+                backend.restore_input(input, passed.len, &mut core.pool);
+                backend.passed_over_bytes += passed.len;
+                if !passed.complete {
+                    return self.retire_if_clogged(node);
+                }
+                backend.passes_over = false;
+                let (ticket, used_by) = (backend.pop(&mut core.pool), backend.used_by);
+                if let Some(ticket) = ticket.filter(|_| used_by == Use::Retired) {
+                    self.lift_fence(&ticket);
+                }
+                self.handle_shared_bytes(node, &[]);
+            }
+            Err(error) => self.fail_node(node, Fault::Garbled(error.to_string())),
+        }
+    }
+
+    /// Takes what comes for one client, who gets it as he takes it.
+    fn handle_pinned_bytes(&mut self, node: u32, bytes: &[u8]) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        let Some(&ticket) = backend.tickets().next() else {
+            return self.fail_node(node, Fault::Garbled("a reply that nobody asked for".to_owned()));
+        };
+        let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
+        if core.is_relayed(session, &ticket) {
+            let backend = &mut core.backends[node as usize];
+            backend.extend_input(bytes, &mut core.pool);
+            core.pins.to_relay.push(ticket.conn);
+        } else {
+            self.handle_shared_bytes(node, bytes);
         }
     }
 
@@ -82,19 +168,22 @@ impl Proxy {
         let backend = &mut core.backends[node as usize];
         if !backend.is_ready() {
             backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)?;
+            let (shard, used_by) = (backend.shard, backend.used_by);
             let was_reported_down = std::mem::take(&mut backend.reported_down);
-            core.counters.nodes_up += 1;
-            let shard = ShardId(node);
+            core.counters.nodes_up += u64::from(used_by == Use::Shared);
             if was_reported_down {
                 let shard = core.shard_name(shard).to_owned();
                 core.notice(Notice::NodeUp { shard });
             }
-            core.list_node(shard);
+            core.list_node(node);
             return Ok(());
         }
-        let Some(ticket) = backend.pop() else {
+        let Some(ticket) = backend.pop(&mut core.pool) else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
+        if backend.used_by == Use::Retired {
+            self.lift_fence(&ticket);
+        }
         self.deliver(ticket, Outcome::Reply(reply));
         Ok(())
     }
@@ -120,7 +209,7 @@ impl Proxy {
                 }
             }
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
-            Purpose::Probe | Purpose::Nobody => {}
+            Purpose::Probe | Purpose::Late | Purpose::Nobody => {}
         }
     }
 
@@ -129,6 +218,15 @@ impl Proxy {
         // A client that is gone left its tickets behind; its id names nobody else.
         let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
         let core = &mut self.core;
+        if session.pinning != Pinning::No {
+            core.pins.to_relay.push(ticket.conn);
+            if matches!(outcome, Outcome::Lost(_)) && session.front() == ticket.place && session.is_relaying()
+            {
+                // The client has a part of the reply already: nothing that could follow would be true.
+                core.note_closed(session, CloseReason::HalfReply);
+                return self.close_client(ticket.conn);
+            }
+        }
         let mut scratch = std::mem::take(&mut core.scratch.reply);
         scratch.clear();
         let reply = match (session.owed(ticket.place), outcome) {
@@ -180,9 +278,12 @@ impl Proxy {
     /// Tells a ticket's holder that its time is up.
     pub(crate) fn deliver_timeout(&mut self, node: u32, ticket: Ticket) {
         let core = &mut self.core;
-        core.counters.timeouts += 1;
-        let shard = core.shard_name(ShardId(node)).to_owned();
-        let after = core.limits.request_timeout;
+        core.counters.timeouts += u64::from(!matches!(ticket.purpose, Purpose::Late | Purpose::Nobody));
+        let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
+        let after = match core.backends[node as usize].used_by {
+            Use::Shared => core.limits.request_timeout,
+            Use::Pinned | Use::Retired => core.limits.transfer_timeout,
+        };
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
     }
 
@@ -195,8 +296,9 @@ impl Proxy {
             core.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
+        let (used_by, shard) = (backend.used_by, backend.shard);
         if backend.is_ready() {
-            core.counters.nodes_up -= 1;
+            core.counters.nodes_up -= u64::from(used_by == Use::Shared);
         }
         core.counters.node_failures += 1;
         let (reason, garbled) = match fault {
@@ -205,19 +307,31 @@ impl Proxy {
         };
         let (tickets, written) =
             backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
-        let reported = std::mem::replace(&mut backend.reported_down, true);
-        core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits));
-        let shard = core.shard_name(ShardId(node)).to_owned();
+        // A pinned connection that is lost says little: if the node is down, the shared one will tell.
+        let reported = used_by != Use::Shared || std::mem::replace(&mut backend.reported_down, true);
+        let shard = core.shard_name(shard).to_owned();
+        match used_by {
+            Use::Shared => {
+                core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
+            }
+            Use::Pinned | Use::Retired => core.vacate(node),
+        }
         if !reported {
             core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });
         }
         for ticket in tickets {
             let shard = shard.clone();
             let lost = match () {
-                () if ticket.start >= written => Lost::NotSent { shard, reason: reason.clone() },
+                // Half of a large request is never carried out.
+                () if ticket.start >= written || ticket.deadline == Instant::NEVER => {
+                    Lost::NotSent { shard, reason: reason.clone() }
+                }
                 () if garbled => Lost::Garbled { shard },
                 () => Lost::Broken { shard },
             };
+            if used_by == Use::Retired {
+                self.lift_fence(&ticket);
+            }
             self.deliver(ticket, Outcome::Lost(lost));
         }
     }

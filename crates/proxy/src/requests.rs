@@ -2,12 +2,13 @@
 
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
-use crate::errors;
+use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::learn::Lookup;
+use crate::pinned::Pinning;
 use crate::route::{self, KEYLESS_SHARD, Keys, Route};
 use crate::session::{Mute, Owed, Phase, Session};
-use command::{Carry, Command, Guard, Local, Merge, Number, Refusal, Report, Resolved, learned};
+use command::{Carry, Command, Flags, Guard, Local, Merge, Number, Refusal, Report, Resolved, learned};
 use resp::request::{RequestError, Scanned};
 use resp::{Request, encode};
 use topology::ShardId;
@@ -25,8 +26,11 @@ impl Core {
     /// Carries out the requests that begin `bytes`, until none is complete or the session must wait. Returns how many
     /// bytes were used.
     pub(crate) fn handle_requests(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
-        let mut scratch = std::mem::take(&mut self.scratch);
         let mut at = 0;
+        if let Pinning::Busy(pin) = session.pinning {
+            at = self.continue_upload(session, pin, bytes);
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
         while session.may_read(&self.limits) {
             let rest = &bytes[at..];
             let limits = &self.limits.request;
@@ -38,12 +42,22 @@ impl Core {
                     at += len;
                     continue;
                 }
-                Ok(Scanned::Incomplete) => break,
+                Ok(Scanned::Incomplete) => {
+                    if rest.len().max(session.scanner.bytes_announced()) > self.limits.large_bytes {
+                        at += self.begin_upload(session, rest);
+                    }
+                    break;
+                }
                 Err(error) => {
                     self.refuse_bytes(session, error);
                     break;
                 }
             };
+            session.holds_request = false;
+            let is_large = len > self.limits.large_bytes || session.expects_large(&self.limits);
+            if is_large && !self.pin(session) {
+                break;
+            }
             let mark = (session.mute != Mute::No).then(|| session.mark());
             if self.handle_request(session, &request, &mut scratch.keys, &mut scratch.reply) == Step::Later {
                 session.postpone();
@@ -53,11 +67,26 @@ impl Core {
                 session.silence(mark, &mut self.pool);
             }
             at += len;
+            self.note_carried_out(session);
         }
         self.scratch = scratch;
         self.asking = Number::NONE;
         self.count_waiting(session);
+        if matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending() {
+            // What is there to read is not large after all.
+            self.unpin(session);
+        }
         at
+    }
+
+    /// A request of `session` was carried out: a permit that it had is used now.
+    #[inline]
+    fn note_carried_out(&mut self, session: &mut Session) {
+        if let Pinning::Ready(pin) = session.pinning
+            && session.is_pending()
+        {
+            session.pinning = Pinning::Busy(pin);
+        }
     }
 
     /// Carries out one request.
@@ -130,7 +159,7 @@ impl Core {
             Carry::Split(merge) => self.split(session, command, merge, request, keys),
             Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
             Carry::Cursor => self.send_scan(session, request),
-            Carry::AnyShard => self.send(session, KEYLESS_SHARD, request.bytes),
+            Carry::AnyShard => self.send(session, command, KEYLESS_SHARD, request.bytes),
             Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {
                 self.send_to_all(session, command, Merge::Report(Report::Config), request, keys);
             }
@@ -159,7 +188,7 @@ impl Core {
     /// Sends a request to the one shard that owns its keys.
     fn forward(&mut self, session: &mut Session, command: &Command, request: &Request<'_>, keys: &mut Keys) {
         match route::route(command, request, &self.topology, keys) {
-            Route::One(shard) => self.send(session, shard, request.bytes),
+            Route::One(shard) => self.send(session, command, shard, request.bytes),
             Route::Parts => self.refuse(session, errors::CROSS_SLOT),
         }
     }
@@ -174,22 +203,33 @@ impl Core {
         keys: &mut Keys,
     ) {
         match route::route(command, request, &self.topology, keys) {
-            Route::One(shard) => self.send(session, shard, request.bytes),
+            Route::One(shard) => self.send(session, command, shard, request.bytes),
             // A key without its value: Redis refuses the whole, so that no part of it may be applied.
             Route::Parts if !command.splits_evenly(request.len()) => {
-                self.send(session, KEYLESS_SHARD, request.bytes)
+                self.send(session, command, KEYLESS_SHARD, request.bytes)
             }
             Route::Parts => self.send_parts(session, command, merge, request, keys),
         }
     }
 
     /// Queues a whole request for one shard.
-    pub(crate) fn send(&mut self, session: &mut Session, shard: ShardId, bytes: &[u8]) {
-        if let Err(lost) = self.admit(shard) {
-            return self.refuse(session, &lost.text());
-        }
+    pub(crate) fn send(&mut self, session: &mut Session, command: &Command, shard: ShardId, bytes: &[u8]) {
+        let node = match self.node_for(session, shard) {
+            Ok(node) => node,
+            Err(lost) => return self.refuse(session, &lost.text()),
+        };
         let place = session.reserve(Owed::Node);
-        self.enqueue(shard, bytes, Asked::by_client(session.conn, place));
+        let kept = command.flags.contains(Flags::READONLY);
+        self.enqueue_on(node, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });
+    }
+
+    /// The connection over which a request of `session` goes to `shard`.
+    #[inline]
+    pub(crate) fn node_for(&mut self, session: &Session, shard: ShardId) -> Result<u32, Lost> {
+        match session.pinning {
+            Pinning::Ready(pin) => self.pinned_node(pin, shard),
+            _ => self.admit(shard).map(|()| shard.0),
+        }
     }
 
     /// Answers with an error of ours.
@@ -219,7 +259,11 @@ impl Core {
         let mut ask = self.pool.take();
         encode::request(&mut ask, &[b"COMMAND", b"INFO", request.arg(0)]);
         // A question has no client: its number takes the place of one.
-        self.enqueue(shard, &ask, Asked { conn: question, place: 0, part: 0, purpose: Purpose::Learn });
+        self.enqueue(
+            shard,
+            &ask,
+            Asked { conn: question, place: 0, part: 0, purpose: Purpose::Learn, kept: false },
+        );
         self.pool.give(ask);
         Step::Later
     }
@@ -239,7 +283,7 @@ impl Core {
     }
 
     /// Refuses bytes that are no request. What was read before is still answered, what follows is not looked at.
-    fn refuse_bytes(&mut self, session: &mut Session, error: RequestError) {
+    pub(crate) fn refuse_bytes(&mut self, session: &mut Session, error: RequestError) {
         let text = match error {
             // The byte itself, as Redis shows it, whatever it is.
             RequestError::ExpectedBulk(byte) => {

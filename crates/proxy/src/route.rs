@@ -45,6 +45,8 @@ pub(crate) struct Part {
     pub shard: ShardId,
     /// How many of the keys.
     pub keys: usize,
+    /// The connection over which; set before it is queued.
+    pub node: u32,
     /// Where its request begins in the backend's output; set when it is queued.
     pub start: u64,
 }
@@ -93,7 +95,7 @@ impl Keys {
             let part = &mut self.part_of_shard[shard.0 as usize];
             if *part == NO_PART {
                 *part = self.parts.len() as u32;
-                self.parts.push(Part { shard, keys: 0, start: 0 });
+                self.parts.push(Part { shard, keys: 0, node: 0, start: 0 });
             }
             self.parts[*part as usize].keys += 1;
             self.part_of_key.push(*part);
@@ -107,6 +109,11 @@ impl Keys {
     pub(crate) fn all_shards(&mut self, shards: usize) {
         self.part_of_key.clear();
         self.parts.clear();
-        self.parts.extend((0..shards as u32).map(|shard| Part { shard: ShardId(shard), keys: 0, start: 0 }));
+        self.parts.extend((0..shards as u32).map(|shard| Part {
+            shard: ShardId(shard),
+            keys: 0,
+            node: 0,
+            start: 0,
+        }));
     }
 }

@@ -102,7 +102,7 @@ impl Core {
         let shard = scan.cursor.shard;
         let (tail, start) = self.backends[shard.0 as usize].tail(&mut self.pool);
         scan.write_request(tail);
-        self.push_ticket(shard, start, asked);
+        self.push_ticket(shard.0, start, asked);
     }
 
     /// Takes in a node's reply. True if the scan is answered with it: then the reply is in `out`. What is no page (an

@@ -311,7 +311,8 @@ impl Core {
         match &*command.name {
             "script|load" => {
                 let sha = scripts.keep(request.arg(2));
-                (0..self.backends.len() as u32).for_each(|shard| self.note_loaded(ShardId(shard), sha));
+                (0..self.topology.shard_count() as u32)
+                    .for_each(|shard| self.note_loaded(ShardId(shard), sha));
             }
             "script|flush" => scripts.forget(),
             "function|load" => {

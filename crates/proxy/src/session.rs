@@ -6,6 +6,7 @@
 use crate::ConnId;
 use crate::event::Arrival;
 use crate::limits::Limits;
+use crate::pinned::Pinning;
 use command::Number;
 use resp::request;
 use std::collections::VecDeque;
@@ -44,6 +45,12 @@ pub(crate) struct Session {
     pub paused: bool,
     /// Its next request needs a command that is being learnt.
     pub learning: bool,
+    /// How far it has come with a large transfer.
+    pub pinning: Pinning,
+    /// Requests of it that are in flight on retired connections.
+    pub fences: u32,
+    /// Its unfinished request is large and cannot be passed on before it is whole.
+    pub holds_request: bool,
     /// The driver took less than it was offered and has not yet said that it takes more.
     pub blocked: bool,
     /// Listed for sending in this turn.
@@ -64,6 +71,8 @@ pub(crate) struct Session {
     parked_bytes: usize,
     /// Running mean of the size of replies, in bytes times 8.
     reply_bytes_mean_x8: usize,
+    /// Bytes of the reply at the front that were passed on before all of it was here.
+    relayed: usize,
 }
 
 /// What a session does with what comes.
@@ -193,6 +202,9 @@ impl Session {
             phase: Phase::Open,
             paused: false,
             learning: false,
+            pinning: Pinning::No,
+            fences: 0,
+            holds_request: false,
             blocked: false,
             listed: false,
             waiting: false,
@@ -204,27 +216,39 @@ impl Session {
             output: ByteQueue::default(),
             parked_bytes: 0,
             reply_bytes_mean_x8: FIRST_REPLY_BYTES * 8,
+            relayed: 0,
         }
     }
 
     /// Whether the next request may be read.
     pub(crate) fn may_read(&self, limits: &Limits) -> bool {
         let open = matches!(self.phase, Phase::Open | Phase::Ending);
-        open && !self.learning
-            && self.pending.len() < self.window(limits)
-            && self.held_bytes() < limits.pending_bytes_max
+        let has_room = match self.pinning {
+            Pinning::No => self.pending.is_empty() || self.has_window(self.pending.len() + 1, limits),
+            Pinning::Ready(_) => self.pending.is_empty(),
+            Pinning::Waiting(_) | Pinning::Busy(_) => false,
+        };
+        open && has_room && !self.learning && self.fences == 0 && self.held_bytes() < limits.pending_bytes_max
     }
 
     /// Whether a session that was stopped by [`Session::may_read`] has caught up enough to go on: half-way, so that
     /// it does not stop and go with every reply.
     pub(crate) fn has_caught_up(&self, limits: &Limits) -> bool {
-        self.pending.len() <= self.window(limits) / 2 && self.held_bytes() <= limits.pending_bytes_max / 2
+        (self.pending.is_empty() || self.has_window(2 * self.pending.len(), limits))
+            && self.held_bytes() <= limits.pending_bytes_max / 2
     }
 
-    /// How many requests may be pending: as many as fill `pending_bytes_max` with replies of the size seen lately.
-    fn window(&self, limits: &Limits) -> usize {
-        let mean = (self.reply_bytes_mean_x8 / 8).max(1);
-        (limits.pending_bytes_max / mean).clamp(1, limits.pending_max)
+    /// Whether `pending` requests may be pending: as many as fill `pending_bytes_max` with replies of the size seen
+    /// lately, but one at a time if those were large.
+    fn has_window(&self, pending: usize, limits: &Limits) -> bool {
+        pending <= limits.pending_max
+            && pending * (self.reply_bytes_mean_x8 / 8) <= limits.pending_bytes_max
+            && !self.expects_large(limits)
+    }
+
+    /// Whether the next reply is expected to be large, as the last ones were.
+    pub(crate) fn expects_large(&self, limits: &Limits) -> bool {
+        self.reply_bytes_mean_x8 / 8 > limits.large_bytes
     }
 
     /// Bytes of replies held for this client.
@@ -275,14 +299,50 @@ impl Session {
         }
     }
 
+    /// The number of the place at the front.
+    pub(crate) fn front(&self) -> u32 {
+        self.front
+    }
+
+    /// Whom the place at the front waits for.
+    pub(crate) fn front_owed(&self) -> Option<Owed> {
+        self.owed(self.front)
+    }
+
+    /// Whether a part of the reply at the front was passed on: it cannot be replaced by an error any more.
+    pub(crate) fn is_relaying(&self) -> bool {
+        self.relayed > 0
+    }
+
+    /// Passes on a piece of the reply at the front.
+    pub(crate) fn relay(&mut self, piece: &[u8], pool: &mut BufferPool) {
+        self.relayed += piece.len();
+        if !piece.is_empty() && !matches!(self.pending.front(), Some(Place::Muted(_))) {
+            self.output.push(piece, pool);
+        }
+    }
+
+    /// All of the reply at the front was passed on.
+    pub(crate) fn finish_relay(&mut self, pool: &mut BufferPool) {
+        let len = std::mem::take(&mut self.relayed);
+        self.note_reply(len);
+        self.pop_front();
+        self.release(pool);
+    }
+
+    /// Learns the size of replies. A single huge one does not count for more than a few large ones.
+    fn note_reply(&mut self, len: usize) {
+        self.reply_bytes_mean_x8 += len.min(REPLY_BYTES_COUNTED_MAX);
+        self.reply_bytes_mean_x8 -= self.reply_bytes_mean_x8 / 8;
+    }
+
     fn index(&self, number: u32) -> usize {
         number.wrapping_sub(self.front) as usize
     }
 
     /// Fills place `number`. The ready run at the front moves to the output.
     pub(crate) fn settle(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) {
-        self.reply_bytes_mean_x8 += reply.len();
-        self.reply_bytes_mean_x8 -= self.reply_bytes_mean_x8 / 8;
+        self.note_reply(reply.len());
         if number == self.front
             && let Some(front) = self.pending.front()
         {
@@ -393,7 +453,9 @@ impl Session {
 
     /// Whether it has much waiting and has not taken a byte for long.
     pub(crate) fn is_stalled(&self, now: Instant, limits: &Limits) -> bool {
-        self.output.len() > limits.output_bytes_soft && now.since(self.output_moved_at) > limits.output_stall
+        // Who holds connections of his own keeps others from having some.
+        let allowed = if self.pinning == Pinning::No { limits.output_bytes_soft } else { 0 };
+        self.output.len() > allowed && now.since(self.output_moved_at) > limits.output_stall
     }
 
     /// Gives back what an idle client need not own.
@@ -440,6 +502,8 @@ impl Session {
     }
 }
 
+/// So many bytes of one reply count for the size that the next one is expected to have.
+const REPLY_BYTES_COUNTED_MAX: usize = 1 << 20;
 /// The size that a new client's replies are guessed to have, until they were seen: 256 requests may be pending then.
 const FIRST_REPLY_BYTES: usize = 4096;
 
@@ -524,19 +588,19 @@ mod tests {
     fn large_replies_narrow_the_window_and_small_ones_widen_it() {
         let (mut session, mut pool) = session();
         let limits = Limits::default();
-        assert_eq!(session.window(&limits), 256);
+        assert!(session.has_window(256, &limits) && !session.has_window(257, &limits));
         let large = vec![b'x'; 200_000];
         for _ in 0..40 {
             let number = session.reserve(Owed::Node);
             session.settle(number, &large, &mut pool);
         }
-        assert!(session.window(&limits) <= 6, "{}", session.window(&limits));
+        assert!(session.expects_large(&limits) && !session.has_window(2, &limits));
         assert!(!session.may_read(&limits));
         for _ in 0..80 {
             let number = session.reserve(Owed::Node);
             session.settle(number, b"+OK\r\n", &mut pool);
         }
-        assert_eq!(session.window(&limits), limits.pending_max);
+        assert!(session.has_window(limits.pending_max, &limits));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! [`Scanner`] finds the end of one reply of RESP2 or RESP3, resumable, without recursion: it counts the values that
 //! are still to come, so nesting costs nothing. The small readers below take complete replies apart for merging.
 
-use crate::integer::parse_i64;
+use crate::integer::{parse_i64, short_header};
 
 /// Bounds on what one reply may announce or occupy.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,15 @@ pub enum ReplyError {
     LineTooLong,
 }
 
+/// What [`Scanner::pass`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// So many bytes belong to it.
+    pub len: usize,
+    /// It ends behind them.
+    pub complete: bool,
+}
+
 /// Finds the end of the first reply; remembers how far it came.
 #[derive(Clone, Debug, Default)]
 pub struct Scanner {
@@ -60,7 +69,7 @@ impl Scanner {
         while self.values_left > 0 {
             let done = match self.body {
                 Some(len) => self.skip_body(bytes, len)?,
-                None => self.scan_header(bytes, limits)?,
+                None => self.skip_plain(bytes, limits) || self.scan_header(bytes, limits)?,
             };
             if !done {
                 return Ok(None);
@@ -69,6 +78,37 @@ impl Scanner {
         let len = self.at;
         *self = Scanner::default();
         Ok(Some(len))
+    }
+
+    /// Passes over a value if it is plain, as nearly all are. If not, nothing is said about it.
+    #[inline]
+    fn skip_plain(&mut self, bytes: &[u8], limits: &ReplyLimits) -> bool {
+        let Some(len) = bytes.get(self.at..).and_then(|value| plain_len(value, limits)) else { return false };
+        self.at += len;
+        self.values_left -= 1;
+        true
+    }
+
+    /// Bytes of the first reply that are sure to come, as far as its headers were seen by an unfinished
+    /// [`Scanner::scan`].
+    pub fn bytes_announced(&self) -> usize {
+        self.at + self.body.map_or(0, |len| len + 2)
+    }
+
+    /// As [`Scanner::scan`], for whoever passes the bytes on and keeps none: how many of `bytes` belong to the reply,
+    /// and whether it ends there. The next call must be given what follows them. Only an unfinished header line is
+    /// left behind.
+    pub fn pass(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<Passed, ReplyError> {
+        if let Some(len) = self.scan(bytes, limits)? {
+            return Ok(Passed { len, complete: true });
+        }
+        let mut len = std::mem::take(&mut self.at);
+        if let Some(left) = &mut self.body {
+            let part = (*left).min(bytes.len() - len);
+            *left -= part;
+            len += part;
+        }
+        Ok(Passed { len, complete: false })
     }
 
     /// Passes over a body and the CR LF behind it. False while it is not all there.
@@ -86,9 +126,10 @@ impl Scanner {
     }
 
     /// Reads one line and decides what follows it. False while it is not all there.
+    #[inline(never)]
     fn scan_header(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<bool, ReplyError> {
         let Some(&kind) = bytes.get(self.at) else { return Ok(false) };
-        if !b"+-:$*_,#!=(%~>|".contains(&kind) {
+        if !is_type(kind) {
             return Err(ReplyError::Type(kind));
         }
         let Some((text, end)) = line(bytes, self.at + 1, limits)? else { return Ok(false) };
@@ -128,6 +169,46 @@ impl Scanner {
     }
 }
 
+/// The length of the first of `values` if it is a bulk or an integer with a short header, or an OK, and all there.
+// Worth its name only where it is inlined, and two callers are one too many for the compiler: 10 % of a scan.
+#[inline(always)]
+fn plain_len(values: &[u8], limits: &ReplyLimits) -> Option<usize> {
+    match values {
+        [b'$', text @ ..] => {
+            let (len, start) = short_header(text).filter(|&(len, _)| len <= limits.bulk_bytes_max)?;
+            let end = start + len as usize;
+            matches!(text.get(end..), Some([b'\r', b'\n', ..])).then_some(1 + end + 2)
+        }
+        // What every SET gets.
+        [b'+', b'O', b'K', b'\r', b'\n', ..] => Some(5),
+        [b':', text @ ..] => short_header(text).map(|(_, len)| 1 + len),
+        _ => None,
+    }
+}
+
+/// Whether `byte` begins a value of RESP2 or RESP3.
+#[inline]
+fn is_type(byte: u8) -> bool {
+    // A `match` becomes a test of one bit; a search in a string of them does not.
+    matches!(
+        byte,
+        b'+' | b'-'
+            | b':'
+            | b'$'
+            | b'*'
+            | b'_'
+            | b','
+            | b'#'
+            | b'!'
+            | b'='
+            | b'('
+            | b'%'
+            | b'~'
+            | b'>'
+            | b'|'
+    )
+}
+
 /// The text from `start` to its CR LF, and the offset behind them; `None` while it is not all there.
 fn line<'a>(
     bytes: &'a [u8],
@@ -151,6 +232,17 @@ fn line<'a>(
     }
 }
 
+/// The number of elements of the array that `bytes` begin with, and the length of its header; `None` while that is not
+/// all there. Nil is no array.
+pub fn array_header(bytes: &[u8], limits: &ReplyLimits) -> Result<Option<(usize, usize)>, ReplyError> {
+    if bytes.first() != Some(&b'*') {
+        return if bytes.is_empty() { Ok(None) } else { Err(ReplyError::Type(bytes[0])) };
+    }
+    let Some((text, end)) = line(bytes, 1, limits)? else { return Ok(None) };
+    let elements = parse_i64(text).and_then(|len| usize::try_from(len).ok()).ok_or(ReplyError::Len)?;
+    Ok(Some((elements, end)))
+}
+
 /// The integer that `reply`, a complete reply, is.
 pub fn as_integer(reply: &[u8]) -> Option<i64> {
     parse_i64(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?)
@@ -170,7 +262,9 @@ pub fn as_bulk(reply: &[u8]) -> Option<&[u8]> {
 /// The length of the first of several complete values. 0 if there is none, which cannot happen behind a reply that was
 /// scanned as a whole.
 pub fn first_len(values: &[u8]) -> usize {
-    Scanner::default().scan(values, &ReplyLimits::default()).ok().flatten().unwrap_or_default()
+    let limits = ReplyLimits::default();
+    let long_way = || Scanner::default().scan(values, &limits).ok().flatten();
+    plain_len(values, &limits).or_else(long_way).unwrap_or_default()
 }
 
 /// Whether `reply` is an error.
@@ -299,6 +393,34 @@ mod tests {
         let mut deep = b"*1\r\n".repeat(1_000_000);
         deep.extend_from_slice(b":1\r\n");
         assert_eq!(Scanner::default().scan(&deep, &ReplyLimits::default()), Ok(Some(deep.len())));
+    }
+
+    #[test]
+    fn what_is_passed_on_in_pieces_is_the_reply_and_nothing_else() {
+        for reply in WHOLE {
+            let longer = [reply, &b"+next\r\n"[..]].concat();
+            for step in 1..longer.len() {
+                let (mut scanner, mut passed, mut held) = (Scanner::default(), Vec::new(), Vec::new());
+                let mut pieces = longer.chunks(step);
+                let complete = loop {
+                    held.extend_from_slice(pieces.next().expect("the reply ends"));
+                    let found = scanner.pass(&held, &ReplyLimits::default()).expect("valid");
+                    passed.extend(held.drain(..found.len));
+                    if found.complete {
+                        break true;
+                    }
+                    assert!(held.len() < 64, "only a line's beginning is held back: {held:?}");
+                };
+                assert!(complete && passed == *reply, "{reply:?} in steps of {step}: {passed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_body_is_known_before_it_comes() {
+        let mut scanner = Scanner::default();
+        assert_eq!(scanner.scan(b"*2\r\n$3\r\nabc\r\n$100000\r\nx", &ReplyLimits::default()), Ok(None));
+        assert_eq!(scanner.bytes_announced(), 13 + 9 + 100_002);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! that were framed by another rule lets one client smuggle requests past the proxy.
 
 use crate::inline;
-use crate::integer::parse_i64;
+use crate::integer::{parse_i64, short_header};
+use crate::reply::Passed;
 
 /// Where one argument stands in the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ pub struct RequestLimits {
     /// Bytes of one argument: Redis's `proto-max-bulk-len`.
     pub bulk_bytes_max: i64,
     /// Bytes of an inline request or of a header line: Redis's `PROTO_INLINE_MAX_SIZE`, held exactly here, where
-    /// Redis's own check depends on how the bytes were cut into packets.
+    /// Redis's own check depends on how the bytes were cut into packets. Not below 8: shorter headers are not measured.
     pub line_bytes_max: usize,
 }
 
@@ -191,10 +192,17 @@ impl Scanner {
             Some(_) => return self.scan_inline(bytes, limits, args, inline),
         }
         let resumed = self.args_left > 0;
-        if !resumed && let Some(nothing) = self.scan_first_line(bytes, limits)? {
+        if !resumed
+            && !self.plain_first_line(bytes, limits)
+            && let Some(nothing) = self.scan_first_line(bytes, limits)?
+        {
             return Ok(nothing);
         }
         while self.args_left > 0 {
+            if let Some(span) = self.plain_arg(bytes, limits) {
+                args.push(span);
+                continue;
+            }
             let Some(span) = self.scan_arg(bytes, limits)? else { return Ok(Scanned::Incomplete) };
             args.push(span);
         }
@@ -207,7 +215,70 @@ impl Scanner {
         Ok(Scanned::Request { len: done.at })
     }
 
+    /// Reads `*n` if it is plain: short, all there, and asking for something. If not, nothing is said about it.
+    #[inline]
+    fn plain_first_line(&mut self, bytes: &[u8], limits: &RequestLimits) -> bool {
+        match short_header(&bytes[1..]) {
+            Some((count, end)) if (1..=limits.args_max).contains(&count) => {
+                self.at = 1 + end;
+                self.args_left = count as usize;
+                self.args_total = self.args_left;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads one argument if it is plain: a short header, and all of it there, as nearly all are. Half of the work of
+    /// [`Scanner::scan_arg`], which says what is the matter with the others.
+    #[inline]
+    fn plain_arg(&mut self, bytes: &[u8], limits: &RequestLimits) -> Option<Span> {
+        let [b'$', text @ ..] = bytes.get(self.at..)? else { return None };
+        if self.body.is_some() {
+            return None;
+        }
+        let (len, end) = short_header(text).filter(|&(len, _)| len <= limits.bulk_bytes_max)?;
+        let span = Span { start: self.at + 1 + end, len: len as usize };
+        let [b'\r', b'\n', ..] = text.get(end + span.len..)? else { return None };
+        self.at = span.start + span.len + 2;
+        self.args_left -= 1;
+        Some(span)
+    }
+
+    /// Bytes of the first request that are sure to come, as far as its headers were seen by an unfinished
+    /// [`Scanner::scan`].
+    pub fn bytes_announced(&self) -> usize {
+        self.at + self.body.map_or(0, |len| len + 2)
+    }
+
+    /// Arguments of the first request as its first line announced them; 0 if that was not seen yet.
+    pub fn args_announced(&self) -> usize {
+        self.args_total
+    }
+
+    /// As [`Scanner::scan`], for whoever passes the bytes of a RESP request on and keeps none. The next call must be
+    /// given what follows them. Only an unfinished header line is left behind.
+    pub fn pass(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<Passed, RequestError> {
+        self.at = 0;
+        if self.args_left == 0 && self.scan_first_line(bytes, limits)?.is_some() {
+            return Ok(Passed { len: 0, complete: false });
+        }
+        while self.args_left > 0 {
+            if self.scan_arg(bytes, limits)?.is_none() {
+                let mut len = std::mem::take(&mut self.at);
+                if let Some(left) = &mut self.body {
+                    let part = (*left).min(bytes.len() - len);
+                    *left -= part;
+                    len += part;
+                }
+                return Ok(Passed { len, complete: false });
+            }
+        }
+        Ok(Passed { len: std::mem::take(self).at, complete: true })
+    }
+
     /// Reads `*n`. `Some` ends the scan: nothing to do, or not all there.
+    #[cold]
     fn scan_first_line(
         &mut self,
         bytes: &[u8],
@@ -228,6 +299,7 @@ impl Scanner {
     }
 
     /// Reads one argument: `$len`, body, CR LF.
+    #[inline(never)]
     fn scan_arg(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<Option<Span>, RequestError> {
         let len = match self.body {
             Some(len) => len,
@@ -264,6 +336,7 @@ impl Scanner {
     }
 
     /// Reads one line that is no header. `at` remembers how far there is no line end.
+    #[cold]
     fn scan_inline(
         &mut self,
         bytes: &[u8],
@@ -347,6 +420,34 @@ mod tests {
         let (scanned, words) = scan(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n");
         assert_eq!(scanned, Ok(Scanned::Request { len: 20 }));
         assert_eq!(words, [b"GET".to_vec(), b"a".to_vec()]);
+    }
+
+    #[test]
+    fn what_is_passed_on_in_pieces_is_the_request_and_nothing_else() {
+        let request = b"*3\r\n$3\r\nSET\r\n$2\r\nab\r\n$12\r\n0123456789\r\n\r\n";
+        let longer = [&request[..], b"*1\r\n$4\r\nPING\r\n"].concat();
+        for step in 1..longer.len() {
+            let (mut scanner, mut passed, mut held) = (Scanner::default(), Vec::new(), Vec::new());
+            for piece in longer.chunks(step) {
+                held.extend_from_slice(piece);
+                let found = scanner.pass(&held, &RequestLimits::default()).expect("valid");
+                passed.extend(held.drain(..found.len));
+                if found.complete {
+                    break;
+                }
+                assert!(held.len() < 16, "only a line's beginning is held back: {held:?}");
+            }
+            assert_eq!(passed, request, "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_large_argument_is_known_before_it_comes() {
+        let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
+        let bytes = b"*3\r\n$3\r\nSET\r\n$2\r\nab\r\n$100000\r\nx";
+        let scanned = scanner.scan(bytes, &RequestLimits::default(), &mut args, &mut inline);
+        assert_eq!((scanned, args.len()), (Ok(Scanned::Incomplete), 2));
+        assert_eq!((scanner.bytes_announced(), scanner.args_announced()), (bytes.len() - 1 + 100_002, 3));
     }
 
     #[test]

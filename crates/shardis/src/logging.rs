@@ -32,6 +32,12 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
             CloseReason::OutputLimit => {
                 warn!(worker, client, peer, "client closed: it does not read its replies")
             }
+            CloseReason::HalfReply => {
+                warn!(
+                    worker,
+                    client, peer, "client closed: a node was lost in the middle of a large reply to it"
+                );
+            }
             CloseReason::HalfRequest => {
                 info!(worker, client, peer, "client closed: it never finished its request")
             }

@@ -201,10 +201,11 @@ impl World<'_> {
             return Err("the proxy does not drain".to_owned());
         }
         let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
-        match (merges, inquiries, self.proxy.clients_waiting()) {
-            (0, 0, 0) => Ok(()),
-            (_, _, clients) => Err(format!(
-                "{merges} merges, {inquiries} inquiries and {clients} clients are still counted as waiting"
+        match (merges, inquiries, self.proxy.pins_pending(), self.proxy.clients_waiting()) {
+            (0, 0, 0, 0) => Ok(()),
+            (_, _, pins, clients) => Err(format!(
+                "{merges} merges, {inquiries} inquiries, {pins} pins and {clients} clients are still counted as \
+                 waiting"
             )),
         }
     }

@@ -1,5 +1,6 @@
 //! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
 
+use proxy::Limits;
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
@@ -66,6 +67,8 @@ pub struct Plan {
     pub drain_at: Option<Instant>,
     /// The slowest delivery.
     pub delay_max: Duration,
+    /// The bounds that the proxy is given.
+    pub limits: Limits,
     topology: TopologySpec,
 }
 
@@ -85,12 +88,32 @@ impl Plan {
         let delays: &[u64] = if fault_count == 0 { &[50, 500] } else { &[50, 500, 5_000, 50_000] };
         let delay_max = Duration::from_micros(*prng.pick(delays));
         let topology = topology(&mut prng, shards);
-        Plan { seed, shards, clients, faults, quiet_at, drain_at, delay_max, topology }
+        let limits = limits(&mut prng, delay_max);
+        Plan { seed, shards, clients, faults, quiet_at, drain_at, delay_max, limits, topology }
     }
 
     /// Who owns which key in this world.
     pub fn topology(&self) -> Topology {
         Topology::new(1, &self.topology).expect("the plan's nodes are valid")
+    }
+}
+
+/// In most worlds nearly everything counts as large, few clients may have connections of their own, and little may wait
+/// for its receiver.
+fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
+    let defaults = Limits::default();
+    // What is large is carried out one by one: on a slow network that would take longer than a world lasts.
+    let large_bytes: &[usize] = match delay_max < Duration::from_millis(5) {
+        true => &[30, 200, 2_000, defaults.large_bytes],
+        false => &[5_000, defaults.large_bytes],
+    };
+    Limits {
+        large_bytes: *prng.pick(large_bytes),
+        pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
+        relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
+        pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
+        pinned_idle: *prng.pick(&[Duration::from_millis(1), defaults.pinned_idle]),
+        ..defaults
     }
 }
 

@@ -79,6 +79,15 @@ impl HashFunction {
     /// Of [`HashFunction::Atol`] these are the lower 32 bits of 64.
     #[inline]
     pub fn hash(self, key: &[u8]) -> u32 {
+        if self == HashFunction::Crc32a {
+            return crc::crc32a(key);
+        }
+        self.other_hash(key)
+    }
+
+    /// As [`HashFunction::hash`]. Apart, so that the way of the default, which few leave, is inlined and short.
+    #[inline(never)]
+    fn other_hash(self, key: &[u8]) -> u32 {
         if key.is_empty() {
             return 0;
         }

@@ -1,0 +1,344 @@
+//! Large transfers go over connections of their own, so that nobody waits behind them and no more of them is held than
+//! is on its way.
+//!
+//! ```text
+//!                      a permit is free                    all is answered
+//!   No ──► Waiting ─────────────────────► Ready ──► Busy ─────────────────► No
+//!    ▲        │ reads that are to be asked again wait with it  ▲
+//!    │        └────────────────────────────────────────────────┘
+//!    └── the usual: shared connections, many requests pending
+//! ```
+//!
+//! A client is pinned for one of these reasons:
+//!
+//! - A reply to a read of its turned out large on the shared connection. That reply is passed over as it comes, and
+//!   the read is asked again on a pinned connection ("refetch"): not a byte of it was passed on before. With it go the
+//!   client's later requests in flight to that node, which must all be reads, so that their order is kept.
+//! - Its last replies were large, so the next one is expected to be.
+//! - Its request is large: it is passed on while it comes ([`crate::upload`]), or, if several shards must see it or its
+//!   key is not known from its beginning, once it is whole.
+//!
+//! While pinned, a client's requests are carried out one at a time, and begin when all earlier ones were answered.
+//! The permits bound the memory of all this. Nobody holds anything while he waits for one, so that waiting cannot be
+//! mutual: who has a permit waits for nodes and for his own client only, and a client that takes no byte for
+//! `output_stall` is closed.
+
+use crate::ConnId;
+use crate::backend::{Backend, Purpose, State, Ticket, Use};
+use crate::core::{Asked, Core};
+use crate::errors::Lost;
+use crate::session::{Owed, Session};
+use crate::upload::Upload;
+use std::collections::VecDeque;
+use stdx::{Id, Instant, Slab};
+use topology::ShardId;
+
+/// How far a client has come with a large transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pinning {
+    /// It has none.
+    #[default]
+    No,
+    /// It waits for a permit.
+    Waiting(Id),
+    /// Its next request may be carried out on pinned connections, once all earlier ones were answered.
+    Ready(Id),
+    /// That was done; no other request is read until it was answered.
+    Busy(Id),
+}
+
+impl Pinning {
+    /// The pin's name.
+    pub(crate) fn id(self) -> Option<Id> {
+        match self {
+            Pinning::No => None,
+            Pinning::Waiting(id) | Pinning::Ready(id) | Pinning::Busy(id) => Some(id),
+        }
+    }
+}
+
+/// One client's large transfer.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    client: ConnId,
+    /// The connections that it uses, at most one to each shard.
+    pub nodes: Vec<u32>,
+    refetches: Vec<Refetch>,
+    /// The request that is being passed on while it comes.
+    pub upload: Option<Upload>,
+}
+
+/// A read that is to be asked again.
+#[derive(Debug)]
+struct Refetch {
+    shard: ShardId,
+    ticket: Ticket,
+    request: Vec<u8>,
+}
+
+/// All large transfers of a worker.
+#[derive(Debug)]
+pub(crate) struct Pins {
+    pins: Slab<Pin>,
+    /// Who waits for a permit, in order.
+    waiting: VecDeque<Id>,
+    /// Permits given.
+    granted: usize,
+    /// By shard: connections that nobody uses at the moment.
+    idle: Vec<Vec<u32>>,
+    /// Places among the backends that have no connection.
+    vacant: Vec<u32>,
+    /// Connections that cannot be given to another client: they are to be closed.
+    pub doomed: Vec<u32>,
+    /// Clients for whom something may be passed on now.
+    pub to_relay: Vec<ConnId>,
+}
+
+impl Pins {
+    pub(crate) fn new(shards: usize) -> Pins {
+        Pins {
+            pins: Slab::default(),
+            waiting: VecDeque::new(),
+            granted: 0,
+            idle: vec![Vec::new(); shards],
+            vacant: Vec::new(),
+            doomed: Vec::new(),
+            to_relay: Vec::new(),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Pin> {
+        self.pins.get_mut(id)
+    }
+
+    /// How many clients are pinned or wait for it; 0 once no client is left.
+    pub(crate) fn len(&self) -> usize {
+        self.pins.len()
+    }
+
+    /// The connection `node` is gone.
+    fn vacate(&mut self, node: u32) {
+        for index in 0..self.pins.places() {
+            let Some(pin) = self.pins.id_at(index).and_then(|id| self.pins.get_mut(id)) else { continue };
+            pin.nodes.retain(|&used| used != node);
+            if let Some(upload) = &mut pin.upload {
+                upload.forget(node);
+            }
+        }
+        self.idle.iter_mut().for_each(|idle| idle.retain(|&unused| unused != node));
+        self.doomed.retain(|&closing| closing != node);
+        debug_assert!(!self.vacant.contains(&node), "a place is given up once");
+        self.vacant.push(node);
+    }
+
+    /// The connection `node` to `shard` is free for the next who needs one.
+    pub(crate) fn add_idle(&mut self, shard: ShardId, node: u32) {
+        self.idle[shard.0 as usize].push(node);
+    }
+
+    /// A connection that nobody uses.
+    pub(crate) fn next_idle(&self, fits: impl Fn(u32) -> bool) -> Option<u32> {
+        self.idle.iter().flatten().copied().find(|&node| fits(node))
+    }
+}
+
+impl Core {
+    /// Whether the session may carry out a request on pinned connections now. If not, it will be resumed when it may.
+    pub(crate) fn pin(&mut self, session: &mut Session) -> bool {
+        if session.pinning == Pinning::No {
+            self.want_pin(session);
+        }
+        matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending()
+    }
+
+    /// Puts the session into the queue for a permit, or gives it one.
+    fn want_pin(&mut self, session: &mut Session) -> Id {
+        let pin = Pin { client: session.conn, nodes: Vec::new(), refetches: Vec::new(), upload: None };
+        let id = self.pins.pins.insert(pin);
+        if self.pins.waiting.is_empty() && self.pins.granted < self.limits.pinned_clients_max {
+            self.pins.granted += 1;
+            session.pinning = Pinning::Ready(id);
+        } else {
+            self.pins.waiting.push_back(id);
+            session.pinning = Pinning::Waiting(id);
+        }
+        id
+    }
+
+    /// Whose turn it is to get a permit that is free.
+    pub(crate) fn next_to_pin(&mut self) -> Option<ConnId> {
+        while self.pins.granted < self.limits.pinned_clients_max {
+            let id = self.pins.waiting.pop_front()?;
+            if let Some(pin) = self.pins.pins.get(id) {
+                self.pins.granted += 1;
+                return Some(pin.client);
+            }
+        }
+        None
+    }
+
+    /// The session that waited has got its permit. Returns the requests that could not be sent.
+    pub(crate) fn handle_pinned(&mut self, session: &mut Session) -> Vec<(Ticket, Lost)> {
+        let Pinning::Waiting(id) = session.pinning else {
+            debug_assert!(false, "who waits in the queue knows that he does");
+            return Vec::new();
+        };
+        session.pinning = Pinning::Ready(id);
+        if !session.is_pending() {
+            self.clients_to_resume.push(session.conn);
+        }
+        self.send_refetches(session)
+    }
+
+    /// The connection of the session's pin to `shard`; one is made if there is none.
+    pub(crate) fn pinned_node(&mut self, id: Id, shard: ShardId) -> Result<u32, Lost> {
+        let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
+        if let Some(&node) = pin.nodes.iter().find(|&&node| self.backends[node as usize].shard == shard) {
+            return Ok(node);
+        }
+        if let Some(node) = self.pins.idle[shard.0 as usize].pop() {
+            pin.nodes.push(node);
+            return Ok(node);
+        }
+        self.admit(shard)?;
+        let (node, backend) = self.fresh_backend(shard);
+        self.backends[node as usize] = backend;
+        self.pins.pins.get_mut(id).expect("as above").nodes.push(node);
+        self.check_at = self.now;
+        Ok(node)
+    }
+
+    /// A connection to `shard` that nobody uses, made or yet to be made, and a free place among the backends.
+    pub(crate) fn fresh_backend(&mut self, shard: ShardId) -> (u32, Backend) {
+        if let Some(node) = self.pins.idle[shard.0 as usize].pop() {
+            let place = &mut self.backends[node as usize];
+            let placeholder = place.placeholder();
+            return (node, std::mem::replace(place, placeholder));
+        }
+        let backend = Backend::new(shard, Use::Pinned);
+        let node = self.pins.vacant.pop().unwrap_or_else(|| {
+            self.backends.push(backend.placeholder());
+            self.backends.len() as u32 - 1
+        });
+        (node, backend)
+    }
+
+    /// The reply that comes on the shared connection `node` for `session` is large. If that may be, it is asked again
+    /// on a pinned connection, and what comes here is passed over. Returns the requests that could not be sent.
+    pub(crate) fn refetch(&mut self, session: &mut Session, node: u32) -> Vec<(Ticket, Lost)> {
+        let conn = session.conn;
+        let backend = &self.backends[node as usize];
+        let is_ours = |ticket: &Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
+        let all_may = backend.tickets().filter(|ticket| is_ours(ticket)).all(|ticket| {
+            ticket.kept
+                && match session.owed(ticket.place) {
+                    Some(Owed::Node) | None => true,
+                    Some(Owed::Merge(merge)) => {
+                        self.merges.get(merge).is_some_and(|merge| merge.may_be_relayed())
+                    }
+                    Some(Owed::Repeat(_) | Owed::Scan(_) | Owed::Inquiry(_)) => false,
+                }
+        });
+        if !all_may {
+            return Vec::new();
+        }
+        let refetches = backend.tickets().enumerate().filter(|(_, ticket)| is_ours(ticket)).filter_map(
+            |(number, ticket)| {
+                let request = backend.kept_request(number)?.to_vec();
+                Some(Refetch { shard: backend.shard, ticket: *ticket, request })
+            },
+        );
+        let refetches: Vec<_> = refetches.collect();
+        self.counters.refetches += refetches.len() as u64;
+        let id = match session.pinning.id() {
+            Some(id) => id,
+            None => self.want_pin(session),
+        };
+        self.pins.pins.get_mut(id).expect("a pinned session has a pin").refetches.extend(refetches);
+        let backend = &mut self.backends[node as usize];
+        for ticket in backend.tickets_mut().filter(|ticket| is_ours(ticket)) {
+            ticket.bury();
+        }
+        backend.pass_over(&mut self.pool);
+        self.send_refetches(session)
+    }
+
+    /// Sends what is to be asked again, if the session has its permit. Returns what could not be sent.
+    fn send_refetches(&mut self, session: &mut Session) -> Vec<(Ticket, Lost)> {
+        let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return Vec::new() };
+        let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
+        let mut lost = Vec::new();
+        for Refetch { shard, ticket, request } in std::mem::take(&mut pin.refetches) {
+            session.pinning = Pinning::Busy(id);
+            match self.pinned_node(id, shard) {
+                Ok(node) => {
+                    let Ticket { conn, place, part, purpose, .. } = ticket;
+                    self.asking = ticket.command;
+                    self.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: false });
+                }
+                Err(reason) => lost.push((ticket, reason)),
+            }
+        }
+        lost
+    }
+
+    /// Everything that the session asked for was answered: its pin, if it was used, ends.
+    pub(crate) fn handle_quiet(&mut self, session: &mut Session) {
+        let Pinning::Busy(id) = session.pinning else {
+            self.clients_to_resume.push(session.conn);
+            return;
+        };
+        let Some(pin) = self.pins.pins.get_mut(id) else { return };
+        match &mut pin.upload {
+            // The node has answered before it had all: it will not do what the rest says.
+            Some(upload) => self.pins.doomed.extend(upload.give_up()),
+            None => self.unpin(session),
+        }
+    }
+
+    /// The pinned connection `node` is gone: its place is free.
+    pub(crate) fn vacate(&mut self, node: u32) {
+        self.backends[node as usize].state = State::Waiting { until: Instant::NEVER };
+        self.pins.vacate(node);
+    }
+
+    /// Ends the session's pin. What is unfinished on its connections is lost.
+    pub(crate) fn unpin(&mut self, session: &mut Session) {
+        let was = std::mem::take(&mut session.pinning);
+        let Some(pin) = was.id().and_then(|id| self.pins.pins.remove(id)) else { return };
+        for node in pin.nodes {
+            let backend = &self.backends[node as usize];
+            if backend.is_clean() {
+                self.pins.idle[backend.shard.0 as usize].push(node);
+            } else {
+                self.pins.doomed.push(node);
+            }
+        }
+        if !matches!(was, Pinning::Waiting(_)) {
+            self.pins.granted -= 1;
+        }
+        self.clients_to_resume.push(session.conn);
+    }
+
+    /// Stops or goes on reading from a pinned connection: what it brings is taken if there is no other way on, or if
+    /// nothing of it waits here.
+    pub(crate) fn pace_pinned(&mut self, node: u32) {
+        let backend = &mut self.backends[node as usize];
+        let State::Ready { conn, .. } = backend.state else { return };
+        let pauses = backend.input_len() > 0 && !backend.starved;
+        if pauses == backend.paused {
+            return;
+        }
+        backend.paused = pauses;
+        backend.handle_progress(self.now);
+        let deadline = backend.deadline(&self.limits);
+        self.check_at = self.check_at.min(deadline);
+        self.pace(conn, pauses);
+    }
+
+    /// A pinned connection that nobody has used for long.
+    pub(crate) fn next_stale(&self, now: Instant) -> Option<u32> {
+        let after = self.limits.pinned_idle;
+        self.pins.next_idle(|node| self.backends[node as usize].is_silent_for(after, now))
+    }
+}

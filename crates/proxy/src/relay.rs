@@ -1,0 +1,276 @@
+//! Replies on pinned connections, passed on to the client while they come: as much as the client takes, and no more is
+//! read from the node.
+//!
+//! Two kinds of replies are passed on so: that of one node, and the values of an MGET, which are taken from their
+//! parts in the order of the keys. An MGET begins to be passed on once every part has begun to answer without an error:
+//! behind the first byte, an error has no place any more, and a node that is lost costs the client its connection.
+
+use crate::ConnId;
+use crate::backend::{Backend, Purpose, Ticket};
+use crate::core::{Control, Core};
+use crate::merge::Merge;
+use crate::replies::Fault;
+use crate::session::{Owed, Session};
+use resp::reply::{self, ReplyError};
+use stdx::Id;
+
+/// Whether there is more to pass on at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A reply is done; the next one may be there too.
+    Done,
+    /// More must come from a node, or leave to the client, first.
+    Wait,
+}
+
+/// A node sent what is no reply.
+#[derive(Debug)]
+pub(crate) struct Garbled {
+    pub node: u32,
+    pub fault: Fault,
+}
+
+impl Core {
+    /// Passes on what is there for the session's next replies.
+    pub(crate) fn relay(&mut self, session: &mut Session) -> Result<(), Garbled> {
+        let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) else { return Ok(()) };
+        let mut nodes = std::mem::take(&mut pin.nodes);
+        for &node in &nodes {
+            let ticket = self.backends[node as usize].tickets().next();
+            // What is taken whole is read until it is whole.
+            let starved = ticket.is_some_and(|ticket| !self.is_relayed(session, ticket));
+            self.backends[node as usize].starved = starved;
+        }
+        let relayed = self.relay_all(session, &nodes);
+        for &node in &nodes {
+            self.pace_pinned(node);
+        }
+        nodes.retain(|node| !self.pins.doomed.contains(node));
+        if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
+            pin.nodes = nodes;
+        }
+        self.list_client(session);
+        self.count_waiting(session);
+        relayed
+    }
+
+    /// Whether the reply to `ticket` is passed on while it comes.
+    pub(crate) fn is_relayed(&self, session: &Session, ticket: &Ticket) -> bool {
+        match session.owed(ticket.place) {
+            Some(Owed::Merge(id)) => self.merges.get(id).is_some_and(Merge::is_of_values),
+            _ => true,
+        }
+    }
+
+    fn relay_all(&mut self, session: &mut Session, nodes: &[u32]) -> Result<(), Garbled> {
+        loop {
+            let step = match session.front_owed() {
+                _ if session.output().len() >= self.limits.relay_bytes_max => Step::Wait,
+                Some(Owed::Node) => self.relay_reply(session, nodes)?,
+                Some(Owed::Merge(id)) => self.relay_values(session, nodes, id)?,
+                _ => Step::Wait,
+            };
+            if step == Step::Wait {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passes on what is there of one node's reply.
+    fn relay_reply(&mut self, session: &mut Session, nodes: &[u32]) -> Result<Step, Garbled> {
+        let Some((node, ticket)) = self.source(session, nodes, None) else { return Ok(Step::Wait) };
+        let complete = self.relay_value(session, node, &ticket)?;
+        if !complete {
+            return Ok(Step::Wait);
+        }
+        self.backends[node as usize].pop(&mut self.pool);
+        session.finish_relay(&mut self.pool);
+        Ok(Step::Done)
+    }
+
+    /// The connection whose next reply belongs to the place at the front, and to `part` of it if that is given.
+    fn source(&self, session: &Session, nodes: &[u32], part: Option<u32>) -> Option<(u32, Ticket)> {
+        nodes.iter().find_map(|&node| {
+            let ticket = front_ticket(&self.backends[node as usize], session)?;
+            part.is_none_or(|part| ticket.part == part).then_some((node, *ticket))
+        })
+    }
+
+    /// Passes on what is there of the next value from `node`. True if that was all of it.
+    fn relay_value(&mut self, session: &mut Session, node: u32, ticket: &Ticket) -> Result<bool, Garbled> {
+        let backend = &mut self.backends[node as usize];
+        let input = backend.lend_input();
+        let passed = backend
+            .pass(&input, &self.limits)
+            .map_err(|error| Garbled { node, fault: Fault::Garbled(error.to_string()) })?;
+        let bytes = &input[..passed.len];
+        if !session.is_relaying() && !bytes.is_empty() {
+            self.tally.count_reply(ticket.command, ticket.queued_us, self.now, bytes);
+        }
+        session.relay(bytes, &mut self.pool);
+        backend.restore_input(input, passed.len, &mut self.pool);
+        backend.starved = !passed.complete;
+        Ok(passed.complete)
+    }
+
+    /// Passes on what is there of an MGET's values.
+    fn relay_values(&mut self, session: &mut Session, nodes: &[u32], id: Id) -> Result<Step, Garbled> {
+        let merge = self.merges.get_mut(id).filter(|merge| merge.is_of_values());
+        let Some(mut merge) = merge.map(Merge::lend) else { return Ok(Step::Wait) };
+        let step = self.relay_merge(session, nodes, &mut merge);
+        match step {
+            Ok(Step::Done) => {
+                self.merges.remove(id);
+                merge.give_values(&mut self.spare_values);
+            }
+            _ => {
+                if let Some(place) = self.merges.get_mut(id) {
+                    *place = merge;
+                }
+            }
+        }
+        step
+    }
+
+    fn relay_merge(
+        &mut self,
+        session: &mut Session,
+        nodes: &[u32],
+        merge: &mut Merge,
+    ) -> Result<Step, Garbled> {
+        if !session.is_relaying() {
+            self.read_heads(session, nodes, merge)?;
+            if merge.has_failed() {
+                return Ok(self.answer_failed(session, nodes, merge));
+            }
+            let begun = nodes.iter().filter(|&&node| {
+                let backend = &self.backends[node as usize];
+                front_ticket(backend, session).is_some() && backend.elements.is_some()
+            });
+            if !merge.is_complete_with(begun.count()) {
+                return Ok(Step::Wait);
+            }
+            let mut head = self.pool.take();
+            merge.begin_relay(&mut head);
+            session.relay(&head, &mut self.pool);
+            self.pool.give(head);
+        }
+        while let Some(part) = merge.next_part() {
+            if session.output().len() >= self.limits.relay_bytes_max {
+                return Ok(Step::Wait);
+            }
+            if let Some(value) = merge.held_value(part) {
+                session.relay(value, &mut self.pool);
+                merge.advance(value.len());
+                continue;
+            }
+            let Some((node, ticket)) = self.source(session, nodes, Some(part)) else { return Ok(Step::Wait) };
+            if !self.relay_value(session, node, &ticket)? {
+                return Ok(Step::Wait);
+            }
+            merge.advance(0);
+            self.finish_element(node);
+        }
+        session.finish_relay(&mut self.pool);
+        Ok(Step::Done)
+    }
+
+    /// One element of the array that `node` sends was passed on.
+    fn finish_element(&mut self, node: u32) {
+        let backend = &mut self.backends[node as usize];
+        let left = backend.elements.map_or(0, |elements| elements.saturating_sub(1));
+        backend.elements = Some(left);
+        if left == 0 {
+            backend.elements = None;
+            backend.pop(&mut self.pool);
+        }
+    }
+
+    /// Reads the beginnings of the parts that have not begun.
+    fn read_heads(&mut self, session: &Session, nodes: &[u32], merge: &mut Merge) -> Result<(), Garbled> {
+        for &node in nodes {
+            let backend = &mut self.backends[node as usize];
+            let Some(part) = front_ticket(backend, session).map(|ticket| ticket.part) else { continue };
+            if backend.elements.is_some() {
+                continue;
+            }
+            let input = backend.lend_input();
+            let head = read_head(&input, &self.limits.reply);
+            let used = match &head {
+                Ok(Head::Array { len, .. }) => *len,
+                _ => 0,
+            };
+            match head {
+                Ok(Head::Array { elements, .. }) if elements == merge.keys_of(part) => {
+                    backend.elements = Some(elements);
+                }
+                Ok(Head::Array { .. } | Head::Other) => merge.fail_merging(part),
+                Ok(Head::Error { len }) => merge.fail_by_node(part, &input[..len]),
+                Ok(Head::Unfinished) => backend.starved = true,
+                Err(error) => {
+                    return Err(Garbled { node, fault: Fault::Garbled(error.to_string()) });
+                }
+            }
+            backend.restore_input(input, used, &mut self.pool);
+        }
+        Ok(())
+    }
+
+    /// A part failed before anything was passed on: that is the answer, and what the other parts bring is not waited for.
+    fn answer_failed(&mut self, session: &mut Session, nodes: &[u32], merge: &Merge) -> Step {
+        for &node in nodes {
+            if front_ticket(&self.backends[node as usize], session).is_some() {
+                self.pins.doomed.push(node);
+            }
+        }
+        let mut error = self.pool.take();
+        merge.write_failure(&mut error);
+        let place = session.front();
+        session.settle(place, &error, &mut self.pool);
+        self.pool.give(error);
+        Step::Done
+    }
+
+    /// Tells the driver to stop or to go on reading from `conn`.
+    pub(crate) fn pace(&mut self, conn: ConnId, pauses: bool) {
+        self.controls.push_back(match pauses {
+            true => Control::Pause { conn },
+            false => Control::Resume { conn },
+        });
+    }
+}
+
+/// The ticket of the connection's next reply, if that belongs to the session's place at the front.
+fn front_ticket<'a>(backend: &'a Backend, session: &Session) -> Option<&'a Ticket> {
+    let ticket = backend.tickets().next().filter(|_| backend.is_ready());
+    ticket.filter(|ticket| {
+        ticket.purpose == Purpose::Client && ticket.conn == session.conn && ticket.place == session.front()
+    })
+}
+
+/// How a reply begins that should be an array.
+enum Head {
+    /// It is one, and its header has `len` bytes.
+    Array { elements: usize, len: usize },
+    /// It is an error of `len` bytes.
+    Error { len: usize },
+    /// It is something else.
+    Other,
+    /// That cannot be told yet.
+    Unfinished,
+}
+
+fn read_head(bytes: &[u8], limits: &reply::ReplyLimits) -> Result<Head, ReplyError> {
+    Ok(match bytes.first() {
+        None => Head::Unfinished,
+        Some(b'*') => match reply::array_header(bytes, limits)? {
+            Some((elements, len)) => Head::Array { elements, len },
+            None => Head::Unfinished,
+        },
+        Some(b'-') => match reply::Scanner::default().scan(bytes, limits)? {
+            Some(len) => Head::Error { len },
+            None => Head::Unfinished,
+        },
+        Some(_) => Head::Other,
+    })
+}

@@ -1,0 +1,83 @@
+//! A shared connection on which too much had to be passed over is retired: new requests go over a fresh one, and do not
+//! wait for the large replies that are still to come on the old. What is in flight there is answered there. A client
+//! with a request in flight on a retired connection is not read from until that was answered: what it sends next must
+//! not overtake it.
+
+use crate::backend::{Backend, Purpose, State, Ticket, Use};
+use crate::proxy::{Peer, Proxy};
+
+impl Proxy {
+    /// Retires the shared connection `node` if passing over what comes on it would keep others for too long.
+    pub(crate) fn retire_if_clogged(&mut self, node: u32) {
+        let core = &self.core;
+        let backend = &core.backends[node as usize];
+        if backend.used_by == Use::Shared
+            && backend.passes_over
+            && backend.passed_over_bytes + backend.bytes_announced() > core.limits.pass_over_bytes_max
+        {
+            self.retire(node);
+        }
+    }
+
+    fn retire(&mut self, node: u32) {
+        let core = &mut self.core;
+        let shard = core.backends[node as usize].shard;
+        let (place, mut fresh) = core.fresh_backend(shard);
+        let old = &mut core.backends[node as usize];
+        (fresh.used_by, old.used_by) = (Use::Shared, Use::Retired);
+        fresh.reported_down = old.reported_down;
+        fresh.loaded = std::mem::take(&mut old.loaded);
+        core.counters.nodes_up -= u64::from(!fresh.is_ready());
+        core.counters.retirements += 1;
+        core.backends.swap(node as usize, place as usize);
+        core.backends[node as usize] = fresh;
+        core.backends[place as usize].listed = false;
+        core.backends[node as usize].listed = false;
+        for index in [node, place] {
+            if let Some(conn) = core.backends[index as usize].conn()
+                && let Some(peer) = self.peers.get_mut(conn)
+            {
+                *peer = Peer::Node(index);
+            }
+            core.list_node(index);
+        }
+        for ticket in core.backends[place as usize].tickets() {
+            if matches!(ticket.purpose, Purpose::Client | Purpose::Late)
+                && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
+            {
+                session.fences += 1;
+            }
+        }
+        core.check_at = core.now;
+    }
+
+    /// The request of `ticket`, which was in flight on a retired connection, is done.
+    pub(crate) fn lift_fence(&mut self, ticket: &Ticket) {
+        if matches!(ticket.purpose, Purpose::Client | Purpose::Late)
+            && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
+        {
+            session.fences -= 1;
+            if session.fences == 0 {
+                self.core.clients_to_resume.push(ticket.conn);
+            }
+        }
+    }
+
+    /// A retired connection on which nothing is in flight any more can serve large transfers.
+    pub(crate) fn reuse_retired(&mut self, node: u32) {
+        let backend = &mut self.core.backends[node as usize];
+        if backend.used_by == Use::Retired && backend.is_clean() {
+            backend.used_by = Use::Pinned;
+            self.core.pins.add_idle(backend.shard, node);
+        }
+    }
+}
+
+impl Backend {
+    /// Something that stands in its place for a moment.
+    pub(crate) fn placeholder(&self) -> Backend {
+        let mut backend = Backend::new(self.shard, Use::Pinned);
+        backend.state = State::Waiting { until: stdx::Instant::NEVER };
+        backend
+    }
+}

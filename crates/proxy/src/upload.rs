@@ -1,0 +1,172 @@
+//! A large request, passed on to its node while it comes.
+//!
+//! The key of most commands stands before what makes them large, so that where the request goes is known from its
+//! beginning. It goes over a pinned connection: the shared one could not be used by anybody until the client has sent
+//! all of it. If the client goes away half-way, the connection is closed, and the node drops what it had: half a
+//! request is never carried out.
+
+use crate::backend::Purpose;
+use crate::core::{Asked, Core};
+use crate::pinned::Pinning;
+use crate::session::{Mute, Owed, Session};
+use command::{Carry, Number, Resolved};
+use resp::Request;
+use resp::request::{Scanner, Span};
+use stdx::{Id, Instant};
+use topology::ShardId;
+
+/// A request that is being passed on.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// Where to; `None` if its rest is dropped, since the request was answered already.
+    node: Option<u32>,
+    scanner: Scanner,
+}
+
+impl Upload {
+    /// The connection `node` is gone.
+    pub(crate) fn forget(&mut self, node: u32) {
+        if self.node == Some(node) {
+            self.node = None;
+        }
+    }
+
+    /// The rest is of no use. Returns the connection on which the beginning went out.
+    pub(crate) fn give_up(&mut self) -> Option<u32> {
+        self.node.take()
+    }
+}
+
+/// A request with more arguments is held until it is whole: it is large by their number.
+const ARGS_MAX: usize = 64 * 1024;
+
+impl Core {
+    /// The request that begins `bytes` will be large: passes on what is there of it, if that can be done now. Returns
+    /// how many bytes were used; 0 if it is to be called again with more, or never.
+    pub(crate) fn begin_upload(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
+        if session.holds_request {
+            return 0;
+        }
+        let Some((shard, number)) = self.upload_target(session, bytes) else {
+            session.holds_request = true;
+            return 0;
+        };
+        if !self.pin(session) {
+            return 0;
+        }
+        let Some(id) = session.pinning.id() else { return 0 };
+        session.scanner = Scanner::default();
+        session.pinning = Pinning::Busy(id);
+        session.last = number;
+        self.asking = number;
+        self.tally.count_call(number);
+        self.counters.requests += 1;
+        let node = match self.pinned_node(id, shard) {
+            Ok(node) => {
+                let place = session.reserve(Owed::Node);
+                let (_, start) = self.backends[node as usize].tail(&mut self.pool);
+                let asked =
+                    Asked { conn: session.conn, place, part: 0, purpose: Purpose::Client, kept: false };
+                self.push_ticket(node, start, asked);
+                self.set_upload_deadline(node, Instant::NEVER);
+                Some(node)
+            }
+            Err(lost) => {
+                self.refuse(session, &lost.text());
+                None
+            }
+        };
+        let pin = self.pins.get_mut(id).expect("a pinned session has a pin");
+        pin.upload = Some(Upload { node, scanner: Scanner::default() });
+        self.continue_upload(session, id, bytes)
+    }
+
+    /// The shard that the request belongs to, if its beginning tells, and its command.
+    fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
+        if session.mute != Mute::No {
+            return None;
+        }
+        let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
+        // What is unfinished was scanned without an error before.
+        scanner.scan(bytes, &self.limits.request, &mut args, &mut inline).ok()?;
+        let (known, all) = (args.len(), scanner.args_announced());
+        if known == 0 || all > ARGS_MAX {
+            return None;
+        }
+        // What has not come yet stands as empty, so that the number of arguments can be checked.
+        args.resize(all, Span { start: bytes.len(), len: 0 });
+        let request = Request::new(bytes, &args);
+        let (Resolved::Command(command), number) = command::resolve_numbered(&request) else { return None };
+        let position = command.single_key().filter(|&position| position < known)?;
+        let shard = self.topology.shard_of(request.arg(position));
+        matches!(command.carry, Carry::Shard).then_some((shard, number))
+    }
+
+    /// Passes on what belongs to the request. Returns how many bytes were used.
+    pub(crate) fn continue_upload(&mut self, session: &mut Session, id: Id, bytes: &[u8]) -> usize {
+        let Some(Upload { node, scanner }) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_mut()) else {
+            return 0;
+        };
+        let node = *node;
+        let passed = match scanner.pass(bytes, &self.limits.request) {
+            Ok(passed) => passed,
+            Err(error) => {
+                self.refuse_bytes(session, error);
+                self.unpin(session);
+                return bytes.len();
+            }
+        };
+        if let Some(node) = node {
+            let (tail, _) = self.backends[node as usize].tail(&mut self.pool);
+            tail.extend_from_slice(&bytes[..passed.len]);
+            self.list_node(node);
+        }
+        session.request_began = Some(self.now);
+        if passed.complete {
+            self.end_upload(session, id, node);
+        }
+        passed.len
+    }
+
+    /// The request is whole.
+    fn end_upload(&mut self, session: &mut Session, id: Id, node: Option<u32>) {
+        session.request_began = None;
+        if let Some(pin) = self.pins.get_mut(id) {
+            pin.upload = None;
+        }
+        if let Some(node) = node {
+            let queued = self.backends[node as usize].queued_bytes();
+            let deadline = self.now + self.limits.transfer_timeout + self.limits.transfer_time(queued);
+            self.set_upload_deadline(node, deadline);
+            self.check_at = self.check_at.min(deadline);
+        }
+        if !session.is_pending() {
+            self.handle_quiet(session);
+        }
+    }
+
+    /// The reply to the request that was begun last on `node` is late from `deadline` on.
+    fn set_upload_deadline(&mut self, node: u32, deadline: Instant) {
+        if let Some(ticket) = self.backends[node as usize].tickets_mut().last() {
+            ticket.deadline = deadline;
+        }
+    }
+
+    /// Whether bytes of the session may come now: as requests, or as a part of a large one whose node takes it.
+    pub(crate) fn may_receive(&mut self, session: &Session) -> bool {
+        if session.may_read(&self.limits) {
+            return true;
+        }
+        let Pinning::Busy(id) = session.pinning else { return false };
+        let Some(upload) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_ref()) else { return false };
+        upload
+            .node
+            .is_none_or(|node| self.backends[node as usize].queued_bytes() < self.limits.relay_bytes_max)
+    }
+
+    /// Whether the session is in the middle of a large request.
+    pub(crate) fn is_uploading(&mut self, session: &Session) -> bool {
+        let Pinning::Busy(id) = session.pinning else { return false };
+        self.pins.get_mut(id).is_some_and(|pin| pin.upload.is_some())
+    }
+}

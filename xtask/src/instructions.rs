@@ -1,0 +1,284 @@
+//! `cargo xtask instructions`: what the parts of a request cost in instructions, compared with `bench/instructions.txt`.
+//!
+//! gungraun runs `crates/proxy/benches/instructions` under valgrind. The same binary gives the same counts, on a busy
+//! machine too; another compiler or another kind of processor gives others, which are not compared.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::process::{self, cargo, command, root};
+use crate::{needs, tools};
+
+/// What was counted last, relative to the root.
+const BASELINE_PATH: &str = "bench/instructions.txt";
+
+/// Per mille that a count may be above the stored one. Two builds of the same source count the same, to the last
+/// instruction; the rest is for what another idea of the compiler's about inlining costs those who did not ask for it,
+/// a few per cent (all of it without LTO: 5).
+const TOLERANCE_PER_MILLE: u64 = 30;
+
+/// How to run.
+#[derive(Default, clap::Args)]
+pub(crate) struct Options {
+    /// Store what is counted now
+    #[arg(long)]
+    bless: bool,
+}
+
+/// Counts by name, and what they hold for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    /// Compiler and kind of machine.
+    made_with: String,
+    counts: BTreeMap<String, u64>,
+}
+
+/// Counts and compares. What did not fail, and somebody should know, is returned in a line each.
+pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
+    let made_with = compiler(&process::read(command("rustc").arg("-vV"))?)?;
+    let path = root().join(BASELINE_PATH);
+    if options.bless {
+        let counted = Counts { made_with, counts: count()? };
+        // What was stored is of interest only where it can be read.
+        let stored = std::fs::read_to_string(&path).ok().and_then(|text| Counts::parse(&text).ok());
+        print!("{}", table(&stored.unwrap_or_default(), &counted));
+        std::fs::write(path, counted.to_text())?;
+        return Ok(Vec::new());
+    }
+    let stored = std::fs::read_to_string(path).context(BASELINE_PATH)?;
+    let stored = Counts::parse(&stored).context(BASELINE_PATH)?;
+    if stored.made_with != made_with {
+        let of = &stored.made_with;
+        let note = format!("instructions: not counted: {BASELINE_PATH} is of {of}, this is {made_with}");
+        println!("{note}");
+        return Ok(vec![note]);
+    }
+    let counted = Counts { made_with, counts: count()? };
+    print!("{}", table(&stored, &counted));
+    let notes = judge(&stored, &counted)?;
+    notes.iter().for_each(|note| println!("{note}"));
+    Ok(notes)
+}
+
+/// Counts everything once.
+fn count() -> Result<BTreeMap<String, u64>> {
+    needs::install(&[needs::VALGRIND])?;
+    // Library and runner must be of one version. The runner waits for valgrind nearly all the time: unoptimised, it is
+    // built in half of the time (45 s on two busy cores).
+    let package = process::read(&mut cargo(["pkgid", "gungraun"]))?;
+    let version = package.trim().rsplit(['@', '#']).next().context("cargo pkgid tells no version")?;
+    let runner = tools::install("gungraun-runner", version, "dev")?;
+    let mut bench = cargo(["bench", "--quiet", "--package", "proxy", "--bench", "instructions", "--"]);
+    // Where processes may not turn off the randomisation of addresses, in containers, the runner would give up; counts
+    // were the same with and without.
+    bench.args(["--output-format=json", "--allow-aslr=yes", "--parallel=auto"]);
+    let lines = process::read(bench.env("GUNGRAUN_RUNNER", runner))?;
+    lines.lines().map(count_of).collect()
+}
+
+/// Name and count in a line of what gungraun prints.
+fn count_of(line: &str) -> Result<(String, u64)> {
+    let json: Value = serde_json::from_str(line).context("gungraun printed what is not JSON")?;
+    let name = |key: &str| json[key].as_str().with_context(|| format!("gungraun tells no {key}"));
+    let name = format!("{}.{}", name("function_name")?, name("id")?);
+    let count = &json["profiles"][0]["data"]["total"]["metrics"]["Ir"]["values"]["new"];
+    let count = count.as_u64().filter(|count| *count > 0);
+    Ok((name.clone(), count.with_context(|| format!("gungraun did not count {name}"))?))
+}
+
+/// Release and target in what `rustc -vV` printed.
+fn compiler(version: &str) -> Result<String> {
+    let field = |name: &str| {
+        let found = version.lines().find_map(|line| line.strip_prefix(name));
+        found.with_context(|| format!("rustc -vV tells no {name}"))
+    };
+    Ok(format!("rustc {} for {}", field("release: ")?, field("host: ")?))
+}
+
+/// What is dearer than it may be, or not comparable, is an error; what became cheaper is a note.
+fn judge(stored: &Counts, counted: &Counts) -> Result<Vec<String>> {
+    let names = |verdict: Verdict| -> Vec<&str> {
+        let rows = rows(stored, counted).into_iter();
+        rows.filter(|row| row.verdict == verdict).map(|row| row.name).collect()
+    };
+    let (dearer, strange) = (names(Verdict::Dearer), names(Verdict::Strange));
+    ensure!(
+        dearer.is_empty(),
+        "more instructions than {BASELINE_PATH} allows: {}; make them fewer, or, if they are worth it, say in the commit \
+         why and run `cargo xtask instructions --bless`",
+        dearer.join(", ")
+    );
+    ensure!(
+        strange.is_empty(),
+        "only measured or only stored: {}; run `cargo xtask instructions --bless`",
+        strange.join(", ")
+    );
+    let cheaper = names(Verdict::Cheaper);
+    let note = format!(
+        "instructions: fewer than stored: {}; keep it so with `cargo xtask instructions --bless`",
+        cheaper.join(", ")
+    );
+    Ok(if cheaper.is_empty() { Vec::new() } else { vec![note] })
+}
+
+/// What became of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Same,
+    Dearer,
+    Cheaper,
+    /// It has nothing to be compared with.
+    Strange,
+}
+
+struct Row<'a> {
+    name: &'a str,
+    stored: Option<u64>,
+    counted: Option<u64>,
+    verdict: Verdict,
+}
+
+fn rows<'a>(stored: &'a Counts, counted: &'a Counts) -> Vec<Row<'a>> {
+    let only_stored = stored.counts.keys().filter(|name| !counted.counts.contains_key(*name));
+    let row = |name: &'a String| {
+        let (stored, counted) = (stored.counts.get(name).copied(), counted.counts.get(name).copied());
+        Row { name, stored, counted, verdict: verdict(stored, counted) }
+    };
+    counted.counts.keys().chain(only_stored).map(row).collect()
+}
+
+fn verdict(stored: Option<u64>, counted: Option<u64>) -> Verdict {
+    let (Some(stored), Some(counted)) = (stored, counted) else { return Verdict::Strange };
+    let slack = stored * TOLERANCE_PER_MILLE / 1000;
+    match counted {
+        _ if counted > stored + slack => Verdict::Dearer,
+        _ if counted + slack < stored => Verdict::Cheaper,
+        _ => Verdict::Same,
+    }
+}
+
+/// All counts beside the stored ones.
+fn table(stored: &Counts, counted: &Counts) -> String {
+    let mut text = format!("{:<30} {:>9} {:>9}\n", "instructions", "stored", "now");
+    let number = |count: Option<u64>| count.map_or("-".into(), |count| count.to_string());
+    for Row { name, stored, counted, verdict } in rows(stored, counted) {
+        let change = match (stored, counted) {
+            (Some(stored), Some(counted)) => {
+                format!("{:+.1} %", (counted as f64 / stored as f64 - 1.0) * 100.0)
+            }
+            _ => String::new(),
+        };
+        let mark = match verdict {
+            Verdict::Same => "",
+            Verdict::Dearer => "  DEARER",
+            Verdict::Cheaper => "  cheaper",
+            Verdict::Strange => "  nothing to compare with",
+        };
+        let (stored, counted) = (number(stored), number(counted));
+        let _ = writeln!(text, "{name:<30} {stored:>9} {counted:>9} {change:>9}{mark}");
+    }
+    text
+}
+
+/// How the line of the file begins that tells what the counts hold for.
+const MADE_WITH: &str = "made with ";
+
+impl Counts {
+    /// Reads what [`Counts::to_text`] wrote.
+    fn parse(text: &str) -> Result<Counts> {
+        let mut parsed = Counts::default();
+        for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+            match line.strip_prefix(MADE_WITH) {
+                Some(made_with) => parsed.made_with = made_with.into(),
+                None => {
+                    let (name, count) = line.split_once(' ').context("a line without a count")?;
+                    let count = count.trim().parse().with_context(|| format!("the count of {name}"))?;
+                    ensure!(parsed.counts.insert(name.into(), count).is_none(), "{name} stands there twice");
+                }
+            }
+        }
+        ensure!(!parsed.made_with.is_empty(), "no line says what the counts were made with");
+        Ok(parsed)
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = format!(
+            "# Instructions of each part of a request. `cargo xtask instructions --bless` writes this file.\n\
+             {MADE_WITH}{}\n",
+            self.made_with
+        );
+        for (name, count) in &self.counts {
+            let _ = writeln!(text, "{name:<30} {count:>9}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(counts: &[(&str, u64)]) -> Counts {
+        let counts = counts.iter().map(|(name, count)| ((*name).into(), *count)).collect();
+        Counts { made_with: "rustc 1.95.0 for x86_64-unknown-linux-gnu".into(), counts }
+    }
+
+    #[test]
+    fn three_per_cent_more_pass_and_another_instruction_does_not() {
+        let stored = counts(&[("whole.get", 1000)]);
+        assert_eq!(judge(&stored, &counts(&[("whole.get", 1030)])).ok(), Some(Vec::new()));
+        let error = judge(&stored, &counts(&[("whole.get", 1031)])).expect_err("too many").to_string();
+        assert!(
+            error.starts_with("more instructions than bench/instructions.txt allows: whole.get; "),
+            "{error}"
+        );
+        assert!(table(&stored, &counts(&[("whole.get", 1031)])).ends_with("1031    +3.1 %  DEARER\n"));
+    }
+
+    #[test]
+    fn what_became_cheaper_is_told_and_does_not_fail() {
+        let (stored, counted) = (counts(&[("a", 1000), ("b", 1000)]), counts(&[("a", 969), ("b", 970)]));
+        let note = "instructions: fewer than stored: a; keep it so with `cargo xtask instructions --bless`";
+        assert_eq!(judge(&stored, &counted).ok(), Some(vec![note.into()]));
+    }
+
+    #[test]
+    fn what_is_only_on_one_side_fails() {
+        let error = judge(&counts(&[("old", 1)]), &counts(&[("new", 1)])).expect_err("nothing to compare");
+        assert!(error.to_string().starts_with("only measured or only stored: new, old; "), "{error}");
+    }
+
+    #[test]
+    fn the_file_is_read_as_it_was_written() {
+        let written = counts(&[("parse_requests.get", 535), ("whole.get", 3071)]);
+        assert_eq!(Counts::parse(&written.to_text()).ok(), Some(written));
+        assert!(Counts::parse("made with x\na 1\na 1").is_err());
+        assert!(Counts::parse("made with x\na x").is_err());
+        assert!(Counts::parse("a 1").is_err());
+    }
+
+    #[test]
+    fn compiler_and_machine_are_read_from_what_rustc_prints() {
+        let printed = "rustc 1.95.0 (59807616e 2026-04-14)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1.95.0\n";
+        assert_eq!(compiler(printed).ok(), Some(counts(&[]).made_with));
+        assert!(compiler("").is_err());
+    }
+
+    #[test]
+    fn gungraun_is_believed_only_with_a_name_and_a_count() {
+        let line = |metrics: &str| {
+            format!(
+                r#"{{"function_name":"whole","id":"get","profiles":[{{"data":{{"total":{{"metrics":{metrics}}}}}}}]}}"#
+            )
+        };
+        let counted = count_of(&line(r#"{"Ir":{"values":{"new":3071,"old":3072}}}"#));
+        assert_eq!(counted.ok(), Some(("whole.get".into(), 3071)));
+        for metrics in [r#"{"Ir":{"values":{"new":0}}}"#, r#"{"Ir":{"values":{"old":1}}}"#, "{}"] {
+            assert!(count_of(&line(metrics)).is_err(), "{metrics}");
+        }
+        assert!(count_of("gungraun: done").is_err());
+    }
+}
