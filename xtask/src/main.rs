@@ -8,6 +8,7 @@
     reason = "chores measure real time, start processes and connect to them"
 )]
 
+mod bench;
 mod clients;
 mod demo;
 mod fuzz;
@@ -31,6 +32,8 @@ use clap::Parser;
 enum Task {
     /// Run everything that must hold before a commit, installing what is missing
     Test,
+    /// Measure shardis beside other proxies
+    Bench(bench::Options),
     /// Run real programs with client libraries of several languages
     Clients(clients::Options),
     /// Start nodes and a proxy in front of them, to play with
@@ -53,6 +56,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Test => return test::run(),
+        Task::Bench(options) => bench::run(&options),
         Task::Clients(options) => clients::run(&options),
         Task::Demo(options) => demo::run(&options),
         Task::Sim(options) => sim::run(&options),

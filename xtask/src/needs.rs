@@ -19,6 +19,15 @@ pub(crate) const REDIS_SERVER: Need = Need { probe: &["redis-server", "--version
 pub(crate) const REDIS_CLI: Need = Need { probe: &["redis-cli", "--version"], package: "redis-tools" };
 /// twemproxy: what our ring must agree with.
 pub(crate) const NUTCRACKER: Need = Need { probe: &["nutcracker", "--version"], package: "nutcracker" };
+/// What a proxy costs that forwards bytes without reading them: one of the rivals of `cargo xtask bench`.
+pub(crate) const NGINX: Need = Need { probe: &["nginx", "-v"], package: "nginx" };
+/// Where Debian puts the part of nginx that forwards TCP.
+pub(crate) const NGINX_STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+/// That part.
+pub(crate) const NGINX_STREAM: Need =
+    Need { probe: &["test", "-e", NGINX_STREAM_MODULE], package: "libnginx-mod-stream" };
+/// Another such proxy.
+pub(crate) const HAPROXY: Need = Need { probe: &["haproxy", "-v"], package: "haproxy" };
 /// A Python that can make a venv, for redis-py.
 pub(crate) const PYTHON: Need =
     Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" };
@@ -98,7 +107,7 @@ fn has_apt_get() -> bool {
 }
 
 /// The packages of those `needs` that are not there.
-fn missing(needs: &[Need]) -> Vec<&'static str> {
+pub(crate) fn missing(needs: &[Need]) -> Vec<&'static str> {
     let absent = |need: &&Need| !process::succeeds(command(need.probe[0]).args(&need.probe[1..]));
     needs.iter().filter(absent).map(|need| need.package).collect()
 }

@@ -88,7 +88,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 }
 
 /// `command` as one would type it.
-fn line(command: &Command) -> String {
+pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -1,0 +1,268 @@
+//! `cargo xtask bench`: shardis beside other proxies, over the same nodes, in turn, on one machine.
+//!
+//! ```text
+//!     core 0: the contestant            core 1: four nodes and the load
+//!
+//!     for each cell:   start all contestants
+//!                      round 1: A B C …   round 2: A B C …   round 3: A B C …
+//!                      count system calls, end them
+//! ```
+//!
+//! What disturbs the machine for a while so hits all alike. `run.json` in the folder of the run has everything; `run.txt`,
+//! docs/benchmarks.md, its charts and the table in README.md are computed from it.
+
+mod cells;
+mod chart;
+mod contestants;
+mod findings;
+mod load;
+mod machine;
+mod measure;
+mod memory;
+mod page;
+mod pictures;
+mod record;
+mod report;
+mod running;
+mod statistics;
+mod syscalls;
+#[cfg(test)]
+mod testing;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+use crate::needs;
+use crate::process::{self, command, root, target_dir};
+use cells::{Cell, Load};
+use contestants::Contestant;
+use measure::{Ready, Rig};
+use record::{CellRun, Entry, Metric, Run};
+
+/// What and how long to measure.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A few cells, two short rounds: under two minutes
+    #[arg(long)]
+    short: bool,
+    /// These cells only, by patterns with commas between them: `get-p*,mem-*`
+    #[arg(long, value_name = "GLOB", default_value = "*")]
+    cells: String,
+    /// These contestants only, with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// Measurements of each cell and contestant [default: 3, short: 2]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: Option<u32>,
+    /// How long one of them takes, about [default: 2, short: 0.5]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Folder of the run. If it holds one, measured cells are added to it [default: bench/runs/DATE-MACHINE for a full
+    /// run, which is also rendered; otherwise in target/bench]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Another build of shardis, as a contestant by the name of the file; may be repeated
+    #[arg(long, value_name = "PATH")]
+    shardis: Vec<PathBuf>,
+    /// Print the cells, and do nothing
+    #[arg(long)]
+    list: bool,
+    /// Measure nothing: write run.txt, docs/benchmarks.md, its charts and the table in README.md from this run
+    #[arg(long, value_name = "FOLDER")]
+    render: Option<PathBuf>,
+}
+
+impl Options {
+    /// Whether everything is measured, as a run is that the docs are made from.
+    fn is_full(&self) -> bool {
+        !self.short && self.cells == "*" && self.contestants.is_empty()
+    }
+
+    fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.short { 2 } else { 3 })
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(if self.short { 0.5 } else { 2.0 })
+    }
+
+    fn cells(&self) -> Result<Vec<Cell>> {
+        let mut cells = cells::choose(cells::all(), &self.cells)?;
+        cells.retain(|cell| cell.is_short || !self.short);
+        ensure!(!cells.is_empty(), "--short has none of these cells");
+        Ok(cells)
+    }
+}
+
+/// Measures, or does what the options ask for instead.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let cells = options.cells()?;
+    if options.list {
+        cells
+            .iter()
+            .for_each(|cell| println!("{}{}", cell.name, if cell.is_short { "  (short)" } else { "" }));
+        return Ok(());
+    }
+    if let Some(folder) = &options.render {
+        return page::render(folder);
+    }
+    ensure!(
+        options.seconds() > 0.0 && options.seconds() <= 3600.0,
+        "--seconds must be above 0 and at most 3600"
+    );
+    needs::install(&[needs::REDIS_SERVER, needs::REDIS_CLI])?;
+    let machine = machine::describe()?;
+    println!("bench: {}", machine.pinning);
+    let (ours, loadgen) = (contestants::build("shardis")?, contestants::build("loadgen")?);
+    let (contestants, missing) = contestants::find(&ours, &options.shardis, &loadgen)?;
+    missing.iter().for_each(|line| println!("bench: without {line}"));
+    let contestants = choose(contestants, &options.contestants)?;
+    let folder = folder(options, &machine.model)?;
+    let mut run = match Run::read(&folder)? {
+        // A full run owes nothing to an earlier one.
+        Some(run) if !options.is_full() => run,
+        _ => Run { date: now("%F")?, machine, versions: BTreeMap::new(), missing, cells: Vec::new() },
+    };
+    run.versions.extend(versions(&contestants)?);
+    let scratch = target_dir().join("bench/scratch");
+    std::fs::create_dir_all(&scratch)?;
+    let nodes = running::Nodes::start(&scratch)?;
+    let rig = Rig { nodes, loadgen, folder: scratch, seconds: options.seconds() };
+    for cell in &cells {
+        run.add(run_cell(&rig, cell, &contestants, options.rounds())?);
+        // After each cell: what is measured is kept, whatever comes.
+        run.write(&folder)?;
+        std::fs::write(folder.join(report::FILE), report::text(&run))?;
+    }
+    println!("\n{}\nbench: this is {}", report::text(&run), folder.join(report::FILE).display());
+    if options.is_full() { page::render(&folder) } else { Ok(()) }
+}
+
+/// Those that are called so, or all.
+fn choose(contestants: Vec<Contestant>, names: &[String]) -> Result<Vec<Contestant>> {
+    let known: Vec<String> = contestants.iter().map(|contestant| contestant.name.clone()).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        anyhow::bail!("no contestant is called {name}; here are {}", known.join(" "));
+    }
+    let is_chosen = |contestant: &Contestant| names.is_empty() || names.contains(&contestant.name);
+    Ok(contestants.into_iter().filter(is_chosen).collect())
+}
+
+/// Where the run is kept.
+fn folder(options: &Options, model: &str) -> Result<PathBuf> {
+    if let Some(folder) = &options.out {
+        return Ok(folder.clone());
+    }
+    let name = format!("{}-{}", now("%F")?, machine::short_name(model));
+    let parent = if options.is_full() { root().join("bench/runs") } else { target_dir().join("bench") };
+    Ok(parent.join(name))
+}
+
+/// The time in UTC.
+fn now(format: &str) -> Result<String> {
+    Ok(process::read(command("date").args(["-u", &format!("+{format}")]))?.trim().into())
+}
+
+fn versions(contestants: &[Contestant]) -> Result<BTreeMap<String, String>> {
+    let mut versions = BTreeMap::new();
+    for contestant in contestants {
+        versions.extend(contestant.version().map(|version| (contestant.name.clone(), version)));
+    }
+    versions.insert("rustc".into(), process::read(command("rustc").arg("--version"))?.trim().into());
+    versions.insert(
+        "redis-benchmark".into(),
+        process::read(command("redis-benchmark").arg("--version"))?.trim().into(),
+    );
+    // Where there is no git, as in a tarball, the version that shardis prints has to do.
+    if let Ok(commit) = process::read(command("git").args(["describe", "--always", "--dirty"])) {
+        versions.insert("commit".into(), commit.trim().into());
+    }
+    Ok(versions)
+}
+
+/// All contestants in one cell, in turn.
+fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> Result<CellRun> {
+    let at = now("%FT%TZ")?;
+    rig.nodes.flush()?;
+    let suited: Vec<&Contestant> =
+        contestants.iter().filter(|contestant| cell.suits(contestant.role())).collect();
+    let mut entries: Vec<Entry> = suited.iter().map(|contestant| Entry::new(contestant)).collect();
+    let mut ready: Vec<Option<Ready>> = Vec::new();
+    for (contestant, entry) in suited.iter().zip(&mut entries) {
+        ready.push(entry.note(rig.prepare(contestant, &cell.load)));
+    }
+    if let Load::Open { test, share_percent } = cell.load {
+        pace(rig, &mut ready, test, share_percent)?;
+    }
+    let rounds = rounds_of(cell, rounds);
+    for round in 1..=rounds {
+        print!("{:<16} {round}/{rounds} ", cell.name);
+        std::io::stdout().flush()?;
+        for (ready, entry) in ready.iter_mut().zip(&mut entries) {
+            let Some(ready) = ready else { continue };
+            let figures = entry.note(rig.measure(ready));
+            print!("  {} {}", entry.contestant, report::brief(figures.as_ref()));
+            std::io::stdout().flush()?;
+            entry.rounds.extend(figures);
+        }
+        println!();
+    }
+    for (ready, entry) in ready.iter().zip(&mut entries) {
+        let Some(ready) = ready else { continue };
+        (entry.command, entry.load) = (ready.command.clone(), ready.load.clone());
+        if let (Some(Some(count)), Some(last)) =
+            (entry.note(rig.count_syscalls(ready)), entry.rounds.last_mut())
+        {
+            last.insert(Metric::SyscallsPerRequest, count);
+        }
+    }
+    Ok(CellRun { name: cell.name.clone(), at, seconds: rig.seconds, entries })
+}
+
+/// What a process once needed it may keep: each cell about memory is one measurement of a fresh process, and what makes
+/// CPU time differ from round to round hardly touches it.
+fn rounds_of(cell: &Cell, rounds: u32) -> u32 {
+    if matches!(cell.load, Load::Memory(_)) { 1 } else { rounds }
+}
+
+/// One rate for all, so that their latencies can be compared: a share of what the slowest of them carries, so that nobody
+/// is measured nearer to its limit than the cell's name says.
+fn pace(rig: &Rig, ready: &mut [Option<Ready>], test: cells::Test, share_percent: u32) -> Result<()> {
+    let mut least = f64::INFINITY;
+    for ready in ready.iter().flatten() {
+        least = least.min(rig.most(ready, test)?);
+    }
+    let rate = (least * f64::from(share_percent) / 100.0 / 1000.0).floor().max(1.0) as u64 * 1000;
+    ready.iter_mut().flatten().for_each(|ready| rig.pace(ready, rate));
+    Ok(())
+}
+
+impl Entry {
+    fn new(contestant: &Contestant) -> Entry {
+        Entry {
+            contestant: contestant.name.clone(),
+            role: contestant.role(),
+            command: String::new(),
+            load: String::new(),
+            rounds: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// The value of `outcome`, or `None`: then the entry says why, and others go on.
+    fn note<T>(&mut self, outcome: Result<T>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let reason = format!("{error:#}");
+                println!("\nbench: {}: {reason}", self.contestant);
+                self.failure = Some(reason);
+                None
+            }
+        }
+    }
+}
