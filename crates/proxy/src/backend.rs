@@ -134,6 +134,8 @@ pub(crate) struct Backend {
     pub passes_over: bool,
     /// The unfinished reply is large, and is held until it is whole.
     pub holds_reply: bool,
+    /// What it holds, as it was counted last.
+    pub counted_bytes: usize,
     /// Bytes that were passed over lately.
     pub passed_over_bytes: usize,
     /// Requests in flight that may be asked again, each behind its length in four bytes.
@@ -193,6 +195,7 @@ impl Backend {
             elements: None,
             passes_over: false,
             holds_reply: false,
+            counted_bytes: 0,
             passed_over_bytes: 0,
             kept: ByteQueue::default(),
             state: State::Waiting { until: Instant::ZERO },
@@ -240,6 +243,11 @@ impl Backend {
     pub(crate) fn tail(&mut self, pool: &mut BufferPool) -> (&mut Vec<u8>, u64) {
         let start = self.written + self.output.len() as u64;
         (self.output.tail(pool), start)
+    }
+
+    /// Bytes that are held here.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.output.len() + self.input.len() + self.kept.len()
     }
 
     /// Bytes of requests that wait to be sent.

@@ -8,7 +8,8 @@ use crate::errors::Lost;
 use crate::event::Notice;
 use crate::inquiry::{Inquiries, Mail, Question};
 use crate::learn::Learner;
-use crate::limits::{Limits, Settings};
+use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
+use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
 use crate::pinned::{Pinning, Pins};
 use crate::route::Scratch;
@@ -31,6 +32,7 @@ pub(crate) struct Core {
     /// The connections to nodes: first the shared ones by shard, then those that clients are pinned to.
     pub backends: Vec<Backend>,
     pub pins: Pins,
+    pub memory: Memory,
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
     pub repeats: Repeats,
@@ -81,10 +83,6 @@ pub(crate) enum Control {
     Close { conn: ConnId },
 }
 
-/// Buffers that a worker keeps for its next connections: enough for a burst, little beside the rest of the process.
-const SPARE_BUFFERS_MAX: usize = 256;
-/// Larger buffers are freed instead.
-const SPARE_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Notices that wait for the log; more are dropped, so that a flapping network cannot fill memory.
 const NOTICES_MAX: usize = 1024;
 
@@ -104,15 +102,15 @@ impl Core {
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
-            limits,
             settings,
             topology,
+            memory: Memory::default(),
             merges: Slab::default(),
             repeats: Repeats::default(),
             scans: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
-            pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),
+            pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),
             counters: Counters::default(),
             baseline: Counters::default(),
             tally: Tally::default(),
@@ -130,6 +128,7 @@ impl Core {
             clients_to_send: Vec::new(),
             clients_to_resume: Vec::new(),
             clients_waiting: 0,
+            limits,
         }
     }
 

@@ -47,6 +47,8 @@ counters! {
     timeouts,
     /// Reads that were asked again on a pinned connection, since their replies were large.
     refetches,
+    /// How often requests were not read since too much was held.
+    memory_full,
     /// Shared connections that others took the place of, since too many large replies came on them.
     retirements,
     /// Bytes received from clients.

@@ -130,6 +130,8 @@ pub enum CloseReason {
     CrossProtocol,
     /// It does not read its replies.
     OutputLimit,
+    /// The most was held for it when memory was full.
+    MemoryLimit,
     /// It began a request and did not go on.
     HalfRequest,
     /// It had got a part of a large reply when the node was lost.

@@ -26,6 +26,7 @@ mod inquiry;
 mod learn;
 mod limits;
 mod local;
+mod memory;
 mod merge;
 mod pinned;
 mod proxy;

@@ -36,6 +36,13 @@ pub struct Limits {
     pub inquiries_max: usize,
     /// Bytes that wait to be sent to one node. Above it requests are refused at once.
     pub backend_output_bytes_max: usize,
+    /// Bytes of requests and replies that one worker may hold. Above half of it requests are not read.
+    pub memory_bytes_max: usize,
+    /// While requests are not read since too much is held, a client that has not moved what it holds for so long may be
+    /// closed.
+    pub memory_patience: Duration,
+    /// Buffers that a worker keeps for its next connections: enough for a burst.
+    pub spare_buffers_max: usize,
     /// A request or reply of more bytes, of which not all have come, is large: it gets a connection of its own.
     pub large_bytes: usize,
     /// Clients of one worker that may have connections of their own at once. More wait in line.
@@ -77,6 +84,25 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// These limits for one of `workers` workers of a process that may have `process_bytes` of memory: nothing may be
+    /// held that does not fit. Buffers grow by doubling, so half of the memory is left to them.
+    pub fn within_memory(self, process_bytes: usize, workers: usize) -> Limits {
+        let memory = process_bytes.saturating_sub(PROCESS_BYTES) / workers / 2;
+        Limits {
+            memory_bytes_max: memory,
+            request_bytes_max: self.request_bytes_max.min(memory),
+            reply_bytes_max: self.reply_bytes_max.min(memory),
+            output_bytes_max: self.output_bytes_max.min(memory / 2),
+            output_bytes_soft: self.output_bytes_soft.min(memory / 4),
+            backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
+            // A share for each of some dozens of busy clients.
+            pending_bytes_max: self.pending_bytes_max.min(memory / 64),
+            pinned_clients_max: self.pinned_clients_max.min((memory / 4 / PINNED_CLIENT_BYTES).max(1)),
+            spare_buffers_max: self.spare_buffers_max.min(memory / 8 / SPARE_BUFFER_BYTES_MAX),
+            ..self
+        }
+    }
+
     /// How much longer than others a transfer of `bytes` may take.
     pub(crate) fn transfer_time(&self, bytes: usize) -> Duration {
         // Asked for each request: a division of 128 bits would be a good part of its cost. 18 GB are more than is held.
@@ -85,6 +111,13 @@ impl Limits {
         )
     }
 }
+
+/// What the process needs for itself: 6 MB were resident at the start.
+const PROCESS_BYTES: usize = 7 << 20;
+/// What a client with connections of its own holds: a piece from each of some nodes, and one for itself.
+const PINNED_CLIENT_BYTES: usize = 512 << 10;
+/// Larger buffers are freed and not kept for the next.
+pub(crate) const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -102,6 +135,9 @@ impl Default for Limits {
             in_flight_max: 1 << 16,
             inquiries_max: 1 << 16,
             backend_output_bytes_max: 64 << 20,
+            memory_bytes_max: 1 << 30,
+            memory_patience: Duration::from_secs(2),
+            spare_buffers_max: 256,
             large_bytes: 64 << 10,
             pinned_clients_max: 32,
             relay_bytes_max: 128 << 10,

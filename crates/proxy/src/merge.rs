@@ -24,6 +24,9 @@ pub(crate) struct Merge {
     reads: bool,
     /// FUNCTION LOAD: kept if no part fails.
     library: Option<Box<Library>>,
+    /// Bytes of the parts that were absorbed, as they were counted last.
+    pub counted_bytes: usize,
+    absorbed_bytes: usize,
 }
 
 /// How parts are put together.
@@ -144,7 +147,16 @@ impl Merge {
                 Kind::Reports(Box::new(Reports::new(report, parts as usize, count)))
             }
         };
-        Merge { kind, left: parts, failure: None, may_have_run: false, reads, library: None }
+        Merge {
+            kind,
+            left: parts,
+            failure: None,
+            may_have_run: false,
+            reads,
+            library: None,
+            counted_bytes: 0,
+            absorbed_bytes: 0,
+        }
     }
 
     /// This merge, with what is to be kept if no part fails.
@@ -155,6 +167,7 @@ impl Merge {
     /// Takes in the reply of part `part`. True when it was the last one: then [`Merge::finish`] gives the result.
     pub(crate) fn absorb(&mut self, part: u32, bytes: &[u8]) -> bool {
         self.left -= 1;
+        self.absorbed_bytes += bytes.len();
         if reply::is_error(bytes) {
             self.fail(part, Failure::Node(bytes.to_vec()));
             return self.left == 0;
@@ -231,6 +244,11 @@ impl Merge {
         self.is_of_values() && self.failure.is_none()
     }
 
+    /// Bytes of the parts that are here.
+    pub(crate) fn absorbed_bytes(&self) -> usize {
+        self.absorbed_bytes
+    }
+
     /// Whether this is an MGET.
     pub(crate) fn is_of_values(&self) -> bool {
         matches!(self.kind, Kind::Values(_))
@@ -250,6 +268,8 @@ impl Merge {
             may_have_run: false,
             reads: true,
             library: None,
+            counted_bytes: 0,
+            absorbed_bytes: 0,
         };
         std::mem::replace(self, nothing)
     }

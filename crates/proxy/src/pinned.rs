@@ -299,6 +299,7 @@ impl Core {
     /// The pinned connection `node` is gone: its place is free.
     pub(crate) fn vacate(&mut self, node: u32) {
         self.backends[node as usize].state = State::Waiting { until: Instant::NEVER };
+        self.recount_node(node);
         self.pins.vacate(node);
     }
 

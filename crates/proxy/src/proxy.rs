@@ -178,6 +178,7 @@ impl Proxy {
             Some(Peer::Client(session)) => {
                 core.counters.client_bytes_out += count as u64;
                 session.handle_sent(count, core.now, &mut core.pool);
+                core.recount_client(session);
                 core.resume_if_caught_up(session);
                 if session.pinning != Pinning::No {
                     core.pins.to_relay.push(conn);
@@ -189,6 +190,8 @@ impl Proxy {
                 core.counters.node_bytes_out += count as u64;
                 let backend = &mut core.backends[node as usize];
                 backend.handle_sent(count, &mut core.pool);
+                core.recount_node(node);
+                let backend = &core.backends[node as usize];
                 if backend.used_by == Use::Pinned
                     && backend.queued_bytes() <= core.limits.relay_bytes_max / 2
                     && let Some(ticket) = backend.tickets().last()
@@ -204,6 +207,7 @@ impl Proxy {
     /// What follows from an event: clients that had been paused go on, and what was asked over all clients is answered.
     pub(crate) fn follow_up(&mut self) {
         loop {
+            self.watch_memory();
             self.relay_replies();
             self.resume_clients();
             if !self.put_question() && self.core.pins.to_relay.is_empty() {
@@ -287,13 +291,19 @@ impl Proxy {
         let Some(Peer::Client(mut session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
         core.unpin(&mut session);
+        core.memory.recount(&mut session.counted_bytes, 0);
+        core.memory.recount_unread(&mut session.counted_unread_bytes, 0);
         core.counters.clients -= 1;
         core.board.publish_clients(core.settings.worker, core.counters.clients);
         core.clients_waiting -= usize::from(session.waiting);
         for owed in session.dismantle(&mut core.pool) {
             match owed {
                 Owed::Node => {}
-                Owed::Merge(merge) => drop(core.merges.remove(merge)),
+                Owed::Merge(merge) => {
+                    if let Some(mut merge) = core.merges.remove(merge) {
+                        core.memory.recount(&mut merge.counted_bytes, 0);
+                    }
+                }
                 Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
                 Owed::Repeat(repeat) => core.forget_repeat(repeat),
                 Owed::Scan(scan) => core.forget_scan(scan),
@@ -334,6 +344,7 @@ impl Proxy {
         while let Some(conn) = self.core.clients_to_send.pop() {
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
                 session.listed = false;
+                self.core.recount_client(session);
                 if !session.output().is_empty() {
                     return Some(conn);
                 }
@@ -413,6 +424,7 @@ impl Proxy {
         while let Some(node) = self.core.next_stale(self.core.now) {
             self.let_go(node);
         }
+        self.relieve_memory();
         self.measure_rate();
         self.core.publish();
     }
@@ -498,6 +510,11 @@ impl Proxy {
         self.core.pins.len()
     }
 
+    /// Bytes of requests and replies that are held; 0 once no client is left and nodes have answered.
+    pub fn held_bytes(&self) -> usize {
+        self.core.memory.held_bytes()
+    }
+
     /// What is to be logged.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.core.notices.pop_front()
@@ -532,6 +549,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         session.phase = Phase::Closing { linger: true };
         core.note_closed(session, CloseReason::Protocol);
     }
+    core.recount_client(session);
     if !session.paused && session.phase == Phase::Open && !core.may_receive(session) {
         session.paused = true;
         core.controls.push_back(Control::Pause { conn: session.conn });

@@ -44,6 +44,7 @@ impl Core {
         let relayed = self.relay_all(session, &nodes);
         for &node in &nodes {
             self.pace_pinned(node);
+            self.recount_node(node);
         }
         nodes.retain(|node| !self.pins.doomed.contains(node));
         if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
@@ -121,6 +122,7 @@ impl Core {
         match step {
             Ok(Step::Done) => {
                 self.merges.remove(id);
+                self.memory.recount(&mut merge.counted_bytes, 0);
                 merge.give_values(&mut self.spare_values);
             }
             _ => {
@@ -271,6 +273,10 @@ fn read_head(bytes: &[u8], limits: &reply::ReplyLimits) -> Result<Head, ReplyErr
             Some(len) => Head::Error { len },
             None => Head::Unfinished,
         },
-        Some(_) => Head::Other,
+        Some(_) => {
+            // A node that talks rubbish is told apart from one that answers something else.
+            reply::Scanner::default().scan(bytes, limits)?;
+            Head::Other
+        }
     })
 }

@@ -39,6 +39,7 @@ impl Proxy {
             _ => self.handle_shared_bytes(node, bytes),
         }
         self.reuse_retired(node);
+        self.core.recount_node(node);
     }
 
     /// Reads what comes for all clients.
@@ -316,6 +317,7 @@ impl Proxy {
             }
             Use::Pinned | Use::Retired => core.vacate(node),
         }
+        core.recount_node(node);
         if !reported {
             core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });
         }
@@ -348,6 +350,8 @@ impl Core {
             Outcome::Reply(reply) => merge.absorb(part, reply),
             Outcome::Lost(lost) => merge.absorb_loss(part, lost),
         };
+        let holds = if complete { 0 } else { merge.absorbed_bytes() };
+        self.memory.recount(&mut merge.counted_bytes, holds);
         if complete
             && let Some(merge) = self.merges.remove(id)
             && let Some(library) = merge.finish(out, &self.topology, &mut self.spare_values)

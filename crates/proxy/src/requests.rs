@@ -13,6 +13,9 @@ use resp::request::{RequestError, Scanned};
 use resp::{Request, encode};
 use topology::ShardId;
 
+/// What a client sent in one go is counted as held at once if it was more; else when it is sent on.
+const COUNTED_AT_ONCE_FROM: usize = 4096;
+
 /// Whether a request was carried out or has to be read again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -31,7 +34,7 @@ impl Core {
             at = self.continue_upload(session, pin, bytes);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        while session.may_read(&self.limits) {
+        while session.may_read(&self.limits) && self.has_memory_for(session) {
             let rest = &bytes[at..];
             let limits = &self.limits.request;
             let scanned = session.scanner.scan(rest, limits, &mut scratch.args, &mut scratch.inline);
@@ -71,6 +74,9 @@ impl Core {
         }
         self.scratch = scratch;
         self.asking = Number::NONE;
+        if at > COUNTED_AT_ONCE_FROM {
+            self.recount_listed_nodes();
+        }
         self.count_waiting(session);
         if matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending() {
             // What is there to read is not large after all.

@@ -10,6 +10,7 @@ use crate::pinned::Pinning;
 use command::Number;
 use resp::request;
 use std::collections::VecDeque;
+use std::time::Duration;
 use stdx::{BufferPool, ByteQueue, Id, Instant};
 
 /// Our state for one client connection.
@@ -49,6 +50,12 @@ pub(crate) struct Session {
     pub pinning: Pinning,
     /// Requests of it that are in flight on retired connections.
     pub fences: u32,
+    /// A request of it is not read since too much is held.
+    pub held_up: bool,
+    /// What it holds, as it was counted last.
+    pub counted_bytes: usize,
+    /// What of its requests was not read, as it was counted last.
+    pub counted_unread_bytes: usize,
     /// Its unfinished request is large and cannot be passed on before it is whole.
     pub holds_request: bool,
     /// The driver took less than it was offered and has not yet said that it takes more.
@@ -204,6 +211,9 @@ impl Session {
             learning: false,
             pinning: Pinning::No,
             fences: 0,
+            held_up: false,
+            counted_bytes: 0,
+            counted_unread_bytes: 0,
             holds_request: false,
             blocked: false,
             listed: false,
@@ -252,7 +262,7 @@ impl Session {
     }
 
     /// Bytes of replies held for this client.
-    fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.output.len() + self.parked_bytes
     }
 
@@ -458,6 +468,13 @@ impl Session {
         self.output.len() > allowed && now.since(self.output_moved_at) > limits.output_stall
     }
 
+    /// Whether something is held for it that has not moved for `patience`, and that only it could move.
+    pub(crate) fn is_stuck(&self, now: Instant, patience: Duration) -> bool {
+        let takes_nothing = !self.output.is_empty() && now.since(self.output_moved_at) >= patience;
+        let sends_nothing = !self.input.is_empty() && !self.paused && now.since(self.active_at) >= patience;
+        takes_nothing || sends_nothing
+    }
+
     /// Gives back what an idle client need not own.
     pub(crate) fn shrink(&mut self) {
         if self.pending.is_empty() {
@@ -504,8 +521,8 @@ impl Session {
 
 /// So many bytes of one reply count for the size that the next one is expected to have.
 const REPLY_BYTES_COUNTED_MAX: usize = 1 << 20;
-/// The size that a new client's replies are guessed to have, until they were seen: 256 requests may be pending then.
-const FIRST_REPLY_BYTES: usize = 4096;
+/// The size that a new client's replies are guessed to have, until they were seen: 64 requests may be pending then.
+const FIRST_REPLY_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -588,7 +605,7 @@ mod tests {
     fn large_replies_narrow_the_window_and_small_ones_widen_it() {
         let (mut session, mut pool) = session();
         let limits = Limits::default();
-        assert!(session.has_window(256, &limits) && !session.has_window(257, &limits));
+        assert!(session.has_window(64, &limits) && !session.has_window(65, &limits));
         let large = vec![b'x'; 200_000];
         for _ in 0..40 {
             let number = session.reserve(Owed::Node);
@@ -614,7 +631,7 @@ mod tests {
             (session.output.capacity(), session.pending.capacity(), session.input.capacity()),
             (0, 0, 0)
         );
-        assert!(size_of::<Session>() <= 320, "{}", size_of::<Session>());
+        assert!(size_of::<Session>() <= 336, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

@@ -155,7 +155,7 @@ impl Core {
     /// Whether bytes of the session may come now: as requests, or as a part of a large one whose node takes it.
     pub(crate) fn may_receive(&mut self, session: &Session) -> bool {
         if session.may_read(&self.limits) {
-            return true;
+            return !self.memory.is_full();
         }
         let Pinning::Busy(id) = session.pinning else { return false };
         let Some(upload) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_ref()) else { return false };

@@ -89,6 +89,11 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
     pub(crate) maxclients: usize,
 
+    /// Memory of the process at most, stores not counted, such as 64mb or 1gb. Nearing it, requests wait in their
+    /// sockets; at it, the client for which the most is held is closed
+    #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = parse_memory_max)]
+    memory_max: usize,
+
     /// Give a connection to a node up if it has not answered PING after so many milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     connect_timeout_ms: u64,
@@ -153,6 +158,15 @@ fn one_line(text: &str) -> String {
     let words: Vec<&str> = said.flat_map(str::split_whitespace).collect();
     let line = words.join(" ");
     line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line)
+}
+
+/// What the proxy may have. With less than this it would do little but wait.
+fn parse_memory_max(text: &str) -> Result<usize, String> {
+    const MEMORY_MIN: usize = 16_000_000;
+    match parse_bytes(text)? {
+        bytes if bytes < MEMORY_MIN => Err("at least 16m".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// Bytes with Redis's units: `kb`, `mb` and `gb` are powers of 1024, `k`, `m` and `g` of 1000.
@@ -254,6 +268,7 @@ impl ProxyArgs {
             idle_timeout: Duration::from_secs(self.timeout),
             ..proxy::Limits::default()
         }
+        .within_memory(self.memory_max, workers)
     }
 
     /// How long a drain may take.

@@ -32,6 +32,12 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
             CloseReason::OutputLimit => {
                 warn!(worker, client, peer, "client closed: it does not read its replies")
             }
+            CloseReason::MemoryLimit => {
+                warn!(
+                    worker,
+                    client, peer, "client closed: memory is full, and the most of it was held for this one"
+                );
+            }
             CloseReason::HalfReply => {
                 warn!(
                     worker,

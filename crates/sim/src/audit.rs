@@ -202,7 +202,9 @@ impl World<'_> {
         }
         let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
         match (merges, inquiries, self.proxy.pins_pending(), self.proxy.clients_waiting()) {
-            (0, 0, 0, 0) => Ok(()),
+            // Nodes are asked now and then whether they live; a part of such a question or answer may be on its way.
+            (0, 0, 0, 0) if self.proxy.held_bytes() < 20 * self.plan.shards => Ok(()),
+            (0, 0, 0, 0) => Err(format!("{} bytes are still counted as held", self.proxy.held_bytes())),
             (_, _, pins, clients) => Err(format!(
                 "{merges} merges, {inquiries} inquiries, {pins} pins and {clients} clients are still counted as \
                  waiting"

@@ -92,11 +92,19 @@ impl Plan {
         Plan { seed, shards, clients, faults, quiet_at, drain_at, delay_max, limits, topology }
     }
 
+    /// Whether a client may be closed since more is held than fits.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.limits.memory_bytes_max == LITTLE_MEMORY
+    }
+
     /// Who owns which key in this world.
     pub fn topology(&self) -> Topology {
         Topology::new(1, &self.topology).expect("the plan's nodes are valid")
     }
 }
+
+/// The largest values and their copies on the way do not fit into it.
+const LITTLE_MEMORY: usize = 300_000;
 
 /// In most worlds nearly everything counts as large, few clients may have connections of their own, and little may wait
 /// for its receiver.
@@ -111,6 +119,7 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
         large_bytes: *prng.pick(large_bytes),
         pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
         relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
+        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, 10 * LITTLE_MEMORY, defaults.memory_bytes_max]),
         pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
         pinned_idle: *prng.pick(&[Duration::from_millis(1), defaults.pinned_idle]),
         ..defaults

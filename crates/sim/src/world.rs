@@ -150,9 +150,8 @@ pub(crate) struct World<'p> {
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
     troubled: bool,
     report: Report,
-    /// Clients that the proxy has closed since a node was lost in the middle of a reply to them, and that have not seen
-    /// it yet.
-    half_replies: usize,
+    /// Clients that the proxy has closed for a cause that is not theirs, and that have not seen it yet.
+    closings: usize,
 }
 
 /// What the kernel takes before a send comes back short.
@@ -195,7 +194,7 @@ impl<'p> World<'p> {
             // A slow network with large values is trouble enough for a request's time to be up.
             troubled: plan.delay_max >= Duration::from_millis(5),
             report: Report::default(),
-            half_replies: 0,
+            closings: 0,
         }
     }
 
@@ -264,11 +263,15 @@ impl<'p> World<'p> {
         }
         self.perform();
         while let Some(notice) = self.proxy.poll_notice() {
-            if let Notice::ClientClosed { reason: CloseReason::HalfReply, .. } = notice {
-                self.half_replies += 1;
-                if !self.troubled {
-                    self.ledger.violate("nothing went wrong, and a client got half a reply".to_owned());
-                }
+            let Notice::ClientClosed { reason, .. } = notice else { continue };
+            let has_cause = match reason {
+                CloseReason::HalfReply => self.troubled,
+                CloseReason::MemoryLimit => self.plan.is_short_of_memory(),
+                _ => continue,
+            };
+            self.closings += 1;
+            if !has_cause {
+                self.ledger.violate(format!("a client was closed without a cause: {reason:?}"));
             }
         }
     }
@@ -549,9 +552,9 @@ impl<'p> World<'p> {
                 let (ending, troubled) =
                     (self.clients[client].ending, self.plan.drain_at.is_some_and(|at| at <= self.now));
                 let missing = self.clients[client].disconnect(&mut self.ledger);
-                let got_half = missing > 0 && self.half_replies > 0;
-                self.half_replies -= usize::from(got_half);
-                if got_half || troubled {
+                let had_cause = self.closings > 0 && (missing > 0 || !ending);
+                self.closings -= usize::from(had_cause);
+                if had_cause || troubled {
                     // It was told in the only way that was left.
                 } else if missing > 0 {
                     self.ledger.violate(format!("client {client} was closed and misses {missing} replies"));

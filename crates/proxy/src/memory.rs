@@ -1,0 +1,174 @@
+//! What a worker holds for its clients and nodes in bytes, and what it does when that nears its limit.
+//!
+//! Counted are requests that have not come whole or are not read yet, replies that wait for their clients or for the
+//! other parts of a merge, and what waits to be sent to nodes. If this, without the unread requests, is above half of
+//! the limit, nothing is read from clients until it has shrunk to a quarter: what they send waits in their sockets.
+//! (Unread requests could not shrink while they are not read.) If clients wait for that while
+//! others neither take their replies nor finish their requests, the one of those for which the most is held is closed.
+//! Above the limit the client for which the most is held is closed whatever it does, as Redis does with
+//! `maxmemory-clients`.
+
+use crate::ConnId;
+use crate::core::Core;
+use crate::event::CloseReason;
+use crate::proxy::{Peer, Proxy};
+use crate::session::{Phase, Session};
+
+/// What is held, and whether that is much.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Requests that were not read yet.
+    unread_bytes: usize,
+    /// All else that is counted.
+    moving_bytes: usize,
+    /// No requests are read.
+    is_full: bool,
+    /// And everybody was told.
+    holds_all_up: bool,
+    /// Clients with requests that were not read for that reason.
+    held_up: Vec<ConnId>,
+}
+
+/// A client for which less is held is not closed to make room: it is not the cause.
+const EVICTED_BYTES_MIN: usize = 64 * 1024;
+
+impl Memory {
+    /// Something that counted for `counted` bytes holds `holds` now.
+    #[inline]
+    pub(crate) fn recount(&mut self, counted: &mut usize, holds: usize) {
+        self.moving_bytes = self.moving_bytes.wrapping_add(holds).wrapping_sub(*counted);
+        *counted = holds;
+    }
+
+    /// The same for unread requests.
+    #[inline]
+    pub(crate) fn recount_unread(&mut self, counted: &mut usize, holds: usize) {
+        self.unread_bytes = self.unread_bytes.wrapping_add(holds).wrapping_sub(*counted);
+        *counted = holds;
+    }
+
+    /// Bytes held.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.unread_bytes + self.moving_bytes
+    }
+
+    /// Whether requests have to wait.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+}
+
+impl Core {
+    /// Counts what the session holds.
+    #[inline]
+    pub(crate) fn recount_client(&mut self, session: &mut Session) {
+        let holds = session.held_bytes();
+        self.memory.recount(&mut session.counted_bytes, holds);
+        self.memory.recount_unread(&mut session.counted_unread_bytes, session.input.len());
+    }
+
+    /// Counts what the connection `node` holds.
+    #[inline]
+    pub(crate) fn recount_node(&mut self, node: u32) {
+        let backend = &mut self.backends[node as usize];
+        let holds = backend.held_bytes();
+        self.memory.recount(&mut backend.counted_bytes, holds);
+    }
+
+    /// Counts what has just been queued for nodes.
+    pub(crate) fn recount_listed_nodes(&mut self) {
+        for index in 0..self.nodes_to_send.len() {
+            self.recount_node(self.nodes_to_send[index]);
+        }
+    }
+
+    /// Whether a request may be read. If not, the client is resumed when it may.
+    #[inline]
+    pub(crate) fn has_memory_for(&mut self, session: &mut Session) -> bool {
+        if self.memory.moving_bytes > self.limits.memory_bytes_max / 2 {
+            self.memory.is_full = true;
+        }
+        if self.memory.is_full() {
+            self.hold_up(session);
+        }
+        !self.memory.is_full()
+    }
+
+    /// The session is not read from until there is room.
+    fn hold_up(&mut self, session: &mut Session) {
+        if !session.held_up {
+            session.held_up = true;
+            self.memory.held_up.push(session.conn);
+        }
+        if !session.paused && session.phase == Phase::Open {
+            session.paused = true;
+            self.pace(session.conn, true);
+        }
+    }
+}
+
+impl Proxy {
+    /// Lets clients go on when there is room again, and makes room if there is none at all.
+    pub(crate) fn watch_memory(&mut self) {
+        let max = self.core.limits.memory_bytes_max;
+        while self.core.memory.held_bytes() > max && self.evict_largest(|_| true) {}
+        let memory = &mut self.core.memory;
+        if memory.is_full && !memory.holds_all_up {
+            memory.holds_all_up = true;
+            self.core.counters.memory_full += 1;
+            self.hold_all_up();
+        }
+        let memory = &mut self.core.memory;
+        if memory.is_full() && memory.moving_bytes <= max / 4 {
+            (memory.is_full, memory.holds_all_up) = (false, false);
+            for conn in std::mem::take(&mut memory.held_up) {
+                if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+                    session.held_up = false;
+                    self.core.clients_to_resume.push(conn);
+                }
+            }
+        }
+    }
+
+    /// Reads from nobody: what comes now would only be held.
+    fn hold_all_up(&mut self) {
+        for index in 0..self.peers.places() {
+            if let Some(Peer::Client(session)) = self.peers.id_at(index).and_then(|id| self.peers.get_mut(id))
+            {
+                self.core.hold_up(session);
+            }
+        }
+    }
+
+    /// Once a second: nobody waits for ever for a client that does not move.
+    pub(crate) fn relieve_memory(&mut self) {
+        let (now, patience) = (self.core.now, self.core.limits.memory_patience);
+        if self.core.memory.is_full() {
+            self.evict_largest(|session| session.is_stuck(now, patience));
+        }
+    }
+
+    /// Closes the client for which the most is held among those of whom `may` is true. False if there is none that is
+    /// worth it.
+    fn evict_largest(&mut self, may: impl Fn(&Session) -> bool) -> bool {
+        let clients = (0..self.peers.places()).filter_map(|index| {
+            let conn = self.peers.id_at(index)?;
+            match self.peers.get(conn)? {
+                Peer::Client(session) if may(session) => {
+                    Some((session.counted_bytes + session.counted_unread_bytes, conn))
+                }
+                Peer::Client(_) | Peer::Node(_) => None,
+            }
+        });
+        let Some((bytes, conn)) = clients.max_by_key(|(bytes, _)| *bytes) else { return false };
+        if bytes < EVICTED_BYTES_MIN {
+            return false;
+        }
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+            self.core.note_closed(session, CloseReason::MemoryLimit);
+        }
+        self.close_client(conn);
+        true
+    }
+}
