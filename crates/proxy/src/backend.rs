@@ -20,7 +20,7 @@ use command::Number;
 use resp::reply::{self, Passed, ReplyError, ReplyLimits};
 use std::collections::VecDeque;
 use std::time::Duration;
-use stdx::{BufferPool, ByteQueue, Instant, Prng};
+use stdx::{BufferPool, ByteQueue, Instant, Prng, append};
 use topology::ShardId;
 
 /// What waits for one reply.
@@ -272,8 +272,8 @@ impl Backend {
             return false;
         }
         let kept = self.kept.tail(pool);
-        kept.extend_from_slice(&(request.len() as u32).to_le_bytes());
-        kept.extend_from_slice(request);
+        append(kept, &(request.len() as u32).to_le_bytes());
+        append(kept, request);
         true
     }
 
@@ -349,7 +349,7 @@ impl Backend {
             return None;
         }
         let mut input = std::mem::take(&mut self.input);
-        input.extend_from_slice(bytes);
+        append(&mut input, bytes);
         Some(input)
     }
 
@@ -364,7 +364,7 @@ impl Backend {
             return;
         }
         self.input = pool.take();
-        self.input.extend_from_slice(rest);
+        append(&mut self.input, rest);
     }
 
     /// Keeps all of `input` but its first `consumed` bytes.
@@ -402,7 +402,7 @@ impl Backend {
         if self.input.capacity() == 0 {
             self.input = pool.take();
         }
-        self.input.extend_from_slice(bytes);
+        append(&mut self.input, bytes);
     }
 
     /// From now on the unfinished reply, of which `input` holds the beginning, is passed over.

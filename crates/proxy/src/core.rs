@@ -20,7 +20,7 @@ use crate::tally::{self, Tally};
 use command::Number;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stdx::{BufferPool, Instant, Prng, Slab};
+use stdx::{BufferPool, Instant, Prng, Slab, append};
 use topology::{ShardId, Topology};
 
 /// Everything but the connections themselves.
@@ -154,7 +154,7 @@ impl Core {
     /// Queues a whole request for the connection `node`.
     pub(crate) fn enqueue_on(&mut self, node: u32, bytes: &[u8], asked: Asked) {
         let (tail, start) = self.backends[node as usize].tail(&mut self.pool);
-        tail.extend_from_slice(bytes);
+        append(tail, bytes);
         self.push_ticket(node, start, asked);
     }
 

@@ -8,6 +8,7 @@ use crate::scripts::Library;
 use crate::session::{Owed, Session};
 use command::{Command, Flags};
 use resp::{Request, encode};
+use stdx::append;
 
 impl Core {
     /// Sends each part of `keys` a request of its own with the keys (and values) that belong to it, in the order of
@@ -28,12 +29,12 @@ impl Core {
             let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
             part.start = start;
             encode::array_header(tail, 1 + part.keys * step);
-            tail.extend_from_slice(request.raw_arg(0));
+            append(tail, request.raw_arg(0));
         }
         for (&position, &part) in keys.positions.iter().zip(&keys.part_of_key) {
             let node = keys.parts[part as usize].node;
             let (tail, _) = self.backends[node as usize].tail(&mut self.pool);
-            tail.extend_from_slice(request.raw_args(position, step));
+            append(tail, request.raw_args(position, step));
         }
         self.expect_parts(session, command, merge, request, keys, None);
     }
@@ -55,7 +56,7 @@ impl Core {
         for part in &mut keys.parts {
             let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
             part.start = start;
-            tail.extend_from_slice(request.bytes);
+            append(tail, request.bytes);
         }
         self.expect_parts(session, command, merge, request, keys, library);
     }

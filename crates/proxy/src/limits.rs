@@ -97,6 +97,7 @@ impl Limits {
             backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
             // A share for each of some dozens of busy clients.
             pending_bytes_max: self.pending_bytes_max.min(memory / 64),
+            large_bytes: self.large_bytes.min((memory / 64).max(LARGE_BYTES_MIN)),
             pinned_clients_max: self.pinned_clients_max.min((memory / 4 / PINNED_CLIENT_BYTES).max(1)),
             spare_buffers_max: self.spare_buffers_max.min(memory / 8 / SPARE_BUFFER_BYTES_MAX),
             ..self
@@ -114,6 +115,8 @@ impl Limits {
 
 /// What the process needs for itself: 6 MB were resident at the start.
 const PROCESS_BYTES: usize = 7 << 20;
+/// What is smaller than this is never treated as large.
+const LARGE_BYTES_MIN: usize = 20 << 10;
 /// What a client with connections of its own holds: a piece from each of some nodes, and one for itself.
 const PINNED_CLIENT_BYTES: usize = 512 << 10;
 /// Larger buffers are freed and not kept for the next.

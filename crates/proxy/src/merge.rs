@@ -7,7 +7,7 @@ use crate::errors::{self, Lost};
 use crate::reports::Reports;
 use crate::scripts::Library;
 use resp::{encode, reply};
-use stdx::Prng;
+use stdx::{Prng, append};
 use topology::{ShardId, Topology};
 
 /// One request's parts, put together as they come.
@@ -197,7 +197,7 @@ impl Merge {
             Kind::Values(values) => {
                 let elements = reply::elements(bytes)?;
                 (elements.len() == values.keys_of(part)).then_some(())?;
-                values.parts[part as usize].extend_from_slice(elements.rest());
+                append(&mut values.parts[part as usize], elements.rest());
             }
             Kind::Concat { elements, body } => {
                 let joined = reply::elements(bytes)?;
@@ -430,7 +430,7 @@ impl Values {
             let part = part as usize;
             let rest = &self.parts[part][read[part]..];
             let len = reply::first_len(rest);
-            out.extend_from_slice(&rest[..len]);
+            append(out, &rest[..len]);
             read[part] += len;
         }
     }

@@ -14,7 +14,7 @@ use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{Instant, Slab};
+use stdx::{Instant, Slab, append};
 use topology::{ShardId, Topology};
 
 /// The core of one worker. See the crate's documentation for how it is driven.
@@ -133,10 +133,10 @@ impl Proxy {
             let consumed = core.handle_requests(session, bytes);
             if consumed < bytes.len() {
                 session.input = core.pool.take();
-                session.input.extend_from_slice(&bytes[consumed..]);
+                append(&mut session.input, &bytes[consumed..]);
             }
         } else {
-            session.input.extend_from_slice(bytes);
+            append(&mut session.input, bytes);
             handle_input(core, session);
         }
         after_reading(core, session);
@@ -567,5 +567,5 @@ fn after_reading(core: &mut Core, session: &mut Session) {
 /// Whether a request began to arrive long ago and still is not all there. A large one gets a second more for each KiB.
 fn half_request_is_late(session: &Session, now: Instant, limits: &Limits) -> bool {
     let allowed = limits.half_request_timeout + Duration::from_secs(session.input.len() as u64 / 1024);
-    session.request_began.is_some_and(|began| now.since(began) > allowed)
+    !session.paused && session.request_began.is_some_and(|began| now.since(began) > allowed)
 }

@@ -78,7 +78,7 @@ impl Core {
             self.recount_listed_nodes();
         }
         self.count_waiting(session);
-        if matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending() {
+        if matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending() && !session.holds_request {
             // What is there to read is not large after all.
             self.unpin(session);
         }

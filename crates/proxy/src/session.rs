@@ -11,7 +11,7 @@ use command::Number;
 use resp::request;
 use std::collections::VecDeque;
 use std::time::Duration;
-use stdx::{BufferPool, ByteQueue, Id, Instant};
+use stdx::{BufferPool, ByteQueue, Id, Instant, append};
 
 /// Our state for one client connection.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl Parked {
             return Parked::Small { len: reply.len() as u8, bytes };
         }
         let mut buffer = pool.take();
-        buffer.extend_from_slice(reply);
+        append(&mut buffer, reply);
         Parked::Large(buffer)
     }
 

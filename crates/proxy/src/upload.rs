@@ -12,7 +12,7 @@ use crate::session::{Mute, Owed, Session};
 use command::{Carry, Number, Resolved};
 use resp::Request;
 use resp::request::{Scanner, Span};
-use stdx::{Id, Instant};
+use stdx::{Id, Instant, append};
 use topology::ShardId;
 
 /// A request that is being passed on.
@@ -48,7 +48,8 @@ impl Core {
             return 0;
         }
         let Some((shard, number)) = self.upload_target(session, bytes) else {
-            session.holds_request = true;
+            // It is read on when it may have connections of its own: few such requests are held at once.
+            session.holds_request = self.pin(session);
             return 0;
         };
         if !self.pin(session) {
@@ -118,7 +119,7 @@ impl Core {
         };
         if let Some(node) = node {
             let (tail, _) = self.backends[node as usize].tail(&mut self.pool);
-            tail.extend_from_slice(&bytes[..passed.len]);
+            append(tail, &bytes[..passed.len]);
             self.list_node(node);
         }
         session.request_began = Some(self.now);

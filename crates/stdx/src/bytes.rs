@@ -35,6 +35,25 @@ impl BufferPool {
     }
 }
 
+/// Appends `bytes` to `buffer`, whose capacity is a power of two from [`BUFFER_BYTES_MIN`] on. An allocator keeps each size
+/// apart from the others: with any size allowed, much of its memory would lie idle between them.
+#[inline]
+pub fn append(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    let needed = buffer.len() + bytes.len();
+    if needed > buffer.capacity() {
+        grow(buffer, needed);
+    }
+    buffer.extend_from_slice(bytes);
+}
+
+#[cold]
+fn grow(buffer: &mut Vec<u8>, needed: usize) {
+    buffer.reserve_exact(needed.next_power_of_two().max(BUFFER_BYTES_MIN) - buffer.len());
+}
+
+/// The smallest buffer that [`append`] makes.
+const BUFFER_BYTES_MIN: usize = 512;
+
 /// Bytes that leave in the order in which they came.
 ///
 /// `front` is what was already consumed. Consuming is free; the space before `front` is reclaimed when the queue runs
@@ -76,7 +95,7 @@ impl ByteQueue {
 
     /// Appends `bytes`.
     pub fn push(&mut self, bytes: &[u8], pool: &mut BufferPool) {
-        self.tail(pool).extend_from_slice(bytes);
+        append(self.tail(pool), bytes);
     }
 
     /// Drops the first `count` bytes, which must be there. An emptied queue gives its buffer back to `pool`.
