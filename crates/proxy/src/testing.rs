@@ -13,8 +13,10 @@ pub(crate) struct Rig {
     pub now: Instant,
     /// What each connection was sent and the test has not taken yet.
     sent: BTreeMap<ConnId, Vec<u8>>,
-    /// The connection to each shard's node, once it was asked for.
+    /// The shared connection to each shard's node, once it was asked for.
     nodes: BTreeMap<u32, ConnId>,
+    /// Further connections in the order in which they were asked for, with their shards.
+    pinned: Vec<(u32, ConnId)>,
     /// Connections that were closed from inside.
     closed: Vec<ConnId>,
     paused: Vec<ConnId>,
@@ -44,7 +46,8 @@ impl Rig {
         let proxy = Proxy::new(limits, settings, Arc::new(topology), Arc::clone(board), now);
         let (sent, nodes) = (BTreeMap::new(), BTreeMap::new());
         let (closed, paused, stuck) = (Vec::new(), Vec::new(), Vec::new());
-        let mut rig = Rig { proxy, now, sent, nodes, closed, paused, stuck, clients };
+        let pinned = Vec::new();
+        let mut rig = Rig { proxy, now, sent, nodes, pinned, closed, paused, stuck, clients };
         rig.proxy.handle_timeouts(now);
         rig.perform();
         rig
@@ -86,6 +89,61 @@ impl Rig {
         self.event(Event::Connected { conn });
         assert_eq!(self.taken(conn), "*1|$4|PING|");
         self.event(Event::Received { conn, bytes: b"+PONG\r\n" });
+    }
+
+    /// The last connection that was asked for beside the shared ones is made and says PONG. It goes to `shard`.
+    pub(crate) fn bring_up_pinned(&mut self, shard: u32) -> ConnId {
+        self.pass(Duration::ZERO);
+        self.proxy.handle_timeouts(self.now);
+        self.perform();
+        let &(its_shard, conn) = self.pinned.last().expect("a connection was asked for");
+        assert_eq!(its_shard, shard);
+        self.event(Event::Connected { conn });
+        assert_eq!(self.taken(conn), "*1|$4|PING|");
+        self.event(Event::Received { conn, bytes: b"+PONG\r\n" });
+        conn
+    }
+
+    /// The connection that was asked for last beside the shared ones, if it is still there.
+    pub(crate) fn last_pinned(&self) -> Option<ConnId> {
+        self.pinned.last().map(|(_, conn)| *conn).filter(|conn| !self.closed.contains(conn))
+    }
+
+    /// Whether something was sent to `conn` that the test has not taken.
+    pub(crate) fn has_sent(&self, conn: ConnId) -> bool {
+        self.sent.get(&conn).is_some_and(|bytes| !bytes.is_empty())
+    }
+
+    /// The pinned connection that has just got something: one that was made before, or a new one, which is brought up.
+    pub(crate) fn pinned_now(&mut self) -> ConnId {
+        let used = self.pinned.iter().map(|(_, conn)| *conn).find(|conn| self.has_sent(*conn));
+        used.unwrap_or_else(|| {
+            let shard = {
+                self.proxy.handle_timeouts(self.now);
+                self.perform();
+                self.pinned.last().expect("a connection was asked for").0
+            };
+            self.bring_up_pinned(shard)
+        })
+    }
+
+    /// The connection to `shard` that is used instead of `old`.
+    pub(crate) fn idle_or_new(&mut self, shard: u32, old: ConnId) -> ConnId {
+        let used =
+            self.pinned.iter().map(|(_, conn)| *conn).find(|conn| *conn != old && self.has_sent(*conn));
+        used.unwrap_or_else(|| self.bring_up_pinned(shard))
+    }
+
+    /// `conn` sends `text`, in which `|` stands for CR LF, whatever it is.
+    pub(crate) fn sends(&mut self, conn: ConnId, text: &str) {
+        let bytes = text.replace('|', "\r\n");
+        self.event(Event::Received { conn, bytes: bytes.as_bytes() });
+    }
+
+    /// From now on `conn` takes bytes again.
+    pub(crate) fn unstick(&mut self, conn: ConnId) {
+        self.stuck.retain(|stuck| *stuck != conn);
+        self.event(Event::Writable { conn });
     }
 
     /// A key that lives on `shard`.
@@ -181,9 +239,10 @@ impl Rig {
     pub(crate) fn perform(&mut self) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
-                Action::Connect { conn, shard } => {
-                    self.nodes.insert(shard.0, conn);
-                }
+                Action::Connect { conn, shard } => match self.nodes.get(&shard.0) {
+                    Some(shared) if !self.closed.contains(shared) => self.pinned.push((shard.0, conn)),
+                    _ => drop(self.nodes.insert(shard.0, conn)),
+                },
                 Action::Send { conn, bytes } => {
                     let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len() };
                     self.sent.entry(conn).or_default().extend_from_slice(&bytes[..taken]);

@@ -1,0 +1,260 @@
+//! Large transfers, event by event, with limits so small that a dozen bytes are large.
+
+use crate::testing::Rig;
+use crate::{CloseReason, Event, Limits, Notice};
+use std::time::Duration;
+
+/// Twenty bytes are large.
+fn small() -> Limits {
+    Limits { large_bytes: 20, relay_bytes_max: 30, ..Limits::default() }
+}
+
+/// Over `shards` shards, with a client whose last replies were small.
+fn rig(shards: usize, limits: Limits) -> (Rig, crate::ConnId) {
+    let mut rig = Rig::ready_with(shards, limits);
+    let client = small_client(&mut rig);
+    (rig, client)
+}
+
+/// A client that has seen many small replies, so that the next is not expected to be large.
+fn small_client(rig: &mut Rig) -> crate::ConnId {
+    let client = rig.client();
+    let key = rig.key(0);
+    let shared = rig.node(0);
+    // The first ones go over a connection of its own: a new client's replies are expected to be as large as most are.
+    for _ in 0..80 {
+        rig.client_sends(client, &format!("exists {key}|"));
+        if rig.node_got(0).is_empty() {
+            let conn = match rig.last_pinned() {
+                Some(conn) if rig.has_sent(conn) => conn,
+                _ => rig.bring_up_pinned(0),
+            };
+            rig.taken(conn);
+            rig.sends(conn, ":0|");
+        } else {
+            rig.sends(shared, ":0|");
+        }
+        assert_eq!(rig.taken(client), ":0|");
+    }
+    client
+}
+
+#[test]
+fn a_large_reply_is_asked_for_again_and_nobody_waits_for_it() {
+    let (mut rig, client) = rig(1, small());
+    let other = small_client(&mut rig);
+    rig.client_sends(client, "get x|");
+    rig.client_sends(other, "incr n|");
+    rig.node_got(0);
+    rig.node_sends(0, "$40|0123456789");
+    let conn = rig.pinned_now();
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");
+    rig.node_sends(0, "012345678901234567890123456789|:1|");
+    assert_eq!((rig.taken(client).as_str(), rig.taken(other).as_str()), ("", ":1|"));
+    rig.sends(conn, "$40|abcdefghij");
+    assert_eq!(rig.taken(client), "$40|abcdefghij", "it is passed on while it comes");
+    rig.sends(conn, "abcdefghijabcdefghijabcdefghij|");
+    assert_eq!(rig.taken(client), "abcdefghijabcdefghijabcdefghij|");
+}
+
+#[test]
+fn what_a_slow_client_does_not_take_is_not_read_from_the_node() {
+    let (mut rig, client) = rig(1, small());
+    rig.client_sends(client, "get x|");
+    rig.node_sends(0, "$90|0123456789");
+    let conn = rig.pinned_now();
+    rig.stick(client);
+    let piece = "0123456789".repeat(3);
+    rig.sends(conn, &format!("$90|{piece}"));
+    rig.sends(conn, &piece);
+    assert!(rig.is_paused(conn), "what is there waits for the client");
+    assert!(!rig.is_paused(rig.node(0)));
+    rig.pass(Duration::from_secs(20));
+    rig.unstick(client);
+    assert!(!rig.is_paused(conn), "a slow client is no reason to give the node up");
+    rig.sends(conn, &format!("{piece}|"));
+    assert_eq!(rig.taken(client), format!("$90|{piece}{piece}{piece}|"));
+}
+
+#[test]
+fn a_client_that_takes_nothing_loses_its_connections_in_time() {
+    let (mut rig, client) = rig(1, small());
+    rig.client_sends(client, "get x|");
+    rig.node_sends(0, "$90|0123456789");
+    let conn = rig.pinned_now();
+    rig.stick(client);
+    rig.sends(conn, "$90|0123456789");
+    rig.pass(Duration::from_secs(40));
+    assert!(rig.is_closed(client) && rig.is_closed(conn));
+}
+
+#[test]
+fn values_come_in_the_order_of_the_keys_while_they_come() {
+    let (mut rig, client) = rig(2, small());
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("mget {b} {a} {b}|"));
+    rig.node_sends(1, "*2|$30|0123456789");
+    let one = rig.pinned_now();
+    assert_eq!(rig.taken(one), format!("*3|$4|mget|$2|{b}|$2|{b}|"));
+    rig.sends(one, "*2|$30|012345678901234567890123456789|$3|");
+    assert_eq!(rig.taken(client), "", "the other part may yet fail");
+    rig.node_sends(0, "*1|$1|x|");
+    assert_eq!(rig.taken(client), "*3|$30|012345678901234567890123456789|$1|x|$3|");
+    rig.sends(one, "abc|");
+    assert_eq!(rig.taken(client), "abc|");
+}
+
+#[test]
+fn a_part_that_fails_before_anything_was_passed_on_is_an_error() {
+    let (mut rig, client) = rig(2, small());
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("mget {b} {a}|"));
+    rig.node_sends(1, "*1|$30|0123456789");
+    let one = rig.pinned_now();
+    rig.sends(one, "*1|$30|0123456789");
+    rig.node_sends(0, "-LOADING wait|");
+    assert_eq!(rig.taken(client), "-LOADING wait|");
+    assert!(rig.is_closed(one), "what it would have brought is of no use");
+    rig.client_sends(client, "ping|");
+    assert_eq!(rig.taken(client), "+PONG|");
+}
+
+#[test]
+fn a_node_that_is_lost_in_the_middle_of_a_reply_costs_the_client_its_connection() {
+    let (mut rig, client) = rig(1, small());
+    rig.client_sends(client, "get x|");
+    rig.node_sends(0, "$40|0123456789");
+    let conn = rig.pinned_now();
+    rig.sends(conn, "$40|0123456789");
+    rig.event(Event::Closed { conn, reason: "reset" });
+    assert!(rig.is_closed(client));
+    let closed = rig
+        .notices()
+        .into_iter()
+        .any(|notice| matches!(notice, Notice::ClientClosed { reason: CloseReason::HalfReply, .. }));
+    assert!(closed);
+}
+
+#[test]
+fn a_write_is_never_asked_again_however_large_its_reply_is() {
+    let (mut rig, client) = rig(1, small());
+    rig.client_sends(client, "getdel x|");
+    rig.node_got(0);
+    rig.node_sends(0, "$40|0123456789");
+    rig.node_sends(0, "012345678901234567890123456789|");
+    assert_eq!(rig.taken(client), "$40|0123456789012345678901234567890123456789|");
+}
+
+#[test]
+fn a_read_with_a_write_behind_it_is_not_asked_again() {
+    let (mut rig, client) = rig(1, small());
+    rig.client_sends(client, "get x|incr x|");
+    rig.node_got(0);
+    rig.node_sends(0, "$40|0123456789");
+    rig.node_sends(0, "012345678901234567890123456789|:1|");
+    assert_eq!(rig.taken(client), "$40|0123456789012345678901234567890123456789|:1|");
+}
+
+#[test]
+fn a_large_request_is_passed_on_while_it_comes() {
+    let (mut rig, client) = rig(1, small());
+    let other = small_client(&mut rig);
+    rig.client_sends(client, "*3|$3|set|$1|x|$60|0123456789");
+    let conn = rig.pinned_now();
+    assert_eq!(rig.taken(conn), "*3|$3|set|$1|x|$60|0123456789");
+    rig.client_sends(client, "01234567890123456789");
+    assert_eq!(rig.taken(conn), "01234567890123456789");
+    rig.client_sends(other, "incr n|");
+    assert_eq!(rig.node_got(0), "*2|$4|incr|$1|n|", "nobody waits for it");
+    rig.client_sends(client, "012345678901234567890123456789|get x|");
+    assert_eq!(rig.taken(conn), "012345678901234567890123456789|");
+    rig.sends(conn, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|x|", "what follows it is read then");
+}
+
+#[test]
+fn a_large_request_that_its_node_does_not_take_is_not_read_on() {
+    let (mut rig, client) = rig(1, small());
+    rig.client_sends(client, "*3|$3|set|$1|x|$600|0123456789");
+    let conn = rig.pinned_now();
+    rig.stick(conn);
+    rig.client_sends(client, &"0123456789".repeat(4));
+    assert!(rig.is_paused(client));
+    rig.unstick(conn);
+    assert!(!rig.is_paused(client));
+}
+
+#[test]
+fn half_a_large_request_never_runs() {
+    let (mut rig, client) = rig(1, small());
+    rig.client_sends(client, "*3|$3|set|$1|x|$60|0123456789");
+    let conn = rig.pinned_now();
+    rig.event(Event::Ended { conn: client });
+    assert!(rig.is_closed(client) && rig.is_closed(conn), "the node must not wait for the rest");
+    let (mut rig, client) = self::rig(1, small());
+    rig.client_sends(client, "*3|$3|set|$1|x|$60|0123456789");
+    let conn = rig.pinned_now();
+    rig.event(Event::Closed { conn, reason: "reset" });
+    assert_eq!(rig.taken(client), "-TRYAGAIN shard 127.0.0.1:7000 unavailable: reset|");
+    rig.client_sends(client, "01234567890123456789012345678901234567890123456789|ping|");
+    assert_eq!(rig.taken(client), "+PONG|", "its rest is dropped");
+}
+
+#[test]
+fn permits_are_given_in_turn() {
+    let (mut rig, one) = rig(1, Limits { pinned_clients_max: 1, ..small() });
+    let two = small_client(&mut rig);
+    rig.client_sends(one, "*3|$3|set|$1|x|$30|0123456789");
+    let conn = rig.pinned_now();
+    rig.client_sends(two, "*3|$3|set|$1|y|$30|0123456789");
+    assert!(rig.is_paused(two), "it waits for its turn");
+    rig.client_sends(one, "01234567890123456789|");
+    rig.taken(conn);
+    rig.sends(conn, "+OK|");
+    assert_eq!(rig.taken(one), "+OK|");
+    assert_eq!(rig.taken(conn), "*3|$3|set|$1|y|$30|0123456789", "the connection is used again");
+    assert!(!rig.is_paused(two));
+}
+
+#[test]
+fn a_clogged_connection_is_replaced_and_order_is_kept() {
+    let limits = Limits { pass_over_bytes_max: 100, ..small() };
+    let (mut rig, client) = rig(1, limits);
+    let (behind, fresh) = (small_client(&mut rig), small_client(&mut rig));
+    rig.client_sends(client, "get x|");
+    rig.client_sends(behind, "incr n|");
+    rig.node_got(0);
+    let old = rig.node(0);
+    rig.node_sends(0, "$1000|0123456789");
+    let large = rig.pinned_now();
+    assert_eq!(rig.taken(large), "*2|$3|get|$1|x|");
+    rig.client_sends(fresh, "incr m|");
+    let new = rig.idle_or_new(0, old);
+    assert_eq!(rig.taken(new), "*2|$4|incr|$1|m|", "new requests do not wait behind the large reply");
+    rig.client_sends(behind, "incr n|");
+    assert_eq!(rig.taken(new), "", "this one must not overtake the one before it");
+    rig.sends(old, &format!("{}|:1|", "0".repeat(990)));
+    assert_eq!(rig.taken(behind), ":1|");
+    assert_eq!(rig.taken(new), "*2|$4|incr|$1|n|");
+}
+
+#[test]
+fn with_memory_full_nobody_is_read_and_who_takes_nothing_is_closed() {
+    let limits = Limits { memory_bytes_max: 400_000, ..Limits::default() };
+    let mut rig = Rig::ready_with(1, limits);
+    let (slow, other) = (rig.client(), rig.client());
+    let value = "v".repeat(60_000);
+    rig.stick(slow);
+    for _ in 0..5 {
+        rig.client_sends(slow, "get x|");
+        rig.node_sends(0, &format!("$60000|{value}|"));
+    }
+    rig.node_got(0);
+    rig.client_sends(other, "get y|");
+    assert_eq!((rig.node_got(0).as_str(), rig.is_paused(other)), ("", true));
+    rig.pass(Duration::from_secs(4));
+    assert!(rig.is_closed(slow), "it has not moved while others waited");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|y|");
+    assert!(!rig.is_paused(other));
+}
