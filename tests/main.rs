@@ -18,6 +18,7 @@ mod embedded;
 mod every_command;
 mod faults;
 mod harness;
+mod large;
 mod learned;
 mod process;
 mod scan;

@@ -16,8 +16,17 @@ pub(crate) fn unread_bytes_of_all(port: u16) -> u64 {
 
 /// Resident memory of a process in bytes, if the kernel tells.
 pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// The most resident memory that a process ever had, in bytes, if the kernel tells.
+pub(crate) fn peak_resident_bytes(pid: u32) -> Option<u64> {
+    status_bytes(pid, "VmHWM:")
+}
+
+fn status_bytes(pid: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 

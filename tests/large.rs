@@ -1,0 +1,148 @@
+//! Large values and full memory: what is large passes through, what is slow waits in its socket, and others notice
+//! neither.
+
+use crate::harness::client::{Client, bulk, request};
+use crate::harness::{World, kernel};
+use std::io::Read;
+
+/// Beside what the process holds at its start.
+const MIB: u64 = 1 << 20;
+
+/// The process has taken no more than `bytes` beyond what it had at `start`.
+#[track_caller]
+fn assert_peak(world: &World, start: Option<u64>, bytes: u64) {
+    if let (Some(start), Some(peak)) = (start, kernel::peak_resident_bytes(world.proxy.pid())) {
+        assert!(peak <= start + bytes, "{} MiB above the start", (peak - start) / MIB);
+    }
+}
+
+/// A value in which no piece looks like another.
+fn value(len: usize, salt: usize) -> Vec<u8> {
+    (0..len.div_ceil(8))
+        .flat_map(|word| (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt).to_le_bytes())
+        .take(len)
+        .collect()
+}
+
+#[test]
+fn readers_that_do_not_read_cost_little_and_are_served_in_the_end() {
+    const READERS: usize = 30;
+    let world = World::with_shards(4);
+    let mut writer = world.connect();
+    let keys: Vec<String> = (0..40).map(|number| format!("big{number}")).collect();
+    let mut expected = format!("*{}\r\n", keys.len()).into_bytes();
+    for (number, key) in keys.iter().enumerate() {
+        let value = value(100_000, number);
+        assert_eq!(writer.command(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n");
+        expected.extend(bulk(&value));
+    }
+    let start = kernel::peak_resident_bytes(world.proxy.pid());
+    let mget: Vec<&[u8]> = [&b"MGET"[..]].into_iter().chain(keys.iter().map(|key| key.as_bytes())).collect();
+    let mut readers: Vec<Client> = (0..READERS).map(|_| world.connect()).collect();
+    readers.iter_mut().for_each(|reader| reader.send(&request(&mget)));
+    for round in 0..50 {
+        for shard in 0..4 {
+            let key = world.key_on(shard, &format!("small{round}-"));
+            assert_eq!(writer.command(&[b"SET", key.as_bytes(), b"x"]), b"+OK\r\n", "others are served");
+        }
+    }
+    for reader in &mut readers {
+        let mut got = vec![0; expected.len()];
+        reader.stream().read_exact(&mut got).expect("everybody is served in the end");
+        assert!(got == expected, "and gets what he asked for");
+    }
+    // 120 MB were asked for.
+    assert_peak(&world, start, 48 * MIB);
+    assert_eq!(readers[0].command(&mget), expected, "also by who is known to get large replies");
+}
+
+#[test]
+fn a_large_value_passes_through_without_being_held() {
+    let world = World::with_shards(2);
+    let (mut client, mut other) = (world.connect(), world.connect());
+    let start = kernel::peak_resident_bytes(world.proxy.pid());
+    let (key, small) = (world.key_on(0, "large"), world.key_on(0, "small"));
+    let value = value(64 << 20, 0);
+    assert_eq!(client.command(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n");
+    assert_eq!(other.command(&[b"SET", small.as_bytes(), b"1"]), b"+OK\r\n");
+    for _ in 0..2 {
+        client.send_command(&[b"GET", key.as_bytes()]);
+        other.ask(&format!("INCR {small}"));
+        assert!(client.read_reply() == bulk(&value), "the value comes back as it was");
+    }
+    assert_eq!(other.ask(&format!("GET {small}")), "$1\\r\\n3\\r\\n");
+    assert_peak(&world, start, 16 * MIB);
+}
+
+#[test]
+fn half_a_large_request_leaves_nothing_behind() {
+    let world = World::with_shards(1);
+    let whole = request(&[b"SET", b"large", &value(1 << 20, 0)]);
+    let mut gone = world.connect();
+    gone.send(&whole[..whole.len() / 2]);
+    drop(gone);
+    let mut cut = world.connect();
+    cut.send(&whole[..whole.len() / 2]);
+    let mut client = world.connect();
+    assert_eq!(client.ask("EXISTS large"), ":0\\r\\n");
+    cut.send(&whole[whole.len() / 2..]);
+    assert_eq!(cut.read_reply(), b"+OK\r\n", "who goes on is served");
+    assert_eq!(client.ask("STRLEN large"), ":1048576\\r\\n");
+}
+
+#[test]
+fn pipelined_large_and_small_requests_keep_their_order() {
+    let world = World::with_shards(3);
+    let mut client = world.connect();
+    let large = value(300_000, 7);
+    let mut sent = Vec::new();
+    let mut expected = Vec::new();
+    for round in 0..20 {
+        let key = format!("key{}", round % 5);
+        let body = if round % 3 == 0 { large.clone() } else { format!("small{round}").into_bytes() };
+        sent.extend(request(&[b"SET", key.as_bytes(), &body]));
+        sent.extend(request(&[b"GET", key.as_bytes()]));
+        sent.extend(request(&[b"MGET", b"key0", b"nokey", key.as_bytes()]));
+        expected.push(body);
+    }
+    let mut writer = client.stream().try_clone().expect("a socket can be shared");
+    let writing = std::thread::spawn(move || std::io::Write::write_all(&mut writer, &sent));
+    let mut key0 = Vec::new();
+    for (round, body) in expected.iter().enumerate() {
+        if round % 5 == 0 {
+            key0.clone_from(body);
+        }
+        assert_eq!(client.read_reply(), b"+OK\r\n", "round {round}");
+        assert!(client.read_reply() == bulk(body), "round {round}: GET");
+        let values = [&b"*3\r\n"[..], &bulk(&key0), b"$-1\r\n", &bulk(body)].concat();
+        assert!(client.read_reply() == values, "round {round}: MGET");
+    }
+    writing.join().expect("no panic").expect("all was taken");
+}
+
+#[test]
+fn memory_stays_within_its_bound_and_requests_wait_instead() {
+    const BOUND: u64 = 20_000_000;
+    let world = World::with_flags(4, &["--memory-max=20m", "--workers=2", "--request-timeout-ms=10000"]);
+    let start = kernel::peak_resident_bytes(world.proxy.pid());
+    let body = value(1024, 3);
+    let request = [request(&[b"SET", b"k", &body]), request(&[b"GET", b"k"])].concat().repeat(200);
+    let reply = [&b"+OK\r\n"[..], &bulk(&body)].concat().repeat(200);
+    let mut clients: Vec<Client> = (0..50).map(|_| world.connect()).collect();
+    let writing: Vec<_> = clients
+        .iter()
+        .map(|client| {
+            let (mut stream, request) =
+                (client.stream().try_clone().expect("a socket can be shared"), request.clone());
+            std::thread::spawn(move || std::io::Write::write_all(&mut stream, &request))
+        })
+        .collect();
+    for client in &mut clients {
+        let mut got = vec![0; reply.len()];
+        client.stream().read_exact(&mut got).expect("everybody is served");
+        assert!(got == reply);
+    }
+    writing.into_iter().for_each(|thread| thread.join().expect("no panic").expect("all was taken"));
+    // A build without optimisation is larger at its start than what `--memory-max` allows for.
+    assert_peak(&world, start, BOUND - 7 * MIB);
+}
