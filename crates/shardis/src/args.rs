@@ -103,9 +103,8 @@ pub(crate) struct ProxyArgs {
     request_timeout_ms: u64,
 
     /// Let a busy worker wait some microseconds for more requests before it writes: auto, off, or microseconds. auto
-    /// waits where requests stand in line anyway, up to half of what they take there: a third less CPU time per request
-    /// and up to a half more throughput (50 clients at -P 1 on two cores). At a steady 30 and 50 % of what a worker can, its
-    /// p50 was that of off (50 and 66 µs); waiting 30 µs whenever busy made it 104 and 218. A lone client never waits
+    /// waits where requests stand in line anyway, up to half of what they take there, for less CPU time per request and
+    /// more throughput (docs/benchmarks.md has both, and the latency at steady rates). A lone client never waits
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
 
