@@ -27,6 +27,8 @@ use topology::{ShardId, Topology};
 #[derive(Debug)]
 pub(crate) struct Core {
     pub limits: Limits,
+    /// Of one client, if no other waits.
+    pending_max: usize,
     pub settings: Settings,
     pub topology: Arc<Topology>,
     /// The connections to nodes: first the shared ones by shard, then those that clients are pinned to.
@@ -128,8 +130,15 @@ impl Core {
             clients_to_send: Vec::new(),
             clients_to_resume: Vec::new(),
             clients_waiting: 0,
+            pending_max: limits.pending_max,
             limits,
         }
+    }
+
+    /// Gives each client that waits its share of what may be pending.
+    pub(crate) fn share_pending(&mut self) {
+        let share = self.limits.pending_shared / self.clients_waiting.max(1);
+        self.limits.pending_max = share.max(self.limits.pending_min).min(self.pending_max);
     }
 
     /// Whether `shard` takes a request now; else what the client is to be told.

@@ -17,8 +17,14 @@ pub struct Limits {
     pub reply_bytes_max: usize,
     /// Clients of one worker. More are told so and closed, with Redis's words.
     pub clients_max: usize,
-    /// Requests of one client that may be pending at once. Above it the client is not read from.
+    /// Requests of one client that may be pending at once. Above it the client is not read from. The core lowers it
+    /// while several clients wait: see `pending_shared`.
     pub pending_max: usize,
+    /// Requests of all clients together that may be pending before those with deep pipelines get less than
+    /// `pending_max`: a node works through what is in flight in order, so that each of them makes all others wait.
+    pub pending_shared: usize,
+    /// But so many of each client may always be pending: fewer would cost throughput.
+    pub pending_min: usize,
     /// Bytes of replies that one client may have on the way, estimated from the size of its last replies. Above it
     /// the client is not read from. A single reply may be larger.
     pub pending_bytes_max: usize,
@@ -131,6 +137,8 @@ impl Default for Limits {
             reply_bytes_max: 1 << 30,
             clients_max: 10_000,
             pending_max: 1024,
+            pending_shared: 1024,
+            pending_min: 128,
             pending_bytes_max: 1 << 20,
             output_bytes_max: 64 << 20,
             output_bytes_soft: 16 << 20,

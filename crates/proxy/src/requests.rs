@@ -13,8 +13,9 @@ use resp::request::{RequestError, Scanned};
 use resp::{Request, encode};
 use topology::ShardId;
 
-/// What a client sent in one go is counted as held at once if it was more; else when it is sent on.
-const COUNTED_AT_ONCE_FROM: usize = 4096;
+/// If a client sends more in one go, its pipeline is deep, or what it sends is long: then it is looked at how many others
+/// wait, and counted at once what is held. Else that has time until it is sent on.
+const DEEP_FROM: usize = 4096;
 
 /// Whether a request was carried out or has to be read again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,9 @@ impl Core {
     /// bytes were used.
     pub(crate) fn handle_requests(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
         let mut at = 0;
+        if bytes.len() > DEEP_FROM {
+            self.share_pending();
+        }
         if let Pinning::Busy(pin) = session.pinning {
             at = self.continue_upload(session, pin, bytes);
         }
@@ -74,7 +78,7 @@ impl Core {
         }
         self.scratch = scratch;
         self.asking = Number::NONE;
-        if at > COUNTED_AT_ONCE_FROM {
+        if at > DEEP_FROM {
             self.recount_listed_nodes();
         }
         self.count_waiting(session);
