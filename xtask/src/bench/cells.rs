@@ -44,6 +44,9 @@ pub(super) enum Load {
     Real(Real),
     /// Requests at a fixed rate over real nodes, whether replies come or not: what a user waits.
     Open { test: Test, share_percent: u32 },
+    /// A few clients at a fixed rate beside others whose pipelines are `depth` deep and who never rest: what neighbours
+    /// cost.
+    Beside { depth: u32 },
     /// Two workers on both cores beside one worker on both cores.
     Workers { test: Test, depth: u32 },
     /// How much memory it takes.
@@ -120,7 +123,9 @@ impl Cell {
         match &self.load {
             // A canned node alone would show the generator's speed; the echo server is the floor in its stead.
             Load::Saturated { .. } => !matches!(role, Role::Direct | Role::Workers),
-            Load::Real(_) | Load::Open { .. } => !matches!(role, Role::Floor | Role::Workers),
+            Load::Real(_) | Load::Open { .. } | Load::Beside { .. } => {
+                !matches!(role, Role::Floor | Role::Workers)
+            }
             Load::Workers { .. } => matches!(role, Role::Ours | Role::Workers),
             Load::Memory(Memory::Budget) => role == Role::Ours,
             Load::Memory(_) => !matches!(role, Role::Floor | Role::Workers | Role::Variant),
@@ -203,7 +208,8 @@ fn latency() -> Vec<Cell> {
     let cells = [(Test::Set, 30), (Test::Get, 30), (Test::Get, 60)].map(|(test, share_percent)| {
         cell(format!("open-{}-{share_percent}", test.name()), Load::Open { test, share_percent })
     });
-    with_short(cells.into(), &["open-get-30"])
+    let beside = [10, 1000].map(|depth| cell(format!("beside-p{depth}"), Load::Beside { depth }));
+    with_short([&cells[..], &beside].concat(), &["open-get-30"])
 }
 
 fn workers() -> Vec<Cell> {

@@ -61,7 +61,7 @@ fn win(cell: &CellRun, ours: &Entry, rival: &Entry, compared: &(Metric, &str, Un
 /// Whether `cell` is there to show `metric`: at a fixed rate throughput is given, and how long a reply takes in a closed
 /// loop follows from throughput, but for one client.
 fn is_about(cell: &CellRun, ours: &Entry, metric: Metric) -> bool {
-    let is_open = ours.median(Metric::RateWanted).is_some();
+    let is_open = ours.median(Metric::RateWanted).is_some() || cell.name.starts_with("beside-");
     let is_memory = cell.name.starts_with("mem-");
     match metric {
         Metric::RequestsPerSecond => !is_open && !is_memory,

@@ -33,6 +33,12 @@ const MEASURED_BY_CONNECTING: u64 = 6;
 /// Seconds before a generator of ours begins to count: connections are made, buffers have grown.
 const WARMUP_SECONDS: f64 = 0.3;
 
+/// Clients that are measured beside so many others with deep pipelines.
+const BESIDE_CLIENTS: u32 = 10;
+
+/// What they send per second in all: little beside what the others send.
+const BESIDE_RATE: u64 = 2_000;
+
 /// What all measurements have in common.
 pub(super) struct Rig {
     pub(super) nodes: Nodes,
@@ -58,6 +64,7 @@ pub(super) struct Ready {
 enum Plan {
     Real { real: Real, requests: u64, connecting: Option<(u64, Usage)> },
     Open { test: Test, rate: u64 },
+    Beside { depth: u32 },
     Saturated { test: Test, depth: u32, place: Place },
     Memory(super::cells::Memory),
 }
@@ -132,9 +139,19 @@ impl Rig {
                 self.measure_real(started, *real, *requests, *connecting)
             }
             (Plan::Open { test, rate }, Some(started)) => {
-                let words = self.open_words(started, *test, *rate);
+                let words = self.open_words(started, *test, *rate, CLIENTS);
                 ready.load = format!("loadgen {}", words.join(" "));
                 self.measure_open(started, &words)
+            }
+            (Plan::Beside { depth }, Some(started)) => {
+                let mut words = self.open_words(started, Test::Get, BESIDE_RATE, BESIDE_CLIENTS);
+                let noise = format!("--noise-clients {BESIDE_CLIENTS} --noise-pipeline {depth}");
+                words.extend(noise.split(' ').map(String::from));
+                ready.load = format!("loadgen {}", words.join(" "));
+                let mut figures = self.measure_open(started, &words)?;
+                // The neighbours' requests are not counted, so that a cost per request would be none.
+                figures.retain(|metric, _| matches!(metric, Metric::P50Us | Metric::P99Us | Metric::P999Us));
+                Ok(figures)
             }
             (&Plan::Saturated { test, depth, place }, _) => self.measure_saturated(ready, test, depth, place),
             (&Plan::Memory(kind), _) => {
@@ -190,9 +207,9 @@ impl Rig {
         Ok(count.map(|count| count as f64 / requests as f64))
     }
 
-    fn open_words(&self, started: &Started, test: Test, rate: u64) -> Vec<String> {
+    fn open_words(&self, started: &Started, test: Test, rate: u64, clients: u32) -> Vec<String> {
         let words = format!(
-            "open --target 127.0.0.1:{} --test {} --rate {rate} --clients {CLIENTS} --data {VALUE_BYTES} \
+            "open --target 127.0.0.1:{} --test {} --rate {rate} --clients {clients} --data {VALUE_BYTES} \
              --keyspace {} --seconds {} --warmup {WARMUP_SECONDS} --measure-pid {}",
             started.port,
             test.name(),
@@ -255,6 +272,7 @@ fn plan(load: &Load) -> Plan {
     match *load {
         Load::Real(real) => Plan::Real { real, requests: 0, connecting: None },
         Load::Open { test, .. } => Plan::Open { test, rate: 0 },
+        Load::Beside { depth } => Plan::Beside { depth },
         Load::Saturated { test, depth } => Plan::Saturated { test, depth, place: Place::Proxy },
         Load::Workers { test, depth } => Plan::Saturated { test, depth, place: Place::Anywhere },
         Load::Memory(kind) => Plan::Memory(kind),
@@ -266,6 +284,7 @@ fn closed_loop(load: &Load) -> Option<Real> {
     match *load {
         Load::Real(real) => Some(real),
         Load::Open { test, .. } => Some(usual(test, 1)),
+        Load::Beside { .. } => Some(usual(Test::Get, 1)),
         _ => None,
     }
 }

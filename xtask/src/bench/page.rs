@@ -192,6 +192,14 @@ const SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        heading: "Neighbours",
+        text: "Ten clients send 2,000 GET a second in all, one at a time, beside ten clients that never rest, with pipelines \
+               of 10 and of 1000 requests: what the deep pipelines of some cost others.",
+        chart: None,
+        cells: &[("beside -P 10", "beside-p10"), ("beside -P 1000", "beside-p1000")],
+        metrics: &[P50, P99, (Metric::P999Us, "p99.9, µs")],
+    },
+    Section {
         heading: "Two workers",
         text: "One and two workers under the load of the saturated cells, all of it free to run on both cores. On two \
                cores the generator takes its part of what the second worker would need, so that the throughput of two \
