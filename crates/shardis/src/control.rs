@@ -39,6 +39,8 @@ const LOG_LINES_MAX: usize = 1024;
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Descriptors that are not for clients: listeners, epoll, log, files, beside those for nodes.
 const RESERVED_DESCRIPTORS: u64 = 64;
+/// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
+const PINNED_DESCRIPTORS: usize = 256;
 
 /// Runs the proxy until it is told to stop.
 pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let listener = listen(args)?;
     let addr = listener.local_addr()?;
     let workers = args.workers();
-    let clients_max = clients_max(args.maxclients, workers * topology.shard_count());
+    let clients_max = clients_max(args.maxclients, workers * (topology.shard_count() + PINNED_DESCRIPTORS));
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
