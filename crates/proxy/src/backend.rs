@@ -36,7 +36,7 @@ pub(crate) struct Ticket {
     pub purpose: Purpose,
     /// What was asked for, for the statistics.
     pub command: Number,
-    /// The request is kept until its reply comes, so that it can be asked again: see [`Backend::kept_request`].
+    /// The request may be asked again, if it is still kept: see [`Backend::kept_request`].
     pub kept: bool,
     /// When it was queued: the low bits of the microseconds, see [`crate::tally::low_us`].
     pub queued_us: u32,
@@ -138,8 +138,10 @@ pub(crate) struct Backend {
     pub counted_bytes: usize,
     /// Bytes that were passed over lately.
     pub passed_over_bytes: usize,
-    /// Requests in flight that may be asked again, each behind its length in four bytes.
+    /// The last bytes that were sent, from the first unanswered request on, if there may be need to ask again.
     kept: ByteQueue,
+    /// A request that may be asked again is in `output`.
+    keeps_output: bool,
     /// See [`State`].
     pub state: State,
     /// Why the last attempt failed; the text that clients see while the node is down.
@@ -198,6 +200,7 @@ impl Backend {
             counted_bytes: 0,
             passed_over_bytes: 0,
             kept: ByteQueue::default(),
+            keeps_output: false,
             state: State::Waiting { until: Instant::ZERO },
             reason: String::new(),
             failures: 0,
@@ -226,6 +229,7 @@ impl Backend {
     }
 
     /// Whether a request may be queued now; else why not.
+    #[inline]
     pub(crate) fn admit(&self, limits: &Limits) -> Result<(), &str> {
         if !self.is_ready() && self.failures > 0 {
             return Err(&self.reason);
@@ -256,34 +260,59 @@ impl Backend {
     }
 
     /// Queues the ticket of the request that was just appended. True if it is the only one: then its deadline counts.
-    pub(crate) fn push(&mut self, mut ticket: Ticket, pool: &mut BufferPool) -> bool {
-        if ticket.kept {
-            ticket.kept = self.used_by == Use::Shared && self.keep_request(ticket.start, pool);
-        }
+    #[inline]
+    pub(crate) fn push(&mut self, ticket: Ticket) -> bool {
+        self.keeps_output |= ticket.kept;
         self.in_flight.push_back(ticket);
         self.in_flight.len() == 1
     }
 
-    /// Copies the request that was just appended from offset `start` on. False if it is too long for that.
-    #[inline]
-    fn keep_request(&mut self, start: u64, pool: &mut BufferPool) -> bool {
-        let request = &self.output.as_slice()[(start - self.written) as usize..];
-        if request.len() > KEPT_REQUEST_BYTES_MAX {
-            return false;
-        }
-        let kept = self.kept.tail(pool);
-        append(kept, &(request.len() as u32).to_le_bytes());
-        append(kept, request);
-        true
+    /// The request whose ticket is `number` behind the one at the front, if it may be asked again and is kept.
+    pub(crate) fn kept_request(&self, number: usize) -> Option<Vec<u8>> {
+        let ticket = self.in_flight.get(number).filter(|ticket| self.is_kept(ticket))?;
+        let before = ticket.start - self.kept_from();
+        let end = match self.in_flight.get(number + 1) {
+            Some(next) => next.start,
+            None => self.written + self.output.len() as u64,
+        };
+        let bytes = self.kept.as_slice().iter().chain(self.output.as_slice());
+        Some(bytes.skip(before as usize).take((end - ticket.start) as usize).copied().collect())
     }
 
-    /// The request whose ticket is `number` behind the one at the front, if it was kept.
-    pub(crate) fn kept_request(&self, number: usize) -> Option<&[u8]> {
-        let mut rest = self.kept.as_slice();
-        for _ in self.in_flight.iter().take(number).filter(|ticket| ticket.kept) {
-            rest = &rest[kept_len(rest)..];
+    /// Whether the request of `ticket` may be asked again and is kept.
+    pub(crate) fn is_kept(&self, ticket: &Ticket) -> bool {
+        ticket.kept && ticket.start >= self.kept_from()
+    }
+
+    /// Offset of the first byte that is kept.
+    fn kept_from(&self) -> u64 {
+        self.written - self.kept.len() as u64
+    }
+
+    /// Keeps the first `count` bytes of the output, which are sent. All requests that are sent together at once,
+    /// and the whole buffer without a copy where that may be: nearly no request is ever asked again.
+    fn keep_sent(&mut self, count: usize, pool: &mut BufferPool) {
+        if !self.keeps_output && self.kept.is_empty() {
+            return;
         }
-        self.in_flight.get(number)?.kept.then(|| &rest[KEPT_HEADER_BYTES..kept_len(rest)])
+        let all = count == self.output.len();
+        self.keeps_output &= !all;
+        if self.kept.len() + count > KEPT_BYTES_MAX {
+            self.kept.clear(pool);
+        } else if all && self.kept.is_empty() {
+            self.kept = std::mem::take(&mut self.output);
+        } else {
+            self.kept.push(&self.output.as_slice()[..count], pool);
+        }
+    }
+
+    /// Forgets what was kept of requests that are answered.
+    pub(crate) fn forget_answered(&mut self, pool: &mut BufferPool) {
+        if self.kept.is_empty() {
+            return;
+        }
+        let first = self.in_flight.front().map_or(self.written, |ticket| ticket.start.min(self.written));
+        self.kept.consume(first.saturating_sub(self.kept_from()) as usize, pool);
     }
 
     /// What is in flight, from the one whose reply comes next.
@@ -311,8 +340,10 @@ impl Backend {
         match &mut self.state {
             State::Probing { unsent, .. } => *unsent -= count,
             _ => {
+                self.keep_sent(count, pool);
                 self.written += count as u64;
-                self.output.consume(count, pool);
+                // Nothing is left there if the whole of it is kept.
+                self.output.consume(count.min(self.output.len()), pool);
             }
         }
     }
@@ -416,16 +447,20 @@ impl Backend {
         self.restore_input(input, held, pool);
     }
 
-    /// Takes the ticket that the next reply belongs to. `None`: nobody asked for it.
+    /// The ticket that the next reply belongs to. `None`: nobody asked for it.
     #[inline]
-    pub(crate) fn pop(&mut self, pool: &mut BufferPool) -> Option<Ticket> {
-        let ticket = self.in_flight.pop_front()?;
+    pub(crate) fn front(&self) -> Option<&Ticket> {
+        self.in_flight.front()
+    }
+
+    /// Drops the ticket at the front: its reply is here. Whoever needs it has read what he needs of it by
+    /// [`Backend::front`]; to hand all of it out was 3 % of a GET, since the processor waits when bytes that were just
+    /// written in two pieces are read as one.
+    #[inline]
+    pub(crate) fn pop(&mut self) {
+        self.in_flight.pop_front();
         self.expired = self.expired.saturating_sub(1);
         self.holds_reply = false;
-        if ticket.kept {
-            self.kept.consume(kept_len(self.kept.as_slice()), pool);
-        }
-        Some(ticket)
     }
 
     /// Whether requests flow.
@@ -545,6 +580,7 @@ impl Backend {
         self.passes_over = false;
         self.holds_reply = false;
         self.kept.clear(pool);
+        self.keeps_output = false;
         self.output.clear(pool);
         pool.give(std::mem::take(&mut self.input));
         self.scanner = reply::Scanner::default();
@@ -554,17 +590,9 @@ impl Backend {
     }
 }
 
-/// Longer requests are not kept: few reads are, and their replies would have to be asked for twice.
-const KEPT_REQUEST_BYTES_MAX: usize = 16 * 1024;
-/// What stands before each kept request.
-const KEPT_HEADER_BYTES: usize = 4;
-
-/// The length of the first kept request, with what stands before it.
-#[inline]
-fn kept_len(kept: &[u8]) -> usize {
-    let header = kept.first_chunk().expect("each kept request has its length before it");
-    KEPT_HEADER_BYTES + u32::from_le_bytes(*header) as usize
-}
+/// So many bytes that were sent on one connection are kept at most; what is in flight beyond that is not asked again.
+/// Thousands of reads; rarely reached but by large writes.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A reply as a reason in an error text: its first line, printable bytes only.
 fn shown(reply: &[u8]) -> String {
@@ -601,7 +629,7 @@ mod tests {
         let (purpose, command, kept) = (Purpose::Client, Number::NONE, true);
         let ticket =
             Ticket { conn: CONN, place: 0, part: 0, purpose, command, kept, queued_us: 0, start, deadline };
-        backend.push(ticket, pool);
+        backend.push(ticket);
     }
 
     fn pool() -> BufferPool {
@@ -645,9 +673,11 @@ mod tests {
         assert_eq!(backend.expire().map(|ticket| ticket.purpose), Some(Purpose::Client));
         assert_eq!(backend.due(at(1000), &limits), Due::Nothing);
         assert_eq!(backend.deadline(&limits), at(1500));
-        assert_eq!(backend.pop(&mut pool).map(|ticket| ticket.purpose), Some(Purpose::Late));
-        assert_eq!(backend.pop(&mut pool).map(|ticket| ticket.purpose), Some(Purpose::Client));
-        assert!(backend.pop(&mut pool).is_none());
+        assert_eq!(backend.front().map(|ticket| ticket.purpose), Some(Purpose::Late));
+        backend.pop();
+        assert_eq!(backend.front().map(|ticket| ticket.purpose), Some(Purpose::Client));
+        backend.pop();
+        assert!(backend.front().is_none());
     }
 
     #[test]
@@ -656,12 +686,34 @@ mod tests {
         let mut backend = ready();
         queue(&mut backend, &mut pool, at(0));
         queue(&mut backend, &mut pool, at(0));
-        backend.handle_sent(PING.len() * 2, &mut pool);
-        assert_eq!((backend.kept_request(0), backend.kept_request(1)), (Some(PING), Some(PING)));
-        backend.pop(&mut pool);
-        assert_eq!((backend.kept_request(0), backend.kept_request(1)), (Some(PING), None));
-        backend.pop(&mut pool);
+        let ping = Some(PING.to_vec());
+        // Unsent, sent but for its end, sent by itself, sent behind others.
+        for count in [0, 20, 8, 0] {
+            backend.handle_sent(count, &mut pool);
+            backend.forget_answered(&mut pool);
+            assert_eq!((backend.kept_request(0), backend.kept_request(1)), (ping.clone(), ping.clone()));
+        }
+        backend.pop();
+        backend.forget_answered(&mut pool);
+        assert_eq!((backend.kept_request(0), backend.kept_request(1)), (ping, None));
+        backend.pop();
+        backend.forget_answered(&mut pool);
         assert_eq!(backend.kept.capacity(), 0);
+    }
+
+    #[test]
+    fn what_is_too_much_to_be_kept_is_not_asked_again() {
+        let mut pool = pool();
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(0));
+        backend.handle_sent(PING.len(), &mut pool);
+        queue(&mut backend, &mut pool, at(0));
+        backend.tail(&mut pool).0.resize(KEPT_BYTES_MAX, b'x');
+        backend.handle_sent(KEPT_BYTES_MAX, &mut pool);
+        queue(&mut backend, &mut pool, at(0));
+        backend.handle_sent(PING.len(), &mut pool);
+        let kept = [0, 1, 2].map(|number| backend.kept_request(number).is_some());
+        assert_eq!(kept, [false, false, true]);
     }
 
     #[test]

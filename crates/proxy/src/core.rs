@@ -58,8 +58,12 @@ pub(crate) struct Core {
     /// Names this process, in 40 hexadecimal digits.
     pub run_id: String,
     pub board: Arc<Board>,
-    /// The instant of the event that is being handled.
+    /// The instant of the event that is being handled. Set by [`Core::begin`].
     pub now: Instant,
+    /// The low bits of its microseconds: see [`tally::low_us`].
+    pub now_us: u32,
+    /// When a request that is queued now for a shared connection is late, if nothing waits to be sent before it.
+    late_at: Instant,
     pub started_at: Instant,
     /// A backend may need attention then.
     pub check_at: Instant,
@@ -122,6 +126,8 @@ impl Core {
             mail: VecDeque::new(),
             board,
             now,
+            now_us: tally::low_us(now),
+            late_at: now,
             started_at: now,
             check_at: now,
             controls: VecDeque::new(),
@@ -141,13 +147,24 @@ impl Core {
         self.limits.pending_max = share.max(self.limits.pending_min).min(self.pending_max);
     }
 
+    /// It is `now`: to be called before an event is handled. What all requests of the event need of the time is found
+    /// out once.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.now = now;
+        self.now_us = tally::low_us(now);
+        self.late_at = now + self.limits.request_timeout;
+    }
+
     /// Whether `shard` takes a request now; else what the client is to be told.
+    #[inline]
     pub(crate) fn admit(&self, shard: ShardId) -> Result<(), Lost> {
         let backend = &self.backends[shard.0 as usize];
-        backend.admit(&self.limits).map_err(|reason| Lost::NotSent {
-            shard: self.shard_name(shard).to_owned(),
-            reason: reason.to_owned(),
-        })
+        backend.admit(&self.limits).map_err(|reason| self.not_sent(shard, reason))
+    }
+
+    #[cold]
+    fn not_sent(&self, shard: ShardId, reason: &str) -> Lost {
+        Lost::NotSent { shard: self.shard_name(shard).to_owned(), reason: reason.to_owned() }
     }
 
     /// The name of `shard` in logs and errors.
@@ -161,6 +178,7 @@ impl Core {
     }
 
     /// Queues a whole request for the connection `node`.
+    #[inline(always)]
     pub(crate) fn enqueue_on(&mut self, node: u32, bytes: &[u8], asked: Asked) {
         let (tail, start) = self.backends[node as usize].tail(&mut self.pool);
         append(tail, bytes);
@@ -168,23 +186,25 @@ impl Core {
     }
 
     /// Queues the ticket of a request that was appended to the output of connection `node` from offset `start` on.
+    #[inline(always)]
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
-        let timeout = match backend.used_by {
-            Use::Shared => self.limits.request_timeout,
-            Use::Pinned | Use::Retired => self.limits.transfer_timeout,
+        let (late_at, kept) = match backend.used_by {
+            Use::Shared => (self.late_at, asked.kept),
+            Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
         };
-        let deadline = self.now + timeout + self.limits.transfer_time(backend.queued_bytes());
-        let Asked { conn, place, part, purpose, kept } = asked;
-        let (command, queued_us) = (self.asking, tally::low_us(self.now));
+        let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());
+        let Asked { conn, place, part, purpose, .. } = asked;
+        let (command, queued_us) = (self.asking, self.now_us);
         let ticket = Ticket { conn, place, part, purpose, command, kept, queued_us, start, deadline };
-        if backend.push(ticket, &mut self.pool) {
+        if backend.push(ticket) {
             self.check_at = self.check_at.min(deadline);
         }
         self.list_node(node);
     }
 
     /// Lists the connection `node` for sending in this turn.
+    #[inline]
     pub(crate) fn list_node(&mut self, node: u32) {
         let backend = &mut self.backends[node as usize];
         if !backend.listed && !backend.blocked {
@@ -194,6 +214,7 @@ impl Core {
     }
 
     /// Lists the session for sending in this turn.
+    #[inline]
     pub(crate) fn list_client(&mut self, session: &mut Session) {
         if !session.listed && !session.blocked {
             session.listed = true;
@@ -232,6 +253,7 @@ impl Core {
     }
 
     /// Counts the session among those that wait, or no more.
+    #[inline]
     pub(crate) fn count_waiting(&mut self, session: &mut Session) {
         match (session.waiting, session.is_pending()) {
             (false, true) => self.clients_waiting += 1,
@@ -247,6 +269,7 @@ impl Core {
     }
 
     /// After a reply was settled or taken by the client: resumes it if it was paused and has caught up.
+    #[inline]
     pub(crate) fn resume_if_caught_up(&mut self, session: &mut Session) {
         if session.paused && !session.learning && session.has_caught_up(&self.limits) {
             self.clients_to_resume.push(session.conn);
@@ -275,7 +298,7 @@ pub(crate) struct Asked {
     pub place: u32,
     pub part: u32,
     pub purpose: Purpose,
-    /// The request may be asked again: it is kept until its reply comes.
+    /// The request may be asked again, on a shared connection: its bytes are kept until its reply comes.
     pub kept: bool,
 }
 

@@ -19,7 +19,6 @@ use crate::info::Survey;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
-use crate::tally;
 use command::Number;
 use resp::encode;
 use std::collections::BTreeSet;
@@ -159,7 +158,7 @@ impl Core {
             return None;
         }
         let (conn, place) = (session.conn, session.next_place());
-        let (command, asked_us) = (self.asking, tally::low_us(self.now));
+        let (command, asked_us) = (self.asking, self.now_us);
         let inquiry = Inquiry { conn, place, left, deadline, command, asked_us, gathered };
         let id = self.inquiries.insert(inquiry);
         session.reserve(Owed::Inquiry(id));
@@ -208,7 +207,7 @@ impl Proxy {
 
     /// Another worker's core said something.
     pub fn handle_mail(&mut self, mail: Mail, now: Instant) {
-        self.core.now = now;
+        self.core.begin(now);
         match mail.0 {
             Content::Question { from, inquiry, question } => {
                 let findings = self.find_out(&question);
@@ -309,7 +308,7 @@ impl Proxy {
         inquiry.gathered.write(&mut self.core, &mut reply);
         if let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn) {
             let core = &mut self.core;
-            core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now, &reply);
+            core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now_us, &reply);
             let overfull = core.settle(session, inquiry.place, &reply);
             if overfull {
                 self.core.note_closed(session, CloseReason::OutputLimit);

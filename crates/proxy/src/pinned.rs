@@ -230,7 +230,7 @@ impl Core {
         let backend = &self.backends[node as usize];
         let is_ours = |ticket: &Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
         let all_may = backend.tickets().filter(|ticket| is_ours(ticket)).all(|ticket| {
-            ticket.kept
+            backend.is_kept(ticket)
                 && match session.owed(ticket.place) {
                     Some(Owed::Node) | None => true,
                     Some(Owed::Merge(merge)) => {
@@ -244,7 +244,7 @@ impl Core {
         }
         let refetches = backend.tickets().enumerate().filter(|(_, ticket)| is_ours(ticket)).filter_map(
             |(number, ticket)| {
-                let request = backend.kept_request(number)?.to_vec();
+                let request = backend.kept_request(number)?;
                 Some(Refetch { shard: backend.shard, ticket: *ticket, request })
             },
         );

@@ -90,7 +90,7 @@ impl Proxy {
 
     /// Something happened at `now`. Events of connections that are gone are ignored.
     pub fn handle_event(&mut self, event: Event<'_>, now: Instant) {
-        self.core.now = now;
+        self.core.begin(now);
         match event {
             Event::Received { conn, bytes } => match self.peers.get(conn) {
                 Some(Peer::Client(_)) => self.handle_client_bytes(conn, bytes),
@@ -360,7 +360,7 @@ impl Proxy {
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        self.core.now = now;
+        self.core.begin(now);
         if self.core.check_at <= now {
             self.check_nodes();
         }
@@ -466,7 +466,7 @@ impl Proxy {
 
     /// Takes no more clients and lets those that are here go as soon as what they sent is answered.
     pub fn drain(&mut self, now: Instant) {
-        self.core.now = now;
+        self.core.begin(now);
         self.draining = true;
         for index in 0..self.peers.places() {
             let Some(conn) = self.peers.id_at(index) else { continue };

@@ -84,7 +84,7 @@ impl Core {
         if !complete {
             return Ok(Step::Wait);
         }
-        self.backends[node as usize].pop(&mut self.pool);
+        self.backends[node as usize].pop();
         session.finish_relay(&mut self.pool);
         Ok(Step::Done)
     }
@@ -106,7 +106,7 @@ impl Core {
             .map_err(|error| Garbled { node, fault: Fault::Garbled(error.to_string()) })?;
         let bytes = &input[..passed.len];
         if !session.is_relaying() && !bytes.is_empty() {
-            self.tally.count_reply(ticket.command, ticket.queued_us, self.now, bytes);
+            self.tally.count_reply(ticket.command, ticket.queued_us, self.now_us, bytes);
         }
         session.relay(bytes, &mut self.pool);
         backend.restore_input(input, passed.len, &mut self.pool);
@@ -184,7 +184,7 @@ impl Core {
         backend.elements = Some(left);
         if left == 0 {
             backend.elements = None;
-            backend.pop(&mut self.pool);
+            backend.pop();
         }
     }
 

@@ -57,8 +57,10 @@ impl Proxy {
                 core.backends[node as usize].restore_input(input, consumed, &mut core.pool);
             }
         }
-        let backend = &self.core.backends[node as usize];
-        if backend.bytes_announced() > self.core.limits.large_bytes && !backend.holds_reply {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        backend.forget_answered(&mut core.pool);
+        if backend.bytes_announced() > core.limits.large_bytes && !backend.holds_reply {
             self.avoid_large_reply(node);
         }
         self.check_reply_size(node);
@@ -69,7 +71,7 @@ impl Proxy {
     fn avoid_large_reply(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
-        let Some(ticket) = backend.tickets().next().copied() else { return };
+        let Some(ticket) = backend.front().copied() else { return };
         // What is not passed over now is not looked at again.
         backend.holds_reply = true;
         let lost = match (ticket.purpose, self.peers.get_mut(ticket.conn)) {
@@ -105,9 +107,10 @@ impl Proxy {
                     return self.retire_if_clogged(node);
                 }
                 backend.passes_over = false;
-                let (ticket, used_by) = (backend.pop(&mut core.pool), backend.used_by);
+                let (ticket, used_by) = (backend.front().copied(), backend.used_by);
+                backend.pop();
                 if let Some(ticket) = ticket.filter(|_| used_by == Use::Retired) {
-                    self.lift_fence(&ticket);
+                    self.lift_fence(ticket);
                 }
                 self.handle_shared_bytes(node, &[]);
             }
@@ -119,7 +122,7 @@ impl Proxy {
     fn handle_pinned_bytes(&mut self, node: u32, bytes: &[u8]) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
-        let Some(&ticket) = backend.tickets().next() else {
+        let Some(&ticket) = backend.front() else {
             return self.fail_node(node, Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
         let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
@@ -164,35 +167,80 @@ impl Proxy {
     }
 
     /// Hands one reply to whom the first ticket names.
+    #[inline(always)]
     fn handle_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
-        let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
+        let backend = &mut self.core.backends[node as usize];
         if !backend.is_ready() {
-            backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)?;
-            let (shard, used_by) = (backend.shard, backend.used_by);
-            let was_reported_down = std::mem::take(&mut backend.reported_down);
-            core.counters.nodes_up += u64::from(used_by == Use::Shared);
-            if was_reported_down {
-                let shard = core.shard_name(shard).to_owned();
-                core.notice(Notice::NodeUp { shard });
-            }
-            core.list_node(node);
-            return Ok(());
+            return self.handle_probe_reply(node, reply);
         }
-        let Some(ticket) = backend.pop(&mut core.pool) else {
+        let Some(&ticket) = backend.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
+        backend.pop();
         if backend.used_by == Use::Retired {
-            self.lift_fence(&ticket);
+            self.lift_fence(ticket);
         }
-        self.deliver(ticket, Outcome::Reply(reply));
+        match ticket.purpose {
+            Purpose::Client => self.deliver_reply(ticket, reply),
+            _ => self.deliver(ticket, Outcome::Reply(reply)),
+        }
         Ok(())
+    }
+
+    /// The first reply on a new connection.
+    #[cold]
+    fn handle_probe_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)?;
+        let (shard, used_by) = (backend.shard, backend.used_by);
+        let was_reported_down = std::mem::take(&mut backend.reported_down);
+        core.counters.nodes_up += u64::from(used_by == Use::Shared);
+        if was_reported_down {
+            let shard = core.shard_name(shard).to_owned();
+            core.notice(Notice::NodeUp { shard });
+        }
+        core.list_node(node);
+        Ok(())
+    }
+
+    /// Fills the client's place with a reply, or adds it to what waits there.
+    #[inline(always)]
+    fn deliver_reply(&mut self, ticket: Ticket, reply: &[u8]) {
+        // A client that is gone left its tickets behind; its id names nobody else.
+        let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
+        if session.pinning != Pinning::No {
+            self.core.pins.to_relay.push(ticket.conn);
+        }
+        if session.owed(ticket.place) == Some(Owed::Node) {
+            self.settle(ticket, reply);
+        } else {
+            self.deliver_in_part(ticket, Outcome::Reply(reply));
+        }
+    }
+
+    /// The client's place is filled with its reply.
+    #[inline(always)]
+    fn settle(&mut self, ticket: Ticket, reply: &[u8]) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
+        let core = &mut self.core;
+        core.tally.count_reply(ticket.command, ticket.queued_us, core.now_us, reply);
+        if core.settle(session, ticket.place, reply) {
+            core.note_closed(session, CloseReason::OutputLimit);
+            self.close_client(ticket.conn);
+        } else if session.is_quiet() {
+            // The client did not want to hear this: nothing will be sent that could tell that all is said.
+            self.close_if_finished(ticket.conn);
+        }
     }
 
     /// Tells whoever holds `ticket` what came of it.
     fn deliver(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
         match ticket.purpose {
-            Purpose::Client => self.deliver_to_client(ticket, outcome),
+            Purpose::Client => match outcome {
+                Outcome::Reply(reply) => self.deliver_reply(ticket, reply),
+                Outcome::Lost(lost) => self.deliver_loss(ticket, lost),
+            },
             Purpose::Learn => {
                 let core = &mut self.core;
                 let waiting = match outcome {
@@ -214,20 +262,25 @@ impl Proxy {
         }
     }
 
-    /// Fills the client's place, or adds to the merge there.
-    fn deliver_to_client(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
-        // A client that is gone left its tickets behind; its id names nobody else.
+    /// Fills the client's place with an error, or adds the loss to what waits there.
+    fn deliver_loss(&mut self, ticket: Ticket, lost: Lost) {
         let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
         let core = &mut self.core;
         if session.pinning != Pinning::No {
             core.pins.to_relay.push(ticket.conn);
-            if matches!(outcome, Outcome::Lost(_)) && session.front() == ticket.place && session.is_relaying()
-            {
+            if session.front() == ticket.place && session.is_relaying() {
                 // The client has a part of the reply already: nothing that could follow would be true.
                 core.note_closed(session, CloseReason::HalfReply);
                 return self.close_client(ticket.conn);
             }
         }
+        self.deliver_in_part(ticket, Outcome::Lost(lost));
+    }
+
+    /// What came is not the client's reply as it is: it is put together, or asked for once more.
+    fn deliver_in_part(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
+        let core = &mut self.core;
         let mut scratch = std::mem::take(&mut core.scratch.reply);
         scratch.clear();
         let reply = match (session.owed(ticket.place), outcome) {
@@ -261,14 +314,7 @@ impl Proxy {
             (Some(Owed::Inquiry(_)) | None, _) => None,
         };
         if let Some(reply) = reply {
-            core.tally.count_reply(ticket.command, ticket.queued_us, core.now, reply);
-            if core.settle(session, ticket.place, reply) {
-                core.note_closed(session, CloseReason::OutputLimit);
-                self.close_client(ticket.conn);
-            } else if session.is_quiet() {
-                // The client did not want to hear this: nothing will be sent that could tell that all is said.
-                self.close_if_finished(ticket.conn);
-            }
+            self.settle(ticket, reply);
         }
         // Of a very large merged reply the memory is not kept.
         scratch.clear();
@@ -332,7 +378,7 @@ impl Proxy {
                 () => Lost::Broken { shard },
             };
             if used_by == Use::Retired {
-                self.lift_fence(&ticket);
+                self.lift_fence(ticket);
             }
             self.deliver(ticket, Outcome::Lost(lost));
         }

@@ -26,6 +26,14 @@ enum Step {
     Later,
 }
 
+/// `args`, which were written a moment ago. The slice's address and length would be read in one piece, and the processor
+/// waits with that until both have left its store buffer, which was 4 % of all its time: read by themselves, they are
+/// taken from there.
+#[inline]
+fn just_written<T>(args: &[T]) -> &[T] {
+    &args[..std::hint::black_box(args.len())]
+}
+
 impl Core {
     /// Carries out the requests that begin `bytes`, until none is complete or the session must wait. Returns how many
     /// bytes were used.
@@ -43,7 +51,9 @@ impl Core {
             let limits = &self.limits.request;
             let scanned = session.scanner.scan(rest, limits, &mut scratch.args, &mut scratch.inline);
             let (request, len) = match scanned {
-                Ok(Scanned::Request { len }) => (Request::new(&rest[..len], &scratch.args), len),
+                Ok(Scanned::Request { len }) => {
+                    (Request::new(&rest[..len], just_written(&scratch.args)), len)
+                }
                 Ok(Scanned::Inline { len }) => (Request::new(&scratch.inline, &scratch.args), len),
                 Ok(Scanned::Nothing { len }) => {
                     at += len;

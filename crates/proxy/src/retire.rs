@@ -52,7 +52,7 @@ impl Proxy {
     }
 
     /// The request of `ticket`, which was in flight on a retired connection, is done.
-    pub(crate) fn lift_fence(&mut self, ticket: &Ticket) {
+    pub(crate) fn lift_fence(&mut self, ticket: Ticket) {
         if matches!(ticket.purpose, Purpose::Client | Purpose::Late)
             && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
         {

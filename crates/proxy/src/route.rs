@@ -70,10 +70,18 @@ pub(crate) const KEYLESS_SHARD: ShardId = ShardId(0);
 ///
 /// A request whose keys share a shard is forwarded byte for byte, so this must not report parts unless there are two.
 /// A request whose keys cannot be found is one that Redis itself refuses: any node gives the right error.
+#[inline]
 pub(crate) fn route(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
-    if let Some(position) = command.single_key() {
-        return Route::One(request.get(position).map_or(KEYLESS_SHARD, |key| topology.shard_of(key)));
+    match command.single_key() {
+        Some(position) => {
+            Route::One(request.get(position).map_or(KEYLESS_SHARD, |key| topology.shard_of(key)))
+        }
+        None => route_many(command, request, topology, keys),
     }
+}
+
+/// As [`route`], for a request that may have several keys.
+fn route_many(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
     if command.keys(request, &mut keys.positions).is_err() {
         return Route::One(KEYLESS_SHARD);
     }

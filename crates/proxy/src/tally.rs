@@ -63,10 +63,10 @@ impl Tally {
         self.count_error(reply);
     }
 
-    /// A reply came that was queued at `queued_us`, the low bits of the microseconds then.
+    /// A reply came at `now_us` to what was queued at `queued_us`: the low bits of the microseconds.
     #[inline]
-    pub(crate) fn count_reply(&mut self, command: Number, queued_us: u32, now: Instant, reply: &[u8]) {
-        self.rows[command.index()].usec += u64::from(low_us(now).wrapping_sub(queued_us));
+    pub(crate) fn count_reply(&mut self, command: Number, queued_us: u32, now_us: u32, reply: &[u8]) {
+        self.rows[command.index()].usec += u64::from(now_us.wrapping_sub(queued_us));
         if resp::reply::is_error(reply) {
             self.count_failed(command, reply);
         }
@@ -161,7 +161,7 @@ mod tests {
         let queued_at = Instant::from_nanos((u64::from(u32::MAX) - 4) * 1000);
         let now = Instant::from_nanos((u64::from(u32::MAX) + 6) * 1000);
         tally.count_call(Number::LEARNED);
-        tally.count_reply(Number::LEARNED, low_us(queued_at), now, b"+OK\r\n");
+        tally.count_reply(Number::LEARNED, low_us(queued_at), low_us(now), b"+OK\r\n");
         let expected = Row { calls: 1, usec: 10, rejected: 0, failed: 0 };
         assert_eq!(tally.commands().collect::<Vec<_>>(), [("other", &expected)]);
     }
