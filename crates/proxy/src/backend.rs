@@ -592,7 +592,7 @@ impl Backend {
 
 /// So many bytes that were sent on one connection are kept at most; what is in flight beyond that is not asked again.
 /// Thousands of reads; rarely reached but by large writes.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// A reply as a reason in an error text: its first line, printable bytes only.
 fn shown(reply: &[u8]) -> String {
