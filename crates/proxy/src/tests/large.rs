@@ -253,7 +253,7 @@ fn with_memory_full_nobody_is_read_and_who_takes_nothing_is_closed() {
     rig.node_got(0);
     rig.client_sends(other, "get y|");
     assert_eq!((rig.node_got(0).as_str(), rig.is_paused(other)), ("", true));
-    rig.pass(Duration::from_secs(6));
+    rig.pass(Duration::from_millis(4500));
     assert!(rig.is_closed(slow), "it has not moved while others waited");
     assert_eq!(rig.node_got(0), "*2|$3|get|$1|y|");
     assert!(!rig.is_paused(other));
