@@ -159,6 +159,7 @@ impl Worker {
             self.wait_for_company(wait)?;
             self.handle_events(now);
         }
+        self.pace.note_turn(self.asked());
         // While bytes wait to be read, a reply among them must not be called late.
         if !self.driver.has_more() && self.proxy.poll_deadline() <= now {
             self.proxy.handle_timeouts(now);
@@ -173,14 +174,19 @@ impl Worker {
 
     /// What the turn has brought so far.
     fn seen(&self, now: Instant, events: usize) -> Turn {
-        let counters = self.proxy.counters();
         Turn {
             now,
             events,
             clients: self.proxy.clients_waiting(),
             in_flight: self.proxy.in_flight(),
-            asked: counters.requests + counters.fragments,
+            asked: self.asked(),
         }
+    }
+
+    /// How many requests, or parts of such, were sent to nodes, about: those answered here count as well.
+    fn asked(&self) -> u64 {
+        let counters = self.proxy.counters();
+        counters.requests + counters.fragments
     }
 
     /// Sleeps for `wait` and takes what has come meanwhile.
