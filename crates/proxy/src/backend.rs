@@ -47,12 +47,14 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
+    /// Whether `conn` names a client, who waits or has waited.
+    pub(crate) fn is_of_client(&self) -> bool {
+        matches!(self.purpose, Purpose::Client | Purpose::Late)
+    }
+
     /// Nobody waits for the reply any more.
     pub(crate) fn bury(&mut self) {
-        self.purpose = match self.purpose {
-            Purpose::Client | Purpose::Late => Purpose::Late,
-            _ => Purpose::Nobody,
-        };
+        self.purpose = if self.is_of_client() { Purpose::Late } else { Purpose::Nobody };
     }
 }
 
@@ -440,7 +442,7 @@ impl Backend {
     pub(crate) fn pass_over(&mut self, pool: &mut BufferPool) {
         self.passes_over = true;
         self.scanner = reply::Scanner::default();
-        let input = std::mem::take(&mut self.input);
+        let input = self.lend_input();
         // What is held was scanned before: it is neither garbled nor complete.
         let passed = self.scanner.pass(&input, &ReplyLimits::default());
         let held = passed.map_or(input.len(), |passed| passed.len);

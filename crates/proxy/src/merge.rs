@@ -169,14 +169,12 @@ impl Merge {
         self.left -= 1;
         self.absorbed_bytes += bytes.len();
         if reply::is_error(bytes) {
-            self.fail(part, Failure::Node(bytes.to_vec()));
+            self.fail_by_node(part, bytes);
             return self.left == 0;
         }
         self.may_have_run = true;
         if self.absorb_success(part, bytes).is_none() {
-            let mut error = Vec::new();
-            errors::write(&mut error, errors::MERGE_FAILED);
-            self.fail(part, Failure::Node(error));
+            self.fail_merging(part);
         }
         self.left == 0
     }
@@ -291,7 +289,7 @@ impl Merge {
     pub(crate) fn fail_merging(&mut self, part: u32) {
         let mut error = Vec::new();
         errors::write(&mut error, errors::MERGE_FAILED);
-        self.fail(part, Failure::Node(error));
+        self.fail_by_node(part, &error);
     }
 
     /// Whether all parts are here or have begun to come, if `begun` are coming.
@@ -333,10 +331,13 @@ impl Merge {
         }
     }
 
-    /// Appends the error that the whole fails with, though not every part was absorbed.
+    /// Appends the error that the whole fails with: one part's failure is the whole command's.
     pub(crate) fn write_failure(&self, out: &mut Vec<u8>) {
         match &self.failure {
             Some((_, Failure::Node(error))) => out.extend_from_slice(error),
+            Some((_, Failure::Lost(lost))) if self.may_have_run && !self.reads => {
+                errors::write(out, &lost.text_of_part());
+            }
             Some((_, Failure::Lost(lost))) => errors::write(out, &lost.text()),
             None => errors::write(out, errors::MERGE_FAILED),
         }
@@ -363,11 +364,7 @@ impl Merge {
             Some(_) if matches!(&self.kind, Kind::OneSucceeded(success) if !success.is_empty()) => {
                 self.kind.write(out, topology);
             }
-            Some((_, Failure::Node(error))) => out.extend_from_slice(error),
-            Some((_, Failure::Lost(lost))) if self.may_have_run && !self.reads => {
-                errors::write(out, &lost.text_of_part());
-            }
-            Some((_, Failure::Lost(lost))) => errors::write(out, &lost.text()),
+            Some(_) => self.write_failure(out),
         }
         if let Kind::Values(values) = self.kind {
             spare.give(values);

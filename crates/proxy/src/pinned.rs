@@ -310,7 +310,7 @@ impl Core {
         for node in pin.nodes {
             let backend = &self.backends[node as usize];
             if backend.is_clean() {
-                self.pins.idle[backend.shard.0 as usize].push(node);
+                self.pins.add_idle(backend.shard, node);
             } else {
                 self.pins.doomed.push(node);
             }

@@ -180,10 +180,9 @@ impl Core {
     /// One element of the array that `node` sends was passed on.
     fn finish_element(&mut self, node: u32) {
         let backend = &mut self.backends[node as usize];
-        let left = backend.elements.map_or(0, |elements| elements.saturating_sub(1));
-        backend.elements = Some(left);
-        if left == 0 {
-            backend.elements = None;
+        backend.elements =
+            backend.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
+        if backend.elements.is_none() {
             backend.pop();
         }
     }

@@ -3,7 +3,7 @@
 //! with a request in flight on a retired connection is not read from until that was answered: what it sends next must
 //! not overtake it.
 
-use crate::backend::{Backend, Purpose, State, Ticket, Use};
+use crate::backend::{Backend, State, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 
 impl Proxy {
@@ -42,7 +42,7 @@ impl Proxy {
             core.list_node(index);
         }
         for ticket in core.backends[place as usize].tickets() {
-            if matches!(ticket.purpose, Purpose::Client | Purpose::Late)
+            if ticket.is_of_client()
                 && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
             {
                 session.fences += 1;
@@ -53,7 +53,7 @@ impl Proxy {
 
     /// The request of `ticket`, which was in flight on a retired connection, is done.
     pub(crate) fn lift_fence(&mut self, ticket: Ticket) {
-        if matches!(ticket.purpose, Purpose::Client | Purpose::Late)
+        if ticket.is_of_client()
             && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
         {
             session.fences -= 1;

@@ -48,6 +48,16 @@ pub struct Passed {
     pub complete: bool,
 }
 
+impl Passed {
+    /// All of `bytes` that was looked at, up to `at`, and of a body that begins there what has come of it: `body` is what
+    /// is still to come, its line end not counted.
+    pub(crate) fn part(at: usize, body: &mut Option<usize>, bytes: &[u8]) -> Passed {
+        let came = body.map_or(0, |left| left.min(bytes.len() - at));
+        *body = body.map(|left| left - came);
+        Passed { len: at + came, complete: false }
+    }
+}
+
 /// Finds the end of the first reply; remembers how far it came.
 #[derive(Clone, Debug, Default)]
 pub struct Scanner {
@@ -102,13 +112,7 @@ impl Scanner {
         if let Some(len) = self.scan(bytes, limits)? {
             return Ok(Passed { len, complete: true });
         }
-        let mut len = std::mem::take(&mut self.at);
-        if let Some(left) = &mut self.body {
-            let part = (*left).min(bytes.len() - len);
-            *left -= part;
-            len += part;
-        }
-        Ok(Passed { len, complete: false })
+        Ok(Passed::part(std::mem::take(&mut self.at), &mut self.body, bytes))
     }
 
     /// Passes over a body and the CR LF behind it. False while it is not all there.

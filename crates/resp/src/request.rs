@@ -265,13 +265,7 @@ impl Scanner {
         }
         while self.args_left > 0 {
             if self.scan_arg(bytes, limits)?.is_none() {
-                let mut len = std::mem::take(&mut self.at);
-                if let Some(left) = &mut self.body {
-                    let part = (*left).min(bytes.len() - len);
-                    *left -= part;
-                    len += part;
-                }
-                return Ok(Passed { len, complete: false });
+                return Ok(Passed::part(std::mem::take(&mut self.at), &mut self.body, bytes));
             }
         }
         Ok(Passed { len: std::mem::take(self).at, complete: true })
