@@ -196,31 +196,31 @@ impl Core {
         if let Some(&node) = pin.nodes.iter().find(|&&node| self.backends[node as usize].shard == shard) {
             return Ok(node);
         }
-        if let Some(node) = self.pins.idle[shard.0 as usize].pop() {
-            pin.nodes.push(node);
-            return Ok(node);
+        if self.pins.idle[shard.0 as usize].is_empty() {
+            self.admit(shard)?;
         }
-        self.admit(shard)?;
-        let (node, backend) = self.fresh_backend(shard);
-        self.backends[node as usize] = backend;
+        let node = self.unused_node(shard);
         self.pins.pins.get_mut(id).expect("as above").nodes.push(node);
-        self.check_at = self.now;
         Ok(node)
     }
 
-    /// A connection to `shard` that nobody uses, made or yet to be made, and a free place among the backends.
-    pub(crate) fn fresh_backend(&mut self, shard: ShardId) -> (u32, Backend) {
+    /// A connection to `shard` that nobody uses: one that is there, or one that will be made.
+    pub(crate) fn unused_node(&mut self, shard: ShardId) -> u32 {
         if let Some(node) = self.pins.idle[shard.0 as usize].pop() {
-            let place = &mut self.backends[node as usize];
-            let placeholder = place.placeholder();
-            return (node, std::mem::replace(place, placeholder));
+            return node;
         }
-        let backend = Backend::new(shard, Use::Pinned);
-        let node = self.pins.vacant.pop().unwrap_or_else(|| {
-            self.backends.push(backend.placeholder());
-            self.backends.len() as u32 - 1
-        });
-        (node, backend)
+        let fresh = Backend::new(shard, Use::Pinned);
+        self.check_at = self.now;
+        match self.pins.vacant.pop() {
+            Some(node) => {
+                self.backends[node as usize] = fresh;
+                node
+            }
+            None => {
+                self.backends.push(fresh);
+                self.backends.len() as u32 - 1
+            }
+        }
     }
 
     /// The reply that comes on the shared connection `node` for `session` is large. If that may be, it is asked again

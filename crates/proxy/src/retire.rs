@@ -3,7 +3,7 @@
 //! with a request in flight on a retired connection is not read from until that was answered: what it sends next must
 //! not overtake it.
 
-use crate::backend::{Backend, State, Ticket, Use};
+use crate::backend::{Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 
 impl Proxy {
@@ -22,15 +22,16 @@ impl Proxy {
     fn retire(&mut self, node: u32) {
         let core = &mut self.core;
         let shard = core.backends[node as usize].shard;
-        let (place, mut fresh) = core.fresh_backend(shard);
-        let old = &mut core.backends[node as usize];
-        (fresh.used_by, old.used_by) = (Use::Shared, Use::Retired);
-        fresh.reported_down = old.reported_down;
-        fresh.loaded = std::mem::take(&mut old.loaded);
+        let place = core.unused_node(shard);
+        core.backends.swap(node as usize, place as usize);
+        let old = &mut core.backends[place as usize];
+        old.used_by = Use::Retired;
+        let (reported_down, loaded) = (old.reported_down, std::mem::take(&mut old.loaded));
+        let fresh = &mut core.backends[node as usize];
+        fresh.used_by = Use::Shared;
+        (fresh.reported_down, fresh.loaded) = (reported_down, loaded);
         core.counters.nodes_up -= u64::from(!fresh.is_ready());
         core.counters.retirements += 1;
-        core.backends.swap(node as usize, place as usize);
-        core.backends[node as usize] = fresh;
         core.backends[place as usize].listed = false;
         core.backends[node as usize].listed = false;
         for index in [node, place] {
@@ -70,14 +71,5 @@ impl Proxy {
             backend.used_by = Use::Pinned;
             self.core.pins.add_idle(backend.shard, node);
         }
-    }
-}
-
-impl Backend {
-    /// Something that stands in its place for a moment.
-    pub(crate) fn placeholder(&self) -> Backend {
-        let mut backend = Backend::new(self.shard, Use::Pinned);
-        backend.state = State::Waiting { until: stdx::Instant::NEVER };
-        backend
     }
 }
