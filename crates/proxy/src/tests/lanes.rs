@@ -324,3 +324,13 @@ fn what_is_told_of_clients_and_commands_has_the_shapes_of_resp3() {
         assert!(replies.contains(part), "{part} in {replies}");
     }
 }
+
+#[test]
+fn move_and_copy_to_a_database_that_clients_may_not_choose_are_refused() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "move x 16|copy x y replace db 16|move x 15|copy x y db -1|");
+    assert_eq!(rig.taken(client), "-ERR DB index is out of range|-ERR DB index is out of range|");
+    let forwarded = "*3|$4|move|$1|x|$2|15|*5|$4|copy|$1|x|$1|y|$2|db|$2|-1|";
+    assert_eq!(rig.node_got(0), forwarded);
+}
