@@ -23,4 +23,5 @@ mod learned;
 mod process;
 mod scan;
 mod scripts;
+mod sessions;
 mod tools;
