@@ -113,6 +113,8 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
     encode::error(out, &[b"ERR Unknown node ", id].concat());
 }
 
+/// A reason, not a whole text.
+pub(crate) const LANE_NODES_MAX: &str = "too many databases are in use at once";
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
 pub(crate) const SYNTAX: &str = "ERR syntax error";

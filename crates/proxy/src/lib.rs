@@ -23,6 +23,7 @@ mod fragment;
 mod help;
 mod info;
 mod inquiry;
+mod lanes;
 mod learn;
 mod limits;
 mod local;

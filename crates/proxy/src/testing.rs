@@ -93,14 +93,19 @@ impl Rig {
 
     /// The last connection that was asked for beside the shared ones is made and says PONG. It goes to `shard`.
     pub(crate) fn bring_up_pinned(&mut self, shard: u32) -> ConnId {
+        self.bring_up_greeted(shard, "*1|$4|PING|", "+PONG|")
+    }
+
+    /// The same, for a connection that begins with `greeting`, which its node answers with `replies`.
+    pub(crate) fn bring_up_greeted(&mut self, shard: u32, greeting: &str, replies: &str) -> ConnId {
         self.pass(Duration::ZERO);
         self.proxy.handle_timeouts(self.now);
         self.perform();
-        let &(its_shard, conn) = self.pinned.last().expect("a connection was asked for");
-        assert_eq!(its_shard, shard);
+        let of_shard = self.pinned.iter().rfind(|(its_shard, _)| *its_shard == shard);
+        let &(_, conn) = of_shard.expect("a connection was asked for");
         self.event(Event::Connected { conn });
-        assert_eq!(self.taken(conn), "*1|$4|PING|");
-        self.event(Event::Received { conn, bytes: b"+PONG\r\n" });
+        assert_eq!(self.taken(conn), greeting);
+        self.sends(conn, replies);
         conn
     }
 

@@ -85,6 +85,10 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
     tag_rule: Option<TagRule>,
 
+    /// Databases that clients may SELECT; the nodes must have as many
+    #[arg(long, value_name = "DATABASES", default_value_t = 16)]
+    pub(crate) databases: u16,
+
     /// Clients at most
     #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
     pub(crate) maxclients: usize,
@@ -209,6 +213,10 @@ impl ProxyArgs {
         if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
             return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
         }
+        if !(1..=proxy::Settings::DATABASES_MAX).contains(&self.databases) {
+            let max = proxy::Settings::DATABASES_MAX;
+            return Err(format!("--databases {}: 1 to {max}", self.databases));
+        }
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
                 return Err(format!(
@@ -320,6 +328,8 @@ mod tests {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),
+            (&["--databases=0"], "--databases"),
+            (&["--databases=20000"], "--databases"),
             (&["--allow-admin"], "name them with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
