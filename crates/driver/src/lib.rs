@@ -8,10 +8,18 @@
 
 #![expect(clippy::disallowed_types, reason = "sockets live here")]
 
+mod credentials;
+mod header;
+mod lobby;
+mod secure;
 mod socket;
+mod tls;
 
+pub use credentials::{Acceptor, ClientAuth, Connector, CredentialsError, Identity, Trust};
+pub use lobby::{Entry, Guest, Verdict};
 pub use mio::Waker;
 
+use lobby::Lobby;
 use mio::event::Event as Readiness;
 use mio::{Events, Interest, Poll, Token};
 use socket::Socket;
@@ -58,6 +66,8 @@ pub struct Driver {
     /// The same for the next turn: they took as much as they may in this one.
     due_next: Vec<usize>,
     buffer: Box<[u8]>,
+    /// Clients whose connections have no id yet.
+    lobby: Lobby,
 }
 
 /// One socket and what is known of it since it was last looked at.
@@ -104,6 +114,7 @@ impl Driver {
             due: VecDeque::new(),
             due_next: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            lobby: Lobby::default(),
         })
     }
 
@@ -115,7 +126,9 @@ impl Driver {
     /// Waits until something happens, somebody wakes us, or `timeout` is over. Does not wait while a connection has
     /// more to read.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let timeout = if self.due_next.is_empty() && self.due.is_empty() { timeout } else { Duration::ZERO };
+        let is_idle = self.due_next.is_empty() && self.due.is_empty() && !self.lobby.is_due();
+        let timeout = if is_idle { timeout } else { Duration::ZERO };
+        self.lobby.begin_turn();
         self.due.extend(self.due_next.drain(..));
         let mut polled = self.poll.poll(&mut self.events, Some(timeout));
         // After a signal (a process that was stopped goes on) what has arrived must be known before anybody looks at
@@ -132,6 +145,8 @@ impl Driver {
                     conn.listed = true;
                     self.due.push_back(index);
                 }
+            } else {
+                self.lobby.note(readiness);
             }
         }
         Ok(())
@@ -214,12 +229,17 @@ impl Driver {
     fn insert(&mut self, id: Id, mut socket: Socket, connecting: bool) -> io::Result<()> {
         let index = id.index as usize;
         self.poll.registry().register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
+        self.place(Conn::new(id, socket, connecting));
+        Ok(())
+    }
+
+    fn place(&mut self, conn: Conn) {
+        let index = conn.id.index as usize;
         if self.conns.len() <= index {
             self.conns.resize_with(index + 1, || None);
         }
         debug_assert!(self.conns[index].is_none(), "an id is given away once its last owner was closed");
-        self.conns[index] = Some(Conn::new(id, socket, connecting));
-        Ok(())
+        self.conns[index] = Some(conn);
     }
 
     fn conn(&mut self, id: Id) -> Option<&mut Conn> {
@@ -277,6 +297,7 @@ impl Driver {
             && let Some(conn) = place
             && conn.id == id
         {
+            conn.socket.say_goodbye();
             // Fails only for a socket that is not registered.
             let _ = self.poll.registry().deregister(&mut conn.socket);
             *place = None;
@@ -333,6 +354,9 @@ impl Conn {
         if self.connecting {
             return self.advance_connect();
         }
+        if let Socket::Tls(_) = self.socket {
+            return self.advance_tls(buffer);
+        }
         if self.writable {
             self.writable = false;
             self.blocked = false;
@@ -363,7 +387,8 @@ impl Conn {
 
     /// Whether the connection was made.
     fn advance_connect(&mut self) -> Advance {
-        if !self.writable {
+        // A handshake goes on when there is something to read.
+        if !self.writable && !self.readable {
             return Advance::Nothing;
         }
         match self.socket.connected() {
