@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::carry::{Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script};
+use crate::carry::{Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic};
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
 
@@ -53,6 +53,7 @@ fn carried(command: &Command) -> &'static str {
         Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) => "by the shard of its keys",
         Carry::Split(_) => "split over the shards of its keys",
         Carry::AllShards(_) => "by all shards",
+        Carry::Publish(_) => "by the shard of its channel",
         Carry::Cursor => "by all shards, one after the other",
         Carry::AnyShard => "by any shard",
         Carry::Here(_) => "by shardis itself",
@@ -87,6 +88,9 @@ fn notes(command: &Command) -> String {
             format!("{}; not atomic across shards", merged(merge))
         }
         Carry::Cursor => "the cursor tells the shard: pass it on as it is".into(),
+        Carry::Publish(_) => {
+            "the clients of shardis count as receivers, and whoever else is subscribed at the node".into()
+        }
         Carry::Refused(Refusal::Later(what)) => format!("needs {what}"),
         Carry::Refused(Refusal::Never(why) | Refusal::Admin(why) | Refusal::Unknown(why)) => why.into(),
         Carry::Admin(why, Admin::AllShards(merge)) => format!("{why}; by all shards, {}", merged(merge)),
@@ -108,6 +112,14 @@ fn local_note(local: Local) -> &'static str {
             "the proxy knows of no replicas: 0 after the timeout, at once if none are asked for or the timeout is 0; \
              other requests do not wait"
         }
+        Local::Subscribe(Topic::Channel | Topic::ShardChannel) => {
+            "by the shard of the channel; an error in the place of a channel whose shard cannot be had; not in \
+             transactions; `__keyspace@…` and `__keyevent@…`: of all shards"
+        }
+        Local::Subscribe(Topic::Pattern) => {
+            "on all shards; an error if one of them cannot be had; not in transactions"
+        }
+        Local::PubSub(_) => "over the clients of all workers; who subscribes elsewhere is not counted",
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
         Local::Acl(_) => "there is one user, `default`",
         Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",

@@ -68,6 +68,10 @@ pub(crate) enum Purpose {
     Learn,
     /// It goes into the inquiry that `conn` names; `part` is the shard.
     Inquiry,
+    /// It says that the topic that `conn` names is subscribed to.
+    Subscribe,
+    /// It says that it is not any more; `conn` names who waits, `part` is the shard.
+    Unsubscribe,
     /// It shows that the node lives.
     Probe,
     /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
@@ -118,6 +122,8 @@ pub(crate) enum Use {
     Shared,
     /// One client at a time, for large transfers; it is made when one is needed, and not again by itself.
     Pinned,
+    /// All clients, for messages: see `pubsub.rs`. It is made again when it is lost, as long as there is a topic.
+    Subscription,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
     Retired,
 }
@@ -499,7 +505,9 @@ impl Backend {
 
     /// Whether the node was silent for so long that it should be asked whether it lives.
     pub(crate) fn wants_probe(&self, now: Instant, limits: &Limits) -> bool {
-        self.used_by == Use::Shared && self.is_idle() && now.since(self.moved_at) >= limits.probe_after
+        matches!(self.used_by, Use::Shared | Use::Subscription)
+            && self.is_idle()
+            && now.since(self.moved_at) >= limits.probe_after
     }
 
     /// Whether the node counts as up as long as this connection is.
@@ -548,6 +556,8 @@ impl Backend {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
         match self.used_by {
             Use::Shared => ticket.deadline + limits.transfer_time(self.input.len()),
+            // Many are asked for at once when the connection is made again.
+            Use::Subscription => ticket.deadline.max(self.moved_at + limits.request_timeout),
             // A slow client makes its own replies late, and only those.
             Use::Pinned if self.paused => Instant::NEVER,
             Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.transfer_timeout),

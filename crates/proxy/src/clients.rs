@@ -5,7 +5,7 @@ use crate::errors;
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
 use crate::session::{Mute, Phase, Session, Wishes};
-use command::ClientTask;
+use command::{ClientTask, Topic};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::fmt::Write;
@@ -14,18 +14,20 @@ use stdx::Instant;
 /// Which clients CLIENT LIST shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// All of a type.
-    Type(Type),
+    /// All, or all of a type.
+    Type(Option<Type>),
     /// Those, in this order, as often as they are named.
     Ids(Vec<u64>),
 }
 
-/// Types of clients. We serve but one.
+/// Types of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
-    /// What all our clients are.
+    /// What most clients are.
     Normal,
-    /// A primary or a replica, or a client that has subscribed.
+    /// A client that has subscribed to something.
+    Subscriber,
+    /// A primary or a replica: none of ours.
     Other,
 }
 
@@ -97,7 +99,8 @@ impl Type {
     fn parse(word: &[u8]) -> Result<Type, Vec<u8>> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Type::Normal),
-            b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Type::Other),
+            b"pubsub" => Ok(Type::Subscriber),
+            b"master" | b"replica" | b"slave" => Ok(Type::Other),
             _ => Err([b"ERR Unknown client type '", word, b"'"].concat()),
         }
     }
@@ -108,8 +111,8 @@ impl Listing {
     fn parse(request: &Request<'_>) -> Result<Listing, Vec<u8>> {
         let is = |word: &str| request.arg(2).eq_ignore_ascii_case(word.as_bytes());
         match request.len() {
-            2 => Ok(Listing::Type(Type::Normal)),
-            4 if is("type") => Type::parse(request.arg(3)).map(Listing::Type),
+            2 => Ok(Listing::Type(None)),
+            4 if is("type") => Type::parse(request.arg(3)).map(|kind| Listing::Type(Some(kind))),
             4.. if is("id") => {
                 let ids = request.args().skip(3).map(|id| parse_i64(id).map(|id| id as u64));
                 ids.collect::<Option<_>>().map(Listing::Ids).ok_or(errors::INVALID_CLIENT_ID.into())
@@ -121,7 +124,7 @@ impl Listing {
     /// Whether `session` is shown.
     pub(crate) fn takes(&self, session: &Session) -> bool {
         match self {
-            Listing::Type(kind) => *kind == Type::Normal,
+            Listing::Type(kind) => kind.is_none_or(|kind| kind == session.kind()),
             Listing::Ids(ids) => ids.contains(&session.client),
         }
     }
@@ -172,13 +175,17 @@ impl Filter {
     /// Whether `session` is closed.
     pub(crate) fn takes(&self, session: &Session) -> bool {
         self.id.is_none_or(|id| id == session.client)
-            && self.kind.is_none_or(|kind| kind == Type::Normal)
+            && self.kind.is_none_or(|kind| kind == session.kind())
             && self.peer.as_ref().is_none_or(|peer| **peer == *session.peer.as_bytes())
             && self.local.as_ref().is_none_or(|local| **local == *session.local.as_bytes())
     }
 }
 
 impl Session {
+    fn kind(&self) -> Type {
+        if self.subscribed.is_some() { Type::Subscriber } else { Type::Normal }
+    }
+
     /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
     fn line(&self, lane: LaneKind, now: Instant) -> String {
         let mut line = String::new();
@@ -191,7 +198,9 @@ impl Session {
             write!(line, "id={} addr={} laddr={} fd={}", self.client, self.peer, self.local, self.descriptor);
         let _ = write!(line, " name={}", String::from_utf8_lossy(&self.name));
         let _ = write!(line, " age={} idle={}", seconds(self.created_at), seconds(self.active_at));
-        let _ = write!(line, " flags={flags} db={} sub=0 psub=0 ssub=0 multi=-1", lane.database);
+        let [sub, psub, ssub] = Topic::ALL.map(|kind| self.topic_count(kind));
+        let _ =
+            write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub} multi=-1", lane.database);
         let (used, size) = (self.input.len(), self.input.capacity());
         let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem=0", size - used);
         let _ = write!(line, " rbs={} rbp={output} obl={output} oll={parked}", self.output_capacity());
@@ -207,7 +216,9 @@ impl Session {
     fn flags(&self) -> String {
         let closing = !matches!(self.phase, Phase::Open | Phase::Ending);
         let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
-        let flags = [(closing, 'c'), (replica_reads, 'r'), (no_evict, 'e'), (no_touch, 'T')];
+        let is_subscribed = self.kind() == Type::Subscriber;
+        let flags =
+            [(is_subscribed, 'P'), (closing, 'c'), (replica_reads, 'r'), (no_evict, 'e'), (no_touch, 'T')];
         let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
         if flags.is_empty() { "N".to_owned() } else { flags }
     }

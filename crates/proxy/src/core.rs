@@ -13,6 +13,7 @@ use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
 use crate::pinned::{Pinning, Pins};
+use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     pub vacant: Vec<u32>,
     pub lanes: Lanes,
     pub pins: Pins,
+    pub subscriptions: Subscriptions,
     pub memory: Memory,
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
@@ -117,6 +119,7 @@ impl Core {
             vacant: Vec::new(),
             lanes,
             pins: Pins::new(shards),
+            subscriptions: Subscriptions::new(shards),
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
@@ -209,7 +212,7 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared => (self.late_at, asked.kept),
+            Use::Shared | Use::Subscription => (self.late_at, asked.kept),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
         };
         let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());

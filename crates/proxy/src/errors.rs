@@ -90,6 +90,14 @@ pub(crate) fn cuts_off(parameter: &[u8]) -> String {
     format!("ERR CONFIG SET {parameter} is not allowed through shardis: it would cut the nodes off from it")
 }
 
+/// The text for a command that a subscribed client may not send.
+pub(crate) fn only_while_subscribed(command: &str) -> String {
+    format!(
+        "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+         this context"
+    )
+}
+
 /// `-text\r\n`
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());
@@ -129,6 +137,7 @@ pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
 pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many questions wait for their answers";
+pub(crate) const SUBSCRIPTIONS_MAX: &str = "ERR max number of subscriptions reached";
 pub(crate) const NO_SUCH_CLIENT: &str = "ERR No such client";
 pub(crate) const INVALID_CLIENT_ID: &str = "ERR Invalid client ID";
 pub(crate) const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";

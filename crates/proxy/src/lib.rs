@@ -11,6 +11,7 @@
 
 mod acl;
 mod admin;
+mod audience;
 mod backend;
 mod clients;
 mod cluster;
@@ -31,6 +32,7 @@ mod memory;
 mod merge;
 mod pinned;
 mod proxy;
+mod pubsub;
 mod relay;
 mod replies;
 mod reports;
@@ -40,6 +42,7 @@ mod route;
 mod scan;
 mod scripts;
 mod session;
+mod subscriptions;
 mod tally;
 mod upload;
 

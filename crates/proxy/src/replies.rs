@@ -7,6 +7,7 @@ use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
+use crate::pubsub;
 use crate::session::Owed;
 use stdx::Instant;
 use topology::ShardId;
@@ -35,6 +36,7 @@ impl Proxy {
         backend.handle_progress(core.now);
         match backend.used_by {
             Use::Pinned if backend.is_ready() => self.handle_pinned_bytes(node, bytes),
+            Use::Subscription if backend.is_ready() => self.handle_subscription_bytes(node, bytes),
             _ if backend.passes_over => self.pass_over(node, bytes),
             _ => self.handle_shared_bytes(node, bytes),
         }
@@ -83,7 +85,7 @@ impl Proxy {
                 backend.pass_over(&mut core.pool);
                 Vec::new()
             }
-            (Purpose::Learn | Purpose::Inquiry | Purpose::Probe, _) => return,
+            (_, _) => return,
         };
         self.deliver_losses(lost);
         self.retire_if_clogged(node);
@@ -162,7 +164,7 @@ impl Proxy {
     }
 
     /// Gives up a node whose unfinished reply exceeds what we hold.
-    fn check_reply_size(&mut self, node: u32) {
+    pub(crate) fn check_reply_size(&mut self, node: u32) {
         let core = &self.core;
         if core.backends[node as usize].input_len() > core.limits.reply_bytes_max {
             self.fail_node(node, Fault::Garbled("a reply is larger than the limit".to_owned()));
@@ -201,7 +203,7 @@ impl Proxy {
         if !backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)? {
             return Ok(());
         }
-        let shard = backend.shard;
+        let (shard, used_by) = (backend.shard, backend.used_by);
         let was_reported_down = std::mem::take(&mut backend.reported_down);
         core.counters.nodes_up += u64::from(backend.stands_for_node());
         if was_reported_down {
@@ -209,6 +211,9 @@ impl Proxy {
             core.notice(Notice::NodeUp { shard });
         }
         core.list_node(node);
+        if used_by == Use::Subscription {
+            self.handle_source(shard);
+        }
         Ok(())
     }
 
@@ -266,6 +271,9 @@ impl Proxy {
                 }
             }
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
+            Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
+            // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
+            Purpose::Subscribe => {}
             Purpose::Probe | Purpose::Late | Purpose::Nobody => {}
         }
     }
@@ -307,7 +315,11 @@ impl Proxy {
             (Some(Owed::Repeat(repeat)), Outcome::Reply(reply)) => {
                 (!core.repeat(session, ticket.place, repeat, reply)).then_some(reply)
             }
-            (Some(owed @ (Owed::Node | Owed::Repeat(_))), Outcome::Lost(lost)) => {
+            (Some(Owed::Receivers(difference)), Outcome::Reply(reply)) => {
+                pubsub::write_receivers(reply, difference, &mut scratch);
+                Some(&scratch[..])
+            }
+            (Some(owed @ (Owed::Node | Owed::Repeat(_) | Owed::Receivers(_))), Outcome::Lost(lost)) => {
                 if let Owed::Repeat(repeat) = owed {
                     core.forget_repeat(repeat);
                 }
@@ -318,8 +330,8 @@ impl Proxy {
             (Some(Owed::Merge(merge)), outcome) => {
                 core.absorb(merge, ticket.part, outcome, &mut scratch).then_some(&scratch[..])
             }
-            // Tickets of an inquiry name the inquiry and not a place.
-            (Some(Owed::Inquiry(_)) | None, _) => None,
+            // Tickets of an inquiry or a topic name that and not a place.
+            (Some(Owed::Inquiry(_) | Owed::Subscription) | None, _) => None,
         };
         if let Some(reply) = reply {
             self.settle(ticket, reply);
@@ -336,7 +348,7 @@ impl Proxy {
         core.counters.timeouts += u64::from(!matches!(ticket.purpose, Purpose::Late | Purpose::Nobody));
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
         let after = match core.backends[node as usize].used_by {
-            Use::Shared => core.limits.request_timeout,
+            Use::Shared | Use::Subscription => core.limits.request_timeout,
             Use::Pinned | Use::Retired => core.limits.transfer_timeout,
         };
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
@@ -364,9 +376,10 @@ impl Proxy {
             backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
         // That another connection is lost says little: if the node is down, the first lane's will tell.
         let reported = !is_node || std::mem::replace(&mut backend.reported_down, true);
+        let owner = shard;
         let shard = core.shard_name(shard).to_owned();
         match used_by {
-            Use::Shared => {
+            Use::Shared | Use::Subscription => {
                 core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
             }
             Use::Pinned | Use::Retired => core.vacate(node),
@@ -389,6 +402,9 @@ impl Proxy {
                 self.lift_fence(ticket);
             }
             self.deliver(ticket, Outcome::Lost(lost));
+        }
+        if used_by == Use::Subscription {
+            self.handle_source_lost(owner, &reason);
         }
     }
 }

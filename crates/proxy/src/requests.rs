@@ -165,6 +165,9 @@ impl Core {
             resolved.write_error(reply, request);
             return self.answer_error(session, reply);
         };
+        if session.is_restricted() && !self.allows_subscriber(session, command) {
+            return;
+        }
         match command.carry {
             Carry::Shard => self.forward(session, command, request, keys),
             // With one shard, all keys that a pattern can name are there.
@@ -181,6 +184,7 @@ impl Core {
             Carry::Script(script) => self.forward_script(session, command, script, request, keys),
             Carry::Split(merge) => self.split(session, command, merge, request, keys),
             Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
+            Carry::Publish(kind) => self.send_message(session, command, kind, request),
             Carry::Cursor => self.send_scan(session, request),
             Carry::AnyShard => self.send(session, command, KEYLESS_SHARD, request.bytes),
             Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {

@@ -3,6 +3,7 @@
 mod administration;
 mod lanes;
 mod large;
+mod pubsub;
 mod scripts;
 
 use crate::testing::Rig;
