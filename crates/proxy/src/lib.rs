@@ -20,6 +20,7 @@ mod cursor;
 mod errors;
 mod event;
 mod fragment;
+mod held;
 mod help;
 mod info;
 mod inquiry;
@@ -41,6 +42,7 @@ mod scan;
 mod scripts;
 mod session;
 mod tally;
+mod transaction;
 mod upload;
 
 pub use counters::{Board, Counters, Usage};

@@ -32,6 +32,7 @@ impl Core {
                 session.phase = Phase::Closing { linger: false };
             }
             Local::Reset => {
+                self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
                 self.change_lane(session, LaneKind::default());
