@@ -107,8 +107,8 @@ pub(crate) struct ProxyArgs {
     request_timeout_ms: u64,
 
     /// Let a busy worker wait some microseconds for more requests before it writes: auto, off, or microseconds. auto
-    /// waits where requests stand in line anyway, up to half of what they take there, for less CPU time per request and
-    /// more throughput (docs/benchmarks.md has both, and the latency at steady rates). A lone client never waits
+    /// waits up to half of what requests take at the nodes, where it has tried and found that more of them get through for
+    /// it (docs/benchmarks.md has throughput and the latency at steady rates). A lone client never waits
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
 

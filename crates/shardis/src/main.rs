@@ -12,6 +12,7 @@ mod embedded;
 mod logging;
 mod pace;
 mod resolver;
+mod trial;
 mod usage;
 mod worker;
 
