@@ -23,6 +23,11 @@ pub enum Carry {
     Cursor,
     /// To one shard of the core's choice: no key is named and all nodes give the same answer.
     AnyShard,
+    /// As [`Carry::Shard`], but a node may be long in answering: a client that has to wait does so over a connection of
+    /// its own.
+    Blocking(Wait),
+    /// MULTI and what belongs to it: kept by the proxy, and sent to one shard in one piece.
+    Transaction(Transaction),
     /// Answered by the proxy itself.
     Here(Local),
     /// Changes nodes for everybody: refused for this reason, unless the operator lets administration through.
@@ -96,6 +101,32 @@ pub enum Script {
     Function,
 }
 
+/// Where a command says for how long it waits. See [`Wait::patience`](crate::Wait::patience).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// In seconds, as the last argument.
+    Last,
+    /// In seconds, as the first argument.
+    First,
+    /// In milliseconds, behind the word BLOCK; without it, it does not wait.
+    Block,
+}
+
+/// What a request does to its client's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// MULTI: it begins.
+    Begin,
+    /// EXEC: it is carried out.
+    Execute,
+    /// DISCARD: it is forgotten.
+    Discard,
+    /// WATCH: it will not be carried out if these keys change before.
+    Watch,
+    /// UNWATCH: it will be, whatever changes.
+    Unwatch,
+}
+
 /// How requests of the operator reach the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admin {
@@ -111,8 +142,6 @@ pub enum Admin {
 /// [`Guard::check`](crate::Guard::check).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// XREAD and XREADGROUP with BLOCK: would stop every client behind it on a shared connection.
-    Blocks,
     /// SORT and SORT_RO with a BY or GET pattern that names other keys: those may live on other shards.
     Patterns,
     /// The database that they name must be one that the proxy has: a node may have more.

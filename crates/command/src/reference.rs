@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::carry::{Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic};
+use crate::carry::{
+    Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic, Transaction, Wait,
+};
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
 
@@ -50,13 +52,17 @@ fn write_command(page: &mut String, command: &Command) {
 fn carried(command: &Command) -> &'static str {
     match command.carry {
         Carry::Shard | Carry::ShardIf(_) if command.single_key().is_some() => "by the shard of its key",
-        Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) => "by the shard of its keys",
+        Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Blocking(_) => {
+            "by the shard of its keys"
+        }
         Carry::Split(_) => "split over the shards of its keys",
         Carry::AllShards(_) => "by all shards",
         Carry::Publish(_) => "by the shard of its channel",
         Carry::Cursor => "by all shards, one after the other",
         Carry::AnyShard => "by any shard",
-        Carry::Here(_) => "by shardis itself",
+        Carry::Transaction(Transaction::Watch) => "by the shard of its keys",
+        Carry::Transaction(Transaction::Execute) => "by the shard of the transaction's keys",
+        Carry::Transaction(_) | Carry::Here(_) => "by shardis itself",
         Carry::Admin(..) => "with `--allow-admin`",
         Carry::Refused(Refusal::Later(_)) => "not yet",
         Carry::Refused(Refusal::Never(_) | Refusal::Admin(_)) => "refused",
@@ -67,7 +73,12 @@ fn carried(command: &Command) -> &'static str {
 
 fn notes(command: &Command) -> String {
     match command.carry {
-        Carry::ShardIf(Guard::Blocks) => "all keys on one shard; with BLOCK: not yet".into(),
+        Carry::Blocking(Wait::Block) => {
+            "all keys on one shard; with BLOCK the client has a connection of its own while it waits".into()
+        }
+        Carry::Blocking(_) => {
+            "all keys on one shard; the client has a connection of its own while it waits".into()
+        }
         Carry::ShardIf(Guard::Patterns) => {
             "all keys on one shard; BY and GET with a pattern that names other keys are refused".into()
         }
@@ -87,6 +98,7 @@ fn notes(command: &Command) -> String {
         Carry::Split(merge) | Carry::AllShards(merge) => {
             format!("{}; not atomic across shards", merged(merge))
         }
+        Carry::Transaction(step) => transaction_note(step).into(),
         Carry::Cursor => "the cursor tells the shard: pass it on as it is".into(),
         Carry::Publish(_) => {
             "the clients of shardis count as receivers, and whoever else is subscribed at the node".into()
@@ -102,6 +114,23 @@ fn notes(command: &Command) -> String {
         }
         Carry::Here(local) => local_note(local).into(),
         Carry::Shard | Carry::AnyShard | Carry::Container => String::new(),
+    }
+}
+
+/// How a transaction of many clients' shared connections differs from one of Redis.
+fn transaction_note(step: Transaction) -> &'static str {
+    match step {
+        Transaction::Begin => {
+            "commands are checked and kept by shardis until EXEC; their keys must be on one shard, and what would \
+             need all shards, or changes the connection, is refused with an error that EXEC repeats"
+        }
+        Transaction::Execute => "atomic: sent to the one shard in one piece",
+        Transaction::Discard => "",
+        Transaction::Watch => {
+            "all keys on one shard, that of the transaction; the client has a connection of its own until EXEC, \
+             DISCARD or UNWATCH"
+        }
+        Transaction::Unwatch => "",
     }
 }
 
@@ -123,7 +152,7 @@ fn local_note(local: Local) -> &'static str {
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
         Local::Acl(_) => "there is one user, `default`",
         Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",
-        Local::Client(ClientTask::Unblock) => "no client is ever blocked: 0",
+        Local::Client(ClientTask::Unblock) => "over the clients of all workers",
         Local::Client(ClientTask::Switch)
         | Local::ClientSetinfo
         | Local::ReplicaReads(_)

@@ -1,15 +1,17 @@
 //! CLIENT: what a client may know of itself and of others, and do to them.
 
-use crate::core::Core;
+use crate::core::{Asked, Core};
 use crate::errors;
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
 use crate::session::{Mute, Phase, Session, Wishes};
+use crate::transaction::Transaction;
 use command::{ClientTask, Topic};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::fmt::Write;
 use stdx::Instant;
+use topology::ShardId;
 
 /// Which clients CLIENT LIST shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +68,12 @@ impl Core {
             ClientTask::Reply => set_mute(session, request.arg(2), reply),
             ClientTask::Switch => switch(session, request, reply),
             ClientTask::GetRedirect => encode::integer(reply, -1),
-            ClientTask::Unblock => unblock(request, reply),
+            ClientTask::Unblock => {
+                if let Some((client, by_error)) = parse_unblock(request, reply) {
+                    let gathered = Gathered::Unblocked { waits: None, by_error };
+                    self.ask_workers(session, Question::Seek { client }, gathered);
+                }
+            }
             ClientTask::TrackingState => write_tracking_state(session.resp3, reply),
             ClientTask::Caching => errors::write(reply, errors::NOT_TRACKING),
         }
@@ -92,6 +99,32 @@ impl Core {
             // The reply still goes out; nothing behind this request is carried out.
             session.phase = Phase::Closing { linger: false };
         }
+    }
+}
+
+impl Core {
+    /// Asks the node of `shard` to let the client go that waits on the connection which it calls `name`. What it says is
+    /// the reply at `place`: the one who waits gets his over the connection on which he waits, so that nothing that has
+    /// come for him meanwhile is lost. False if it cannot be asked.
+    pub(crate) fn unblock(
+        &mut self,
+        session: &mut Session,
+        place: u32,
+        shard: ShardId,
+        name: i64,
+        by_error: bool,
+    ) -> bool {
+        if self.admit(shard).is_err() {
+            return false;
+        }
+        let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
+        let mut digits = itoa::Buffer::new();
+        let mut bytes = self.pool.take();
+        encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
+        session.expect_again(place);
+        self.enqueue(shard, &bytes, Asked::by_client(session.conn, place));
+        self.pool.give(bytes);
+        true
     }
 }
 
@@ -198,11 +231,14 @@ impl Session {
             write!(line, "id={} addr={} laddr={} fd={}", self.client, self.peer, self.local, self.descriptor);
         let _ = write!(line, " name={}", String::from_utf8_lossy(&self.name));
         let _ = write!(line, " age={} idle={}", seconds(self.created_at), seconds(self.active_at));
+        let transaction = self.transaction.as_deref();
+        let multi = transaction.map_or(-1, |transaction| i64::from(transaction.commands()));
+        let multi_mem = transaction.map_or(0, Transaction::held_bytes);
         let [sub, psub, ssub] = Topic::ALL.map(|kind| self.topic_count(kind));
-        let _ =
-            write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub} multi=-1", lane.database);
+        let _ = write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub}", lane.database);
+        let _ = write!(line, " multi={multi}");
         let (used, size) = (self.input.len(), self.input.capacity());
-        let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem=0", size - used);
+        let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem={multi_mem}", size - used);
         let _ = write!(line, " rbs={} rbp={output} obl={output} oll={parked}", self.output_capacity());
         let _ = write!(line, " omem={parked_bytes} tot-mem={} events=", self.memory_bytes());
         line.extend((!self.paused).then_some('r'));
@@ -217,8 +253,15 @@ impl Session {
         let closing = !matches!(self.phase, Phase::Open | Phase::Ending);
         let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
         let is_subscribed = self.kind() == Type::Subscriber;
-        let flags =
-            [(is_subscribed, 'P'), (closing, 'c'), (replica_reads, 'r'), (no_evict, 'e'), (no_touch, 'T')];
+        let flags = [
+            (is_subscribed, 'P'),
+            (self.transaction.is_some(), 'x'),
+            (self.waits_on.is_some(), 'b'),
+            (closing, 'c'),
+            (replica_reads, 'r'),
+            (no_evict, 'e'),
+            (no_touch, 'T'),
+        ];
         let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
         if flags.is_empty() { "N".to_owned() } else { flags }
     }
@@ -252,17 +295,26 @@ fn switch(session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
     encode::simple(reply, b"OK");
 }
 
-/// `CLIENT UNBLOCK id [TIMEOUT|ERROR]`: nobody is blocked.
-fn unblock(request: &Request<'_>, reply: &mut Vec<u8>) {
+/// `CLIENT UNBLOCK id [TIMEOUT|ERROR]`: which client, and whether it gets an error.
+fn parse_unblock(request: &Request<'_>, reply: &mut Vec<u8>) -> Option<(u64, bool)> {
     let reason = request.get(3).map(<[u8]>::to_ascii_lowercase);
-    match reason.as_deref() {
-        _ if request.len() > 4 => errors::write_subcommand_syntax(reply, request),
-        None | Some(b"timeout" | b"error") if parse_i64(request.arg(2)).is_none() => {
-            errors::write(reply, errors::NOT_AN_INTEGER);
+    let by_error = match reason.as_deref() {
+        _ if request.len() > 4 => {
+            errors::write_subcommand_syntax(reply, request);
+            return None;
         }
-        None | Some(b"timeout" | b"error") => encode::integer(reply, 0),
-        Some(_) => errors::write(reply, errors::UNBLOCK_REASON),
+        None | Some(b"timeout") => false,
+        Some(b"error") => true,
+        Some(_) => {
+            errors::write(reply, errors::UNBLOCK_REASON);
+            return None;
+        }
+    };
+    let client = parse_i64(request.arg(2));
+    if client.is_none() {
+        errors::write(reply, errors::NOT_AN_INTEGER);
     }
+    client.map(|client| (client as u64, by_error))
 }
 
 fn write_tracking_state(resp3: bool, reply: &mut Vec<u8>) {

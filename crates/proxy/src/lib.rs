@@ -21,6 +21,7 @@ mod cursor;
 mod errors;
 mod event;
 mod fragment;
+mod held;
 mod help;
 mod info;
 mod inquiry;
@@ -44,6 +45,7 @@ mod scripts;
 mod session;
 mod subscriptions;
 mod tally;
+mod transaction;
 mod upload;
 
 pub use counters::{Board, Counters, Usage};

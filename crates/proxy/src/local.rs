@@ -37,6 +37,7 @@ impl Core {
             }
             Local::Reset => {
                 self.unsubscribe_from_all(session);
+                self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
                 self.change_lane(session, LaneKind::default());

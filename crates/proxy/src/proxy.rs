@@ -149,6 +149,8 @@ impl Proxy {
         match session.phase {
             // The rest of its request will never come.
             Phase::Open | Phase::Ending if self.core.is_uploading(session) => return self.close_client(conn),
+            // As in Redis: what comes for it must not be taken from others.
+            Phase::Open | Phase::Ending if session.waits_on.is_some() => return self.close_client(conn),
             Phase::Open | Phase::Ending => session.phase = Phase::Ending,
             Phase::Closing { .. } => session.phase = Phase::Closing { linger: false },
             Phase::Lingering { .. } => return self.close_client(conn),
@@ -293,6 +295,8 @@ impl Proxy {
         core.unpin(&mut session);
         core.unsubscribe_from_all(&mut session);
         core.lanes.leave(session.lane, core.now);
+        core.let_holds_go(&mut session);
+        core.end_transaction(&mut session);
         core.memory.recount(&mut session.counted_bytes, 0);
         core.memory.recount_unread(&mut session.counted_unread_bytes, 0);
         core.counters.clients -= 1;
@@ -300,7 +304,7 @@ impl Proxy {
         core.clients_waiting -= usize::from(session.waiting);
         for owed in session.dismantle(&mut core.pool) {
             match owed {
-                Owed::Node | Owed::Subscription | Owed::Receivers(_) => {}
+                Owed::Node | Owed::Exec | Owed::Subscription | Owed::Receivers(_) => {}
                 Owed::Merge(merge) => {
                     if let Some(mut merge) = core.merges.remove(merge) {
                         core.memory.recount(&mut merge.counted_bytes, 0);
@@ -385,7 +389,7 @@ impl Proxy {
                     Due::Connect => self.connect(node),
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
                     Due::Expire => match backend.expire() {
-                        Some(ticket) if backend.used_by == Use::Pinned => {
+                        Some(ticket) if matches!(backend.used_by, Use::Pinned | Use::Held) => {
                             self.deliver_timeout(node, ticket);
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
@@ -522,6 +526,11 @@ impl Proxy {
         self.core.pins.len()
     }
 
+    /// How many connections clients hold to watch keys or to wait for elements; 0 once no client is left.
+    pub fn conns_held(&self) -> usize {
+        self.core.held
+    }
+
     /// Bytes of requests and replies that are held; 0 once no client is left and nodes have answered.
     pub fn held_bytes(&self) -> usize {
         self.core.memory.held_bytes()
@@ -567,7 +576,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         core.controls.push_back(Control::Pause { conn: session.conn });
     }
     session.request_began = match session.request_began {
-        _ if session.paused => None,
+        _ if session.paused || session.waits_on.is_some() => None,
         // While a large request is passed on, every piece of it counts as a beginning.
         began if core.is_uploading(session) => began,
         _ if session.input.is_empty() => None,

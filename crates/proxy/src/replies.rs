@@ -185,11 +185,17 @@ impl Proxy {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
         backend.pop();
-        if backend.used_by == Use::Retired {
-            self.lift_fence(ticket);
+        match backend.used_by {
+            Use::Shared | Use::Pinned | Use::Subscription => {}
+            Use::Retired => self.lift_fence(ticket),
+            Use::Held => self.note_held_reply(node, &ticket, reply),
         }
         match ticket.purpose {
             Purpose::Client => self.deliver_reply(ticket, reply),
+            Purpose::Nobody if ticket.part > 0 => {
+                self.core.backends[node as usize].put_back(Ticket { part: ticket.part - 1, ..ticket });
+            }
+            Purpose::Name => self.note_name(node, reply),
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
         Ok(())
@@ -274,7 +280,7 @@ impl Proxy {
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
             Purpose::Subscribe => {}
-            Purpose::Probe | Purpose::Late | Purpose::Nobody => {}
+            Purpose::Probe | Purpose::Name | Purpose::Late | Purpose::Nobody => {}
         }
     }
 
@@ -300,7 +306,12 @@ impl Proxy {
         let mut scratch = std::mem::take(&mut core.scratch.reply);
         scratch.clear();
         let reply = match (session.owed(ticket.place), outcome) {
-            (Some(Owed::Node), Outcome::Reply(reply)) => Some(reply),
+            (Some(Owed::Node | Owed::Exec), Outcome::Reply(reply)) => Some(reply),
+            (Some(Owed::Exec), Outcome::Lost(lost)) => {
+                core.counters.errors += 1;
+                errors::write(&mut scratch, &lost.text_of_exec());
+                Some(&scratch[..])
+            }
             (Some(Owed::Scan(scan)), Outcome::Reply(reply)) => {
                 let asked = Asked::by_client(ticket.conn, ticket.place);
                 core.absorb_page(scan, asked, reply, &mut scratch).then_some(&scratch[..])
@@ -345,10 +356,11 @@ impl Proxy {
     /// Tells a ticket's holder that its time is up.
     pub(crate) fn deliver_timeout(&mut self, node: u32, ticket: Ticket) {
         let core = &mut self.core;
-        core.counters.timeouts += u64::from(!matches!(ticket.purpose, Purpose::Late | Purpose::Nobody));
+        let of_nobody = matches!(ticket.purpose, Purpose::Late | Purpose::Name | Purpose::Nobody);
+        core.counters.timeouts += u64::from(!of_nobody);
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
         let after = match core.backends[node as usize].used_by {
-            Use::Shared | Use::Subscription => core.limits.request_timeout,
+            Use::Shared | Use::Held | Use::Subscription => core.limits.request_timeout,
             Use::Pinned | Use::Retired => core.limits.transfer_timeout,
         };
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
@@ -363,7 +375,8 @@ impl Proxy {
             core.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
-        let (used_by, shard, is_node) = (backend.used_by, backend.shard, backend.stands_for_node());
+        let (used_by, held_by, shard) = (backend.used_by, backend.held_by, backend.shard);
+        let is_node = backend.stands_for_node();
         if backend.is_ready() {
             core.counters.nodes_up -= u64::from(is_node);
         }
@@ -382,8 +395,12 @@ impl Proxy {
             Use::Shared | Use::Subscription => {
                 core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
             }
-            Use::Pinned | Use::Retired => core.vacate(node),
+            Use::Pinned | Use::Held | Use::Retired => core.vacate(node),
         }
+        if used_by == Use::Held {
+            self.note_held_loss(node, held_by, &tickets);
+        }
+        let core = &mut self.core;
         core.recount_node(node);
         if !reported {
             core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });
@@ -392,7 +409,9 @@ impl Proxy {
             let shard = shard.clone();
             let lost = match () {
                 // Half of a large request is never carried out.
-                () if ticket.start >= written || ticket.deadline == Instant::NEVER => {
+                () if ticket.start >= written
+                    || used_by == Use::Pinned && ticket.deadline == Instant::NEVER =>
+                {
                     Lost::NotSent { shard, reason: reason.clone() }
                 }
                 () if garbled => Lost::Garbled { shard },

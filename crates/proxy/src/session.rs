@@ -5,10 +5,12 @@
 
 use crate::ConnId;
 use crate::event::Arrival;
+use crate::held::{HeldNode, Watch};
 use crate::lanes::LaneId;
 use crate::limits::Limits;
 use crate::pinned::Pinning;
 use crate::subscriptions::Subscribed;
+use crate::transaction::Transaction;
 use command::Number;
 use resp::request;
 use std::collections::VecDeque;
@@ -56,7 +58,7 @@ pub(crate) struct Session {
     pub learning: bool,
     /// How far it has come with a large transfer.
     pub pinning: Pinning,
-    /// Requests of it that are in flight on retired connections.
+    /// Requests of it that are in flight on retired connections, or on one that it holds: nothing may overtake them.
     pub fences: u32,
     /// A request of it is not read since too much is held.
     pub held_up: bool,
@@ -88,6 +90,12 @@ pub(crate) struct Session {
     reply_bytes_mean_x8: usize,
     /// Bytes of the reply at the front that were passed on before all of it was here.
     relayed: usize,
+    /// Whether keys are watched for it.
+    pub watch: Watch,
+    /// The connection on which its request waits for an element.
+    pub waits_on: Option<HeldNode>,
+    /// What it has begun with MULTI.
+    pub transaction: Option<Box<Transaction>>,
 }
 
 /// What a session does with what comes.
@@ -154,6 +162,8 @@ pub(crate) enum Owed {
     Subscription,
     /// One node, whose number of receivers is changed by this.
     Receivers(i32),
+    /// One node, which runs a transaction.
+    Exec,
 }
 
 /// How far a session had come before a request whose reply is not wanted.
@@ -257,6 +267,9 @@ impl Session {
             parked_bytes: 0,
             reply_bytes_mean_x8: FIRST_REPLY_BYTES * 8,
             relayed: 0,
+            watch: Watch::No,
+            waits_on: None,
+            transaction: None,
         }
     }
 
@@ -697,7 +710,8 @@ mod tests {
             (session.output.capacity(), session.pending.capacity(), session.input.capacity()),
             (0, 0, 0)
         );
-        assert!(size_of::<Session>() <= 336, "{}", size_of::<Session>());
+        // 16 of them for transactions and connections of its own; a look into a box would cost each request more.
+        assert!(size_of::<Session>() <= 368, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

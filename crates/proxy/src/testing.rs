@@ -249,7 +249,16 @@ impl Rig {
         last
     }
 
+    /// Carries out what is to be done, but takes no more than `bytes` of what is to be sent at a time.
+    pub(crate) fn send_partly(&mut self, bytes: usize) {
+        self.perform_with(bytes);
+    }
+
     pub(crate) fn perform(&mut self) {
+        self.perform_with(usize::MAX);
+    }
+
+    fn perform_with(&mut self, bytes_max: usize) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
                 Action::Connect { conn, shard } => match self.nodes.get(&shard.0) {
@@ -257,7 +266,7 @@ impl Rig {
                     _ => drop(self.nodes.insert(shard.0, conn)),
                 },
                 Action::Send { conn, bytes } => {
-                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len() };
+                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len().min(bytes_max) };
                     self.sent.entry(conn).or_default().extend_from_slice(&bytes[..taken]);
                     self.proxy.handle_sent(conn, taken);
                 }
