@@ -9,6 +9,7 @@ use crate::event::Notice;
 use crate::inquiry::{Inquiries, Mail, Question};
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
+use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
 use crate::pinned::{Pinning, Pins};
@@ -22,6 +23,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use stdx::{BufferPool, Instant, Prng, Slab, append};
 use topology::{ShardId, Topology};
+use users::Users;
 
 /// Everything but the connections themselves.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Core {
     pending_max: usize,
     pub settings: Settings,
     pub topology: Arc<Topology>,
+    /// Who may do what, as this worker was told last.
+    pub users: Arc<Users>,
     /// The connections to nodes: first the shared ones by shard, then those that clients are pinned to.
     pub backends: Vec<Backend>,
     pub pins: Pins,
@@ -53,6 +57,8 @@ pub(crate) struct Core {
     pub inquiries: Inquiries,
     /// Questions to all workers that are to be put once the session that asks is out of hand.
     pub questions: VecDeque<(stdx::Id, Arc<Question>)>,
+    /// For whoever drives the proxy.
+    pub errands: VecDeque<Errand>,
     /// For other workers.
     pub mail: VecDeque<(usize, Mail)>,
     /// Names this process, in 40 hexadecimal digits.
@@ -108,6 +114,7 @@ impl Core {
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
+            users: settings.registry.users(),
             settings,
             topology,
             memory: Memory::default(),
@@ -123,6 +130,7 @@ impl Core {
             asking: Number::NONE,
             inquiries: Inquiries::default(),
             questions: VecDeque::new(),
+            errands: VecDeque::new(),
             mail: VecDeque::new(),
             board,
             now,

@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use stdx::{Id, Instant, Slab};
 use topology::ShardId;
+use users::Users;
 
 /// What one worker's core says to another's. [`Proxy::poll_mail`] gives it, [`Proxy::handle_mail`] takes it; nobody
 /// between them looks inside.
@@ -66,6 +67,8 @@ pub(crate) enum Question {
     Kill { asker: u64, filter: Filter },
     /// Begin to count anew.
     ResetStatistics,
+    /// Take these users for those that there are; the client who asks may be one who is gone.
+    Users { asker: u64, users: Arc<Users> },
 }
 
 /// What one worker answers.
@@ -105,6 +108,12 @@ pub(crate) enum Gathered {
     Replicas,
     /// INFO.
     Survey(Survey),
+    /// ACL LOAD, before the file was read.
+    Loading,
+    /// All workers are to know new users: ACL LOAD and SETUSER; or how many there are less: DELUSER.
+    Users { deleted: Option<usize> },
+    /// It cannot be done.
+    Refused(String),
 }
 
 /// All that wait.
@@ -251,6 +260,10 @@ impl Proxy {
                 self.core.reset_statistics();
                 Findings::Nothing
             }
+            Question::Users { asker, users } => {
+                self.adopt_users(users, *asker);
+                Findings::Nothing
+            }
         }
     }
 
@@ -271,6 +284,13 @@ impl Proxy {
             _ => {}
         }
         self.absorbed(id);
+    }
+
+    /// What is waited for has become something else.
+    pub(crate) fn replace_gathered(&mut self, id: Id, gathered: Gathered) {
+        if let Some(inquiry) = self.core.inquiries.pending.get_mut(id) {
+            inquiry.gathered = gathered;
+        }
     }
 
     /// What came of the question to one shard.
@@ -302,7 +322,7 @@ impl Proxy {
     }
 
     /// Answers the client with what is known.
-    fn conclude(&mut self, id: Id) {
+    pub(crate) fn conclude(&mut self, id: Id) {
         let Some(inquiry) = self.core.inquiries.remove(id) else { return };
         let mut reply = self.core.pool.take();
         inquiry.gathered.write(&mut self.core, &mut reply);
@@ -326,7 +346,12 @@ impl Gathered {
         match self {
             Gathered::Lines { listing, lines } => encode::bulk(out, listing.arrange(lines).as_bytes()),
             Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
-            Gathered::Killed { by_address: true, .. } | Gathered::Reset => encode::simple(out, b"OK"),
+            Gathered::Killed { by_address: true, .. }
+            | Gathered::Reset
+            | Gathered::Users { deleted: None } => encode::simple(out, b"OK"),
+            Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
+            Gathered::Loading => errors::write(out, errors::USERS_NOT_LOADED),
+            Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
             Gathered::Replicas => encode::integer(out, 0),
             Gathered::Survey(survey) => core.write_info(&survey, out),

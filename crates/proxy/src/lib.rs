@@ -26,6 +26,7 @@ mod inquiry;
 mod learn;
 mod limits;
 mod local;
+mod login;
 mod memory;
 mod merge;
 mod pinned;
@@ -46,6 +47,7 @@ pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
 pub use limits::{Limits, Settings};
+pub use login::Errand;
 pub use proxy::Proxy;
 
 /// Names one connection, of a client or to a node, for as long as it lives.

@@ -2,7 +2,9 @@
 
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
+use std::sync::Arc;
 use std::time::Duration;
+use users::Registry;
 
 /// Every queue, wait and retry of the core has its bound here.
 #[derive(Clone, Debug)]
@@ -189,6 +191,8 @@ pub struct Settings {
     pub port: u16,
     /// Whether clients may change the nodes: CONFIG SET, DEBUG, and what else the command table lets through then.
     pub allow_admin: bool,
+    /// Who may do what; the same for all workers of a process.
+    pub registry: Arc<Registry>,
 }
 
 impl Default for Settings {
@@ -202,6 +206,7 @@ impl Default for Settings {
             process_id: 0,
             port: 0,
             allow_admin: false,
+            registry: Arc::default(),
         }
     }
 }

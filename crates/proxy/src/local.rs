@@ -1,11 +1,11 @@
 //! What the proxy answers itself, as Redis would.
 
-use crate::acl::{self, DEFAULT_USER};
 use crate::core::Core;
 use crate::errors;
 use crate::help;
 use crate::info;
 use crate::inquiry::{Gathered, Question};
+use crate::login::Login;
 use crate::session::{Mute, Phase, Session};
 use command::{Command, Local, Resolved};
 use resp::integer::parse_i64;
@@ -33,6 +33,7 @@ impl Core {
             Local::Reset => {
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
+                session.login = Login::newcomer(&self.users);
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
@@ -42,7 +43,7 @@ impl Core {
             Local::Time => self.time(reply),
             Local::Info => self.info(session, request, reply),
             Local::Hello => self.hello(session, request, reply),
-            Local::Auth => auth(request, reply),
+            Local::Auth => self.auth(session, request, reply),
             Local::ClientId => encode::integer(reply, session.client as i64),
             Local::ClientSetname => set_name(session, request.arg(2), reply),
             Local::ClientGetname if session.name.is_empty() => encode::nil(reply),
@@ -55,7 +56,7 @@ impl Core {
             Local::Command(about) => command::about::write(about, request, reply),
             Local::Client(task) => self.client(session, task, request, reply),
             Local::Cluster(question) => self.cluster(session, question, request, reply),
-            Local::Acl(question) => acl::write(question, request, reply),
+            Local::Acl(question) => self.acl(session, question, request, reply),
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::Wait => self.wait(session, request, reply),
             Local::ResetStatistics => {
@@ -119,7 +120,7 @@ impl Core {
     }
 
     /// HELLO without a version, or with the only one that is spoken yet.
-    fn hello(&self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+    fn hello(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         if let Some(version) = request.get(1) {
             match parse_i64(version) {
                 None => {
@@ -134,7 +135,7 @@ impl Core {
         while let Some(option) = request.get(index) {
             let left = request.len() - index - 1;
             if option.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-                if request.arg(index + 1) != DEFAULT_USER {
+                if !self.log_in(session, request, request.arg(index + 1), request.arg(index + 2)) {
                     return errors::write(reply, errors::WRONG_PASSWORD);
                 }
                 index += 3;
@@ -144,6 +145,9 @@ impl Core {
             } else {
                 return encode::error(reply, &[b"ERR Syntax error in HELLO option '", option, b"'"].concat());
             }
+        }
+        if session.login.is_missing() {
+            return errors::write(reply, errors::NO_AUTH_HELLO);
         }
         if let Some(name) = name {
             set_name(session, name, reply);
@@ -202,15 +206,6 @@ fn select(index: &[u8], reply: &mut Vec<u8>) {
         None => errors::write(reply, errors::NOT_AN_INTEGER),
         Some(0) => encode::simple(reply, b"OK"),
         Some(_) => errors::write(reply, errors::DB_OUT_OF_RANGE),
-    }
-}
-
-fn auth(request: &Request<'_>, reply: &mut Vec<u8>) {
-    match request.len() {
-        2 => errors::write(reply, errors::NO_PASSWORD),
-        3 if request.arg(1) == DEFAULT_USER => encode::simple(reply, b"OK"),
-        3 => errors::write(reply, errors::WRONG_PASSWORD),
-        _ => errors::write(reply, errors::SYNTAX),
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::ConnId;
 use crate::event::Arrival;
 use crate::limits::Limits;
+use crate::login::Login;
 use crate::pinned::Pinning;
 use command::Number;
 use resp::request;
@@ -36,6 +37,8 @@ pub(crate) struct Session {
     pub created_at: Instant,
     /// As CLIENT SETNAME set it.
     pub name: Box<[u8]>,
+    /// Who it is.
+    pub login: Login,
     /// Bytes that arrived and were not read as requests yet.
     pub input: Vec<u8>,
     /// Where in `input` the scan stopped.
@@ -217,6 +220,7 @@ impl Session {
             wishes: Wishes::default(),
             created_at: now,
             name: Box::default(),
+            login: Login::default(),
             input: Vec::new(),
             scanner: request::Scanner::default(),
             phase: Phase::Open,
