@@ -52,7 +52,7 @@ struct Source {
 impl Source {
     fn word(&mut self, words: &'static str) -> &'static str {
         let words: Vec<&str> = words.split(' ').collect();
-        *self.prng.pick::<&str>(&words)
+        self.prng.pick::<&str>(&words)
     }
 
     fn name(&mut self) -> String {
