@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::errors;
 use crate::inquiry::{Gathered, Question};
+use crate::lanes::LaneKind;
 use crate::session::{Mute, Phase, Session, Wishes};
 use command::ClientTask;
 use resp::integer::parse_i64;
@@ -53,7 +54,7 @@ impl Core {
                 Err(text) => encode::error(reply, &text),
                 Ok(listing) => self.list_clients(session, listing),
             },
-            ClientTask::Describe => encode::bulk(reply, session.line(self.now).as_bytes()),
+            ClientTask::Describe => encode::bulk(reply, self.client_line(session).as_bytes()),
             ClientTask::Kill => match Filter::parse(request, &self.users) {
                 Err(text) => encode::error(reply, &text),
                 Ok((filter, skips_me)) => {
@@ -69,9 +70,14 @@ impl Core {
         }
     }
 
+    /// The session's line in CLIENT LIST.
+    pub(crate) fn client_line(&self, session: &Session) -> String {
+        session.line(self.lanes.kind(session.lane), self.now)
+    }
+
     fn list_clients(&mut self, session: &mut Session, listing: Listing) {
         // Our own line is as of now: what is pipelined behind this request does not show in it.
-        let own = listing.takes(session).then(|| (session.client, session.line(self.now)));
+        let own = listing.takes(session).then(|| (session.client, self.client_line(session)));
         let question = Question::List { asker: session.client, listing: listing.clone() };
         self.ask_workers(session, question, Gathered::Lines { listing, lines: own.into_iter().collect() });
     }
@@ -175,7 +181,7 @@ impl Filter {
 
 impl Session {
     /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
-    pub(crate) fn line(&self, now: Instant) -> String {
+    fn line(&self, lane: LaneKind, now: Instant) -> String {
         let mut line = String::new();
         let seconds = |since: Instant| now.since(since).as_secs();
         let flags = self.flags();
@@ -186,7 +192,7 @@ impl Session {
             write!(line, "id={} addr={} laddr={} fd={}", self.client, self.peer, self.local, self.descriptor);
         let _ = write!(line, " name={}", String::from_utf8_lossy(&self.name));
         let _ = write!(line, " age={} idle={}", seconds(self.created_at), seconds(self.active_at));
-        let _ = write!(line, " flags={flags} db=0 sub=0 psub=0 ssub=0 multi=-1");
+        let _ = write!(line, " flags={flags} db={} sub=0 psub=0 ssub=0 multi=-1", lane.database);
         let (used, size) = (self.input.len(), self.input.capacity());
         let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem=0", size - used);
         let _ = write!(line, " rbs={} rbp={output} obl={output} oll={parked}", self.output_capacity());
@@ -194,8 +200,8 @@ impl Session {
         line.extend((!self.paused).then_some('r'));
         line.extend(self.blocked.then_some('w'));
         let name = self.last.name().unwrap_or("NULL");
-        let user = String::from_utf8_lossy(self.login.name());
-        let _ = writeln!(line, " cmd={name} user={user} redir=-1 resp=2");
+        let (user, version) = (String::from_utf8_lossy(self.login.name()), 2 + u8::from(lane.resp3));
+        let _ = writeln!(line, " cmd={name} user={user} redir=-1 resp={version}");
         line
     }
 

@@ -7,6 +7,7 @@ use crate::counters::{Board, Counters};
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::inquiry::{Inquiries, Mail, Question};
+use crate::lanes::{LaneId, Lanes};
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
 use crate::login::Errand;
@@ -35,8 +36,12 @@ pub(crate) struct Core {
     pub topology: Arc<Topology>,
     /// Who may do what, as this worker was told last.
     pub users: Arc<Users>,
-    /// The connections to nodes: first the shared ones by shard, then those that clients are pinned to.
+    /// The connections to nodes: first the shared ones by shard, then those of other lanes, and those that clients are
+    /// pinned to.
     pub backends: Vec<Backend>,
+    /// Places among them that have no connection.
+    pub vacant: Vec<u32>,
+    pub lanes: Lanes,
     pub pins: Pins,
     pub memory: Memory,
     pub merges: Slab<Merge>,
@@ -108,8 +113,15 @@ impl Core {
         now: Instant,
     ) -> Core {
         let shards = topology.shard_count();
+        let lanes = Lanes::new(settings.credentials.clone());
+        let shared = |shard| {
+            let greeting = lanes.greeting(LaneId::FIRST).clone();
+            Backend::new(ShardId(shard), Use::Shared, LaneId::FIRST, greeting)
+        };
         Core {
-            backends: (0..shards as u32).map(|shard| Backend::new(ShardId(shard), Use::Shared)).collect(),
+            backends: (0..shards as u32).map(shared).collect(),
+            vacant: Vec::new(),
+            lanes,
             pins: Pins::new(shards),
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
@@ -163,15 +175,22 @@ impl Core {
         self.late_at = now + self.limits.request_timeout;
     }
 
-    /// Whether `shard` takes a request now; else what the client is to be told.
+    /// Whether `shard` takes a request of ours now; else what the client is to be told.
     #[inline]
     pub(crate) fn admit(&self, shard: ShardId) -> Result<(), Lost> {
-        let backend = &self.backends[shard.0 as usize];
-        backend.admit(&self.limits).map_err(|reason| self.not_sent(shard, reason))
+        self.admit_on(shard.0)
     }
 
+    /// Whether the connection `node` takes a request now; else what the client is to be told.
+    #[inline]
+    pub(crate) fn admit_on(&self, node: u32) -> Result<(), Lost> {
+        let backend = &self.backends[node as usize];
+        backend.admit(&self.limits).map_err(|reason| self.not_sent(backend.shard, reason))
+    }
+
+    /// A request for `shard` cannot be sent, for this reason.
     #[cold]
-    fn not_sent(&self, shard: ShardId, reason: &str) -> Lost {
+    pub(crate) fn not_sent(&self, shard: ShardId, reason: &str) -> Lost {
         Lost::NotSent { shard: self.shard_name(shard).to_owned(), reason: reason.to_owned() }
     }
 
@@ -180,7 +199,7 @@ impl Core {
         &self.topology.shard(shard).name
     }
 
-    /// Queues a whole request for the shared connection to `shard`, which must have admitted it.
+    /// Queues a request of ours for the first lane's connection to `shard`, which must have admitted it.
     pub(crate) fn enqueue(&mut self, shard: ShardId, bytes: &[u8], asked: Asked) {
         self.enqueue_on(shard.0, bytes, asked);
     }

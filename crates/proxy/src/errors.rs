@@ -95,6 +95,11 @@ pub(crate) fn no_permission(name: &str) -> String {
     format!("NOPERM this user has no permissions to run the '{name}' command")
 }
 
+/// The user may not read all keys, which this option of SORT might.
+pub(crate) fn sort_denied(option: &str) -> String {
+    format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
+}
+
 /// `-text\r\n`
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());
@@ -118,6 +123,8 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
     encode::error(out, &[b"ERR Unknown node ", id].concat());
 }
 
+/// A reason, not a whole text.
+pub(crate) const LANE_NODES_MAX: &str = "too many databases are in use at once";
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
@@ -147,7 +154,6 @@ pub(crate) const NO_PERMISSION_KEYS: &str =
     "NOPERM this user has no permissions to access one of the keys used as arguments";
 pub(crate) const NO_PERMISSION_CHANNELS: &str =
     "NOPERM this user has no permissions to access one of the channels used as arguments";
-pub(crate) const SORT_DENIED: &str = "ERR BY option of SORT denied due to insufficient ACL permissions";
 pub(crate) const DEFAULT_USER_STAYS: &str = "ERR The 'default' user cannot be removed";
 pub(crate) const GENERATED_BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
      positive number up to 4096";

@@ -52,7 +52,7 @@ impl Core {
         if self.refuse_unless_admitted(session, &mut keys.parts) {
             return;
         }
-        let library = self.note_scripts(command, request);
+        let library = self.note_scripts(command, request, &keys.parts);
         for part in &mut keys.parts {
             let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
             part.start = start;

@@ -509,7 +509,7 @@ pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
     let limits = &core.limits;
     vec![
         ("appendonly", "no".to_owned()),
-        ("databases", "1".to_owned()),
+        ("databases", core.settings.databases.to_string()),
         ("maxclients", (limits.clients_max * core.settings.workers).to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),

@@ -244,10 +244,11 @@ impl Proxy {
     fn find_out(&mut self, question: &Question) -> Findings {
         match question {
             Question::List { asker, listing } => {
-                let now = self.core.now;
                 let lines = self.sessions().filter(|session| session.client != *asker);
                 let lines = lines.filter(|session| listing.takes(session));
-                Findings::Lines(lines.map(|session| (session.client, session.line(now))).collect())
+                Findings::Lines(
+                    lines.map(|session| (session.client, self.core.client_line(session))).collect(),
+                )
             }
             Question::Kill { asker, filter } => {
                 let killed = self.sessions().filter(|session| session.client != *asker);

@@ -1,5 +1,7 @@
 //! The named bounds of one worker, and what it is told at start.
 
+use crate::credentials::Credentials;
+use crate::lanes;
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
 use std::sync::Arc;
@@ -65,6 +67,11 @@ pub struct Limits {
     pub transfer_timeout: Duration,
     /// A pinned connection that nobody has used for so long is closed.
     pub pinned_idle: Duration,
+    /// The connections of a lane that no client was in for so long are closed.
+    pub lane_idle: Duration,
+    /// Connections of all lanes of a worker but the first: enough for four nodes and 128 databases in both versions of
+    /// the protocol. Requests that would need more are refused at once.
+    pub lane_nodes_max: usize,
     /// From the wish to connect to a node to its PONG.
     pub connect_timeout: Duration,
     /// From a request's arrival at a backend to its reply.
@@ -157,6 +164,8 @@ impl Default for Limits {
             pass_over_bytes_max: 8 << 20,
             transfer_timeout: Duration::from_secs(10),
             pinned_idle: Duration::from_secs(5),
+            lane_idle: Duration::from_secs(5),
+            lane_nodes_max: 1024,
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),
             transfer_bytes_per_s_min: 16 << 20,
@@ -189,10 +198,19 @@ pub struct Settings {
     pub process_id: u32,
     /// Port of the listener, for INFO and CONFIG GET; 0 if it has none.
     pub port: u16,
+    /// How many databases clients may choose from, up to [`Settings::DATABASES_MAX`]. Nodes must have as many.
+    pub databases: u16,
     /// Whether clients may change the nodes: CONFIG SET, DEBUG, and what else the command table lets through then.
     pub allow_admin: bool,
     /// Who may do what; the same for all workers of a process.
     pub registry: Arc<Registry>,
+    /// Who we are to the nodes.
+    pub credentials: Credentials,
+}
+
+impl Settings {
+    /// More databases cannot be had: there is a number for the connections of each.
+    pub const DATABASES_MAX: u16 = lanes::DATABASES_MAX;
 }
 
 impl Default for Settings {
@@ -205,8 +223,10 @@ impl Default for Settings {
             unix_epoch_us: 0,
             process_id: 0,
             port: 0,
+            databases: 16,
             allow_admin: false,
             registry: Arc::default(),
+            credentials: Credentials::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::errors;
 use crate::help;
 use crate::info;
 use crate::inquiry::{Gathered, Question};
+use crate::lanes::LaneKind;
 use crate::login::Login;
 use crate::session::{Mute, Phase, Session};
 use command::{Command, Local, Resolved};
@@ -33,13 +34,14 @@ impl Core {
             Local::Reset => {
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
+                self.change_lane(session, LaneKind::default());
                 session.login = Login::newcomer(&self.users);
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
                 encode::simple(reply, b"RESET");
             }
-            Local::Select => select(request.arg(1), reply),
+            Local::Select => self.select(session, request.arg(1), reply),
             Local::Time => self.time(reply),
             Local::Info => self.info(session, request, reply),
             Local::Hello => self.hello(session, request, reply),
@@ -76,6 +78,20 @@ impl Core {
             self.tally.count_failed(self.asking, reply);
         }
         self.answer(session, reply);
+    }
+
+    /// SELECT: the session's next requests go over the lane of another database.
+    fn select(&mut self, session: &mut Session, index: &[u8], reply: &mut Vec<u8>) {
+        let Some(index) = parse_i64(index).and_then(|index| i32::try_from(index).ok()) else {
+            return errors::write(reply, errors::NOT_AN_INTEGER);
+        };
+        match u16::try_from(index).ok().filter(|&database| database < self.settings.databases) {
+            None => errors::write(reply, errors::DB_OUT_OF_RANGE),
+            Some(database) => {
+                self.change_lane(session, LaneKind { database, resp3: session.resp3 });
+                encode::simple(reply, b"OK");
+            }
+        }
     }
 
     /// WAIT: the nodes may have replicas, but which writes are this client's is not known on connections that all
@@ -198,15 +214,6 @@ fn lolwut(request: &Request<'_>, reply: &mut Vec<u8>) {
         return errors::write(reply, errors::NOT_AN_INTEGER);
     }
     encode::bulk(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes());
-}
-
-/// There is one database.
-fn select(index: &[u8], reply: &mut Vec<u8>) {
-    match parse_i64(index).and_then(|index| i32::try_from(index).ok()) {
-        None => errors::write(reply, errors::NOT_AN_INTEGER),
-        Some(0) => encode::simple(reply, b"OK"),
-        Some(_) => errors::write(reply, errors::DB_OUT_OF_RANGE),
-    }
 }
 
 /// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client.

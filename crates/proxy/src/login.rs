@@ -47,8 +47,8 @@ enum Obstacle {
     NoAuth,
     /// The user may not do it.
     Denied(Denied),
-    /// SORT by keys that it names in passing, of which the user may not read all.
-    SortPatterns,
+    /// This option of SORT reads keys that are not named, and the user may not read all.
+    SortOption(&'static str),
 }
 
 impl Login {
@@ -115,10 +115,11 @@ impl Login {
         if let Err(denied) = user.permits(command, number, request) {
             return Some(Obstacle::Denied(denied));
         }
-        let names_other_keys =
-            command.carry == Carry::ShardIf(Guard::Patterns) && Guard::Patterns.check(request).is_err();
-        (names_other_keys && !user.permits_reading_all(command, number, request))
-            .then_some(Obstacle::SortPatterns)
+        let is_sort = command.carry == Carry::ShardIf(Guard::Patterns);
+        if !is_sort || user.permits_reading_all(command, number, request) {
+            return None;
+        }
+        command::sort_option_of_all_keys(request).map(Obstacle::SortOption)
     }
 }
 
@@ -161,7 +162,7 @@ impl Core {
             Obstacle::Denied(Denied::Command) => self.refuse(session, &errors::no_permission(&command.name)),
             Obstacle::Denied(Denied::Key(_)) => self.refuse(session, errors::NO_PERMISSION_KEYS),
             Obstacle::Denied(Denied::Channel(_)) => self.refuse(session, errors::NO_PERMISSION_CHANNELS),
-            Obstacle::SortPatterns => self.refuse(session, errors::SORT_DENIED),
+            Obstacle::SortOption(option) => self.refuse(session, &errors::sort_denied(option)),
         }
         false
     }
@@ -175,7 +176,7 @@ impl Core {
             object: object.to_vec(),
             user: user.to_vec(),
             at: self.now,
-            client: session.line(self.now).trim_end().to_owned(),
+            client: self.client_line(session).trim_end().to_owned(),
         };
         self.settings.registry.denials().note(denial);
     }

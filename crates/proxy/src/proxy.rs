@@ -16,7 +16,7 @@ use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Slab, append};
-use topology::{ShardId, Topology};
+use topology::Topology;
 
 /// The core of one worker. See the crate's documentation for how it is driven.
 #[derive(Debug)]
@@ -238,7 +238,7 @@ impl Proxy {
         }
     }
 
-    /// Closes a pinned connection of which what comes first is of no use; what its client asked behind that is lost.
+    /// Closes a connection that is of no use any more; what is in flight on it is lost.
     fn let_go(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
@@ -293,6 +293,7 @@ impl Proxy {
         let Some(Peer::Client(mut session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
         core.unpin(&mut session);
+        core.lanes.leave(session.lane, core.now);
         core.memory.recount(&mut session.counted_bytes, 0);
         core.memory.recount_unread(&mut session.counted_unread_bytes, 0);
         core.counters.clients -= 1;
@@ -415,12 +416,15 @@ impl Proxy {
             let Some(conn) = self.peers.id_at(index) else { continue };
             self.sweep_client(conn);
         }
+        while let Some(node) = self.core.next_unused_node(self.core.now) {
+            self.let_go(node);
+        }
         for node in 0..self.core.backends.len() {
             self.core.backends[node].passed_over_bytes = 0;
             if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
                 let conn = ConnId { index: 0, generation: 0 };
                 let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: false };
-                self.core.enqueue(ShardId(node as u32), backend::PING, asked);
+                self.core.enqueue_on(node as u32, backend::PING, asked);
             }
         }
         while let Some(node) = self.core.next_stale(self.core.now) {
@@ -491,10 +495,11 @@ impl Proxy {
         self.core.clients_waiting
     }
 
-    /// How many requests and parts of requests are in flight over the connections that all clients share. Looks at each
-    /// node.
+    /// How many requests and parts of requests are in flight over the connections that clients share. Looks at each
+    /// connection.
     pub fn in_flight(&self) -> usize {
-        self.core.backends[..self.core.topology.shard_count()].iter().map(Backend::in_flight).sum()
+        let shared = self.core.backends.iter().filter(|backend| backend.used_by == Use::Shared);
+        shared.map(Backend::in_flight).sum()
     }
 
     /// How many split requests wait for replies; 0 once no client is left.

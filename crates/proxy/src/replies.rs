@@ -187,15 +187,17 @@ impl Proxy {
         Ok(())
     }
 
-    /// The first reply on a new connection.
+    /// A reply to the greeting of a new connection.
     #[cold]
     fn handle_probe_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
-        backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)?;
-        let (shard, used_by) = (backend.shard, backend.used_by);
+        if !backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)? {
+            return Ok(());
+        }
+        let shard = backend.shard;
         let was_reported_down = std::mem::take(&mut backend.reported_down);
-        core.counters.nodes_up += u64::from(used_by == Use::Shared);
+        core.counters.nodes_up += u64::from(backend.stands_for_node());
         if was_reported_down {
             let shard = core.shard_name(shard).to_owned();
             core.notice(Notice::NodeUp { shard });
@@ -343,9 +345,9 @@ impl Proxy {
             core.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
-        let (used_by, shard) = (backend.used_by, backend.shard);
+        let (used_by, shard, is_node) = (backend.used_by, backend.shard, backend.stands_for_node());
         if backend.is_ready() {
-            core.counters.nodes_up -= u64::from(used_by == Use::Shared);
+            core.counters.nodes_up -= u64::from(is_node);
         }
         core.counters.node_failures += 1;
         let (reason, garbled) = match fault {
@@ -354,8 +356,8 @@ impl Proxy {
         };
         let (tickets, written) =
             backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
-        // A pinned connection that is lost says little: if the node is down, the shared one will tell.
-        let reported = used_by != Use::Shared || std::mem::replace(&mut backend.reported_down, true);
+        // That another connection is lost says little: if the node is down, the first lane's will tell.
+        let reported = !is_node || std::mem::replace(&mut backend.reported_down, true);
         let shard = core.shard_name(shard).to_owned();
         match used_by {
             Use::Shared => {

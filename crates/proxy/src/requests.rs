@@ -263,8 +263,8 @@ impl Core {
     #[inline]
     pub(crate) fn node_for(&mut self, session: &Session, shard: ShardId) -> Result<u32, Lost> {
         match session.pinning {
-            Pinning::Ready(pin) => self.pinned_node(pin, shard),
-            _ => self.admit(shard).map(|()| shard.0),
+            Pinning::Ready(pin) => self.pinned_node(pin, session.lane, shard),
+            _ => self.shared_node(session.lane, shard),
         }
     }
 

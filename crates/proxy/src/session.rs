@@ -5,6 +5,7 @@
 
 use crate::ConnId;
 use crate::event::Arrival;
+use crate::lanes::LaneId;
 use crate::limits::Limits;
 use crate::login::Login;
 use crate::pinned::Pinning;
@@ -43,6 +44,10 @@ pub(crate) struct Session {
     pub input: Vec<u8>,
     /// Where in `input` the scan stopped.
     pub scanner: request::Scanner,
+    /// Whose connections its requests go over; [`crate::core::Core::change_lane`] sets it.
+    pub lane: LaneId,
+    /// It speaks RESP3, as its lane does.
+    pub resp3: bool,
     /// What the session does with what comes.
     pub phase: Phase,
     /// Not read from at the moment.
@@ -223,6 +228,8 @@ impl Session {
             login: Login::default(),
             input: Vec::new(),
             scanner: request::Scanner::default(),
+            lane: LaneId::FIRST,
+            resp3: false,
             phase: Phase::Open,
             paused: false,
             learning: false,
@@ -253,7 +260,7 @@ impl Session {
         let open = matches!(self.phase, Phase::Open | Phase::Ending);
         let has_room = match self.pinning {
             Pinning::No => self.pending.is_empty() || self.has_window(self.pending.len() + 1, limits),
-            Pinning::Ready(_) => self.pending.is_empty(),
+            Pinning::Ready(_) | Pinning::Turning => self.pending.is_empty(),
             Pinning::Waiting(_) | Pinning::Busy(_) => false,
         };
         open && has_room && !self.learning && self.fences == 0 && self.held_bytes() < limits.pending_bytes_max
@@ -487,7 +494,7 @@ impl Session {
     /// Whether it has much waiting and has not taken a byte for long.
     pub(crate) fn is_stalled(&self, now: Instant, limits: &Limits) -> bool {
         // Who holds connections of his own keeps others from having some.
-        let allowed = if self.pinning == Pinning::No { limits.output_bytes_soft } else { 0 };
+        let allowed = if self.pinning.id().is_none() { limits.output_bytes_soft } else { 0 };
         self.output.len() > allowed && now.since(self.output_moved_at) > limits.output_stall
     }
 
@@ -654,7 +661,8 @@ mod tests {
             (session.output.capacity(), session.pending.capacity(), session.input.capacity()),
             (0, 0, 0)
         );
-        assert!(size_of::<Session>() <= 336, "{}", size_of::<Session>());
+        // The last 8 came with the user.
+        assert!(size_of::<Session>() <= 344, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

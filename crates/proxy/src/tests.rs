@@ -1,7 +1,9 @@
 //! Transcripts: what the core does, event by event. `|` stands for CR LF.
 
 mod administration;
+mod lanes;
 mod large;
+mod logins;
 mod scripts;
 
 use crate::testing::Rig;

@@ -1,5 +1,6 @@
 //! Where users and passwords come from: options and files. Files are read at the start, and again on SIGHUP and ACL LOAD.
 
+use proxy::Credentials;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use users::{Registry, Users};
@@ -20,6 +21,11 @@ impl Secret {
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         Secret::of(line).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// What nodes are told with it.
+    pub(crate) fn credentials(&self, user: Option<&str>) -> Credentials {
+        Credentials::new(user.map(str::as_bytes), &self.0)
     }
 
     fn of(password: &[u8]) -> Result<Secret, String> {

@@ -87,6 +87,10 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
     tag_rule: Option<TagRule>,
 
+    /// Databases that clients may SELECT; the nodes must have as many
+    #[arg(long, value_name = "DATABASES", default_value_t = 16)]
+    pub(crate) databases: u16,
+
     /// Clients at most
     #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
     pub(crate) maxclients: usize,
@@ -105,8 +109,8 @@ pub(crate) struct ProxyArgs {
     request_timeout_ms: u64,
 
     /// Let a busy worker wait some microseconds for more requests before it writes: auto, off, or microseconds. auto
-    /// waits where requests stand in line anyway, up to half of what they take there, for less CPU time per request and
-    /// more throughput (docs/benchmarks.md has both, and the latency at steady rates). A lone client never waits
+    /// waits up to half of what requests take at the nodes, where it has tried and found that more of them get through for
+    /// it (docs/benchmarks.md has throughput and the latency at steady rates). A lone client never waits
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
 
@@ -128,6 +132,14 @@ pub(crate) struct ProxyArgs {
     /// each (docs/users.md). It is read again on SIGHUP and ACL LOAD
     #[arg(long, value_name = "PATH")]
     acl_file: Option<PathBuf>,
+
+    /// The file whose first line is the password that nodes are told (AUTH)
+    #[arg(long, value_name = "PATH", requires = "nodes")]
+    node_auth_file: Option<PathBuf>,
+
+    /// The user that nodes are told with it, if it is not their default user
+    #[arg(long, value_name = "NAME", requires = "node_auth_file")]
+    node_user: Option<String>,
 
     /// After SIGTERM, wait at most so many seconds for what is in flight
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -225,6 +237,10 @@ impl ProxyArgs {
         if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
             return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
         }
+        if !(1..=proxy::Settings::DATABASES_MAX).contains(&self.databases) {
+            let max = proxy::Settings::DATABASES_MAX;
+            return Err(format!("--databases {}: 1 to {max}", self.databases));
+        }
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
                 return Err(format!(
@@ -266,6 +282,14 @@ impl ProxyArgs {
             (_, Some(path), _) => Source::PasswordFile(path.clone()),
             (.., Some(path)) => Source::AclFile(path.clone()),
             (None, None, None) => Source::Nothing,
+        }
+    }
+
+    /// Who we are to the nodes.
+    pub(crate) fn credentials(&self) -> Result<proxy::Credentials, String> {
+        match &self.node_auth_file {
+            Some(path) => Ok(Secret::read(path)?.credentials(self.node_user.as_deref())),
+            None => Ok(proxy::Credentials::default()),
         }
     }
 
@@ -346,6 +370,8 @@ mod tests {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),
+            (&["--databases=0"], "--databases"),
+            (&["--databases=20000"], "--databases"),
             (&["--allow-admin"], "name them with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
@@ -360,6 +386,8 @@ mod tests {
             (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
             (&["--nodes=a:1", "--nonsense"], "--nonsense"),
             (&["--requirepass=secret", "--acl-file=x"], "--acl-file"),
+            (&["--node-auth-file=x"], "--nodes"),
+            (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
             (&["--requirepass="], "there is no password"),
         ];
         for (words, named) in cases {

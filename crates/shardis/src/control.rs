@@ -11,7 +11,7 @@ use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::{Context, Result, anyhow};
 use mio::net::{TcpListener, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, Errand, Limits, Notice, Proxy, Settings};
+use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -70,9 +70,11 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
+        databases: args.databases,
         allow_admin: args.allow_admin,
         access,
         registry: Arc::new(registry),
+        credentials: args.credentials().map_err(|error| anyhow!(error))?,
         topology,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
         clock: Clock::start(),
@@ -171,9 +173,11 @@ struct Plan {
     workers: usize,
     limits: Limits,
     gather: Gather,
+    databases: u16,
     allow_admin: bool,
     access: Source,
     registry: Arc<Registry>,
+    credentials: Credentials,
     topology: Arc<Topology>,
     embedded: Option<Arc<Embedded>>,
     clock: Clock,
@@ -193,8 +197,10 @@ impl Plan {
             unix_epoch_us: self.epoch_us,
             process_id: std::process::id(),
             port: self.addr.port(),
+            databases: self.databases,
             allow_admin: self.allow_admin,
             registry: Arc::clone(&self.registry),
+            credentials: self.credentials.clone(),
         };
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =

@@ -13,6 +13,7 @@ mod embedded;
 mod logging;
 mod pace;
 mod resolver;
+mod trial;
 mod usage;
 mod worker;
 

@@ -208,6 +208,7 @@ impl Worker {
     /// Tells the proxy what happened. Returns how many events there were.
     fn handle_events(&mut self, now: Instant) -> usize {
         let mut seen = 0;
+        let is_prompt = self.pace.is_prompt();
         while let Some(event) = self.driver.next_event() {
             seen += 1;
             match event {
@@ -220,6 +221,9 @@ impl Worker {
                 driver::Event::Closed(conn, error) => {
                     self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
                 }
+            }
+            if is_prompt {
+                self.perform_actions(now);
             }
         }
         seen
