@@ -25,3 +25,4 @@ mod pubsub;
 mod scan;
 mod scripts;
 mod tools;
+mod users;

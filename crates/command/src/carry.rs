@@ -198,7 +198,7 @@ pub enum Local {
     Client(ClientTask),
     /// CLUSTER: the proxy as a cluster of one node.
     Cluster(ClusterQuestion),
-    /// ACL: the one user that there is.
+    /// ACL: who the users are and what they may do.
     Acl(AclQuestion),
     /// SUBSCRIBE and its kin.
     Subscribe(Topic),
@@ -314,10 +314,22 @@ pub enum ClusterQuestion {
 pub enum AclQuestion {
     /// `ACL CAT [category]`.
     Categories,
+    /// `ACL DELUSER user …`.
+    DelUser,
+    /// `ACL DRYRUN user command …`.
+    DryRun,
+    /// `ACL GENPASS [bits]`.
+    GenPass,
     /// `ACL GETUSER user`.
     GetUser,
     /// `ACL LIST`.
     List,
+    /// `ACL LOAD`.
+    Load,
+    /// `ACL LOG [count | RESET]`.
+    Log,
+    /// `ACL SETUSER user rule …`.
+    SetUser,
     /// `ACL USERS`.
     Users,
     /// `ACL WHOAMI`.

@@ -59,6 +59,16 @@ impl Command {
         found
     }
 
+    /// Calls `found` with the place of each key of `request` and what is done with it. On an error it may have been called
+    /// before: Redis takes such a request for one without keys.
+    pub fn each_key(
+        &self,
+        request: &Request<'_>,
+        found: &mut impl FnMut(usize, KeyFlags),
+    ) -> Result<(), KeysError> {
+        self.visit_keys(&Args::from(request), found)
+    }
+
     /// As [`Keys::visit`], but commands that may come without keys never err: as in Redis they have none then.
     pub(crate) fn visit_keys(
         &self,

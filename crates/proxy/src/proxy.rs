@@ -9,6 +9,7 @@ use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
+use crate::login::Login;
 use crate::pinned::Pinning;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
@@ -84,6 +85,7 @@ impl Proxy {
         let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
+            session.login = Login::newcomer(&self.core.users);
         }
         Ok(conn)
     }
