@@ -24,5 +24,6 @@ mod process;
 mod pubsub;
 mod scan;
 mod scripts;
+mod sessions;
 mod tools;
 mod users;
