@@ -24,3 +24,4 @@ mod process;
 mod scan;
 mod scripts;
 mod tools;
+mod transactions;

@@ -12,6 +12,7 @@ use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
+use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::route::Scratch;
 use crate::scan::Scan;
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     pub vacant: Vec<u32>,
     pub lanes: Lanes,
     pub pins: Pins,
+    pub pause: Pause,
     /// How many connections clients hold.
     pub held: usize,
     /// Who seeks clients that wait on connections whose numbers are not known yet.
@@ -121,6 +123,7 @@ impl Core {
             vacant: Vec::new(),
             lanes,
             pins: Pins::new(shards),
+            pause: Pause::default(),
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(shards),

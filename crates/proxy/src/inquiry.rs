@@ -16,6 +16,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
 use crate::info::Survey;
+use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
@@ -66,6 +67,8 @@ pub(crate) enum Question {
     Kill { asker: u64, filter: Filter },
     /// Begin to count anew.
     ResetStatistics,
+    /// Pause clients, or go on with them.
+    Pause(Option<Order>),
     /// On which connection this client waits.
     Seek { client: u64 },
 }
@@ -116,8 +119,8 @@ pub(crate) enum Gathered {
     Lines { listing: Listing, lines: Vec<(u64, String)> },
     /// CLIENT KILL; by address alone, it is an error if nobody was there.
     Killed { count: u64, by_address: bool },
-    /// CONFIG RESETSTAT.
-    Reset,
+    /// That all have done what they were told.
+    Done,
     /// WAIT.
     Replicas,
     /// INFO.
@@ -311,6 +314,10 @@ impl Proxy {
                 killed.iter().for_each(|&conn| self.close_client(conn));
                 Findings::Count(killed.len() as u64)
             }
+            Question::Pause(order) => {
+                self.pause(*order);
+                Findings::Nothing
+            }
             Question::ResetStatistics => {
                 self.core.reset_statistics();
                 Findings::Nothing
@@ -399,7 +406,7 @@ impl Gathered {
         match self {
             Gathered::Lines { listing, lines } => encode::bulk(out, listing.arrange(lines).as_bytes()),
             Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
-            Gathered::Killed { by_address: true, .. } | Gathered::Reset => encode::simple(out, b"OK"),
+            Gathered::Killed { by_address: true, .. } | Gathered::Done => encode::simple(out, b"OK"),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
             Gathered::Replicas | Gathered::Unblocked { .. } => encode::integer(out, 0),
             Gathered::Survey(survey) => core.write_info(&survey, out),

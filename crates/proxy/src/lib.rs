@@ -30,6 +30,7 @@ mod limits;
 mod local;
 mod memory;
 mod merge;
+mod pause;
 mod pinned;
 mod proxy;
 mod relay;
