@@ -33,8 +33,8 @@ mod testing;
 
 pub use about::count;
 pub use carry::{
-    About, AclQuestion, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Refusal, Report,
-    Script, Transaction, Wait,
+    About, AclQuestion, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Naming,
+    PubSubQuestion, Refusal, Report, Script, Topic, Transaction, Wait,
 };
 pub use command::Command;
 pub use describe::write_info;

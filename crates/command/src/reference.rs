@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::carry::{
-    Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Transaction, Wait,
+    Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic, Transaction, Wait,
 };
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
@@ -57,6 +57,7 @@ fn carried(command: &Command) -> &'static str {
         }
         Carry::Split(_) => "split over the shards of its keys",
         Carry::AllShards(_) => "by all shards",
+        Carry::Publish(_) => "by the shard of its channel",
         Carry::Cursor => "by all shards, one after the other",
         Carry::AnyShard => "by any shard",
         Carry::Transaction(Transaction::Watch) => "by the shard of its keys",
@@ -81,6 +82,10 @@ fn notes(command: &Command) -> String {
         Carry::ShardIf(Guard::Patterns) => {
             "all keys on one shard; BY and GET with a pattern that names other keys are refused".into()
         }
+        Carry::ShardIf(Guard::Database(_)) if command.single_key().is_none() => {
+            "all keys on one shard; with DB to another database there".into()
+        }
+        Carry::ShardIf(Guard::Database(_)) => "to another database of the key's shard".into(),
         Carry::Script(script) => {
             let repaired = match script {
                 Script::Body => "the script is kept for EVALSHA",
@@ -95,6 +100,9 @@ fn notes(command: &Command) -> String {
         }
         Carry::Transaction(step) => transaction_note(step).into(),
         Carry::Cursor => "the cursor tells the shard: pass it on as it is".into(),
+        Carry::Publish(_) => {
+            "the clients of shardis count as receivers, and whoever else is subscribed at the node".into()
+        }
         Carry::Refused(Refusal::Later(what)) => format!("needs {what}"),
         Carry::Refused(Refusal::Never(why) | Refusal::Admin(why) | Refusal::Unknown(why)) => why.into(),
         Carry::Admin(why, Admin::AllShards(merge)) => format!("{why}; by all shards, {}", merged(merge)),
@@ -133,6 +141,14 @@ fn local_note(local: Local) -> &'static str {
             "the proxy knows of no replicas: 0 after the timeout, at once if none are asked for or the timeout is 0; \
              other requests do not wait"
         }
+        Local::Subscribe(Topic::Channel | Topic::ShardChannel) => {
+            "by the shard of the channel; an error in the place of a channel whose shard cannot be had; not in \
+             transactions; `__keyspace@…` and `__keyevent@…`: of all shards"
+        }
+        Local::Subscribe(Topic::Pattern) => {
+            "on all shards; an error if one of them cannot be had; not in transactions"
+        }
+        Local::PubSub(_) => "over the clients of all workers; who subscribes elsewhere is not counted",
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
         Local::Acl(_) => "there is one user, `default`",
         Local::Client(ClientTask::Pause | ClientTask::Unpause) => "all clients of all workers; nodes go on",

@@ -68,6 +68,10 @@ pub(crate) enum Purpose {
     Learn,
     /// It goes into the inquiry that `conn` names; `part` is the shard.
     Inquiry,
+    /// It says that the topic that `conn` names is subscribed to.
+    Subscribe,
+    /// It says that it is not any more; `conn` names who waits, `part` is the shard.
+    Unsubscribe,
     /// It shows that the node lives.
     Probe,
     /// It says which number the node gave to the connection.
@@ -120,6 +124,8 @@ pub(crate) enum Use {
     Shared,
     /// One client at a time, for large transfers; it is made when one is needed, and not again by itself.
     Pinned,
+    /// All clients, for messages: see `pubsub.rs`. It is made again when it is lost, as long as there is a topic.
+    Subscription,
     /// One client for as long as it watches keys or waits for an element: see `held.rs`.
     Held,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
@@ -451,6 +457,11 @@ impl Backend {
         self.input.len()
     }
 
+    /// Whether the unfinished reply is none, but a push.
+    pub(crate) fn is_pushed_to(&self) -> bool {
+        reply::is_push(&self.input)
+    }
+
     /// The unfinished reply will be so long at least.
     pub(crate) fn bytes_announced(&self) -> usize {
         self.scanner.bytes_announced().max(self.input.len())
@@ -518,7 +529,9 @@ impl Backend {
 
     /// Whether the node was silent for so long that it should be asked whether it lives.
     pub(crate) fn wants_probe(&self, now: Instant, limits: &Limits) -> bool {
-        self.used_by == Use::Shared && self.is_idle() && now.since(self.moved_at) >= limits.probe_after
+        matches!(self.used_by, Use::Shared | Use::Subscription)
+            && self.is_idle()
+            && now.since(self.moved_at) >= limits.probe_after
     }
 
     /// Whether the node counts as up as long as this connection is.
@@ -567,6 +580,8 @@ impl Backend {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
         match self.used_by {
             Use::Shared | Use::Held => ticket.deadline + limits.transfer_time(self.input.len()),
+            // Many are asked for at once when the connection is made again.
+            Use::Subscription => ticket.deadline.max(self.moved_at + limits.request_timeout),
             // A slow client makes its own replies late, and only those.
             Use::Pinned if self.paused => Instant::NEVER,
             Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.transfer_timeout),

@@ -6,7 +6,7 @@ use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
 use crate::session::{Mute, Phase, Session, Wishes};
 use crate::transaction::Transaction;
-use command::ClientTask;
+use command::{ClientTask, Topic};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::fmt::Write;
@@ -16,18 +16,20 @@ use topology::ShardId;
 /// Which clients CLIENT LIST shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// All of a type.
-    Type(Type),
+    /// All, or all of a type.
+    Type(Option<Type>),
     /// Those, in this order, as often as they are named.
     Ids(Vec<u64>),
 }
 
-/// Types of clients. We serve but one.
+/// Types of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
-    /// What all our clients are.
+    /// What most clients are.
     Normal,
-    /// A primary or a replica, or a client that has subscribed.
+    /// A client that has subscribed to something.
+    Subscriber,
+    /// A primary or a replica: none of ours.
     Other,
 }
 
@@ -54,7 +56,9 @@ impl Core {
                 Err(text) => encode::error(reply, &text),
                 Ok(listing) => self.list_clients(session, listing),
             },
-            ClientTask::Describe => encode::bulk(reply, self.client_line(session).as_bytes()),
+            ClientTask::Describe => {
+                encode::verbatim(reply, self.client_line(session).as_bytes(), session.resp3);
+            }
             ClientTask::Kill => match Filter::parse(request) {
                 Err(text) => encode::error(reply, &text),
                 Ok((filter, skips_me)) => {
@@ -72,7 +76,7 @@ impl Core {
             }
             ClientTask::Pause => self.pause_clients(session, request, reply),
             ClientTask::Unpause => self.unpause_clients(session),
-            ClientTask::TrackingState => write_tracking_state(reply),
+            ClientTask::TrackingState => write_tracking_state(session.resp3, reply),
             ClientTask::Caching => errors::write(reply, errors::NOT_TRACKING),
         }
     }
@@ -125,7 +129,8 @@ impl Type {
     fn parse(word: &[u8]) -> Result<Type, Vec<u8>> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Type::Normal),
-            b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Type::Other),
+            b"pubsub" => Ok(Type::Subscriber),
+            b"master" | b"replica" | b"slave" => Ok(Type::Other),
             _ => Err([b"ERR Unknown client type '", word, b"'"].concat()),
         }
     }
@@ -136,8 +141,8 @@ impl Listing {
     fn parse(request: &Request<'_>) -> Result<Listing, Vec<u8>> {
         let is = |word: &str| request.arg(2).eq_ignore_ascii_case(word.as_bytes());
         match request.len() {
-            2 => Ok(Listing::Type(Type::Normal)),
-            4 if is("type") => Type::parse(request.arg(3)).map(Listing::Type),
+            2 => Ok(Listing::Type(None)),
+            4 if is("type") => Type::parse(request.arg(3)).map(|kind| Listing::Type(Some(kind))),
             4.. if is("id") => {
                 let ids = request.args().skip(3).map(|id| parse_i64(id).map(|id| id as u64));
                 ids.collect::<Option<_>>().map(Listing::Ids).ok_or(errors::INVALID_CLIENT_ID.into())
@@ -149,7 +154,7 @@ impl Listing {
     /// Whether `session` is shown.
     pub(crate) fn takes(&self, session: &Session) -> bool {
         match self {
-            Listing::Type(kind) => *kind == Type::Normal,
+            Listing::Type(kind) => kind.is_none_or(|kind| kind == session.kind()),
             Listing::Ids(ids) => ids.contains(&session.client),
         }
     }
@@ -200,13 +205,17 @@ impl Filter {
     /// Whether `session` is closed.
     pub(crate) fn takes(&self, session: &Session) -> bool {
         self.id.is_none_or(|id| id == session.client)
-            && self.kind.is_none_or(|kind| kind == Type::Normal)
+            && self.kind.is_none_or(|kind| kind == session.kind())
             && self.peer.as_ref().is_none_or(|peer| **peer == *session.peer.as_bytes())
             && self.local.as_ref().is_none_or(|local| **local == *session.local.as_bytes())
     }
 }
 
 impl Session {
+    fn kind(&self) -> Type {
+        if self.subscribed.is_some() { Type::Subscriber } else { Type::Normal }
+    }
+
     /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
     fn line(&self, lane: LaneKind, now: Instant) -> String {
         let mut line = String::new();
@@ -222,7 +231,9 @@ impl Session {
         let transaction = self.transaction.as_deref();
         let multi = transaction.map_or(-1, |transaction| i64::from(transaction.commands()));
         let multi_mem = transaction.map_or(0, Transaction::held_bytes);
-        let _ = write!(line, " flags={flags} db={} sub=0 psub=0 ssub=0 multi={multi}", lane.database);
+        let [sub, psub, ssub] = Topic::ALL.map(|kind| self.topic_count(kind));
+        let _ = write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub}", lane.database);
+        let _ = write!(line, " multi={multi}");
         let (used, size) = (self.input.len(), self.input.capacity());
         let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem={multi_mem}", size - used);
         let _ = write!(line, " rbs={} rbp={output} obl={output} oll={parked}", self.output_capacity());
@@ -238,7 +249,9 @@ impl Session {
     fn flags(&self) -> String {
         let closing = !matches!(self.phase, Phase::Open | Phase::Ending);
         let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
+        let is_subscribed = self.kind() == Type::Subscriber;
         let flags = [
+            (is_subscribed, 'P'),
             (self.transaction.is_some(), 'x'),
             (self.is_blocked(), 'b'),
             (closing, 'c'),
@@ -301,10 +314,10 @@ fn parse_unblock(request: &Request<'_>, reply: &mut Vec<u8>) -> Option<(u64, boo
     client.map(|client| (client as u64, by_error))
 }
 
-fn write_tracking_state(reply: &mut Vec<u8>) {
-    encode::array_header(reply, 6);
+fn write_tracking_state(resp3: bool, reply: &mut Vec<u8>) {
+    encode::map_header(reply, 3, resp3);
     encode::bulk(reply, b"flags");
-    encode::array_header(reply, 1);
+    encode::set_header(reply, 1, resp3);
     encode::bulk(reply, b"off");
     encode::bulk(reply, b"redirect");
     encode::integer(reply, -1);

@@ -14,6 +14,7 @@ use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
 use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
+use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub lanes: Lanes,
     pub pins: Pins,
     pub pause: Pause,
+    pub subscriptions: Subscriptions,
     /// How many connections clients hold.
     pub held: usize,
     /// Who seeks clients that wait on connections whose numbers are not known yet.
@@ -124,6 +126,7 @@ impl Core {
             lanes,
             pins: Pins::new(shards),
             pause: Pause::default(),
+            subscriptions: Subscriptions::new(shards),
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(shards),
@@ -218,7 +221,7 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared => (self.late_at, asked.kept),
+            Use::Shared | Use::Subscription => (self.late_at, asked.kept),
             Use::Held => (self.late_at, false),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
         };

@@ -102,6 +102,14 @@ pub(crate) fn cuts_off(parameter: &[u8]) -> String {
     format!("ERR CONFIG SET {parameter} is not allowed through shardis: it would cut the nodes off from it")
 }
 
+/// The text for a command that a subscribed client may not send.
+pub(crate) fn only_while_subscribed(command: &str) -> String {
+    format!(
+        "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+         this context"
+    )
+}
+
 /// `-text\r\n`
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());
@@ -141,12 +149,17 @@ pub(crate) const EXEC_ELSEWHERE: &str = "EXECABORT Transaction discarded because
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// Redis's words for what does not fit into 32 bits.
+pub(crate) const NOT_AN_INT: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
 pub(crate) const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 pub(crate) const INVALID_CURSOR: &str = "ERR invalid cursor";
+pub(crate) const PROTO_NOT_AN_INTEGER: &str = "ERR Protocol version is not an integer or out of range";
 pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
 pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many questions wait for their answers";
+pub(crate) const SUBSCRIPTIONS_MAX: &str = "ERR max number of subscriptions reached";
 pub(crate) const NO_SUCH_CLIENT: &str = "ERR No such client";
 pub(crate) const INVALID_CLIENT_ID: &str = "ERR Invalid client ID";
 pub(crate) const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";

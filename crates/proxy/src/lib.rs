@@ -11,6 +11,7 @@
 
 mod acl;
 mod admin;
+mod audience;
 mod backend;
 mod clients;
 mod cluster;
@@ -33,6 +34,7 @@ mod merge;
 mod pause;
 mod pinned;
 mod proxy;
+mod pubsub;
 mod relay;
 mod replies;
 mod reports;
@@ -42,6 +44,7 @@ mod route;
 mod scan;
 mod scripts;
 mod session;
+mod subscriptions;
 mod tally;
 mod transaction;
 mod upload;

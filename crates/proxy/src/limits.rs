@@ -38,6 +38,17 @@ pub struct Limits {
     pub output_bytes_soft: usize,
     /// See `output_bytes_soft`.
     pub output_stall: Duration,
+    /// The same as `output_bytes_max` for a client that is subscribed to something: Redis's
+    /// `client-output-buffer-limit pubsub`, hard. One single message may be larger.
+    pub subscriber_bytes_max: usize,
+    /// The soft limit: a subscriber for whom more than this has waited for `subscriber_patience` without a pause is
+    /// closed.
+    pub subscriber_bytes_soft: usize,
+    /// See `subscriber_bytes_soft`.
+    pub subscriber_patience: Duration,
+    /// Bytes that the subscriptions of all clients of one worker are counted for: names, and some hundred bytes for each
+    /// topic and each subscription. Above it no more are taken.
+    pub subscription_bytes_max: usize,
     /// Requests in flight to one node over one connection. Above it requests are refused at once.
     pub in_flight_max: usize,
     /// Questions that wait for other workers, for all nodes or for time (CLIENT LIST, INFO, WAIT), of all clients of one
@@ -116,6 +127,9 @@ impl Limits {
             reply_bytes_max: self.reply_bytes_max.min(memory),
             output_bytes_max: self.output_bytes_max.min(memory / 2),
             output_bytes_soft: self.output_bytes_soft.min(memory / 4),
+            subscriber_bytes_max: self.subscriber_bytes_max.min(memory / 4),
+            subscriber_bytes_soft: self.subscriber_bytes_soft.min(memory / 8),
+            subscription_bytes_max: self.subscription_bytes_max.min(memory / 8),
             backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
             // A share for each of some dozens of busy clients.
             pending_bytes_max: self.pending_bytes_max.min(memory / 64),
@@ -161,6 +175,10 @@ impl Default for Limits {
             output_bytes_max: 64 << 20,
             output_bytes_soft: 16 << 20,
             output_stall: Duration::from_secs(30),
+            subscriber_bytes_max: 32 << 20,
+            subscriber_bytes_soft: 8 << 20,
+            subscriber_patience: Duration::from_secs(60),
+            subscription_bytes_max: 64 << 20,
             in_flight_max: 1 << 16,
             inquiries_max: 1 << 16,
             backend_output_bytes_max: 64 << 20,

@@ -149,6 +149,13 @@ impl Proxy {
         }
     }
 
+    /// Subscribers that take nothing do not stop all others: before reading stops, those for whom the most is held go.
+    pub(crate) fn relieve_of_subscribers(&mut self) {
+        let half = self.core.limits.memory_bytes_max / 2;
+        let is_stuck = |session: &Session| session.subscribed.is_some() && session.blocked;
+        while self.core.memory.moving_bytes > half && self.evict_largest(is_stuck) {}
+    }
+
     /// Closes the client for which the most is held among those of whom `may` is true. False if there is none that is
     /// worth it.
     fn evict_largest(&mut self, may: impl Fn(&Session) -> bool) -> bool {

@@ -233,7 +233,7 @@ impl Core {
                     Some(Owed::Merge(merge)) => {
                         self.merges.get(merge).is_some_and(|merge| merge.may_be_relayed())
                     }
-                    Some(Owed::Repeat(_) | Owed::Scan(_) | Owed::Inquiry(_) | Owed::Exec) => false,
+                    Some(_) => false,
                 }
         });
         if !all_may {

@@ -293,6 +293,7 @@ impl Proxy {
         let Some(Peer::Client(mut session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
         core.unpin(&mut session);
+        core.unsubscribe_from_all(&mut session);
         core.lanes.leave(session.lane, core.now);
         core.let_holds_go(&mut session);
         core.forget_held_back(&mut session);
@@ -304,7 +305,7 @@ impl Proxy {
         core.clients_waiting -= usize::from(session.waiting);
         for owed in session.dismantle(&mut core.pool) {
             match owed {
-                Owed::Node | Owed::Exec => {}
+                Owed::Node | Owed::Exec | Owed::Subscription | Owed::Receivers(_) => {}
                 Owed::Merge(merge) => {
                     if let Some(mut merge) = core.merges.remove(merge) {
                         core.memory.recount(&mut merge.counted_bytes, 0);
@@ -395,6 +396,9 @@ impl Proxy {
                             self.deliver_timeout(node, ticket);
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
+                        Some(_) if backend.used_by == Use::Subscription => {
+                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
+                        }
                         Some(ticket) => self.deliver_timeout(node, ticket),
                         None => self.fail_node(node, Fault::Gone("the node takes no bytes".to_owned())),
                     },
@@ -432,7 +436,7 @@ impl Proxy {
                 self.core.enqueue_on(node as u32, backend::PING, asked);
             }
         }
-        while let Some(node) = self.core.next_stale(self.core.now) {
+        while let Some(node) = self.core.next_stale(self.core.now).or_else(|| self.core.next_deserted()) {
             self.let_go(node);
         }
         self.relieve_memory();
@@ -453,13 +457,16 @@ impl Proxy {
     fn sweep_client(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let (now, limits) = (self.core.now, &self.core.limits);
+        let is_slow = session.is_slow_subscriber(0, now, limits);
         let reason = match session.phase {
             Phase::Lingering { until } if until <= now => return self.close_client(conn),
             Phase::Lingering { .. } => return,
             _ if session.is_stalled(now, limits) => Some(CloseReason::OutputLimit),
+            _ if is_slow => Some(CloseReason::SlowSubscriber),
             _ if half_request_is_late(session, now, limits) => Some(CloseReason::HalfRequest),
             _ if !limits.idle_timeout.is_zero()
                 && session.is_quiet()
+                && session.subscribed.is_none()
                 && now.since(session.active_at) >= limits.idle_timeout =>
             {
                 Some(CloseReason::Idle)

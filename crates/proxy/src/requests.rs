@@ -177,6 +177,9 @@ impl Core {
             }
             return Step::Done;
         };
+        if session.is_restricted() && !self.allows_subscriber(session, command) {
+            return Step::Done;
+        }
         // One branch for both: nearly no request has to do with either.
         if session.transaction.is_some() | self.pause.is_on() {
             if let Some(step) = self.hold_back(session, command) {
@@ -192,6 +195,9 @@ impl Core {
             Carry::ShardIf(Guard::Patterns) if self.topology.shard_count() == 1 => {
                 self.forward(session, command, request, keys);
             }
+            Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
+                self.refuse(session, errors::DB_OUT_OF_RANGE);
+            }
             Carry::ShardIf(guard) => match guard.check(request) {
                 Ok(()) => self.forward(session, command, request, keys),
                 Err(refusal) => self.refuse_command(session, command, refusal, request),
@@ -199,6 +205,7 @@ impl Core {
             Carry::Script(script) => self.forward_script(session, command, script, request, keys),
             Carry::Split(merge) => self.split(session, command, merge, request, keys),
             Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
+            Carry::Publish(kind) => self.send_message(session, command, kind, request),
             Carry::Cursor => self.send_scan(session, request),
             Carry::AnyShard => self.send(session, command, KEYLESS_SHARD, request.bytes),
             Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {

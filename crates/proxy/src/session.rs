@@ -9,6 +9,7 @@ use crate::held::{HeldNode, Watch};
 use crate::lanes::LaneId;
 use crate::limits::Limits;
 use crate::pinned::Pinning;
+use crate::subscriptions::Subscribed;
 use crate::transaction::Transaction;
 use command::Number;
 use resp::request;
@@ -35,6 +36,8 @@ pub(crate) struct Session {
     pub mute: Mute,
     /// What it asked for and we only remember.
     pub wishes: Wishes,
+    /// What it is subscribed to, if anything.
+    pub subscribed: Option<Box<Subscribed>>,
     /// When it came.
     pub created_at: Instant,
     /// As CLIENT SETNAME set it.
@@ -129,6 +132,8 @@ pub(crate) enum Mute {
     Next,
     /// Not that of the request that is being carried out, but those behind it.
     This,
+    /// None, but for that of the request that is being carried out.
+    Heard,
 }
 
 /// What a client asked for that changes nothing here; CLIENT LIST shows it.
@@ -155,6 +160,10 @@ pub(crate) enum Owed {
     Merge(Id),
     /// An inquiry.
     Inquiry(Id),
+    /// The nodes of a topic.
+    Subscription,
+    /// One node, whose number of receivers is changed by this.
+    Receivers(i32),
     /// One node, which runs a transaction.
     Exec,
 }
@@ -232,6 +241,7 @@ impl Session {
             last: Number::NONE,
             mute: Mute::No,
             wishes: Wishes::default(),
+            subscribed: None,
             created_at: now,
             name: Box::default(),
             input: Vec::new(),
@@ -456,6 +466,7 @@ impl Session {
     pub(crate) fn silence(&mut self, mark: Mark, pool: &mut BufferPool) {
         match self.mute {
             Mute::No | Mute::Next => return,
+            Mute::Heard => return self.mute = Mute::Off,
             Mute::This => self.mute = Mute::No,
             Mute::Off => {}
         }
@@ -471,6 +482,35 @@ impl Session {
                 Place::Ready(Parked::new(&[], pool))
             }
         };
+    }
+
+    /// What the request that is being carried out brings is heard whatever the client wants: a subscription is no reply.
+    pub(crate) fn speak_up(&mut self) {
+        self.mute = match self.mute {
+            Mute::Off => Mute::Heard,
+            Mute::This => Mute::No,
+            mute => mute,
+        };
+    }
+
+    /// Appends a message: at once, if it neither falls into the middle of a reply nor overtakes what it must not.
+    pub(crate) fn push(&mut self, message: &[u8], pool: &mut BufferPool) {
+        let fence = self.subscribed.as_ref().and_then(|subscribed| subscribed.fence);
+        let is_behind = |fence: u32| self.front.wrapping_sub(fence).cast_signed() > 0;
+        if self.pending.is_empty() || (self.relayed == 0 && fence.is_none_or(is_behind)) {
+            return self.output.push(message, pool);
+        }
+        self.raise_fence(self.next_place());
+        self.answer(message, pool);
+    }
+
+    /// Messages must not overtake what is at `place`.
+    pub(crate) fn raise_fence(&mut self, place: u32) {
+        if let Some(subscribed) = &mut self.subscribed
+            && subscribed.fence.is_none_or(|fence| place.wrapping_sub(fence).cast_signed() > 0)
+        {
+            subscribed.fence = Some(place);
+        }
     }
 
     fn pop_front(&mut self) {
@@ -683,7 +723,7 @@ mod tests {
             (0, 0, 0)
         );
         // 16 of them for transactions and connections of its own; a look into a box would cost each request more.
-        assert!(size_of::<Session>() <= 352, "{}", size_of::<Session>());
+        assert!(size_of::<Session>() <= 368, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

@@ -1,5 +1,7 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
+use crate::lanes::LaneKind;
+use crate::proxy::Peer;
 use crate::{Action, Arrival, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -165,6 +167,12 @@ impl Rig {
         self.clients += 1;
         let arrival = Arrival { peer: &peer, local: LOCAL, descriptor: 9 };
         self.proxy.accept(&arrival, self.now).expect("not full")
+    }
+
+    /// The client has chosen another lane.
+    pub(crate) fn change_lane(&mut self, conn: ConnId, kind: LaneKind) {
+        let Some(Peer::Client(session)) = self.proxy.peers.get_mut(conn) else { panic!("a client") };
+        self.proxy.core.change_lane(session, kind);
     }
 
     /// The client sends `text`, in which `|` stands for CR LF.

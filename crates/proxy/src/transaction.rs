@@ -238,7 +238,7 @@ impl Core {
         let has_one_shard = self.topology.shard_count() == 1;
         match command.carry {
             // What would wait does not in a transaction.
-            Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) => {}
+            Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) | Carry::Publish(_) => {}
             Carry::ShardIf(Guard::Patterns) if has_one_shard => {}
             Carry::ShardIf(guard) => guard.check(request)?,
             Carry::AnyShard | Carry::Transaction(_) => return Ok(Some(Place::Anywhere)),
