@@ -26,4 +26,5 @@ mod scan;
 mod scripts;
 mod sessions;
 mod tools;
+mod transactions;
 mod users;

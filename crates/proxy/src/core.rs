@@ -13,6 +13,7 @@ use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
 use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
+use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     pub vacant: Vec<u32>,
     pub lanes: Lanes,
     pub pins: Pins,
+    pub pause: Pause,
     pub subscriptions: Subscriptions,
     /// How many connections clients hold.
     pub held: usize,
@@ -129,6 +131,7 @@ impl Core {
             vacant: Vec::new(),
             lanes,
             pins: Pins::new(shards),
+            pause: Pause::default(),
             subscriptions: Subscriptions::new(shards),
             held: 0,
             seekers: Vec::new(),

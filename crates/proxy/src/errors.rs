@@ -173,6 +173,7 @@ pub(crate) const SUBSCRIPTIONS_MAX: &str = "ERR max number of subscriptions reac
 pub(crate) const NO_SUCH_CLIENT: &str = "ERR No such client";
 pub(crate) const INVALID_CLIENT_ID: &str = "ERR Invalid client ID";
 pub(crate) const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";
+pub(crate) const PAUSE_MODE: &str = "ERR CLIENT PAUSE mode must be WRITE or ALL";
 pub(crate) const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
 pub(crate) const NOT_TRACKING: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with \
      OPTIN or OPTOUT mode enabled";

@@ -16,6 +16,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
 use crate::info::Survey;
+use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
@@ -67,6 +68,8 @@ pub(crate) enum Question {
     Kill { asker: u64, filter: Filter },
     /// Begin to count anew.
     ResetStatistics,
+    /// Pause clients, or go on with them.
+    Pause(Option<Order>),
     /// On which connection this client waits.
     Seek { client: u64 },
     /// Take these users for those that there are; the client who asks may be one who is gone.
@@ -121,8 +124,8 @@ pub(crate) enum Gathered {
     Lines { listing: Listing, lines: Vec<(u64, String)> },
     /// CLIENT KILL; by address alone, it is an error if nobody was there.
     Killed { count: u64, by_address: bool },
-    /// CONFIG RESETSTAT.
-    Reset,
+    /// That all have done what they were told.
+    Done,
     /// WAIT.
     Replicas,
     /// INFO.
@@ -323,6 +326,10 @@ impl Proxy {
                 killed.iter().for_each(|&conn| self.close_client(conn));
                 Findings::Count(killed.len() as u64)
             }
+            Question::Pause(order) => {
+                self.pause(*order);
+                Findings::Nothing
+            }
             Question::ResetStatistics => {
                 self.core.reset_statistics();
                 Findings::Nothing
@@ -425,7 +432,7 @@ impl Gathered {
             }
             Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
             Gathered::Killed { by_address: true, .. }
-            | Gathered::Reset
+            | Gathered::Done
             | Gathered::Users { deleted: None } => encode::simple(out, b"OK"),
             Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
             Gathered::Loading => errors::write(out, errors::USERS_NOT_LOADED),

@@ -71,7 +71,7 @@ impl Core {
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::Wait => self.wait(session, request, reply),
             Local::ResetStatistics => {
-                self.ask_workers(session, Question::ResetStatistics, Gathered::Reset);
+                self.ask_workers(session, Question::ResetStatistics, Gathered::Done);
             }
             Local::ReplicaReads(on) => {
                 session.wishes.replica_reads = on;

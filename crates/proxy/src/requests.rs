@@ -196,8 +196,14 @@ impl Core {
         if session.is_restricted() && !self.allows_subscriber(session, command) {
             return Step::Done;
         }
-        if session.transaction.is_some() {
-            return self.carry_out_in_transaction(session, command, request, keys, reply);
+        // One branch for both: nearly no request has to do with either.
+        if session.transaction.is_some() | self.pause.is_on() {
+            if let Some(step) = self.hold_back(session, command) {
+                return step;
+            }
+            if session.transaction.is_some() {
+                return self.carry_out_in_transaction(session, command, request, keys, reply);
+            }
         }
         match command.carry {
             Carry::Shard => self.forward(session, command, request, keys),

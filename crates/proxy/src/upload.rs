@@ -156,7 +156,7 @@ impl Core {
         if session.may_read(&self.limits) {
             return !self.memory.is_full();
         }
-        if session.waits_on.is_some() {
+        if session.is_blocked() {
             // Its end must be seen when it comes.
             return session.input.len() < self.limits.waiting_input_bytes_max;
         }
