@@ -113,6 +113,17 @@ pub enum Guard {
     Blocks,
     /// SORT and SORT_RO with a BY or GET pattern that names other keys: those may live on other shards.
     Patterns,
+    /// The database that they name must be one that the proxy has: a node may have more.
+    Database(Naming),
+}
+
+/// Where a command names a database. See [`Naming::databases`](crate::Naming::databases).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// MOVE: the last argument.
+    Last,
+    /// COPY: behind the word DB.
+    Option,
 }
 
 /// What the proxy answers itself.

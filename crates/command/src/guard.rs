@@ -6,8 +6,9 @@
 
 use resp::Request;
 
-use crate::carry::{Guard, Refusal};
+use crate::carry::{Guard, Naming, Refusal};
 use crate::keys::is_word;
+use resp::integer::parse_i64;
 
 impl Guard {
     /// Whether `request`, whose number of arguments fits, can be forwarded.
@@ -17,7 +18,33 @@ impl Guard {
             Guard::Patterns if names_other_keys(request) => {
                 Err(Refusal::Never("the keys that its BY or GET pattern names may live on other shards"))
             }
-            Guard::Blocks | Guard::Patterns => Ok(()),
+            Guard::Blocks | Guard::Patterns | Guard::Database(_) => Ok(()),
+        }
+    }
+}
+
+impl Naming {
+    /// The databases that `request` names, up to the first thing that Redis refuses before it looks at more.
+    pub fn databases(self, request: &Request<'_>) -> Vec<i64> {
+        match self {
+            Naming::Last => request.get(request.len() - 1).and_then(parse_i64).into_iter().collect(),
+            Naming::Option => {
+                let (mut found, mut at) = (Vec::new(), 3);
+                while let Some(word) = request.get(at) {
+                    let database = || parse_i64(request.get(at + 1)?);
+                    match () {
+                        () if is_word(word, b"replace") => at += 1,
+                        () if is_word(word, b"db")
+                            && let Some(database) = database() =>
+                        {
+                            found.push(database);
+                            at += 2;
+                        }
+                        () => break,
+                    }
+                }
+                found
+            }
         }
     }
 }
@@ -99,6 +126,22 @@ mod tests {
             "XREAD a b c",
         ] {
             assert!(passes(Guard::Blocks, line), "{line}");
+        }
+    }
+
+    #[test]
+    fn databases_are_found_where_redis_finds_them() {
+        let databases = |naming: Naming, line| with_request(line, |request| naming.databases(request));
+        assert_eq!(databases(Naming::Last, "MOVE 3 16"), [16]);
+        assert_eq!(databases(Naming::Last, "MOVE 3 x"), [0; 0]);
+        for (line, expected) in [
+            ("COPY a b", &[][..]),
+            ("COPY DB 1 db 2 REPLACE DB 3", &[2, 3]),
+            ("COPY a b replace DB", &[]),
+            ("COPY a b nosuch DB 2", &[]),
+            ("COPY a b DB x DB 2", &[]),
+        ] {
+            assert_eq!(databases(Naming::Option, line), expected, "{line}");
         }
     }
 

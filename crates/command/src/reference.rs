@@ -70,6 +70,10 @@ fn notes(command: &Command) -> String {
         Carry::ShardIf(Guard::Patterns) => {
             "all keys on one shard; BY and GET with a pattern that names other keys are refused".into()
         }
+        Carry::ShardIf(Guard::Database(_)) if command.single_key().is_none() => {
+            "all keys on one shard; with DB to another database there".into()
+        }
+        Carry::ShardIf(Guard::Database(_)) => "to another database of the key's shard".into(),
         Carry::Script(script) => {
             let repaired = match script {
                 Script::Body => "the script is kept for EVALSHA",

@@ -432,6 +432,11 @@ impl Backend {
         self.input.len()
     }
 
+    /// Whether the unfinished reply is none, but a push.
+    pub(crate) fn is_pushed_to(&self) -> bool {
+        reply::is_push(&self.input)
+    }
+
     /// The unfinished reply will be so long at least.
     pub(crate) fn bytes_announced(&self) -> usize {
         self.scanner.bytes_announced().max(self.input.len())

@@ -54,7 +54,9 @@ impl Core {
                 Err(text) => encode::error(reply, &text),
                 Ok(listing) => self.list_clients(session, listing),
             },
-            ClientTask::Describe => encode::bulk(reply, self.client_line(session).as_bytes()),
+            ClientTask::Describe => {
+                encode::verbatim(reply, self.client_line(session).as_bytes(), session.resp3);
+            }
             ClientTask::Kill => match Filter::parse(request, &self.users) {
                 Err(text) => encode::error(reply, &text),
                 Ok((filter, skips_me)) => {
@@ -65,7 +67,7 @@ impl Core {
             ClientTask::Switch => switch(session, request, reply),
             ClientTask::GetRedirect => encode::integer(reply, -1),
             ClientTask::Unblock => unblock(request, reply),
-            ClientTask::TrackingState => write_tracking_state(reply),
+            ClientTask::TrackingState => write_tracking_state(session.resp3, reply),
             ClientTask::Caching => errors::write(reply, errors::NOT_TRACKING),
         }
     }
@@ -256,10 +258,10 @@ fn unblock(request: &Request<'_>, reply: &mut Vec<u8>) {
     }
 }
 
-fn write_tracking_state(reply: &mut Vec<u8>) {
-    encode::array_header(reply, 6);
+fn write_tracking_state(resp3: bool, reply: &mut Vec<u8>) {
+    encode::map_header(reply, 3, resp3);
     encode::bulk(reply, b"flags");
-    encode::array_header(reply, 1);
+    encode::set_header(reply, 1, resp3);
     encode::bulk(reply, b"off");
     encode::bulk(reply, b"redirect");
     encode::integer(reply, -1);

@@ -129,8 +129,12 @@ pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// Redis's words for what does not fit into 32 bits.
+pub(crate) const NOT_AN_INT: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
 pub(crate) const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 pub(crate) const INVALID_CURSOR: &str = "ERR invalid cursor";
+pub(crate) const PROTO_NOT_AN_INTEGER: &str = "ERR Protocol version is not an integer or out of range";
 pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
 pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";

@@ -96,7 +96,8 @@ impl Core {
             &mut self.spare_values,
             &mut self.prng,
         )
-        .with_library(library);
+        .with_library(library)
+        .in_lane(self.lanes.kind(session.lane));
         let kept = reads && merge.may_be_relayed();
         let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
         self.counters.fragments += keys.parts.len() as u64;

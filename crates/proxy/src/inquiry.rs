@@ -92,6 +92,8 @@ pub(crate) struct Inquiry {
     /// What was asked, and when, for the statistics.
     command: Number,
     asked_us: u32,
+    /// What the client spoke when it asked.
+    resp3: bool,
     gathered: Gathered,
 }
 
@@ -168,7 +170,8 @@ impl Core {
         }
         let (conn, place) = (session.conn, session.next_place());
         let (command, asked_us) = (self.asking, self.now_us);
-        let inquiry = Inquiry { conn, place, left, deadline, command, asked_us, gathered };
+        let resp3 = session.resp3;
+        let inquiry = Inquiry { conn, place, left, deadline, command, asked_us, resp3, gathered };
         let id = self.inquiries.insert(inquiry);
         session.reserve(Owed::Inquiry(id));
         Some(id)
@@ -326,7 +329,7 @@ impl Proxy {
     pub(crate) fn conclude(&mut self, id: Id) {
         let Some(inquiry) = self.core.inquiries.remove(id) else { return };
         let mut reply = self.core.pool.take();
-        inquiry.gathered.write(&mut self.core, &mut reply);
+        inquiry.gathered.write(&mut self.core, inquiry.resp3, &mut reply);
         if let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn) {
             let core = &mut self.core;
             core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now_us, &reply);
@@ -343,9 +346,11 @@ impl Proxy {
 }
 
 impl Gathered {
-    fn write(self, core: &mut Core, out: &mut Vec<u8>) {
+    fn write(self, core: &mut Core, resp3: bool, out: &mut Vec<u8>) {
         match self {
-            Gathered::Lines { listing, lines } => encode::bulk(out, listing.arrange(lines).as_bytes()),
+            Gathered::Lines { listing, lines } => {
+                encode::verbatim(out, listing.arrange(lines).as_bytes(), resp3);
+            }
             Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
             Gathered::Killed { by_address: true, .. }
             | Gathered::Reset
@@ -355,7 +360,7 @@ impl Gathered {
             Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
             Gathered::Replicas => encode::integer(out, 0),
-            Gathered::Survey(survey) => core.write_info(&survey, out),
+            Gathered::Survey(survey) => core.write_info(&survey, resp3, out),
         }
     }
 }

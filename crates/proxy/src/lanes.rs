@@ -20,7 +20,8 @@ use crate::errors::{self, Lost};
 use crate::limits::Limits;
 use crate::pinned::Pinning;
 use crate::session::Session;
-use resp::encode;
+use command::Naming;
+use resp::{Request, encode};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stdx::Instant;
@@ -222,6 +223,14 @@ impl Core {
         if session.is_pending() && session.pinning == Pinning::No {
             session.pinning = Pinning::Turning;
         }
+    }
+
+    /// Whether `request` names a database that clients may not choose. Its node may have more of them; what is not even
+    /// a number for a database, it refuses itself.
+    pub(crate) fn lacks_database(&self, naming: Naming, request: &Request<'_>) -> bool {
+        let databases = i64::from(self.settings.databases);
+        let is_missing = |&database: &i64| database >= databases && i32::try_from(database).is_ok();
+        naming.databases(request).iter().any(is_missing)
     }
 
     /// A connection of a lane that no client needs any more, and on which nothing is in flight.

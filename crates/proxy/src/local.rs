@@ -48,14 +48,14 @@ impl Core {
             Local::Auth => self.auth(session, request, reply),
             Local::ClientId => encode::integer(reply, session.client as i64),
             Local::ClientSetname => set_name(session, request.arg(2), reply),
-            Local::ClientGetname if session.name.is_empty() => encode::nil(reply),
+            Local::ClientGetname if session.name.is_empty() => encode::null(reply, session.resp3),
             Local::ClientGetname => encode::bulk(reply, &session.name),
             Local::ClientSetinfo => client_setinfo(request, reply),
-            Local::ConfigGet => self.config_get(request, reply),
+            Local::ConfigGet => self.config_get(session.resp3, request, reply),
             // Redis's own word for a primary without replicas, and offset 0.
-            Local::Lolwut => lolwut(request, reply),
+            Local::Lolwut => lolwut(session.resp3, request, reply),
             Local::Role => reply.extend_from_slice(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
-            Local::Command(about) => command::about::write(about, request, reply),
+            Local::Command(about) => command::about::write(about, request, session.resp3, reply),
             Local::Client(task) => self.client(session, task, request, reply),
             Local::Cluster(question) => self.cluster(session, question, request, reply),
             Local::Acl(question) => self.acl(session, question, request, reply),
@@ -82,9 +82,10 @@ impl Core {
 
     /// SELECT: the session's next requests go over the lane of another database.
     fn select(&mut self, session: &mut Session, index: &[u8], reply: &mut Vec<u8>) {
-        let Some(index) = parse_i64(index).and_then(|index| i32::try_from(index).ok()) else {
-            return errors::write(reply, errors::NOT_AN_INTEGER);
-        };
+        let Some(index) = parse_i64(index) else { return errors::write(reply, errors::NOT_AN_INTEGER) };
+        if i32::try_from(index).is_err() {
+            return errors::write(reply, errors::NOT_AN_INT);
+        }
         match u16::try_from(index).ok().filter(|&database| database < self.settings.databases) {
             None => errors::write(reply, errors::DB_OUT_OF_RANGE),
             Some(database) => {
@@ -135,17 +136,14 @@ impl Core {
         }
     }
 
-    /// HELLO without a version, or with the only one that is spoken yet.
+    /// HELLO: the protocol from now on, this reply included, and more.
     fn hello(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
-        if let Some(version) = request.get(1) {
-            match parse_i64(version) {
-                None => {
-                    return errors::write(reply, "ERR Protocol version is not an integer or out of range");
-                }
-                Some(2) => {}
-                Some(_) => return errors::write(reply, errors::NO_PROTO),
-            }
-        }
+        let resp3 = match request.get(1).map(parse_i64) {
+            None => session.resp3,
+            Some(None) => return errors::write(reply, errors::PROTO_NOT_AN_INTEGER),
+            Some(Some(version @ 2..=3)) => version == 3,
+            Some(Some(_)) => return errors::write(reply, errors::NO_PROTO),
+        };
         let mut name = None;
         let mut index = 2;
         while let Some(option) = request.get(index) {
@@ -172,12 +170,14 @@ impl Core {
             }
             reply.clear();
         }
-        encode::array_header(reply, 14);
+        let database = self.lanes.kind(session.lane).database;
+        self.change_lane(session, LaneKind { database, resp3 });
+        encode::map_header(reply, 7, resp3);
         for (field, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {
             encode::bulk(reply, field.as_bytes());
             encode::bulk(reply, value.as_bytes());
         }
-        for (field, value) in [("proto", 2), ("id", session.client as i64)] {
+        for (field, value) in [("proto", 2 + i64::from(resp3)), ("id", session.client as i64)] {
             encode::bulk(reply, field.as_bytes());
             encode::integer(reply, value);
         }
@@ -190,7 +190,7 @@ impl Core {
     }
 
     /// CONFIG GET of what is true of the proxy, by Redis's names.
-    fn config_get(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
+    fn config_get(&self, resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
         let parameters = info::parameters(self);
         let patterns: Vec<&[u8]> = request.args().skip(2).collect();
         let wanted: Vec<_> = parameters
@@ -199,7 +199,7 @@ impl Core {
                 patterns.iter().any(|pattern| stdx::glob::matches_ignoring_case(pattern, name.as_bytes()))
             })
             .collect();
-        encode::array_header(reply, wanted.len() * 2);
+        encode::map_header(reply, wanted.len(), resp3);
         for (name, value) in wanted {
             encode::bulk(reply, name.as_bytes());
             encode::bulk(reply, value.as_bytes());
@@ -208,12 +208,12 @@ impl Core {
 }
 
 /// Redis 7.0 draws only for those who ask for version 5 or 6.
-fn lolwut(request: &Request<'_>, reply: &mut Vec<u8>) {
+fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
     let asks = request.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
     if asks && request.get(2).is_some_and(|version| parse_i64(version).is_none()) {
         return errors::write(reply, errors::NOT_AN_INTEGER);
     }
-    encode::bulk(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes());
+    encode::verbatim(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes(), resp3);
 }
 
 /// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client.

@@ -9,7 +9,7 @@ use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket};
 use crate::core::{Control, Core};
 use crate::merge::Merge;
-use crate::replies::Fault;
+use crate::replies::{Fault, unasked_push};
 use crate::session::{Owed, Session};
 use resp::reply::{self, ReplyError};
 use stdx::Id;
@@ -101,6 +101,9 @@ impl Core {
     fn relay_value(&mut self, session: &mut Session, node: u32, ticket: &Ticket) -> Result<bool, Garbled> {
         let backend = &mut self.backends[node as usize];
         let input = backend.lend_input();
+        if !session.is_relaying() && reply::is_push(&input) {
+            return Err(Garbled { node, fault: unasked_push() });
+        }
         let passed = backend
             .pass(&input, &self.limits)
             .map_err(|error| Garbled { node, fault: Fault::Garbled(error.to_string()) })?;

@@ -71,6 +71,9 @@ impl Proxy {
     fn avoid_large_reply(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
+        if backend.is_pushed_to() {
+            return self.fail_node(node, unasked_push());
+        }
         let Some(ticket) = backend.front().copied() else { return };
         // What is not passed over now is not looked at again.
         backend.holds_reply = true;
@@ -172,6 +175,9 @@ impl Proxy {
         let backend = &mut self.core.backends[node as usize];
         if !backend.is_ready() {
             return self.handle_probe_reply(node, reply);
+        }
+        if resp::reply::is_push(reply) {
+            return Err(unasked_push());
         }
         let Some(&ticket) = backend.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
@@ -385,6 +391,13 @@ impl Proxy {
             self.deliver(ticket, Outcome::Lost(lost));
         }
     }
+}
+
+/// Nobody subscribes to anything on a connection that replies come on. What looks like a push there may be meant as a
+/// reply, so it cannot be left out either.
+#[cold]
+pub(crate) fn unasked_push() -> Fault {
+    Fault::Garbled("a push that nobody asked for".to_owned())
 }
 
 /// Capacity that the scratch space for merged replies keeps.

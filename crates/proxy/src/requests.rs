@@ -187,6 +187,9 @@ impl Core {
             Carry::ShardIf(Guard::Patterns) if self.topology.shard_count() == 1 => {
                 self.forward(session, command, request, keys);
             }
+            Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
+                self.refuse(session, errors::DB_OUT_OF_RANGE);
+            }
             Carry::ShardIf(guard) => match guard.check(request) {
                 Ok(()) => self.forward(session, command, request, keys),
                 Err(refusal) => self.refuse_command(session, command, refusal, request),

@@ -3,7 +3,7 @@
 use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
-use driver::{Driver, Target};
+use driver::{Driver, SHARE_BYTES, Target};
 use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
 use std::collections::HashSet;
 use std::io;
@@ -109,6 +109,8 @@ pub(crate) struct Worker {
 
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Requests that have so many bytes on average are little work for their size: 128 of them may be read at once.
+const BULKY_FROM: u64 = 1024;
 /// How much later than asked for the kernel may end a sleep.
 #[cfg(target_os = "linux")]
 const TIMER_SLACK_NS: u64 = 1000;
@@ -213,7 +215,12 @@ impl Worker {
             seen += 1;
             match event {
                 driver::Event::Received(conn, bytes) => {
-                    self.proxy.handle_event(Event::Received { conn, bytes }, now)
+                    let (len, before) = (bytes.len(), self.proxy.counters().requests);
+                    self.proxy.handle_event(Event::Received { conn, bytes }, now);
+                    if len >= SHARE_BYTES {
+                        let requests = self.proxy.counters().requests - before;
+                        self.driver.set_bulky(conn, requests * BULKY_FROM < len as u64);
+                    }
                 }
                 driver::Event::Writable(conn) => self.proxy.handle_event(Event::Writable { conn }, now),
                 driver::Event::Connected(conn) => self.proxy.handle_event(Event::Connected { conn }, now),

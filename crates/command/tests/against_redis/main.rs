@@ -59,7 +59,7 @@ fn every_command_is_described_as_redis_describes_it() {
     for command in common() {
         let theirs = node.ask(&format!("COMMAND INFO {}", command.name));
         let mut ours = Vec::new();
-        command::write_info(&mut ours, command);
+        command::write_info(&mut ours, command, false);
         assert_eq!(normalized(&Value::of(&ours)), normalized(&theirs.array()[0]), "{}", command.name);
     }
 }
@@ -202,7 +202,7 @@ fn answer(request: &resp::Request<'_>) -> Vec<u8> {
     let resolved = command::resolve(request);
     match resolved {
         Resolved::Command(Command { carry: Carry::Here(command::Local::Command(question)), .. }) => {
-            about::write(*question, request, &mut out);
+            about::write(*question, request, false, &mut out);
         }
         _ => resolved.write_error(&mut out, request),
     }

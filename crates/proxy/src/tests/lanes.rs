@@ -71,7 +71,8 @@ fn databases_that_there_are_not_are_refused_in_redis_words() {
     assert_eq!(
         rig.taken(client),
         "-ERR DB index is out of range|-ERR DB index is out of range|\
-         -ERR value is not an integer or out of range|-ERR value is not an integer or out of range|+OK|+OK|"
+         -ERR value is not an integer or out of range|\
+         -ERR value is out of range, value must between -2147483648 and 2147483647|+OK|+OK|"
     );
 }
 
@@ -195,4 +196,141 @@ fn client_list_shows_the_database() {
     rig.client_sends(client, "select 7|client list|");
     let lines = rig.taken(client);
     assert!(lines.contains(" db=7 ") && lines.contains(" resp=2"), "{lines}");
+}
+
+/// How a connection of RESP3 for database 0 begins, and what its node answers.
+const TO_RESP3: (&str, &str) = ("*2|$5|HELLO|$1|3|*1|$4|PING|", "%1|$5|proto|:3|+PONG|");
+
+/// What HELLO answers to the first client in a protocol.
+fn hello(header: &str, proto: u8) -> String {
+    format!(
+        "{header}|$6|server|$5|redis|$7|version|$6|7.0.15|$5|proto|:{proto}|$2|id|:1|$4|mode|$10|standalone|\
+         $4|role|$6|master|$7|modules|*0|"
+    )
+}
+
+#[test]
+fn hello_chooses_the_protocol_and_reset_goes_back() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "hello|hello 3 setname me|get x|");
+    assert_eq!(rig.taken(client), hello("*14", 2) + &hello("%7", 3));
+    let conn = rig.bring_up_greeted(0, TO_RESP3.0, TO_RESP3.1);
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");
+    rig.sends(conn, "_|");
+    rig.client_sends(client, "hello|client getname|config get save|hello 2|client getname|");
+    let answers = format!("_|{}$2|me|%1|$4|save|$0||{}$2|me|", hello("%7", 3), hello("*14", 2));
+    assert_eq!(rig.taken(client), answers);
+    rig.client_sends(client, "get x|hello 3|reset|client getname|get x|");
+    assert_eq!((rig.node_got(0).as_str(), rig.taken(conn).as_str()), ("*2|$3|get|$1|x|", ""));
+    rig.node_sends(0, "$1|2|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|x|");
+    assert_eq!(rig.taken(client), format!("$1|2|{}+RESET|$-1|", hello("%7", 3)));
+}
+
+#[test]
+fn a_hello_that_fails_changes_nothing() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(
+        client,
+        "hello 4|hello x|hello 3 foo|hello 3 setname|hello 3 setname a\u{7f}b|client getname|",
+    );
+    assert_eq!(
+        rig.taken(client),
+        "-NOPROTO unsupported protocol version|-ERR Protocol version is not an integer or out of range|\
+         -ERR Syntax error in HELLO option 'foo'|-ERR Syntax error in HELLO option 'setname'|\
+         -ERR Client names cannot contain spaces, newlines or special characters.|$-1|"
+    );
+}
+
+#[test]
+fn merged_replies_are_of_the_protocol_in_which_was_asked() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("hello 3|mget {a} {b}|randomkey|keys *|scan 0 count 1|hello 2|"));
+    let conns = [0, 1].map(|shard| rig.bring_up_greeted(shard, TO_RESP3.0, TO_RESP3.1));
+    rig.taken(client);
+    rig.sends(conns[0], "*1|_|_|*1|$1|k|*2|$1|0|*1|$1|k|");
+    rig.sends(conns[1], "*1|$1|v|_|*0|");
+    assert!(rig.taken(client).starts_with("*2|_|$1|v|_|*1|$1|k|*2|"));
+}
+
+#[test]
+fn every_type_of_resp3_passes_untouched() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, &format!("hello 3|{}", "get x|".repeat(11)));
+    let conn = rig.bring_up_greeted(0, TO_RESP3.0, TO_RESP3.1);
+    rig.taken(client);
+    let replies = "%1|$1|a|,1.5|~2|:1|:2|_|#t|(12345678901234567890|=6|txt:hi|!5|ERR x|\
+                   |1|$3|ttl|:3|$1|v|,inf|*2|%0|~0|+OK|";
+    let replies = replies.replace("||1|", "|\u{1}1|");
+    // An attribute's byte is the one that stands for line ends here.
+    let bytes = replies.replace('|', "\r\n").replace('\u{1}', "|");
+    rig.event(crate::Event::Received { conn, bytes: bytes.as_bytes() });
+    assert_eq!(rig.taken(client), bytes.replace("\r\n", "|"));
+}
+
+#[test]
+fn a_push_that_nobody_subscribed_to_reaches_nobody() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    rig.client_sends(client, "hello 3|get x|");
+    let conn = rig.bring_up_greeted(0, TO_RESP3.0, TO_RESP3.1);
+    rig.client_sends(other, "hello 3|get y|");
+    rig.taken(client);
+    rig.taken(other);
+    // It may be meant as the reply to the first request: then all others would get the reply of somebody else.
+    rig.sends(conn, ">2|$10|invalidate|*1|$1|x|$1|x|$1|y|");
+    let lost = "-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    assert_eq!((rig.taken(client).as_str(), rig.taken(other).as_str()), (lost, lost));
+    assert!(rig.is_closed(conn));
+}
+
+#[test]
+fn a_large_push_is_not_taken_for_a_large_reply() {
+    let lost = "-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get x|");
+    rig.node_sends(0, ">1|$100000|x");
+    assert_eq!(rig.taken(client), lost);
+    // The same on a connection of the client's own.
+    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, ..Limits::default() });
+    let client = rig.client();
+    rig.client_sends(client, "get x|");
+    let pinned = rig.bring_up_pinned(0);
+    rig.sends(pinned, ">1|$100|x");
+    assert_eq!(rig.taken(client), lost);
+}
+
+#[test]
+fn what_is_told_of_clients_and_commands_has_the_shapes_of_resp3() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(
+        client,
+        "hello 3|client list|command info get|client trackinginfo|lolwut|cluster slots|",
+    );
+    let replies = rig.taken(client);
+    for part in [
+        "|txt:id=1 ",
+        " resp=3\n|*1|*10|$3|get|:2|~2|+readonly|+fast|:1|:1|:1|~3|+@read|+@string|+@fast|~0|~1|%3|$5|flags|",
+        "|%3|$5|flags|~1|$3|off|$8|redirect|:-1|$8|prefixes|*0|=22|txt:Redis ver. 7.0.15\n|",
+        "|%0|",
+    ] {
+        assert!(replies.contains(part), "{part} in {replies}");
+    }
+}
+
+#[test]
+fn move_and_copy_to_a_database_that_clients_may_not_choose_are_refused() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "move x 16|copy x y replace db 16|move x 15|copy x y db -1|");
+    assert_eq!(rig.taken(client), "-ERR DB index is out of range|-ERR DB index is out of range|");
+    let forwarded = "*3|$4|move|$1|x|$2|15|*5|$4|copy|$1|x|$1|y|$2|db|$2|-1|";
+    assert_eq!(rig.node_got(0), forwarded);
 }
