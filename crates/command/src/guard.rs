@@ -1,6 +1,6 @@
 //! What the arguments of a command that is forwarded must not hold.
 //!
-//! The options are walked exactly as Redis walks them (t_stream.c and sort.c of Redis 7.0): who takes a word for an
+//! The options are walked exactly as Redis walks them (sort.c of Redis 7.0): who takes a word for an
 //! option where Redis takes it for an argument, or the other way round, lets through what must not pass. Where Redis
 //! would stop with a syntax error the walk stops too: the node says it better.
 
@@ -14,11 +14,10 @@ impl Guard {
     /// Whether `request`, whose number of arguments fits, can be forwarded.
     pub fn check(self, request: &Request<'_>) -> Result<(), Refusal> {
         match self {
-            Guard::Blocks if blocks(request) => Err(Refusal::Later("blocking commands")),
             Guard::Patterns if names_other_keys(request) => {
                 Err(Refusal::Never("the keys that its BY or GET pattern names may live on other shards"))
             }
-            Guard::Blocks | Guard::Patterns | Guard::Database(_) => Ok(()),
+            Guard::Patterns | Guard::Database(_) => Ok(()),
         }
     }
 }
@@ -47,22 +46,6 @@ impl Naming {
             }
         }
     }
-}
-
-/// Whether XREAD or XREADGROUP has a BLOCK option.
-fn blocks(request: &Request<'_>) -> bool {
-    let mut at = 1;
-    while let Some(word) = request.get(at) {
-        at += match () {
-            () if is_word(word, b"block") => return true,
-            () if is_word(word, b"streams") => return false,
-            () if is_word(word, b"count") => 2,
-            () if is_word(word, b"group") => 3,
-            () if is_word(word, b"noack") => 1,
-            () => return false,
-        };
-    }
-    false
 }
 
 /// Whether SORT or SORT_RO has a pattern that stands for keys: one with a `*`. `BY nosort` and `GET #` name none.
@@ -104,29 +87,6 @@ mod tests {
 
     fn passes(guard: Guard, line: &str) -> bool {
         with_request(line, |request| guard.check(request).is_ok())
-    }
-
-    #[test]
-    fn a_read_that_would_block_is_held_back_and_a_key_named_block_is_not() {
-        for line in [
-            "XREAD BLOCK 0 STREAMS a 0",
-            "XREAD COUNT 1 block 1 STREAMS a 0",
-            "XREADGROUP GROUP g c NOACK BLOCK 5 STREAMS a >",
-            "XREADGROUP GROUP STREAMS c BLOCK 5 STREAMS a >",
-            "XREADGROUP GROUP g STREAMS BLOCK 5 STREAMS a >",
-            "XREAD COUNT STREAMS BLOCK 0 STREAMS a 0",
-            "XREAD BLOCK\0x 0 STREAMS a 0",
-        ] {
-            assert!(!passes(Guard::Blocks, line), "{line}");
-        }
-        for line in [
-            "XREAD STREAMS BLOCK 0",
-            "XREAD COUNT BLOCK STREAMS a 0",
-            "XREADGROUP GROUP BLOCK BLOCK STREAMS BLOCK >",
-            "XREAD a b c",
-        ] {
-            assert!(passes(Guard::Blocks, line), "{line}");
-        }
     }
 
     #[test]

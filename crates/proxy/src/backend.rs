@@ -68,11 +68,17 @@ pub(crate) enum Purpose {
     Learn,
     /// It goes into the inquiry that `conn` names; `part` is the shard.
     Inquiry,
+    /// It says that the topic that `conn` names is subscribed to.
+    Subscribe,
+    /// It says that it is not any more; `conn` names who waits, `part` is the shard.
+    Unsubscribe,
     /// It shows that the node lives.
     Probe,
+    /// It says which number the node gave to the connection.
+    Name,
     /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
     Late,
-    /// Nobody ever waited, or does not any more.
+    /// Nobody ever waited, or does not any more. `part` is how many replies more the ticket stands for.
     Nobody,
 }
 
@@ -118,6 +124,10 @@ pub(crate) enum Use {
     Shared,
     /// One client at a time, for large transfers; it is made when one is needed, and not again by itself.
     Pinned,
+    /// All clients, for messages: see `pubsub.rs`. It is made again when it is lost, as long as there is a topic.
+    Subscription,
+    /// One client for as long as it watches keys or waits for an element: see `held.rs`.
+    Held,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
     Retired,
 }
@@ -164,6 +174,16 @@ pub(crate) struct Backend {
     pub reported_down: bool,
     /// Scripts that this connection brought there.
     pub loaded: Loaded,
+    /// Which client holds it, if it is held.
+    pub held_by: Option<ConnId>,
+    /// The node was asked which number it gave to this connection.
+    pub asked_name: bool,
+    /// That number.
+    pub name: Option<i64>,
+    /// It did not say.
+    pub hides_name: bool,
+    /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
+    pub is_sought: bool,
     output: ByteQueue,
     /// Bytes of requests that the driver took on this connection.
     written: u64,
@@ -218,6 +238,11 @@ impl Backend {
             blocked: false,
             reported_down: false,
             loaded: Loaded::default(),
+            held_by: None,
+            asked_name: false,
+            name: None,
+            hides_name: false,
+            is_sought: false,
             output: ByteQueue::default(),
             written: 0,
             in_flight: VecDeque::new(),
@@ -487,6 +512,11 @@ impl Backend {
         self.holds_reply = false;
     }
 
+    /// The ticket that was just dropped stands for the next reply too. If it was late, it will be found to be so again.
+    pub(crate) fn put_back(&mut self, ticket: Ticket) {
+        self.in_flight.push_front(ticket);
+    }
+
     /// Whether requests flow.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })
@@ -499,7 +529,9 @@ impl Backend {
 
     /// Whether the node was silent for so long that it should be asked whether it lives.
     pub(crate) fn wants_probe(&self, now: Instant, limits: &Limits) -> bool {
-        self.used_by == Use::Shared && self.is_idle() && now.since(self.moved_at) >= limits.probe_after
+        matches!(self.used_by, Use::Shared | Use::Subscription)
+            && self.is_idle()
+            && now.since(self.moved_at) >= limits.probe_after
     }
 
     /// Whether the node counts as up as long as this connection is.
@@ -547,7 +579,9 @@ impl Backend {
     fn late_at(&self, limits: &Limits) -> Instant {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
         match self.used_by {
-            Use::Shared => ticket.deadline + limits.transfer_time(self.input.len()),
+            Use::Shared | Use::Held => ticket.deadline + limits.transfer_time(self.input.len()),
+            // Many are asked for at once when the connection is made again.
+            Use::Subscription => ticket.deadline.max(self.moved_at + limits.request_timeout),
             // A slow client makes its own replies late, and only those.
             Use::Pinned if self.paused => Instant::NEVER,
             Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.transfer_timeout),
@@ -604,6 +638,8 @@ impl Backend {
         self.reason = reason;
         self.blocked = false;
         self.loaded = Loaded::default();
+        (self.held_by, self.is_sought) = (None, false);
+        (self.asked_name, self.name, self.hides_name) = (false, None, false);
         self.paused = false;
         self.elements = None;
         self.passes_over = false;

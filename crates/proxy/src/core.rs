@@ -6,7 +6,7 @@ use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
 use crate::errors::Lost;
 use crate::event::Notice;
-use crate::inquiry::{Inquiries, Mail, Question};
+use crate::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::lanes::{LaneId, Lanes};
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
@@ -14,6 +14,7 @@ use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
 use crate::pinned::{Pinning, Pins};
+use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
@@ -43,6 +44,11 @@ pub(crate) struct Core {
     pub vacant: Vec<u32>,
     pub lanes: Lanes,
     pub pins: Pins,
+    pub subscriptions: Subscriptions,
+    /// How many connections clients hold.
+    pub held: usize,
+    /// Who seeks clients that wait on connections whose numbers are not known yet.
+    pub seekers: Vec<Seeker>,
     pub memory: Memory,
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
@@ -123,6 +129,9 @@ impl Core {
             vacant: Vec::new(),
             lanes,
             pins: Pins::new(shards),
+            subscriptions: Subscriptions::new(shards),
+            held: 0,
+            seekers: Vec::new(),
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
@@ -217,7 +226,8 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared => (self.late_at, asked.kept),
+            Use::Shared | Use::Subscription => (self.late_at, asked.kept),
+            Use::Held => (self.late_at, false),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
         };
         let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());
@@ -228,6 +238,14 @@ impl Core {
             self.check_at = self.check_at.min(deadline);
         }
         self.list_node(node);
+    }
+
+    /// The reply to the request that was begun last on the connection `node` is late from `deadline` on.
+    pub(crate) fn set_deadline(&mut self, node: u32, deadline: Instant) {
+        if let Some(ticket) = self.backends[node as usize].tickets_mut().last() {
+            ticket.deadline = deadline;
+        }
+        self.check_at = self.check_at.min(deadline);
     }
 
     /// Lists the connection `node` for sending in this turn.

@@ -9,6 +9,7 @@ use crate::counters::{Counters, Usage};
 use crate::replies::Outcome;
 use crate::session::Session;
 use crate::tally::Tally;
+use command::Topic;
 use resp::{Request, encode, reply};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -371,6 +372,7 @@ fn clients(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("maxclients:{}", core.limits.clients_max * core.settings.workers));
     push(text, format_args!("blocked_clients:0"));
     push(text, format_args!("tracking_clients:0"));
+    push(text, format_args!("pubsub_clients:{}", facts.counters.subscribers));
 }
 
 /// The data's memory; beside it our own. Where no node tells what it takes of the machine (the stores of this process
@@ -432,6 +434,12 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_net_output_bytes:{}", counters.client_bytes_out));
     push(text, format_args!("rejected_connections:{}", counters.clients_refused));
     push(text, format_args!("closed_connections:{}", counters.clients_closed));
+    let audience = &facts.core.board.audience;
+    push(text, format_args!("pubsub_channels:{}", audience.count(Topic::Channel)));
+    push(text, format_args!("pubsub_patterns:{}", audience.count(Topic::Pattern)));
+    push(text, format_args!("pubsubshard_channels:{}", audience.count(Topic::ShardChannel)));
+    push(text, format_args!("total_messages:{}", counters.messages));
+    push(text, format_args!("total_message_gaps:{}", counters.message_gaps));
     push(text, format_args!("total_fragments:{}", counters.fragments));
     push(text, format_args!("total_error_replies:{}", facts.tally.errors_total()));
     push(text, format_args!("total_proxy_errors:{}", counters.errors));

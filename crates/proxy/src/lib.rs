@@ -11,6 +11,7 @@
 
 mod acl;
 mod admin;
+mod audience;
 mod backend;
 mod clients;
 mod cluster;
@@ -21,6 +22,7 @@ mod cursor;
 mod errors;
 mod event;
 mod fragment;
+mod held;
 mod help;
 mod info;
 mod inquiry;
@@ -33,6 +35,7 @@ mod memory;
 mod merge;
 mod pinned;
 mod proxy;
+mod pubsub;
 mod relay;
 mod replies;
 mod reports;
@@ -42,7 +45,9 @@ mod route;
 mod scan;
 mod scripts;
 mod session;
+mod subscriptions;
 mod tally;
+mod transaction;
 mod upload;
 
 pub use counters::{Board, Counters, Usage};

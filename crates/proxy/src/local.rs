@@ -7,6 +7,7 @@ use crate::info;
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
 use crate::login::Login;
+use crate::pubsub;
 use crate::session::{Mute, Phase, Session};
 use command::{Command, Local, Resolved};
 use resp::integer::parse_i64;
@@ -25,6 +26,9 @@ impl Core {
     ) {
         reply.clear();
         match local {
+            Local::Ping if session.is_restricted() && request.len() <= 2 => {
+                pubsub::write_pong(request, reply)
+            }
             Local::Ping => self.ping(command, request, reply),
             Local::Echo => encode::bulk(reply, request.arg(1)),
             Local::Quit => {
@@ -32,6 +36,8 @@ impl Core {
                 session.phase = Phase::Closing { linger: false };
             }
             Local::Reset => {
+                self.unsubscribe_from_all(session);
+                self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
                 self.change_lane(session, LaneKind::default());
@@ -59,6 +65,9 @@ impl Core {
             Local::Client(task) => self.client(session, task, request, reply),
             Local::Cluster(question) => self.cluster(session, question, request, reply),
             Local::Acl(question) => self.acl(session, question, request, reply),
+            Local::Subscribe(kind) => self.subscribe(session, kind, request),
+            Local::Unsubscribe(kind) => self.unsubscribe(session, kind, request),
+            Local::PubSub(question) => self.pubsub(question, request, reply),
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::Wait => self.wait(session, request, reply),
             Local::ResetStatistics => {

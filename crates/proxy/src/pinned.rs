@@ -196,12 +196,18 @@ impl Core {
         if let Some(&node) = pin.nodes.iter().find(|&&node| is_it(&self.backends[node as usize])) {
             return Ok(node);
         }
-        if !self.pins.idle[shard.0 as usize].iter().any(|&node| is_it(&self.backends[node as usize])) {
-            self.admit_on(self.lanes.node(lane, shard).unwrap_or(shard.0))?;
-        }
-        let node = self.unused_node(lane, shard);
+        let node = self.own_node(lane, shard)?;
         self.pins.pins.get_mut(id).expect("as above").nodes.push(node);
         Ok(node)
+    }
+
+    /// A connection to `shard` for one client, in `lane`, unless the node is down.
+    pub(crate) fn own_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+        let fits = |&node: &u32| self.backends[node as usize].lane == lane;
+        if !self.pins.idle[shard.0 as usize].iter().any(fits) {
+            self.admit_on(self.lanes.node(lane, shard).unwrap_or(shard.0))?;
+        }
+        Ok(self.unused_node(lane, shard))
     }
 
     /// A connection to `shard` that nobody uses, in `lane`: one that is there, or one that will be made.
@@ -227,7 +233,7 @@ impl Core {
                     Some(Owed::Merge(merge)) => {
                         self.merges.get(merge).is_some_and(|merge| merge.may_be_relayed())
                     }
-                    Some(Owed::Repeat(_) | Owed::Scan(_) | Owed::Inquiry(_)) => false,
+                    Some(_) => false,
                 }
         });
         if !all_may {
@@ -296,6 +302,7 @@ impl Core {
         backend.state = State::Waiting { until: Instant::NEVER };
         self.lanes.forget(backend.lane, backend.shard, node);
         self.recount_node(node);
+        self.held -= usize::from(self.backends[node as usize].used_by == Use::Held);
         self.pins.vacate(node);
         debug_assert!(!self.vacant.contains(&node), "a place is given up once");
         self.vacant.push(node);

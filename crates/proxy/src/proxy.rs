@@ -151,6 +151,8 @@ impl Proxy {
         match session.phase {
             // The rest of its request will never come.
             Phase::Open | Phase::Ending if self.core.is_uploading(session) => return self.close_client(conn),
+            // As in Redis: what comes for it must not be taken from others.
+            Phase::Open | Phase::Ending if session.waits_on.is_some() => return self.close_client(conn),
             Phase::Open | Phase::Ending => session.phase = Phase::Ending,
             Phase::Closing { .. } => session.phase = Phase::Closing { linger: false },
             Phase::Lingering { .. } => return self.close_client(conn),
@@ -293,7 +295,10 @@ impl Proxy {
         let Some(Peer::Client(mut session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
         core.unpin(&mut session);
+        core.unsubscribe_from_all(&mut session);
         core.lanes.leave(session.lane, core.now);
+        core.let_holds_go(&mut session);
+        core.end_transaction(&mut session);
         core.memory.recount(&mut session.counted_bytes, 0);
         core.memory.recount_unread(&mut session.counted_unread_bytes, 0);
         core.counters.clients -= 1;
@@ -301,7 +306,7 @@ impl Proxy {
         core.clients_waiting -= usize::from(session.waiting);
         for owed in session.dismantle(&mut core.pool) {
             match owed {
-                Owed::Node => {}
+                Owed::Node | Owed::Exec | Owed::Subscription | Owed::Receivers(_) => {}
                 Owed::Merge(merge) => {
                     if let Some(mut merge) = core.merges.remove(merge) {
                         core.memory.recount(&mut merge.counted_bytes, 0);
@@ -386,8 +391,11 @@ impl Proxy {
                     Due::Connect => self.connect(node),
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
                     Due::Expire => match backend.expire() {
-                        Some(ticket) if backend.used_by == Use::Pinned => {
+                        Some(ticket) if matches!(backend.used_by, Use::Pinned | Use::Held) => {
                             self.deliver_timeout(node, ticket);
+                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
+                        }
+                        Some(_) if backend.used_by == Use::Subscription => {
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
                         Some(ticket) => self.deliver_timeout(node, ticket),
@@ -427,7 +435,7 @@ impl Proxy {
                 self.core.enqueue_on(node as u32, backend::PING, asked);
             }
         }
-        while let Some(node) = self.core.next_stale(self.core.now) {
+        while let Some(node) = self.core.next_stale(self.core.now).or_else(|| self.core.next_deserted()) {
             self.let_go(node);
         }
         self.relieve_memory();
@@ -448,13 +456,16 @@ impl Proxy {
     fn sweep_client(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let (now, limits) = (self.core.now, &self.core.limits);
+        let is_slow = session.is_slow_subscriber(0, now, limits);
         let reason = match session.phase {
             Phase::Lingering { until } if until <= now => return self.close_client(conn),
             Phase::Lingering { .. } => return,
             _ if session.is_stalled(now, limits) => Some(CloseReason::OutputLimit),
+            _ if is_slow => Some(CloseReason::SlowSubscriber),
             _ if half_request_is_late(session, now, limits) => Some(CloseReason::HalfRequest),
             _ if !limits.idle_timeout.is_zero()
                 && session.is_quiet()
+                && session.subscribed.is_none()
                 && now.since(session.active_at) >= limits.idle_timeout =>
             {
                 Some(CloseReason::Idle)
@@ -517,6 +528,11 @@ impl Proxy {
         self.core.pins.len()
     }
 
+    /// How many connections clients hold to watch keys or to wait for elements; 0 once no client is left.
+    pub fn conns_held(&self) -> usize {
+        self.core.held
+    }
+
     /// Bytes of requests and replies that are held; 0 once no client is left and nodes have answered.
     pub fn held_bytes(&self) -> usize {
         self.core.memory.held_bytes()
@@ -562,7 +578,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         core.controls.push_back(Control::Pause { conn: session.conn });
     }
     session.request_began = match session.request_began {
-        _ if session.paused => None,
+        _ if session.paused || session.waits_on.is_some() => None,
         // While a large request is passed on, every piece of it counts as a beginning.
         began if core.is_uploading(session) => began,
         _ if session.input.is_empty() => None,

@@ -59,7 +59,7 @@ pub(crate) struct Loaded {
 
 /// What a request names and its node may miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+pub(crate) enum Named {
     Script(Sha),
     /// Which library a function belongs to cannot be told, so all are loaded.
     Functions,
@@ -117,6 +117,18 @@ impl Scripts {
             }
         }
         sha
+    }
+
+    /// What `request` names without bringing it along. A script that it brings along is kept.
+    pub(crate) fn named(&self, script: Script, request: &Request<'_>) -> Option<Named> {
+        match script {
+            Script::Body => {
+                self.keep(request.arg(1));
+                None
+            }
+            Script::Sha => Some(Named::Script(request.arg(1).to_ascii_lowercase().try_into().ok()?)),
+            Script::Function => Some(Named::Functions),
+        }
     }
 
     fn body(&self, sha: &Sha) -> Option<Arc<[u8]>> {
@@ -227,15 +239,12 @@ impl Core {
 
     /// What `request` names. A script that it brings along is kept.
     fn named(&mut self, node: u32, script: Script, request: &Request<'_>) -> Option<Named> {
-        match script {
-            Script::Body => {
-                let sha = self.board.scripts.keep(request.arg(1));
-                self.note_loaded(node, sha);
-                None
-            }
-            Script::Sha => Some(Named::Script(request.arg(1).to_ascii_lowercase().try_into().ok()?)),
-            Script::Function => Some(Named::Functions),
+        if script == Script::Body {
+            let sha = self.board.scripts.keep(request.arg(1));
+            self.note_loaded(node, sha);
+            return None;
         }
+        self.board.scripts.named(script, request)
     }
 
     fn note_loaded(&mut self, node: u32, sha: Sha) {
@@ -245,7 +254,7 @@ impl Core {
     }
 
     /// Loads what is named over the connection `node`, unless it has loaded it. False if it is not kept here.
-    fn bring_along(&mut self, node: u32, named: &Named) -> bool {
+    pub(crate) fn bring_along(&mut self, node: u32, named: &Named) -> bool {
         let board = Arc::clone(&self.board);
         let loaded = &mut self.backends[node as usize].loaded;
         loaded.catch_up(&board.scripts);

@@ -1,5 +1,7 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
+use crate::lanes::LaneKind;
+use crate::proxy::Peer;
 use crate::{Action, Arrival, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -193,6 +195,12 @@ impl Rig {
         self.proxy.accept(&arrival, self.now).expect("not full")
     }
 
+    /// The client has chosen another lane.
+    pub(crate) fn change_lane(&mut self, conn: ConnId, kind: LaneKind) {
+        let Some(Peer::Client(session)) = self.proxy.peers.get_mut(conn) else { panic!("a client") };
+        self.proxy.core.change_lane(session, kind);
+    }
+
     /// The client sends `text`, in which `|` stands for CR LF.
     pub(crate) fn client_sends(&mut self, conn: ConnId, text: &str) {
         let bytes = text.replace('|', "\r\n");
@@ -267,7 +275,16 @@ impl Rig {
         last
     }
 
+    /// Carries out what is to be done, but takes no more than `bytes` of what is to be sent at a time.
+    pub(crate) fn send_partly(&mut self, bytes: usize) {
+        self.perform_with(bytes);
+    }
+
     pub(crate) fn perform(&mut self) {
+        self.perform_with(usize::MAX);
+    }
+
+    fn perform_with(&mut self, bytes_max: usize) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
                 Action::Connect { conn, shard } => match self.nodes.get(&shard.0) {
@@ -275,7 +292,7 @@ impl Rig {
                     _ => drop(self.nodes.insert(shard.0, conn)),
                 },
                 Action::Send { conn, bytes } => {
-                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len() };
+                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len().min(bytes_max) };
                     self.sent.entry(conn).or_default().extend_from_slice(&bytes[..taken]);
                     self.proxy.handle_sent(conn, taken);
                 }
