@@ -12,6 +12,7 @@ use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
+use crate::monitor::Monitor;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub lanes: Lanes,
     pub pins: Pins,
     pub subscriptions: Subscriptions,
+    pub monitor: Monitor,
     /// How many connections clients hold.
     pub held: usize,
     /// Who seeks clients that wait on connections whose numbers are not known yet.
@@ -124,6 +126,7 @@ impl Core {
             lanes,
             pins: Pins::new(shards),
             subscriptions: Subscriptions::new(shards),
+            monitor: Monitor::default(),
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(shards),
@@ -174,6 +177,7 @@ impl Core {
         self.now = now;
         self.now_us = tally::low_us(now);
         self.late_at = now + self.limits.request_timeout;
+        self.monitor.is_on = self.board.monitors.any();
     }
 
     /// Whether `shard` takes a request of ours now; else what the client is to be told.

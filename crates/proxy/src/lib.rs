@@ -31,6 +31,7 @@ mod limits;
 mod local;
 mod memory;
 mod merge;
+mod monitor;
 mod pinned;
 mod proxy;
 mod pubsub;

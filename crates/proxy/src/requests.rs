@@ -83,6 +83,9 @@ impl Core {
             if let Some(mark) = mark {
                 session.silence(mark, &mut self.pool);
             }
+            if self.monitor.is_on {
+                self.show_request(session, &request);
+            }
             at += len;
             self.note_carried_out(session);
         }
@@ -177,7 +180,7 @@ impl Core {
             }
             return Step::Done;
         };
-        if session.is_restricted() && !self.allows_subscriber(session, command) {
+        if session.subscribed.is_some() && !self.allows_listener(session, command) {
             return Step::Done;
         }
         if session.transaction.is_some() {

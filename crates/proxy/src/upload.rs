@@ -84,7 +84,8 @@ impl Core {
 
     /// The shard that the request belongs to, if its beginning tells, and its command.
     fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
-        if session.mute != Mute::No || session.is_restricted() || session.transaction.is_some() {
+        let is_shown = session.subscribed.is_some() || self.monitor.is_on;
+        if session.mute != Mute::No || is_shown || session.transaction.is_some() {
             return None;
         }
         let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
