@@ -210,6 +210,7 @@ impl Proxy {
 
     /// What follows from an event: clients that had been paused go on, and what was asked over all clients is answered.
     pub(crate) fn follow_up(&mut self) {
+        self.flush_monitors();
         loop {
             self.watch_memory();
             self.relay_replies();
@@ -296,6 +297,7 @@ impl Proxy {
         let core = &mut self.core;
         core.unpin(&mut session);
         core.unsubscribe_from_all(&mut session);
+        core.end_to_monitor(&mut session);
         core.lanes.leave(session.lane, core.now);
         core.let_holds_go(&mut session);
         core.forget_held_back(&mut session);
@@ -468,7 +470,7 @@ impl Proxy {
             _ if half_request_is_late(session, now, limits) => Some(CloseReason::HalfRequest),
             _ if !limits.idle_timeout.is_zero()
                 && session.is_quiet()
-                && session.subscribed.is_none()
+                && !session.is_listening()
                 && now.since(session.active_at) >= limits.idle_timeout =>
             {
                 Some(CloseReason::Idle)
