@@ -71,6 +71,14 @@ impl Monitors {
 /// Of an argument so many bytes are shown; the line of a large value must not be four times as large.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
+impl Monitor {
+    /// Whether there is something to be shown.
+    #[inline]
+    pub(crate) fn has_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+}
+
 impl Core {
     /// MONITOR. A second one has no answer, as in Redis.
     pub(crate) fn begin_to_monitor(&mut self, session: &mut Session, reply: &mut Vec<u8>) {
@@ -139,11 +147,9 @@ impl Session {
 }
 
 impl Proxy {
-    /// Shows what was carried out to whoever monitors.
+    /// Shows what was carried out to whoever monitors. To be called if there is something to be shown.
+    #[cold]
     pub(crate) fn flush_monitors(&mut self) {
-        if self.core.monitor.lines.is_empty() {
-            return;
-        }
         let lines: Arc<[u8]> = std::mem::take(&mut self.core.monitor.lines).into();
         let own = self.core.settings.worker;
         let board = Arc::clone(&self.core.board);

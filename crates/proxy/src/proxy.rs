@@ -210,12 +210,18 @@ impl Proxy {
 
     /// What follows from an event: clients that had been paused go on, and what was asked over all clients is answered.
     pub(crate) fn follow_up(&mut self) {
-        self.flush_monitors();
+        if self.core.monitor.has_lines() {
+            self.flush_monitors();
+        }
         loop {
             self.watch_memory();
             self.relay_replies();
             self.resume_clients();
-            if !self.put_question() && self.core.pins.to_relay.is_empty() {
+            let asks = !self.core.questions.is_empty();
+            if asks {
+                self.put_question();
+            }
+            if !asks && self.core.pins.to_relay.is_empty() {
                 return;
             }
         }
