@@ -110,6 +110,8 @@ pub enum Wait {
     First,
     /// In milliseconds, behind the word BLOCK; without it, it does not wait.
     Block,
+    /// Nobody knows: a command that was learnt.
+    Untold,
 }
 
 /// What a request does to its client's transaction.
@@ -204,6 +206,8 @@ pub enum Local {
     Subscribe(Topic),
     /// UNSUBSCRIBE and its kin.
     Unsubscribe(Topic),
+    /// MONITOR: requests of all clients are shown from now on.
+    Monitor,
     /// PUBSUB: who is subscribed to what.
     PubSub(PubSubQuestion),
     /// HELP of a container.
@@ -282,6 +286,10 @@ pub enum ClientTask {
     GetRedirect,
     /// A blocked client goes on.
     Unblock,
+    /// No client's requests are carried out for a while.
+    Pause,
+    /// They are again.
+    Unpause,
     /// Whether keys are tracked for this client: no.
     TrackingState,
     /// Whether the keys of the next request are tracked.

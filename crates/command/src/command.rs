@@ -98,6 +98,13 @@ impl Command {
         lookup::resolve_args(self, &Args::from(request))
     }
 
+    /// Whether Redis holds it back where it lets nobody write: beside what writes, what may do so, or is told to replicas.
+    pub fn may_write(&self) -> bool {
+        let runs_code = matches!(self.carry, Carry::Script(_)) && !self.flags.contains(Flags::READONLY);
+        let is_told = matches!(&*self.name, "pfcount" | "publish" | "spublish");
+        self.flags.contains(Flags::WRITE) || runs_code || is_told
+    }
+
     /// The subcommand `name`, its own name without the container's; case is ignored.
     pub fn subcommand(&self, name: &[u8]) -> Option<&Command> {
         self.subcommands.iter().find(|command| command.own_name().as_bytes().eq_ignore_ascii_case(name))

@@ -148,9 +148,13 @@ fn local_note(local: Local) -> &'static str {
         Local::Subscribe(Topic::Pattern) => {
             "on all shards; an error if one of them cannot be had; not in transactions"
         }
+        Local::Monitor => {
+            "the requests of the clients of all workers; of an argument 64 KiB are shown; what scripts do at a node is not"
+        }
         Local::PubSub(_) => "over the clients of all workers; who subscribes elsewhere is not counted",
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
         Local::Acl(_) => "there is one user, `default`",
+        Local::Client(ClientTask::Pause | ClientTask::Unpause) => "all clients of all workers; nodes go on",
         Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",
         Local::Client(ClientTask::Unblock) => "over the clients of all workers",
         Local::Client(ClientTask::Switch)

@@ -76,6 +76,8 @@ impl Core {
                     self.ask_workers(session, Question::Seek { client }, gathered);
                 }
             }
+            ClientTask::Pause => self.pause_clients(session, request, reply),
+            ClientTask::Unpause => self.unpause_clients(session),
             ClientTask::TrackingState => write_tracking_state(session.resp3, reply),
             ClientTask::Caching => errors::write(reply, errors::NOT_TRACKING),
         }
@@ -119,13 +121,8 @@ impl Core {
         if self.admit(shard).is_err() {
             return false;
         }
-        let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
-        let mut digits = itoa::Buffer::new();
-        let mut bytes = self.pool.take();
-        encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
         session.expect_again(place);
-        self.enqueue(shard, &bytes, Asked::by_client(session.conn, place));
-        self.pool.give(bytes);
+        self.ask_to_unblock(shard, name, by_error, Asked::by_client(session.conn, place));
         true
     }
 }
@@ -219,7 +216,7 @@ impl Filter {
 
 impl Session {
     fn kind(&self) -> Type {
-        if self.subscribed.is_some() { Type::Subscriber } else { Type::Normal }
+        if self.has_topics() { Type::Subscriber } else { Type::Normal }
     }
 
     /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
@@ -258,9 +255,10 @@ impl Session {
         let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
         let is_subscribed = self.kind() == Type::Subscriber;
         let flags = [
+            (self.monitors(), 'O'),
             (is_subscribed, 'P'),
             (self.transaction.is_some(), 'x'),
-            (self.waits_on.is_some(), 'b'),
+            (self.is_blocked(), 'b'),
             (closing, 'c'),
             (replica_reads, 'r'),
             (no_evict, 'e'),

@@ -16,6 +16,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
 use crate::info::Survey;
+use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
@@ -44,6 +45,8 @@ enum Content {
         inquiry: Id,
         findings: Findings,
     },
+    /// What was carried out there, for those who monitor.
+    Carried(Arc<[u8]>),
 }
 
 impl Mail {
@@ -53,7 +56,7 @@ impl Mail {
             Content::Question { inquiry, .. } => {
                 Some(Mail(Content::Answer { inquiry, findings: Findings::Nothing }))
             }
-            Content::Answer { .. } => None,
+            Content::Answer { .. } | Content::Carried(_) => None,
         }
     }
 }
@@ -67,6 +70,8 @@ pub(crate) enum Question {
     Kill { asker: u64, filter: Filter },
     /// Begin to count anew.
     ResetStatistics,
+    /// Pause clients, or go on with them.
+    Pause(Option<Order>),
     /// On which connection this client waits.
     Seek { client: u64 },
     /// Take these users for those that there are; the client who asks may be one who is gone.
@@ -121,8 +126,8 @@ pub(crate) enum Gathered {
     Lines { listing: Listing, lines: Vec<(u64, String)> },
     /// CLIENT KILL; by address alone, it is an error if nobody was there.
     Killed { count: u64, by_address: bool },
-    /// CONFIG RESETSTAT.
-    Reset,
+    /// That all have done what they were told.
+    Done,
     /// WAIT.
     Replicas,
     /// INFO.
@@ -229,6 +234,13 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Tells another worker what was carried out here.
+    pub(crate) fn mail_lines(&mut self, worker: usize, lines: Arc<[u8]>) {
+        self.mail.push_back((worker, Mail(Content::Carried(lines))));
+    }
+}
+
 impl Proxy {
     /// What is to be delivered to another worker: which, and what. If that worker has stopped, the sender is to be
     /// handed [`Mail::undelivered`].
@@ -242,6 +254,7 @@ impl Proxy {
         match mail.0 {
             Content::Question { from, inquiry, question } => self.answer_question(from, inquiry, &question),
             Content::Answer { inquiry, findings } => self.absorb_findings(inquiry, findings),
+            Content::Carried(lines) => self.show_lines(&lines),
         }
         self.follow_up();
     }
@@ -322,6 +335,10 @@ impl Proxy {
                     killed.filter(|session| filter.takes(session)).map(|session| session.conn).collect();
                 killed.iter().for_each(|&conn| self.close_client(conn));
                 Findings::Count(killed.len() as u64)
+            }
+            Question::Pause(order) => {
+                self.pause(*order);
+                Findings::Nothing
             }
             Question::ResetStatistics => {
                 self.core.reset_statistics();
@@ -425,7 +442,7 @@ impl Gathered {
             }
             Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
             Gathered::Killed { by_address: true, .. }
-            | Gathered::Reset
+            | Gathered::Done
             | Gathered::Users { deleted: None } => encode::simple(out, b"OK"),
             Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
             Gathered::Loading => errors::write(out, errors::USERS_NOT_LOADED),

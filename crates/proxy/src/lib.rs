@@ -33,6 +33,8 @@ mod local;
 mod login;
 mod memory;
 mod merge;
+mod monitor;
+mod pause;
 mod pinned;
 mod proxy;
 mod pubsub;

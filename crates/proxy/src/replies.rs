@@ -62,7 +62,9 @@ impl Proxy {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
         backend.forget_answered(&mut core.pool);
-        if backend.bytes_announced() > core.limits.large_bytes && !backend.holds_reply {
+        // A reply to the greeting has no ticket: the one at the front waits for the reply behind it.
+        let is_large = backend.bytes_announced() > core.limits.large_bytes && backend.is_ready();
+        if is_large && !backend.holds_reply {
             self.avoid_large_reply(node);
         }
         self.check_reply_size(node);

@@ -37,7 +37,7 @@ pub(crate) struct Session {
     pub mute: Mute,
     /// What it asked for and we only remember.
     pub wishes: Wishes,
-    /// What it is subscribed to, if anything.
+    /// What it is subscribed to, or sees beside its replies, if anything.
     pub subscribed: Option<Box<Subscribed>>,
     /// When it came.
     pub created_at: Instant,
@@ -95,6 +95,8 @@ pub(crate) struct Session {
     relayed: usize,
     /// Whether keys are watched for it.
     pub watch: Watch,
+    /// Its next request is held back, since clients are paused.
+    pub is_held_back: bool,
     /// The connection on which its request waits for an element.
     pub waits_on: Option<HeldNode>,
     /// What it has begun with MULTI.
@@ -272,6 +274,7 @@ impl Session {
             reply_bytes_mean_x8: FIRST_REPLY_BYTES * 8,
             relayed: 0,
             watch: Watch::No,
+            is_held_back: false,
             waits_on: None,
             transaction: None,
         }
@@ -286,7 +289,10 @@ impl Session {
             Pinning::Ready(_) | Pinning::Turning => self.pending.is_empty(),
             Pinning::Waiting(_) | Pinning::Busy(_) => false,
         };
-        open && has_room && !self.learning && self.fences == 0 && self.held_bytes() < limits.pending_bytes_max
+        open && has_room
+            && !(self.learning | self.is_held_back)
+            && self.fences == 0
+            && self.held_bytes() < limits.pending_bytes_max
     }
 
     /// Whether a session that was stopped by [`Session::may_read`] has caught up enough to go on: half-way, so that
@@ -312,6 +318,12 @@ impl Session {
     /// Bytes of replies held for this client.
     pub(crate) fn held_bytes(&self) -> usize {
         self.output.len() + self.parked_bytes
+    }
+
+    /// Whether a request of it waits, for an element or for the end of a pause, and may go on to do so when its client
+    /// has long gone.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.waits_on.is_some() || self.is_held_back
     }
 
     /// Whether a request is pending.

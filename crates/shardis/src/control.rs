@@ -44,8 +44,8 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;
-/// But no more than this part of all descriptors.
-const PINNED_PART: u64 = 8;
+/// But no more than this part of all descriptors, with those for clients that watch or wait.
+const OWN_PART: u64 = 8;
 
 /// Runs the proxy until it is told to stop.
 pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
@@ -59,8 +59,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let listener = listen(args)?;
     let addr = listener.local_addr()?;
     let workers = args.workers();
-    let clients_max =
-        clients_max(args.maxclients, workers * topology.shard_count(), workers * PINNED_DESCRIPTORS);
+    let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
+    let clients_max = clients_max(args.maxclients, workers * topology.shard_count(), own);
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
@@ -141,11 +141,11 @@ fn bind(addr: SocketAddr, reuse_port: bool) -> std::io::Result<std::net::TcpList
 }
 
 /// Raises the limit of descriptors as far as it goes and returns how many clients fit under it, beside the connections to
-/// nodes and, as far as that leaves clients most of them, `pinned` more.
-fn clients_max(wanted: usize, nodes: usize, pinned: usize) -> usize {
+/// nodes that they share and, as far as that leaves clients most of them, `own` more that single clients have.
+fn clients_max(wanted: usize, nodes: usize, own: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let pinned = maximum.map_or(pinned as u64, |maximum| (pinned as u64).min(maximum / PINNED_PART));
-    let reserved = RESERVED_DESCRIPTORS + nodes as u64 + pinned;
+    let own = maximum.map_or(own as u64, |maximum| (own as u64).min(maximum / OWN_PART));
+    let reserved = RESERVED_DESCRIPTORS + nodes as u64 + own;
     let needed = wanted as u64 + reserved;
     if let Some(now) = current.filter(|&now| now < needed) {
         let raised = maximum.map_or(needed, |maximum| maximum.min(needed));

@@ -314,12 +314,16 @@ fn what_is_told_of_clients_and_commands_has_the_shapes_of_resp3() {
         client,
         "hello 3|client list|command info get|client trackinginfo|lolwut|cluster slots|",
     );
-    let replies = rig.taken(client);
+    let mut replies = rig.taken(client);
+    rig.client_sends(client, "cluster shards|cluster info|");
+    replies += &rig.taken(client);
     for part in [
         "|txt:id=1 ",
         " resp=3\n|*1|*10|$3|get|:2|~2|+readonly|+fast|:1|:1|:1|~3|+@read|+@string|+@fast|~0|~1|%3|$5|flags|",
         "|%3|$5|flags|~1|$3|off|$8|redirect|:-1|$8|prefixes|*0|=22|txt:Redis ver. 7.0.15\n|",
         "|%0|",
+        "|*1|%2|$5|slots|*2|:0|:16383|$5|nodes|*1|%7|$2|id|",
+        "|=316|txt:cluster_state:ok|",
     ] {
         assert!(replies.contains(part), "{part} in {replies}");
     }
@@ -333,4 +337,18 @@ fn move_and_copy_to_a_database_that_clients_may_not_choose_are_refused() {
     assert_eq!(rig.taken(client), "-ERR DB index is out of range|-ERR DB index is out of range|");
     let forwarded = "*3|$4|move|$1|x|$2|15|*5|$4|copy|$1|x|$1|y|$2|db|$2|-1|";
     assert_eq!(rig.node_got(0), forwarded);
+}
+
+#[test]
+fn a_reply_to_the_greeting_is_not_taken_for_a_large_reply_to_a_request() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "hello 3|get x|");
+    rig.taken(client);
+    // It comes in two pieces, while a request waits behind it.
+    let conn = rig.bring_up_greeted(0, TO_RESP3.0, "%2|$5|proto|:3|$100000|x");
+    rig.sends(conn, &format!("{}|:1|+PONG|", "x".repeat(99_999)));
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");
+    rig.sends(conn, "$1|v|");
+    assert_eq!(rig.taken(client), "$1|v|");
 }
