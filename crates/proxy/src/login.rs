@@ -13,7 +13,7 @@ use crate::errors;
 use crate::inquiry::{Gathered, Question};
 use crate::proxy::{Peer, Proxy};
 use crate::session::{Phase, Session};
-use command::{Carry, Command, Flags, Guard, Number};
+use command::{Carry, Command, Flags, Guard, Number, Topic};
 use resp::request::{RequestError, RequestLimits, Scanner};
 use resp::{Request, encode};
 use std::sync::Arc;
@@ -104,6 +104,14 @@ impl Login {
         }
     }
 
+    /// Whether the client may hear what is published on `name`, a channel or a pattern.
+    fn permits_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+        match (self.checks, &self.user) {
+            (Checks::Rights, Some(user)) => user.permits_channel(name, is_pattern),
+            _ => true,
+        }
+    }
+
     /// What stands against `request`.
     fn obstacle(&self, command: &Command, number: Number, request: &Request<'_>) -> Option<Obstacle> {
         let user = match (self.checks, &self.user) {
@@ -172,7 +180,7 @@ impl Core {
         let denial = Denial {
             count: 1,
             reason,
-            context: Context::Toplevel,
+            context: if session.transaction.is_some() { Context::Multi } else { Context::Toplevel },
             object: object.to_vec(),
             user: user.to_vec(),
             at: self.now,
@@ -215,6 +223,16 @@ impl Core {
             true => encode::simple(reply, b"OK"),
             false => errors::write(reply, errors::WRONG_PASSWORD),
         }
+    }
+
+    /// Whether the session may be subscribed to all that it is subscribed to.
+    fn may_hear(&self, session: &Session) -> bool {
+        let Some(subscribed) = &session.subscribed else { return true };
+        let topics = &self.subscriptions.topics;
+        Topic::ALL.into_iter().all(|kind| {
+            let names = subscribed.of_kind(kind).filter_map(|id| topics.get(id)).map(|topic| &topic.name);
+            names.into_iter().all(|name| session.login.permits_channel(name, kind == Topic::Pattern))
+        })
     }
 
     /// ACL SETUSER and DELUSER: `users` are the newest. The client is answered when all workers have them.
@@ -276,7 +294,16 @@ impl Proxy {
             let Some(conn) = self.peers.id_at(index) else { continue };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             match session.login.among(users) {
-                Some(login) => session.login = login,
+                Some(login) if login.user == session.login.user => session.login = login,
+                Some(login) => {
+                    session.login = login;
+                    // Redis looks with EXEC once more at what it has queued. What was queued is bytes here: none of it is
+                    // carried out.
+                    self.core.spoil_transaction(session);
+                    if !self.core.may_hear(session) {
+                        self.close_client(conn);
+                    }
+                }
                 None if session.client == asker => {
                     session.login = Login::newcomer(users);
                     session.phase = Phase::Closing { linger: false };
