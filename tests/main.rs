@@ -23,4 +23,6 @@ mod learned;
 mod process;
 mod scan;
 mod scripts;
+mod tls;
 mod tools;
+mod transport;

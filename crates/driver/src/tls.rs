@@ -190,7 +190,7 @@ impl<S: Read + Write> TlsStream<S> {
     /// not taken the last time.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
-        while self.flush()? {
+        while self.flush().map_err(|error| self.last_words(error))? {
             taken += std::mem::take(&mut self.owed).min(bytes.len() - taken);
             let rest = &bytes[taken..];
             if rest.is_empty() {
@@ -200,6 +200,14 @@ impl<S: Read + Write> TlsStream<S> {
             self.seal();
         }
         Ok(taken)
+    }
+
+    /// A write has failed with `error`. If the other side has said why, that is the reason: who refuses our certificate
+    /// does so behind the handshake, and closes.
+    fn last_words(&mut self, error: io::Error) -> io::Error {
+        let mut bytes = [0; HANDSHAKE_READ_BYTES];
+        let said = self.below.read(&mut bytes).and_then(|len| self.feed(&bytes[..len], &mut [], &mut 0));
+        said.err().filter(|said| said.kind() == ErrorKind::InvalidData).unwrap_or(error)
     }
 
     /// Takes over the records that rustls wants to send.

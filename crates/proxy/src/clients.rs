@@ -199,7 +199,8 @@ impl Session {
     fn flags(&self) -> String {
         let closing = !matches!(self.phase, Phase::Open | Phase::Ending);
         let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
-        let flags = [(closing, 'c'), (replica_reads, 'r'), (no_evict, 'e'), (no_touch, 'T')];
+        let is_local = self.peer.starts_with('/');
+        let flags = [(closing, 'c'), (is_local, 'U'), (replica_reads, 'r'), (no_evict, 'e'), (no_touch, 'T')];
         let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
         if flags.is_empty() { "N".to_owned() } else { flags }
     }

@@ -110,6 +110,13 @@ pub enum Notice {
         /// What went wrong.
         reason: String,
     },
+    /// Somebody wanted to be a client and did not do what its listener asks for: TLS, a PROXY header.
+    HandshakeFailed {
+        /// Its address.
+        peer: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// A client was closed by us.
     ClientClosed {
         /// Its number, as CLIENT ID tells it.

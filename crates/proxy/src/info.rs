@@ -406,6 +406,8 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_net_output_bytes:{}", counters.client_bytes_out));
     push(text, format_args!("rejected_connections:{}", counters.clients_refused));
     push(text, format_args!("closed_connections:{}", counters.clients_closed));
+    push(text, format_args!("total_handshakes:{}", counters.handshakes));
+    push(text, format_args!("total_handshakes_failed:{}", counters.handshakes_failed));
     push(text, format_args!("total_fragments:{}", counters.fragments));
     push(text, format_args!("total_error_replies:{}", facts.tally.errors_total()));
     push(text, format_args!("total_proxy_errors:{}", counters.errors));

@@ -23,6 +23,7 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
     match notice {
         Notice::NodeUp { shard } => info!(worker, shard, "node is back"),
         Notice::NodeDown { shard, reason } => warn!(worker, shard, reason, "node is down"),
+        Notice::HandshakeFailed { peer, reason } => info!(worker, peer, reason, "client refused"),
         Notice::ClientClosed { client, peer, reason } => match reason {
             CloseReason::Idle => debug!(worker, client, peer, "idle client closed"),
             CloseReason::Protocol => info!(worker, client, peer, "client closed: it sent what is not RESP"),

@@ -9,9 +9,11 @@
 mod args;
 mod control;
 mod embedded;
+mod listeners;
 mod logging;
 mod pace;
 mod resolver;
+mod transport;
 mod usage;
 mod worker;
 

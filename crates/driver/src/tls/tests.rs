@@ -39,6 +39,9 @@ impl Read for End {
 impl Write for End {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut way = self.outgoing.borrow_mut();
+        if way.is_shut {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
         let len = bytes.len().min(way.capacity - way.bytes.len().min(way.capacity));
         if len == 0 {
             return Err(ErrorKind::WouldBlock.into());
@@ -350,6 +353,25 @@ fn clients_show_certificates_as_the_listener_wants_it() {
         let refused = outcome(auth, Some(&stranger)).expect_err("nobody knows it");
         assert!(refused.starts_with("TLS: invalid peer certificate"), "{refused}");
     }
+}
+
+#[test]
+fn why_the_other_side_has_gone_is_told_even_if_a_write_finds_out_first() {
+    let made = certificate("node.test");
+    let connector = Connector::new(Trust::Authorities(made.0.as_bytes()), None).expect("it trusts");
+    let acceptor = Acceptor::new(vec![identity(&made)], ClientAuth::Required, made.0.as_bytes());
+    let mut pair = Pair::new(&connector, &acceptor.expect("it accepts"), "node.test");
+    assert!(!pair.client.handshake().expect("it begins"));
+    assert!(!pair.server.handshake().expect("it answers"));
+    assert!(pair.client.handshake().expect("for the client it is over"));
+    assert!(pair.server.handshake().is_err());
+    pair.up().is_shut = true;
+    let error = pair.client.write(b"PING").expect_err("it has gone");
+    assert_eq!(error.to_string(), "TLS: the other side wants a certificate of ours");
+    let mut pair = Pair::connected();
+    pair.up().is_shut = true;
+    let error = pair.client.write(b"PING").expect_err("it has gone");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "and said nothing");
 }
 
 #[test]
