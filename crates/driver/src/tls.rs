@@ -12,6 +12,8 @@
 
 use rustls::{AlertDescription, Connection, Error, InvalidMessage};
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A stream whose handshake may still be going on.
 #[derive(Debug)]
@@ -30,6 +32,40 @@ pub(crate) struct TlsStream<S> {
     shaken: usize,
     /// The other side sends no more.
     ended: bool,
+    account: Account,
+}
+
+/// What one stream holds, in a sum over all streams of a driver.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    sum: Arc<AtomicUsize>,
+    counted: usize,
+}
+
+impl Account {
+    /// One more that is added to the same sum.
+    pub(crate) fn another(&self) -> Account {
+        Account { sum: Arc::clone(&self.sum), counted: 0 }
+    }
+
+    /// The sum.
+    pub(crate) fn total(&self) -> usize {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    fn recount(&mut self, holds: usize) {
+        if self.counted != holds {
+            // Only ever used by one thread at a time; atomic so that a driver can go to its thread.
+            self.sum.fetch_add(holds.wrapping_sub(self.counted), Ordering::Relaxed);
+            self.counted = holds;
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.recount(0);
+    }
 }
 
 /// What one read brought.
@@ -62,8 +98,9 @@ const HANDSHAKE_READ_BYTES: usize = 4 * 1024;
 
 impl<S: Read + Write> TlsStream<S> {
     /// `tls` over `below`, with nothing sent yet.
-    pub(crate) fn new(below: S, tls: Connection) -> TlsStream<S> {
+    pub(crate) fn new(below: S, tls: Connection, account: Account) -> TlsStream<S> {
         TlsStream {
+            account,
             below,
             tls,
             sealed: Vec::new(),
@@ -165,6 +202,7 @@ impl<S: Read + Write> TlsStream<S> {
                 break;
             }
         }
+        self.recount();
         // Words of TLS itself: an answer to new keys, say.
         self.seal();
         self.flush().map(|_| ())
@@ -216,6 +254,7 @@ impl<S: Read + Write> TlsStream<S> {
             // Fails only if the writer does, and a Vec does not.
             let _ = self.tls.write_tls(&mut self.sealed);
         }
+        self.recount();
     }
 
     /// Sends what is sealed. True if all has left.
@@ -231,7 +270,13 @@ impl<S: Read + Write> TlsStream<S> {
         }
         // An idle stream owns no buffer.
         (self.sealed, self.sealed_front) = (Vec::new(), 0);
+        self.recount();
         Ok(true)
+    }
+
+    /// Counts what is kept here. What rustls keeps is a record in each direction at most.
+    fn recount(&mut self) {
+        self.account.recount(self.sealed.capacity() + self.unread.capacity());
     }
 
     /// Whether something waits for the stream below.

@@ -185,6 +185,7 @@ impl Worker {
         self.perform(now);
         // Only now, that connections are closed which the proxy has given up, their places can be given to new clients.
         self.read_mail(now);
+        self.proxy.handle_held_below(self.driver.held_bytes());
         self.perform(now);
         self.receive_guests(now);
         self.report();

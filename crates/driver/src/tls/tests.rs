@@ -82,8 +82,8 @@ impl Pair {
         let client = End { incoming: Rc::clone(&down), outgoing: Rc::clone(&up) };
         let server = End { incoming: up, outgoing: down };
         Pair {
-            client: TlsStream::new(client, connector.begin(name).expect("a name")),
-            server: TlsStream::new(server, acceptor.begin().expect("a server")),
+            client: TlsStream::new(client, connector.begin(name).expect("a name"), Account::default()),
+            server: TlsStream::new(server, acceptor.begin().expect("a server"), Account::default()),
         }
     }
 
@@ -217,6 +217,10 @@ fn a_read_takes_no_more_than_its_buffer_and_keeps_little() {
     assert_eq!(progress.then, Then::More);
     assert!(progress.len <= BUFFER_BYTES / 2 && buffer[..progress.len] == message[..progress.len]);
     let taken = before - pair.up().bytes.len();
+    assert_eq!(pair.server.account.total(), pair.server.unread.capacity());
+    let sum = pair.server.account.another();
+    drop(pair);
+    assert_eq!(sum.total(), 0, "what is gone holds nothing");
     assert!(taken <= progress.len + 2 * (RECORD_BYTES_MAX + 2048), "{taken} bytes for {}", progress.len);
 }
 
@@ -231,11 +235,12 @@ fn what_is_called_taken_was_received_and_the_rest_waits() {
         taken += count;
         assert!(pair.client.sealed.len() <= RECORD_BYTES_MAX + 2048, "one record waits at most");
         // Whoever loses the connection now can tell what was certainly not received.
+        assert_eq!(pair.client.account.total(), pair.client.sealed.capacity());
         received.extend(read_all(&mut pair.server).0);
         assert!(received.len() >= taken && received.len() <= taken + RECORD_BYTES_MAX);
     }
     assert_eq!(received, message);
-    assert_eq!(pair.client.sealed.capacity(), 0, "an idle stream owns no buffer");
+    assert_eq!(pair.client.account.total() + pair.server.account.total(), 0, "an idle stream owns no buffer");
 }
 
 #[test]
