@@ -2,7 +2,7 @@
 //! be Redis's, byte for byte, and replies of its kind. What commands do to data is `differential`'s question.
 
 use crate::harness::{Client, RedisServer, World, show};
-use command::{Carry, Command, Refusal};
+use command::{Carry, Command, Local, Refusal};
 
 /// Lines that a Redis refuses that is no cluster, while to cluster clients we are one: tested in `administration`.
 const ABOUT_THE_SERVER: &[&str] = &["asking", "cluster", "readonly", "readwrite"];
@@ -64,7 +64,14 @@ fn every_command_with_the_right_number_of_arguments_is_answered_as_by_redis_or_r
 /// All commands that are sent by themselves and all subcommands.
 fn lines() -> impl Iterator<Item = &'static Command> {
     let lines = command::all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
-    lines.filter(|command| command.carry != Carry::Container && &*command.name != "quit")
+    lines
+        .filter(|command| command.carry != Carry::Container && &*command.name != "quit")
+        .filter(|command| !is_about_subscriptions(command))
+}
+
+/// What has an answer for each name and changes what may be asked: tested in `pubsub`.
+fn is_about_subscriptions(command: &Command) -> bool {
+    matches!(command.carry, Carry::Here(Local::Subscribe(_) | Local::Unsubscribe(_)))
 }
 
 /// A request of `len` arguments: a key and small numbers.

@@ -21,6 +21,7 @@ mod harness;
 mod large;
 mod learned;
 mod process;
+mod pubsub;
 mod scan;
 mod scripts;
 mod tls;

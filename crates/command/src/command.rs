@@ -165,6 +165,7 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carry::Local;
     use crate::lookup::{all, find};
 
     fn every_line() -> impl Iterator<Item = &'static Command> {
@@ -188,13 +189,19 @@ mod tests {
         for command in every_line() {
             let (keys, name) = (command.keys.has_any(), &command.name);
             match command.carry {
-                Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_) => {
+                Carry::Shard
+                | Carry::ShardIf(_)
+                | Carry::Script(_)
+                | Carry::Split(_)
+                | Carry::Blocking(_) => {
                     assert!(keys, "{name} has no keys")
                 }
-                Carry::Refused(_) => {}
+                // A channel is found as a key and is none.
+                Carry::Publish(_) | Carry::Here(Local::Subscribe(_) | Local::Unsubscribe(_)) => {}
+                Carry::Refused(_) | Carry::Transaction(_) => {}
                 _ => assert!(!keys, "{name} has keys"),
             }
-            if !matches!(command.carry, Carry::ShardIf(_) | Carry::Refused(_)) {
+            if !matches!(command.carry, Carry::Blocking(_) | Carry::Refused(_)) {
                 assert!(!command.flags.contains(Flags::BLOCKING), "{name} blocks");
             }
             if matches!(command.carry, Carry::Split(_)) {

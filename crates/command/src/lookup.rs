@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use resp::Request;
 
+use crate::carry::{Carry, Transaction};
 use crate::command::Command;
 use crate::keys::Args;
 use crate::table::SECTIONS;
@@ -23,6 +24,13 @@ pub enum Resolved<'t> {
     UnknownSubcommand(&'t Command),
     /// No command of the table. A node may know it: see [`learned`](crate::learned).
     Unknown,
+}
+
+impl Resolved<'_> {
+    /// Whether the request, which is refused, ends its client's transaction nevertheless: EXEC with arguments.
+    pub fn ends_transaction(&self) -> bool {
+        matches!(self, Resolved::WrongArity(command) if command.carry == Carry::Transaction(Transaction::Execute))
+    }
 }
 
 /// The command of this name; case is ignored. Subcommands are found by [`resolve`].

@@ -90,6 +90,8 @@ struct Conn {
     /// The end was read and told.
     ended: bool,
     paused: bool,
+    /// See [`Driver::set_bulky`].
+    bulky: bool,
     /// Listed in `due` or `due_next`.
     listed: bool,
 }
@@ -98,8 +100,8 @@ struct Conn {
 /// the second-level cache together with what is made of it.
 const BUFFER_BYTES: usize = 128 * 1024;
 /// The same while other connections wait for their turn: so that a client that has sent thousands of requests lets the
-/// others in between, and still enough for a value of 16 KiB and for a hundred requests of usual size at once.
-const SHARE_BYTES: usize = 32 * 1024;
+/// others in between, and still enough for a hundred requests of usual size at once.
+pub const SHARE_BYTES: usize = 32 * 1024;
 /// Readiness that one wait takes over; the rest comes with the next.
 const EVENTS_MAX: usize = 1024;
 /// The token of the waker.
@@ -166,7 +168,7 @@ impl Driver {
             conn.listed = false;
             let id = conn.id;
             let is_alone = self.due.is_empty() && self.due_next.is_empty();
-            let bytes_max = if is_alone { BUFFER_BYTES } else { SHARE_BYTES };
+            let bytes_max = if is_alone || conn.bulky { BUFFER_BYTES } else { SHARE_BYTES };
             match conn.advance(&mut self.buffer[..bytes_max]) {
                 Advance::Nothing => {}
                 Advance::Connected => {
@@ -285,6 +287,14 @@ impl Driver {
         }
     }
 
+    /// Whether what `id` brings is little work for its size, as large values are: then it may fill the whole buffer, also
+    /// while others wait. Small shares of large values are copied once more, since each ends within a value.
+    pub fn set_bulky(&mut self, id: Id, bulky: bool) {
+        if let Some(conn) = self.conn(id) {
+            conn.bulky = bulky;
+        }
+    }
+
     /// Closes a connection; nothing more is told of it.
     pub fn close(&mut self, id: Id) {
         if let Some(place) = self.conns.get_mut(id.index as usize)
@@ -330,6 +340,7 @@ impl Conn {
             hung_up: false,
             ended: false,
             paused: false,
+            bulky: false,
             listed: false,
         }
     }

@@ -1,6 +1,7 @@
 //! What a worker counts, and the board on which workers show each other what all must know: counts (INFO answers for
 //! all) and scripts.
 
+use crate::audience::Audience;
 use crate::scripts::Scripts;
 use crate::tally::Tally;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// One worker's counts since start; `clients`, `nodes_up` and `requests_per_s` are levels.
+        /// One worker's counts since start; `clients`, `nodes_up`, `requests_per_s` and `subscribers` are levels.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -69,6 +70,12 @@ counters! {
     nodes_up,
     /// Requests read in the last second.
     requests_per_s,
+    /// Clients that are subscribed to something now.
+    subscribers,
+    /// Messages passed on to clients: one for each that gets it.
+    messages,
+    /// How often messages may have been missed, since a connection over which they come was lost.
+    message_gaps,
 }
 
 impl Counters {
@@ -78,13 +85,13 @@ impl Counters {
         for (count, earlier) in counts.iter_mut().zip(earlier.to_array()) {
             *count -= earlier;
         }
-        let (clients, nodes_up, requests_per_s) = (self.clients, self.nodes_up, self.requests_per_s);
-        Counters { clients, nodes_up, requests_per_s, ..Counters::from_array(counts) }
+        let Counters { clients, nodes_up, requests_per_s, subscribers, .. } = self;
+        Counters { clients, nodes_up, requests_per_s, subscribers, ..Counters::from_array(counts) }
     }
 
     /// The counts from which [`Counters::since`] begins.
     pub(crate) fn baseline(self) -> Counters {
-        Counters { clients: 0, nodes_up: 0, requests_per_s: 0, ..self }
+        Counters { clients: 0, nodes_up: 0, requests_per_s: 0, subscribers: 0, ..self }
     }
 }
 
@@ -104,6 +111,7 @@ pub struct Usage {
 pub struct Board {
     rows: Vec<[AtomicU64; Counters::LEN]>,
     pub(crate) scripts: Scripts,
+    pub(crate) audience: Audience,
     /// By worker. Locked once a second by its worker, and by whoever asks.
     tallies: Vec<Mutex<Tally>>,
     usage: Mutex<Usage>,
@@ -117,6 +125,7 @@ impl Board {
             tallies: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
             scripts: Scripts::default(),
+            audience: Audience::default(),
         }
     }
 

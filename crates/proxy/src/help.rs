@@ -18,6 +18,22 @@ const LAST: &[&str] = &["HELP", "    Prints this help."];
 /// By container.
 const TEXTS: &[(&str, &[&str])] = &[
     (
+        "pubsub",
+        &[
+            "CHANNELS [<pattern>]",
+            "    Return the currently active channels matching a <pattern> (default: '*').",
+            "NUMPAT",
+            "    Return number of subscriptions to patterns.",
+            "NUMSUB [<channel> ...]",
+            "    Return the number of subscribers for the specified channels, excluding",
+            "    pattern subscriptions(default: no channels).",
+            "SHARDCHANNELS [<pattern>]",
+            "    Return the currently active shard level channels matching a <pattern> (default: '*').",
+            "SHARDNUMSUB [<shardchannel> ...]",
+            "    Return the number of subscribers for the specified shard level channel(s)",
+        ],
+    ),
+    (
         "acl",
         &[
             "CAT [<category>]",

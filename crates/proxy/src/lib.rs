@@ -11,6 +11,7 @@
 
 mod acl;
 mod admin;
+mod audience;
 mod backend;
 mod clients;
 mod cluster;
@@ -20,9 +21,11 @@ mod cursor;
 mod errors;
 mod event;
 mod fragment;
+mod held;
 mod help;
 mod info;
 mod inquiry;
+mod lanes;
 mod learn;
 mod limits;
 mod local;
@@ -30,6 +33,7 @@ mod memory;
 mod merge;
 mod pinned;
 mod proxy;
+mod pubsub;
 mod relay;
 mod replies;
 mod reports;
@@ -39,7 +43,9 @@ mod route;
 mod scan;
 mod scripts;
 mod session;
+mod subscriptions;
 mod tally;
+mod transaction;
 mod upload;
 
 pub use counters::{Board, Counters, Usage};

@@ -1,5 +1,7 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
+use crate::lanes::LaneKind;
+use crate::proxy::Peer;
 use crate::{Action, Arrival, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,14 +95,19 @@ impl Rig {
 
     /// The last connection that was asked for beside the shared ones is made and says PONG. It goes to `shard`.
     pub(crate) fn bring_up_pinned(&mut self, shard: u32) -> ConnId {
+        self.bring_up_greeted(shard, "*1|$4|PING|", "+PONG|")
+    }
+
+    /// The same, for a connection that begins with `greeting`, which its node answers with `replies`.
+    pub(crate) fn bring_up_greeted(&mut self, shard: u32, greeting: &str, replies: &str) -> ConnId {
         self.pass(Duration::ZERO);
         self.proxy.handle_timeouts(self.now);
         self.perform();
-        let &(its_shard, conn) = self.pinned.last().expect("a connection was asked for");
-        assert_eq!(its_shard, shard);
+        let of_shard = self.pinned.iter().rfind(|(its_shard, _)| *its_shard == shard);
+        let &(_, conn) = of_shard.expect("a connection was asked for");
         self.event(Event::Connected { conn });
-        assert_eq!(self.taken(conn), "*1|$4|PING|");
-        self.event(Event::Received { conn, bytes: b"+PONG\r\n" });
+        assert_eq!(self.taken(conn), greeting);
+        self.sends(conn, replies);
         conn
     }
 
@@ -160,6 +167,12 @@ impl Rig {
         self.clients += 1;
         let arrival = Arrival { peer: &peer, local: LOCAL, descriptor: 9 };
         self.proxy.accept(&arrival, self.now).expect("not full")
+    }
+
+    /// The client has chosen another lane.
+    pub(crate) fn change_lane(&mut self, conn: ConnId, kind: LaneKind) {
+        let Some(Peer::Client(session)) = self.proxy.peers.get_mut(conn) else { panic!("a client") };
+        self.proxy.core.change_lane(session, kind);
     }
 
     /// The client sends `text`, in which `|` stands for CR LF.
@@ -236,7 +249,16 @@ impl Rig {
         last
     }
 
+    /// Carries out what is to be done, but takes no more than `bytes` of what is to be sent at a time.
+    pub(crate) fn send_partly(&mut self, bytes: usize) {
+        self.perform_with(bytes);
+    }
+
     pub(crate) fn perform(&mut self) {
+        self.perform_with(usize::MAX);
+    }
+
+    fn perform_with(&mut self, bytes_max: usize) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
                 Action::Connect { conn, shard } => match self.nodes.get(&shard.0) {
@@ -244,7 +266,7 @@ impl Rig {
                     _ => drop(self.nodes.insert(shard.0, conn)),
                 },
                 Action::Send { conn, bytes } => {
-                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len() };
+                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len().min(bytes_max) };
                     self.sent.entry(conn).or_default().extend_from_slice(&bytes[..taken]);
                     self.proxy.handle_sent(conn, taken);
                 }

@@ -89,6 +89,10 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
     tag_rule: Option<TagRule>,
 
+    /// Databases that clients may SELECT; the nodes must have as many
+    #[arg(long, value_name = "DATABASES", default_value_t = 16)]
+    pub(crate) databases: u16,
+
     /// Clients at most
     #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
     pub(crate) maxclients: usize,
@@ -107,8 +111,8 @@ pub(crate) struct ProxyArgs {
     request_timeout_ms: u64,
 
     /// Let a busy worker wait some microseconds for more requests before it writes: auto, off, or microseconds. auto
-    /// waits where requests stand in line anyway, up to half of what they take there, for less CPU time per request and
-    /// more throughput (docs/benchmarks.md has both, and the latency at steady rates). A lone client never waits
+    /// waits up to half of what requests take at the nodes, where it has tried and found that more of them get through for
+    /// it (docs/benchmarks.md has throughput and the latency at steady rates). A lone client never waits
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
 
@@ -212,6 +216,10 @@ impl ProxyArgs {
         }
         if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
             return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
+        }
+        if !(1..=proxy::Settings::DATABASES_MAX).contains(&self.databases) {
+            let max = proxy::Settings::DATABASES_MAX;
+            return Err(format!("--databases {}: 1 to {max}", self.databases));
         }
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
@@ -340,6 +348,8 @@ mod tests {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),
+            (&["--databases=0"], "--databases"),
+            (&["--databases=20000"], "--databases"),
             (&["--allow-admin"], "name them with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),

@@ -66,6 +66,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
+        databases: args.databases,
         allow_admin: args.allow_admin,
         topology,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
@@ -145,6 +146,7 @@ struct Plan {
     workers: usize,
     limits: Limits,
     gather: Gather,
+    databases: u16,
     allow_admin: bool,
     topology: Arc<Topology>,
     embedded: Option<Arc<Embedded>>,
@@ -165,6 +167,7 @@ impl Plan {
             unix_epoch_us: self.epoch_us,
             process_id: std::process::id(),
             port: self.port,
+            databases: self.databases,
             allow_admin: self.allow_admin,
         };
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);

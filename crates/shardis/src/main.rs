@@ -14,6 +14,7 @@ mod logging;
 mod pace;
 mod resolver;
 mod transport;
+mod trial;
 mod usage;
 mod worker;
 

@@ -4,7 +4,7 @@ use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
 use crate::transport::NodeTls;
-use driver::{Driver, Entry, Guest, Target, Verdict};
+use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict};
 use proxy::{Action, Arrival, Event, Mail, Notice, Proxy};
 use std::collections::HashMap;
 use std::io;
@@ -119,6 +119,8 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// So many may shake hands at once even when there are as many clients as may be: they are told so.
 const GUESTS_MIN: usize = 16;
+/// Requests that have so many bytes on average are little work for their size: 128 of them may be read at once.
+const BULKY_FROM: u64 = 1024;
 /// How much later than asked for the kernel may end a sleep.
 #[cfg(target_os = "linux")]
 const TIMER_SLACK_NS: u64 = 1000;
@@ -221,11 +223,17 @@ impl Worker {
     /// Tells the proxy what happened. Returns how many events there were.
     fn handle_events(&mut self, now: Instant) -> usize {
         let mut seen = 0;
+        let is_prompt = self.pace.is_prompt();
         while let Some(event) = self.driver.next_event() {
             seen += 1;
             match event {
                 driver::Event::Received(conn, bytes) => {
-                    self.proxy.handle_event(Event::Received { conn, bytes }, now)
+                    let (len, before) = (bytes.len(), self.proxy.counters().requests);
+                    self.proxy.handle_event(Event::Received { conn, bytes }, now);
+                    if len >= SHARE_BYTES {
+                        let requests = self.proxy.counters().requests - before;
+                        self.driver.set_bulky(conn, requests * BULKY_FROM < len as u64);
+                    }
                 }
                 driver::Event::Writable(conn) => self.proxy.handle_event(Event::Writable { conn }, now),
                 driver::Event::Connected(conn) => self.proxy.handle_event(Event::Connected { conn }, now),
@@ -233,6 +241,9 @@ impl Worker {
                 driver::Event::Closed(conn, error) => {
                     self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
                 }
+            }
+            if is_prompt {
+                self.perform_actions(now);
             }
         }
         seen

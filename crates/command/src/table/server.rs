@@ -43,7 +43,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("slaveof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),
     container("slowlog", -2, "", "", Container, SLOWLOG),
     row("swapdb", 3, "write fast", "keyspace dangerous",
-        &[], never("it would swap databases under all clients")),
+        &[], never("clients would see some shards swapped and others not yet")),
     row("sync", 1, "admin noscript no_async_loading no_multi", "", &[], REPLICATION),
     row("time", 1, "loading stale fast", "", &[], Here(Local::Time)).tips("nondeterministic_output"),
 ];

@@ -5,12 +5,14 @@
 //! ```
 
 use crc::{CRC_64_REDIS, Crc};
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is};
+use crate::database::NEVER;
 use crate::error::Error;
 use crate::formats::rdb;
-use crate::keyspace::{Keyspace, NEVER};
+use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 
 type Done = Result<(), Error>;
 
@@ -21,9 +23,9 @@ const CHECKSUM_BYTES: usize = 8;
 
 static CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
 
-pub(crate) fn dump(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn dump(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let Some(entry) = keyspace.find(request.arg(1)) else {
-        encode::nil(out);
+        out.nil();
         return Ok(());
     };
     let mut writer = rdb::Writer::default();
@@ -31,7 +33,7 @@ pub(crate) fn dump(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
     let mut payload = writer.bytes;
     payload.extend_from_slice(&VERSION.to_le_bytes());
     payload.extend_from_slice(&CHECKSUM.checksum(&payload).to_le_bytes());
-    encode::bulk(out, &payload);
+    out.bulk(&payload);
     Ok(())
 }
 
@@ -73,7 +75,7 @@ impl Options {
     }
 }
 
-pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let key = request.arg(1);
     let options = Options::parse(request)?;
     if !options.replaces && keyspace.find(key).is_some() {
@@ -99,7 +101,7 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         keyspace.set(key, value, expires_at);
         keyspace.set_idle(key, options.idle_s.unwrap_or_default() as u64);
     }
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
