@@ -10,8 +10,10 @@ use crate::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::lanes::{LaneId, Lanes};
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
+use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
+use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
@@ -24,6 +26,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use stdx::{BufferPool, Instant, Prng, Slab, append};
 use topology::{ShardId, Topology};
+use users::Users;
 
 /// Everything but the connections themselves.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub(crate) struct Core {
     pending_max: usize,
     pub settings: Settings,
     pub topology: Arc<Topology>,
+    /// Who may do what, as this worker was told last.
+    pub users: Arc<Users>,
     /// The connections to nodes: first the shared ones by shard, then those of other lanes, and those that clients are
     /// pinned to.
     pub backends: Vec<Backend>,
@@ -40,6 +45,7 @@ pub(crate) struct Core {
     pub vacant: Vec<u32>,
     pub lanes: Lanes,
     pub pins: Pins,
+    pub pause: Pause,
     pub subscriptions: Subscriptions,
     /// How many connections clients hold.
     pub held: usize,
@@ -64,6 +70,8 @@ pub(crate) struct Core {
     pub inquiries: Inquiries,
     /// Questions to all workers that are to be put once the session that asks is out of hand.
     pub questions: VecDeque<(stdx::Id, Arc<Question>)>,
+    /// For whoever drives the proxy.
+    pub errands: VecDeque<Errand>,
     /// For other workers.
     pub mail: VecDeque<(usize, Mail)>,
     /// Names this process, in 40 hexadecimal digits.
@@ -113,7 +121,7 @@ impl Core {
         now: Instant,
     ) -> Core {
         let shards = topology.shard_count();
-        let lanes = Lanes::new();
+        let lanes = Lanes::new(settings.credentials.clone());
         let shared = |shard| {
             let greeting = lanes.greeting(LaneId::FIRST).clone();
             Backend::new(ShardId(shard), Use::Shared, LaneId::FIRST, greeting)
@@ -123,12 +131,14 @@ impl Core {
             vacant: Vec::new(),
             lanes,
             pins: Pins::new(shards),
+            pause: Pause::default(),
             subscriptions: Subscriptions::new(shards),
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
+            users: settings.registry.users(),
             settings,
             topology,
             memory: Memory::default(),
@@ -144,6 +154,7 @@ impl Core {
             asking: Number::NONE,
             inquiries: Inquiries::default(),
             questions: VecDeque::new(),
+            errands: VecDeque::new(),
             mail: VecDeque::new(),
             board,
             now,

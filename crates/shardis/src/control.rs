@@ -1,5 +1,6 @@
 //! The control thread: listens, gives each client to the worker with the fewest, hears signals, writes the log.
 
+use crate::access::Source;
 use crate::args::ProxyArgs;
 use crate::embedded::Embedded;
 use crate::listeners::{Listener, Newcomer};
@@ -13,7 +14,7 @@ use anyhow::{Context, Result, anyhow};
 use driver::Entry;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, Limits, Notice, Proxy, Settings};
+use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{ErrorKind, Read};
@@ -23,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use topology::Topology;
 use tracing::{error, info, warn};
+use users::{Registry, Users};
 
 const SIGNALS: Token = Token(0);
 const HANGUPS: Token = Token(1);
@@ -42,32 +44,40 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;
-/// But no more than this part of all descriptors.
-const PINNED_PART: u64 = 8;
+/// But no more than this part of all descriptors, with those for clients that watch or wait.
+const OWN_PART: u64 = 8;
 
 /// Runs the proxy until it is told to stop.
 pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     logging::start(args.log_level);
     let topology = Arc::new(args.topology().map_err(|error| anyhow!(error))?);
-    let credentials = args.transport.load().map_err(|error| anyhow!(error))?;
+    let access = args.users();
+    let registry = access.registry().map_err(|error| anyhow!(error))?;
+    if let Some(warning) = access.warning(&registry.users()) {
+        warn!("{warning}");
+    }
+    let certificates = args.transport.load().map_err(|error| anyhow!(error))?;
     let listeners = Listener::open_all(args)?;
     let workers = args.workers();
-    let clients_max =
-        clients_max(args.maxclients, workers * topology.shard_count(), workers * PINNED_DESCRIPTORS);
+    let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
+    let clients_max = clients_max(args.maxclients, workers * topology.shard_count(), own);
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
     announce(&listeners, workers, &topology, embedded.is_some());
     let plan = Plan {
         port: listeners.iter().find_map(Listener::port).unwrap_or(0),
-        node_tls: args.transport.node_tls(&credentials).map(Arc::new),
+        node_tls: args.transport.node_tls(&certificates).map(Arc::new),
         transport: args.transport.clone(),
-        entry: Entry { header: args.transport.proxy_protocol, acceptor: credentials.acceptor },
+        entry: Entry { header: args.transport.proxy_protocol, acceptor: certificates.acceptor },
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
         databases: args.databases,
         allow_admin: args.allow_admin,
+        access,
+        registry: Arc::new(registry),
+        credentials: args.credentials().map_err(|error| anyhow!(error))?,
         topology,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
         clock: Clock::start(),
@@ -109,11 +119,11 @@ fn announce(listeners: &[Listener], workers: usize, topology: &Topology, embedde
 }
 
 /// Raises the limit of descriptors as far as it goes and returns how many clients fit under it, beside the connections to
-/// nodes and, as far as that leaves clients most of them, `pinned` more.
-fn clients_max(wanted: usize, nodes: usize, pinned: usize) -> usize {
+/// nodes that they share and, as far as that leaves clients most of them, `own` more that single clients have.
+fn clients_max(wanted: usize, nodes: usize, own: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let pinned = maximum.map_or(pinned as u64, |maximum| (pinned as u64).min(maximum / PINNED_PART));
-    let reserved = RESERVED_DESCRIPTORS + nodes as u64 + pinned;
+    let own = maximum.map_or(own as u64, |maximum| (own as u64).min(maximum / OWN_PART));
+    let reserved = RESERVED_DESCRIPTORS + nodes as u64 + own;
     let needed = wanted as u64 + reserved;
     if let Some(now) = current.filter(|&now| now < needed) {
         let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
@@ -148,6 +158,9 @@ struct Plan {
     gather: Gather,
     databases: u16,
     allow_admin: bool,
+    access: Source,
+    registry: Arc<Registry>,
+    credentials: Credentials,
     topology: Arc<Topology>,
     embedded: Option<Arc<Embedded>>,
     clock: Clock,
@@ -169,6 +182,8 @@ impl Plan {
             port: self.port,
             databases: self.databases,
             allow_admin: self.allow_admin,
+            registry: Arc::clone(&self.registry),
+            credentials: self.credentials.clone(),
         };
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =
@@ -187,10 +202,14 @@ struct Control {
     poll: Poll,
     listeners: Vec<Listener>,
     signals: UnixStream,
-    hangups: UnixStream,
+    /// Where SIGHUP shows, if there is something to be read again then.
+    hangups: Option<UnixStream>,
+    access: Source,
     transport: TransportArgs,
     entry: Entry,
     node_tls: Option<Arc<NodeTls>>,
+    registry: Arc<Registry>,
+    errands: mpsc::Receiver<(usize, Errand)>,
     workers: Vec<Handle>,
     log: mpsc::Receiver<(usize, Notice)>,
     /// Accepting is tried again then, after there was no descriptor left.
@@ -218,9 +237,11 @@ impl Control {
             listener.register(poll.registry(), Token(LISTENERS + index))?;
         }
         let signals = signal_pipe(&poll, &[SIGTERM, SIGINT], SIGNALS)?;
-        let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS)?;
+        let has_files = plan.access.is_file() || plan.transport.has_files();
+        let hangups = has_files.then(|| signal_pipe(&poll, &[SIGHUP], HANGUPS)).transpose()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
+        let (errand_sender, errands) = mpsc::channel();
         let resolver = resolver::start()?;
         let board = Arc::new(Board::new(plan.workers));
         let mailboxes = Arc::new(OnceLock::new());
@@ -232,6 +253,7 @@ impl Control {
                 workers: Arc::clone(&mailboxes),
                 embedded: plan.embedded.clone(),
                 node_tls: plan.node_tls.clone(),
+                errands: errand_sender.clone(),
                 log: log_sender.clone(),
                 clients_gone: Arc::clone(&gone),
             };
@@ -252,6 +274,9 @@ impl Control {
             transport: plan.transport.clone(),
             entry: plan.entry.clone(),
             node_tls: plan.node_tls.clone(),
+            access: plan.access.clone(),
+            registry: Arc::clone(&plan.registry),
+            errands,
             workers: handles,
             log,
             accept_at: None,
@@ -270,11 +295,12 @@ impl Control {
                 self.accept();
             }
             self.write_log();
+            self.run_errands();
             self.measure();
-            if has_come(&mut self.hangups) {
+            if has_bytes(self.hangups.as_mut()) {
                 self.reload();
             }
-            if has_come(&mut self.signals) {
+            if has_bytes(Some(&mut self.signals)) {
                 return Ok(());
             }
             if self.workers.iter().any(Handle::has_stopped) {
@@ -342,17 +368,27 @@ impl Control {
         }
     }
 
-    /// Reads again what SIGHUP is for. What is of no use is refused as a whole, and the old stays.
+    /// Reads again what is in files: users, certificates. What is of no use is refused as a whole, and is as before.
     fn reload(&mut self) {
+        if self.access.is_file() {
+            self.reload_users();
+        }
+        if self.transport.has_files() {
+            self.reload_certificates();
+        }
+    }
+
+    /// Reads the certificates again, for connections to come.
+    fn reload_certificates(&mut self) {
         match self.transport.load() {
-            Ok(credentials) => {
+            Ok(certificates) => {
                 if let Some(node_tls) = &self.node_tls {
-                    node_tls.exchange(&credentials);
+                    node_tls.exchange(&certificates);
                 }
-                self.entry.acceptor = credentials.acceptor;
-                info!("reloaded: new connections use the certificates that are there now");
+                self.entry.acceptor = certificates.acceptor;
+                info!("certificates were read again");
             }
-            Err(error) => warn!(error, "not reloaded: the certificates stay as they were"),
+            Err(error) => error!(error, "certificates could not be read again and are as before"),
         }
     }
 
@@ -371,6 +407,41 @@ impl Control {
         }
     }
 
+    /// Reads the users again, for all workers. Clients stay, but for those whose user is gone.
+    fn reload_users(&mut self) {
+        match self.load_users() {
+            Ok(users) => {
+                info!(users = users.iter().len(), "users were read again");
+                for handle in &self.workers {
+                    // A worker that has stopped has no clients.
+                    let _ = handle.mailbox.send(Message::Users(Arc::clone(&users)));
+                }
+            }
+            Err(error) => error!(error, "users could not be read again and are as before"),
+        }
+    }
+
+    /// Reads the users for workers whose clients ask for it.
+    fn run_errands(&mut self) {
+        while let Ok((worker, errand)) = self.errands.try_recv() {
+            let outcome = self.load_users().map_err(|error| {
+                format!(
+                    "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+                )
+            });
+            // A worker that has stopped has nobody to tell.
+            let _ = self.workers[worker].mailbox.send(Message::Loaded(errand, outcome));
+        }
+    }
+
+    fn load_users(&self) -> Result<Arc<Users>, String> {
+        let users = self.access.users()?;
+        if let Some(warning) = self.access.warning(&users) {
+            warn!("{warning}");
+        }
+        Ok(self.registry.replace(users))
+    }
+
     /// Stops accepting and waits until all workers are done, the time is up, or another signal comes.
     fn drain(mut self, timeout: Duration) {
         info!("draining: no new clients; a second signal ends at once");
@@ -387,7 +458,7 @@ impl Control {
                 warn!("not everything was finished in time");
                 return;
             }
-            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || has_come(&mut self.signals) {
+            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || has_bytes(Some(&mut self.signals)) {
                 warn!("ended at once");
                 return;
             }
@@ -430,20 +501,20 @@ fn spawn(number: usize, worker: Worker, waker: Arc<Waker>) -> Result<JoinHandle<
     thread.spawn(run).context("starting a worker")
 }
 
-/// A stream that becomes readable, and is told by `token`, when one of `signals` comes.
+/// Whether something came on a stream of signals since the last call.
+fn has_bytes(stream: Option<&mut UnixStream>) -> bool {
+    let mut bytes = [0; 16];
+    stream.is_some_and(|stream| matches!(stream.read(&mut bytes), Ok(count) if count > 0))
+}
+
+/// A stream that becomes readable when one of `signals` comes.
 fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> Result<UnixStream> {
     let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
     reader.set_nonblocking(true)?;
-    for signal in signals {
-        signal_hook::low_level::pipe::register(*signal, writer.try_clone()?)?;
+    for &signal in signals {
+        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
     }
     let mut reader = UnixStream::from_std(reader);
     poll.registry().register(&mut reader, token, Interest::READABLE)?;
     Ok(reader)
-}
-
-/// Whether a signal came since the last call.
-fn has_come(signals: &mut UnixStream) -> bool {
-    let mut bytes = [0; 16];
-    matches!(signals.read(&mut bytes), Ok(count) if count > 0)
 }

@@ -1,4 +1,4 @@
-//! What can be said of TLS, unix sockets and the PROXY protocol, and what becomes of it: credentials, which are read again
+//! What can be said of TLS, unix sockets and the PROXY protocol, and what becomes of it: certificates, which are read again
 //! when a reload is asked for. The options of listeners have Redis's names.
 
 use clap::{Args, ValueEnum};
@@ -117,11 +117,16 @@ impl TransportArgs {
         self.tls_port != 0 || self.unixsocket.is_some()
     }
 
+    /// Whether there are certificates, which can change while the process runs.
+    pub(crate) fn has_files(&self) -> bool {
+        self.tls_port != 0 || self.node_tls
+    }
+
     /// Reads all files. An error names the option and the file.
-    pub(crate) fn load(&self) -> Result<Credentials, String> {
+    pub(crate) fn load(&self) -> Result<Certificates, String> {
         let acceptor = if self.tls_port == 0 { None } else { Some(self.acceptor()?) };
         let connector = if self.node_tls { Some(self.connector()?) } else { None };
-        Ok(Credentials { acceptor, connector })
+        Ok(Certificates { acceptor, connector })
     }
 
     fn acceptor(&self) -> Result<Acceptor, String> {
@@ -160,8 +165,8 @@ impl TransportArgs {
     }
 
     /// What workers need to speak TLS to nodes.
-    pub(crate) fn node_tls(&self, credentials: &Credentials) -> Option<NodeTls> {
-        let connector = Mutex::new(credentials.connector.clone()?);
+    pub(crate) fn node_tls(&self, certificates: &Certificates) -> Option<NodeTls> {
+        let connector = Mutex::new(certificates.connector.clone()?);
         Some(NodeTls { connector, name: self.node_tls_server_name.clone() })
     }
 }
@@ -180,7 +185,7 @@ fn about(option: &str, file: &Path, error: impl std::fmt::Display) -> String {
 }
 
 /// Who we are and whom we trust, as the files say.
-pub(crate) struct Credentials {
+pub(crate) struct Certificates {
     /// Towards clients, if there is a listener with TLS.
     pub acceptor: Option<Acceptor>,
     connector: Option<Connector>,
@@ -205,8 +210,8 @@ impl NodeTls {
     }
 
     /// Takes over what was read anew. Connections that are there stay.
-    pub(crate) fn exchange(&self, credentials: &Credentials) {
-        if let Some(connector) = &credentials.connector {
+    pub(crate) fn exchange(&self, certificates: &Certificates) {
+        if let Some(connector) = &certificates.connector {
             *self.connector.lock().unwrap_or_else(PoisonError::into_inner) = connector.clone();
         }
     }

@@ -5,7 +5,7 @@ use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
 use crate::transport::NodeTls;
 use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict};
-use proxy::{Action, Arrival, Event, Mail, Notice, Proxy};
+use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
 use topology::{Address, ShardId, Topology};
+use users::Users;
 
 /// What other threads tell a worker.
 pub(crate) enum Message {
@@ -44,6 +45,10 @@ pub(crate) enum Message {
     },
     /// What another worker's core says to ours.
     Mail(Mail),
+    /// There are other users.
+    Users(Arc<Users>),
+    /// The ACL file was read for it: the users, or what is wrong with the file.
+    Loaded(Errand, Result<Arc<Users>, String>),
     /// Take no more, finish what is here, and stop.
     Drain,
 }
@@ -91,6 +96,8 @@ pub(crate) struct Neighbours {
     pub embedded: Option<Arc<Embedded>>,
     /// How to speak TLS to nodes, if that is to be done.
     pub node_tls: Option<Arc<NodeTls>>,
+    /// The ACL file is read there.
+    pub errands: mpsc::Sender<(usize, Errand)>,
     /// The log is written there; what does not fit is dropped.
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// How many clients of this worker have gone: the control thread balances by it.
@@ -362,6 +369,12 @@ impl Worker {
                     // A client that it killed must be closed before the next message brings a new one to its place.
                     self.perform(now);
                 }
+                Message::Users(users) => {
+                    self.proxy.handle_users(&users, now);
+                    // As above: clients may have been closed.
+                    self.perform(now);
+                }
+                Message::Loaded(errand, outcome) => self.proxy.handle_loaded(errand, outcome, now),
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);
@@ -452,6 +465,10 @@ impl Worker {
         while let Some(notice) = self.proxy.poll_notice() {
             // A log that does not keep up loses lines; it does not stop the worker.
             let _ = self.neighbours.log.try_send((self.number, notice));
+        }
+        while let Some(errand) = self.proxy.poll_errand() {
+            // The control thread outlives its workers.
+            let _ = self.neighbours.errands.send((self.number, errand));
         }
         let counters = self.proxy.counters();
         let refused = counters.clients_refused + counters.handshakes_failed;
