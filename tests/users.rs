@@ -88,6 +88,18 @@ const CONVERSATIONS: &[&[&str]] = &[
     ],
     &["AUTH alice in-wonderland", "ACL WHOAMI", "RESET", "ACL WHOAMI", "PING"],
     &[
+        "HELLO 3",
+        "HELLO 3 AUTH default master-key",
+        "ACL GETUSER bob",
+        "ACL GETUSER eve",
+        "ACL LIST",
+        "GET wonder:1",
+        "AUTH bob builder",
+        "GET wonder:1",
+        "RESET",
+        "GET wonder:1",
+    ],
+    &[
         "AUTH alice in-wonderland",
         "SET wonder:1 a",
         "MSET wonder:1 a wonder:2 b wonder:3 c wonder:4 d wonder:5 e",

@@ -216,7 +216,7 @@ impl Filter {
 
 impl Session {
     fn kind(&self) -> Type {
-        if self.subscribed.is_some() { Type::Subscriber } else { Type::Normal }
+        if self.has_topics() { Type::Subscriber } else { Type::Normal }
     }
 
     /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
@@ -255,6 +255,7 @@ impl Session {
         let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
         let is_subscribed = self.kind() == Type::Subscriber;
         let flags = [
+            (self.monitors(), 'O'),
             (is_subscribed, 'P'),
             (self.transaction.is_some(), 'x'),
             (self.is_blocked(), 'b'),

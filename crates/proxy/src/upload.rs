@@ -84,7 +84,8 @@ impl Core {
 
     /// The shard that the request belongs to, if its beginning tells, and its command.
     fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
-        let is_usual = session.mute == Mute::No && !session.login.is_missing() && !session.is_restricted();
+        let is_shown = session.subscribed.is_some() || self.monitor.is_on;
+        let is_usual = session.mute == Mute::No && !session.login.is_missing() && !is_shown;
         if !is_usual || session.transaction.is_some() {
             return None;
         }

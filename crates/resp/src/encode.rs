@@ -31,6 +31,15 @@ pub fn verbatim(out: &mut Vec<u8>, text: &[u8], resp3: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// A number with a fraction: `,0.5\r\n`, or a bulk.
+pub fn double(out: &mut Vec<u8>, value: f64, resp3: bool) {
+    let text = value.to_string();
+    match resp3 {
+        true => out.extend_from_slice(format!(",{text}\r\n").as_bytes()),
+        false => bulk(out, text.as_bytes()),
+    }
+}
+
 /// Nothing: `_\r\n`, or the nil of RESP2.
 pub fn null(out: &mut Vec<u8>, resp3: bool) {
     match resp3 {

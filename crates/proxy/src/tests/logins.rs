@@ -171,6 +171,21 @@ fn acl_tells_who_there_is_and_what_they_may_do() {
 }
 
 #[test]
+fn in_resp3_users_are_maps() {
+    let mut rig =
+        Rig::ready_with_users(1, "user default on nopass ~* &* +@all\nuser bob off ~a +get (+set ~b)");
+    let client = rig.client();
+    rig.client_sends(client, "hello 3|");
+    rig.taken(client);
+    rig.client_sends(client, "acl getuser bob|acl getuser eve|auth bob x|acl log|");
+    let reply = rig.taken(client);
+    let user = "%6|$5|flags|~1|$3|off|$9|passwords|*0|$8|commands|$10|-@all +get|$4|keys|$2|~a|$8|channels|$0||\
+                $9|selectors|*1|%3|$8|commands|$10|-@all +set|$4|keys|$2|~b|$8|channels|$0||_|";
+    assert!(reply.starts_with(&format!("{user}{WRONG}*1|%7|$5|count|:1|")), "{reply}");
+    assert!(reply.contains("|$11|age-seconds|,0|$11|client-info|"), "{reply}");
+}
+
+#[test]
 fn what_was_denied_is_in_the_log() {
     let (mut rigs, _) = Rig::workers_with_users(2, USERS);
     let clients = [0, 1].map(|worker| rigs[worker].client());
