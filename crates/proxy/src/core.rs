@@ -6,12 +6,16 @@ use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
 use crate::errors::Lost;
 use crate::event::Notice;
-use crate::inquiry::{Inquiries, Mail, Question};
+use crate::inquiry::{Inquiries, Mail, Question, Seeker};
+use crate::lanes::{LaneId, Lanes};
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
+use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
+use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
+use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
@@ -22,6 +26,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use stdx::{BufferPool, Instant, Prng, Slab, append};
 use topology::{ShardId, Topology};
+use users::Users;
 
 /// Everything but the connections themselves.
 #[derive(Debug)]
@@ -31,9 +36,21 @@ pub(crate) struct Core {
     pending_max: usize,
     pub settings: Settings,
     pub topology: Arc<Topology>,
-    /// The connections to nodes: first the shared ones by shard, then those that clients are pinned to.
+    /// Who may do what, as this worker was told last.
+    pub users: Arc<Users>,
+    /// The connections to nodes: first the shared ones by shard, then those of other lanes, and those that clients are
+    /// pinned to.
     pub backends: Vec<Backend>,
+    /// Places among them that have no connection.
+    pub vacant: Vec<u32>,
+    pub lanes: Lanes,
     pub pins: Pins,
+    pub pause: Pause,
+    pub subscriptions: Subscriptions,
+    /// How many connections clients hold.
+    pub held: usize,
+    /// Who seeks clients that wait on connections whose numbers are not known yet.
+    pub seekers: Vec<Seeker>,
     pub memory: Memory,
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
@@ -53,6 +70,8 @@ pub(crate) struct Core {
     pub inquiries: Inquiries,
     /// Questions to all workers that are to be put once the session that asks is out of hand.
     pub questions: VecDeque<(stdx::Id, Arc<Question>)>,
+    /// For whoever drives the proxy.
+    pub errands: VecDeque<Errand>,
     /// For other workers.
     pub mail: VecDeque<(usize, Mail)>,
     /// Names this process, in 40 hexadecimal digits.
@@ -102,12 +121,24 @@ impl Core {
         now: Instant,
     ) -> Core {
         let shards = topology.shard_count();
+        let lanes = Lanes::new(settings.credentials.clone());
+        let shared = |shard| {
+            let greeting = lanes.greeting(LaneId::FIRST).clone();
+            Backend::new(ShardId(shard), Use::Shared, LaneId::FIRST, greeting)
+        };
         Core {
-            backends: (0..shards as u32).map(|shard| Backend::new(ShardId(shard), Use::Shared)).collect(),
+            backends: (0..shards as u32).map(shared).collect(),
+            vacant: Vec::new(),
+            lanes,
             pins: Pins::new(shards),
+            pause: Pause::default(),
+            subscriptions: Subscriptions::new(shards),
+            held: 0,
+            seekers: Vec::new(),
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
+            users: settings.registry.users(),
             settings,
             topology,
             memory: Memory::default(),
@@ -123,6 +154,7 @@ impl Core {
             asking: Number::NONE,
             inquiries: Inquiries::default(),
             questions: VecDeque::new(),
+            errands: VecDeque::new(),
             mail: VecDeque::new(),
             board,
             now,
@@ -155,15 +187,22 @@ impl Core {
         self.late_at = now + self.limits.request_timeout;
     }
 
-    /// Whether `shard` takes a request now; else what the client is to be told.
+    /// Whether `shard` takes a request of ours now; else what the client is to be told.
     #[inline]
     pub(crate) fn admit(&self, shard: ShardId) -> Result<(), Lost> {
-        let backend = &self.backends[shard.0 as usize];
-        backend.admit(&self.limits).map_err(|reason| self.not_sent(shard, reason))
+        self.admit_on(shard.0)
     }
 
+    /// Whether the connection `node` takes a request now; else what the client is to be told.
+    #[inline]
+    pub(crate) fn admit_on(&self, node: u32) -> Result<(), Lost> {
+        let backend = &self.backends[node as usize];
+        backend.admit(&self.limits).map_err(|reason| self.not_sent(backend.shard, reason))
+    }
+
+    /// A request for `shard` cannot be sent, for this reason.
     #[cold]
-    fn not_sent(&self, shard: ShardId, reason: &str) -> Lost {
+    pub(crate) fn not_sent(&self, shard: ShardId, reason: &str) -> Lost {
         Lost::NotSent { shard: self.shard_name(shard).to_owned(), reason: reason.to_owned() }
     }
 
@@ -172,7 +211,7 @@ impl Core {
         &self.topology.shard(shard).name
     }
 
-    /// Queues a whole request for the shared connection to `shard`, which must have admitted it.
+    /// Queues a request of ours for the first lane's connection to `shard`, which must have admitted it.
     pub(crate) fn enqueue(&mut self, shard: ShardId, bytes: &[u8], asked: Asked) {
         self.enqueue_on(shard.0, bytes, asked);
     }
@@ -190,7 +229,8 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared => (self.late_at, asked.kept),
+            Use::Shared | Use::Subscription => (self.late_at, asked.kept),
+            Use::Held => (self.late_at, false),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
         };
         let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());
@@ -201,6 +241,14 @@ impl Core {
             self.check_at = self.check_at.min(deadline);
         }
         self.list_node(node);
+    }
+
+    /// The reply to the request that was begun last on the connection `node` is late from `deadline` on.
+    pub(crate) fn set_deadline(&mut self, node: u32, deadline: Instant) {
+        if let Some(ticket) = self.backends[node as usize].tickets_mut().last() {
+            ticket.deadline = deadline;
+        }
+        self.check_at = self.check_at.min(deadline);
     }
 
     /// Lists the connection `node` for sending in this turn.

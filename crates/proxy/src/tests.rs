@@ -1,8 +1,13 @@
 //! Transcripts: what the core does, event by event. `|` stands for CR LF.
 
 mod administration;
+mod blocking;
+mod lanes;
 mod large;
+mod logins;
+mod pubsub;
 mod scripts;
+mod transactions;
 
 use crate::testing::Rig;
 use crate::{Arrival, Event, Limits, Notice};
