@@ -24,4 +24,7 @@ mod process;
 mod pubsub;
 mod scan;
 mod scripts;
+mod sessions;
 mod tools;
+mod transactions;
+mod users;

@@ -17,6 +17,10 @@ use template::Template;
 
 /// Requests compared in a normal run, some ten seconds of work; `SHARDIS_DIFF_REQUESTS` asks for more.
 const REQUESTS_DEFAULT: u64 = 250_000;
+/// The same in a run over databases and protocols.
+const REQUESTS_OF_SESSIONS: u64 = 100_000;
+/// Databases in that run.
+const DATABASES: u64 = 3;
 /// Distinct commands below which a normal run has not seen enough of the table.
 const COMMANDS_MIN: usize = 150;
 /// Requests of one pipeline.
@@ -33,6 +37,26 @@ fn random_requests_get_the_replies_of_a_single_redis() {
     let commands = comparison.commands.len();
     println!("{commands} commands compared over {} requests, seed {}", comparison.compared, comparison.seed);
     assert!(requests < REQUESTS_DEFAULT || commands >= COMMANDS_MIN, "only {commands} commands were drawn");
+}
+
+#[test]
+fn random_sessions_get_the_replies_of_a_single_redis_in_both_protocols_and_several_databases() {
+    let name = "random_sessions_get_the_replies_of_a_single_redis_in_both_protocols_and_several_databases";
+    let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_OF_SESSIONS);
+    let mut comparison = Comparison { changes_sessions: true, ..Comparison::start(seed_for(name)) };
+    while comparison.compared < requests {
+        comparison.compare_batch();
+    }
+    for database in 0..DATABASES {
+        let select = format!("SELECT {database}");
+        assert_eq!(comparison.oracle.ask(&select), comparison.subject.ask(&select));
+        comparison.compare_all_keys();
+    }
+    let commands = comparison.commands.len();
+    assert!(
+        requests < REQUESTS_OF_SESSIONS || commands >= COMMANDS_MIN,
+        "only {commands} commands were drawn"
+    );
 }
 
 #[test]
@@ -78,6 +102,8 @@ struct Comparison {
     subject: Client,
     compared: u64,
     commands: BTreeSet<String>,
+    /// The client goes to another database or changes its protocol now and then.
+    changes_sessions: bool,
     _oracle_node: RedisServer,
     _world: World,
 }
@@ -95,6 +121,7 @@ impl Comparison {
             oracle,
             compared: 0,
             commands: BTreeSet::new(),
+            changes_sessions: false,
             _oracle_node: oracle_node,
             _world: world,
         }
@@ -106,6 +133,9 @@ impl Comparison {
         let mut batch: Vec<Drawn> = Vec::new();
         while (batch.len() as u64) < len {
             batch.extend(self.draw.next_requests());
+            if self.changes_sessions && self.draw.prng.one_in(20) {
+                batch.push(self.session_change());
+            }
         }
         let bytes: Vec<u8> = batch.iter().flat_map(|drawn| self.encode(&drawn.args)).collect();
         let cuts = self.cuts(bytes.len());
@@ -122,6 +152,18 @@ impl Comparison {
             }
         }
         self.compared += batch.len() as u64;
+    }
+
+    /// A request behind which the next ones are of another database or protocol.
+    fn session_change(&mut self) -> Drawn {
+        let prng = &mut self.draw.prng;
+        let (words, compare) = match prng.below(6) {
+            0 => (vec!["RESET".to_owned()], table::Compare::Exact),
+            1 | 2 => (vec!["SELECT".to_owned(), prng.below(DATABASES).to_string()], table::Compare::Exact),
+            3 => (vec!["SELECT".to_owned(), "16".to_owned()], table::Compare::Exact),
+            _ => (vec!["HELLO".to_owned(), (2 + prng.below(2)).to_string()], table::Compare::Shape),
+        };
+        Drawn { args: words.into_iter().map(String::into_bytes).collect(), compare }
     }
 
     fn report(&self, drawn: &Drawn, index: usize, why: &str, expected: &[u8], got: &[u8]) -> ! {

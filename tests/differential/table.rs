@@ -227,6 +227,7 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     near("PEXPIRETIME any", 3_000),
     exact("PERSIST any"),
     exact("OBJECT ENCODING any"),
+    rarely("MOVE any 1"),
     exact("OBJECT REFCOUNT num"),
     exact("OBJECT FREQ any"),
     // Small integers are one object for all keys of a node, and so is the time of its last use.
@@ -259,7 +260,7 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
 
 /// Commands with several keys that must live together: all keys of a request get one tag.
 pub(crate) const SAME_TAG: &[Line] = &[
-    exact("COPY twins [ REPLACE ]"),
+    exact("COPY twins [ REPLACE ] [ DB 1 ]"),
     exact("RENAME twins"),
     exact("RENAMENX twins"),
     exact("MSETNX ( str value )+"),
@@ -345,7 +346,6 @@ pub(crate) const EXCUSED: &[(&str, &str)] = &[
     ("bzpopmin", "waits"),
     ("memory", "the allocator of each process decides"),
     ("migrate", "speaks to other nodes"),
-    ("move", "a second database"),
     ("pfdebug", "an inside view of one process"),
     ("restore-asking", "between cluster nodes only"),
     ("spublish", "publish and subscribe"),

@@ -110,6 +110,8 @@ pub enum Wait {
     First,
     /// In milliseconds, behind the word BLOCK; without it, it does not wait.
     Block,
+    /// Nobody knows: a command that was learnt.
+    Untold,
 }
 
 /// What a request does to its client's transaction.
@@ -198,7 +200,7 @@ pub enum Local {
     Client(ClientTask),
     /// CLUSTER: the proxy as a cluster of one node.
     Cluster(ClusterQuestion),
-    /// ACL: the one user that there is.
+    /// ACL: who the users are and what they may do.
     Acl(AclQuestion),
     /// SUBSCRIBE and its kin.
     Subscribe(Topic),
@@ -284,6 +286,10 @@ pub enum ClientTask {
     GetRedirect,
     /// A blocked client goes on.
     Unblock,
+    /// No client's requests are carried out for a while.
+    Pause,
+    /// They are again.
+    Unpause,
     /// Whether keys are tracked for this client: no.
     TrackingState,
     /// Whether the keys of the next request are tracked.
@@ -316,10 +322,22 @@ pub enum ClusterQuestion {
 pub enum AclQuestion {
     /// `ACL CAT [category]`.
     Categories,
+    /// `ACL DELUSER user …`.
+    DelUser,
+    /// `ACL DRYRUN user command …`.
+    DryRun,
+    /// `ACL GENPASS [bits]`.
+    GenPass,
     /// `ACL GETUSER user`.
     GetUser,
     /// `ACL LIST`.
     List,
+    /// `ACL LOAD`.
+    Load,
+    /// `ACL LOG [count | RESET]`.
+    Log,
+    /// `ACL SETUSER user rule …`.
+    SetUser,
     /// `ACL USERS`.
     Users,
     /// `ACL WHOAMI`.

@@ -59,6 +59,16 @@ impl Command {
         found
     }
 
+    /// Calls `found` with the place of each key of `request` and what is done with it. On an error it may have been called
+    /// before: Redis takes such a request for one without keys.
+    pub fn each_key(
+        &self,
+        request: &Request<'_>,
+        found: &mut impl FnMut(usize, KeyFlags),
+    ) -> Result<(), KeysError> {
+        self.visit_keys(&Args::from(request), found)
+    }
+
     /// As [`Keys::visit`], but commands that may come without keys never err: as in Redis they have none then.
     pub(crate) fn visit_keys(
         &self,
@@ -86,6 +96,13 @@ impl Command {
     /// Finds the subcommand and checks the number of arguments.
     pub fn resolve(&self, request: &Request<'_>) -> Resolved<'_> {
         lookup::resolve_args(self, &Args::from(request))
+    }
+
+    /// Whether Redis holds it back where it lets nobody write: beside what writes, what may do so, or is told to replicas.
+    pub fn may_write(&self) -> bool {
+        let runs_code = matches!(self.carry, Carry::Script(_)) && !self.flags.contains(Flags::READONLY);
+        let is_told = matches!(&*self.name, "pfcount" | "publish" | "spublish");
+        self.flags.contains(Flags::WRITE) || runs_code || is_told
     }
 
     /// The subcommand `name`, its own name without the container's; case is ignored.

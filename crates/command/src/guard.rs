@@ -50,22 +50,34 @@ impl Naming {
 
 /// Whether SORT or SORT_RO has a pattern that stands for keys: one with a `*`. `BY nosort` and `GET #` name none.
 fn names_other_keys(request: &Request<'_>) -> bool {
+    sort_option(request, |_, pattern| pattern.contains(&b'*')).is_some()
+}
+
+/// The first option of SORT or SORT_RO that Redis carries out only for users who may read all keys, `BY` or `GET`: a
+/// pattern behind BY, and whatever stands behind GET.
+pub fn sort_option_of_all_keys(request: &Request<'_>) -> Option<&'static str> {
+    sort_option(request, |option, pattern| option == "GET" || pattern.contains(&b'*'))
+}
+
+/// The first BY or GET of SORT or SORT_RO, with its pattern, that `fits`.
+fn sort_option(request: &Request<'_>, fits: impl Fn(&'static str, &[u8]) -> bool) -> Option<&'static str> {
     let mut at = 2;
     while let Some(word) = request.get(at) {
         at += match () {
             () if is_word(word, b"by") || is_word(word, b"get") => {
-                if request.get(at + 1).is_some_and(|pattern| pattern.contains(&b'*')) {
-                    return true;
+                let option = if is_word(word, b"by") { "BY" } else { "GET" };
+                if request.get(at + 1).is_some_and(|pattern| fits(option, pattern)) {
+                    return Some(option);
                 }
                 2
             }
             () if is_word(word, b"asc") || is_word(word, b"desc") || is_word(word, b"alpha") => 1,
             () if is_word(word, b"limit") => 3,
             () if is_word(word, b"store") => 2,
-            () => return false,
+            () => return None,
         };
     }
-    false
+    None
 }
 
 #[cfg(test)]

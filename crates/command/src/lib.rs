@@ -38,9 +38,10 @@ pub use carry::{
 };
 pub use command::Command;
 pub use describe::write_info;
+pub use guard::sort_option_of_all_keys;
 pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};
 pub use lookup::{
-    Number, Resolved, all, find, find_full, is_cross_protocol, resolve, resolve_numbered, sections,
+    Number, Resolved, all, find, find_full, is_cross_protocol, numbered, resolve, resolve_numbered, sections,
 };
 pub use reference::reference;
 pub use sets::{Acl, Flags, KeyFlags, Tips};

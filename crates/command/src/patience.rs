@@ -20,6 +20,7 @@ impl Wait {
             Wait::Last => Some(seconds(request.arg(request.len() - 1))),
             Wait::First => Some(seconds(request.arg(1))),
             Wait::Block => blocks(request),
+            Wait::Untold => Some(Duration::MAX),
         }
     }
 }

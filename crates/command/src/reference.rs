@@ -154,6 +154,7 @@ fn local_note(local: Local) -> &'static str {
         Local::PubSub(_) => "over the clients of all workers; who subscribes elsewhere is not counted",
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
         Local::Acl(_) => "there is one user, `default`",
+        Local::Client(ClientTask::Pause | ClientTask::Unpause) => "all clients of all workers; nodes go on",
         Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",
         Local::Client(ClientTask::Unblock) => "over the clients of all workers",
         Local::Client(ClientTask::Switch)

@@ -673,6 +673,7 @@ fn shown(reply: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credentials::Credentials;
     use crate::lanes::LaneKind;
 
     const CONN: ConnId = ConnId { index: 1, generation: 0 };
@@ -683,7 +684,7 @@ mod tests {
 
     /// A node that was not connected to yet.
     fn waiting() -> Backend {
-        let greeting = Greeting::of(LaneKind::default());
+        let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
         Backend::new(ShardId(0), Use::Shared, LaneId::FIRST, greeting)
     }
 

@@ -12,6 +12,7 @@ use resp::{Request, encode};
 use std::fmt::Write;
 use stdx::Instant;
 use topology::ShardId;
+use users::Users;
 
 /// Which clients CLIENT LIST shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,7 @@ pub(crate) struct Filter {
     kind: Option<Type>,
     peer: Option<Vec<u8>>,
     local: Option<Vec<u8>>,
+    user: Option<Vec<u8>>,
 }
 
 impl Core {
@@ -59,7 +61,7 @@ impl Core {
             ClientTask::Describe => {
                 encode::verbatim(reply, self.client_line(session).as_bytes(), session.resp3);
             }
-            ClientTask::Kill => match Filter::parse(request) {
+            ClientTask::Kill => match Filter::parse(request, &self.users) {
                 Err(text) => encode::error(reply, &text),
                 Ok((filter, skips_me)) => {
                     self.kill_clients(session, filter, skips_me, request.len() == 3);
@@ -74,6 +76,8 @@ impl Core {
                     self.ask_workers(session, Question::Seek { client }, gathered);
                 }
             }
+            ClientTask::Pause => self.pause_clients(session, request, reply),
+            ClientTask::Unpause => self.unpause_clients(session),
             ClientTask::TrackingState => write_tracking_state(session.resp3, reply),
             ClientTask::Caching => errors::write(reply, errors::NOT_TRACKING),
         }
@@ -117,13 +121,8 @@ impl Core {
         if self.admit(shard).is_err() {
             return false;
         }
-        let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
-        let mut digits = itoa::Buffer::new();
-        let mut bytes = self.pool.take();
-        encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
         session.expect_again(place);
-        self.enqueue(shard, &bytes, Asked::by_client(session.conn, place));
-        self.pool.give(bytes);
+        self.ask_to_unblock(shard, name, by_error, Asked::by_client(session.conn, place));
         true
     }
 }
@@ -177,7 +176,7 @@ impl Listing {
 
 impl Filter {
     /// `CLIENT KILL ip:port` or `CLIENT KILL option value …`: the filter, and whether the client itself is spared.
-    fn parse(request: &Request<'_>) -> Result<(Filter, bool), Vec<u8>> {
+    fn parse(request: &Request<'_>, users: &Users) -> Result<(Filter, bool), Vec<u8>> {
         let (mut filter, mut skips_me) = (Filter::default(), true);
         if request.len() == 3 {
             filter.peer = Some(request.arg(2).to_vec());
@@ -193,7 +192,7 @@ impl Filter {
                 b"type" => filter.kind = Some(Type::parse(value)?),
                 b"addr" => filter.peer = Some(value.to_vec()),
                 b"laddr" => filter.local = Some(value.to_vec()),
-                b"user" if value == b"default" => {}
+                b"user" if users.get(value).is_some() => filter.user = Some(value.to_vec()),
                 b"user" => return Err([b"ERR No such user '", value, b"'"].concat()),
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => skips_me = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => skips_me = false,
@@ -211,6 +210,7 @@ impl Filter {
             && self.kind.is_none_or(|kind| kind == session.kind())
             && self.peer.as_ref().is_none_or(|peer| **peer == *session.peer.as_bytes())
             && self.local.as_ref().is_none_or(|local| **local == *session.local.as_bytes())
+            && self.user.as_ref().is_none_or(|user| **user == *session.login.name())
     }
 }
 
@@ -244,7 +244,8 @@ impl Session {
         line.extend((!self.paused).then_some('r'));
         line.extend(self.blocked.then_some('w'));
         let name = self.last.name().unwrap_or("NULL");
-        let _ = writeln!(line, " cmd={name} user=default redir=-1 resp={}", 2 + u8::from(lane.resp3));
+        let (user, version) = (String::from_utf8_lossy(self.login.name()), 2 + u8::from(lane.resp3));
+        let _ = writeln!(line, " cmd={name} user={user} redir=-1 resp={version}");
         line
     }
 
@@ -257,7 +258,7 @@ impl Session {
             (self.monitors(), 'O'),
             (is_subscribed, 'P'),
             (self.transaction.is_some(), 'x'),
-            (self.waits_on.is_some(), 'b'),
+            (self.is_blocked(), 'b'),
             (closing, 'c'),
             (replica_reads, 'r'),
             (no_evict, 'e'),

@@ -10,9 +10,11 @@ use crate::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::lanes::{LaneId, Lanes};
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
+use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
 use crate::monitor::Monitor;
+use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
@@ -25,6 +27,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use stdx::{BufferPool, Instant, Prng, Slab, append};
 use topology::{ShardId, Topology};
+use users::Users;
 
 /// Everything but the connections themselves.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub(crate) struct Core {
     pending_max: usize,
     pub settings: Settings,
     pub topology: Arc<Topology>,
+    /// Who may do what, as this worker was told last.
+    pub users: Arc<Users>,
     /// The connections to nodes: first the shared ones by shard, then those of other lanes, and those that clients are
     /// pinned to.
     pub backends: Vec<Backend>,
@@ -41,6 +46,7 @@ pub(crate) struct Core {
     pub vacant: Vec<u32>,
     pub lanes: Lanes,
     pub pins: Pins,
+    pub pause: Pause,
     pub subscriptions: Subscriptions,
     pub monitor: Monitor,
     /// How many connections clients hold.
@@ -66,6 +72,8 @@ pub(crate) struct Core {
     pub inquiries: Inquiries,
     /// Questions to all workers that are to be put once the session that asks is out of hand.
     pub questions: VecDeque<(stdx::Id, Arc<Question>)>,
+    /// For whoever drives the proxy.
+    pub errands: VecDeque<Errand>,
     /// For other workers.
     pub mail: VecDeque<(usize, Mail)>,
     /// Names this process, in 40 hexadecimal digits.
@@ -115,7 +123,7 @@ impl Core {
         now: Instant,
     ) -> Core {
         let shards = topology.shard_count();
-        let lanes = Lanes::new();
+        let lanes = Lanes::new(settings.credentials.clone());
         let shared = |shard| {
             let greeting = lanes.greeting(LaneId::FIRST).clone();
             Backend::new(ShardId(shard), Use::Shared, LaneId::FIRST, greeting)
@@ -125,6 +133,7 @@ impl Core {
             vacant: Vec::new(),
             lanes,
             pins: Pins::new(shards),
+            pause: Pause::default(),
             subscriptions: Subscriptions::new(shards),
             monitor: Monitor::default(),
             held: 0,
@@ -132,6 +141,7 @@ impl Core {
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
+            users: settings.registry.users(),
             settings,
             topology,
             memory: Memory::default(),
@@ -147,6 +157,7 @@ impl Core {
             asking: Number::NONE,
             inquiries: Inquiries::default(),
             questions: VecDeque::new(),
+            errands: VecDeque::new(),
             mail: VecDeque::new(),
             board,
             now,

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// One worker's counts since start; `clients`, `nodes_up`, `requests_per_s` and `subscribers` are levels.
+        /// One worker's counts since start; `clients`, `clients_blocked`, `nodes_up`, `requests_per_s` and `subscribers` are
+        /// levels.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -33,6 +34,8 @@ macro_rules! counters {
 counters! {
     /// Clients connected now.
     clients,
+    /// Clients that wait for an element now.
+    clients_blocked,
     /// Clients that ever connected.
     clients_total,
     /// Clients refused because there were too many.
@@ -82,13 +85,16 @@ impl Counters {
         for (count, earlier) in counts.iter_mut().zip(earlier.to_array()) {
             *count -= earlier;
         }
-        let Counters { clients, nodes_up, requests_per_s, subscribers, .. } = self;
-        Counters { clients, nodes_up, requests_per_s, subscribers, ..Counters::from_array(counts) }
+        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, .. } = self;
+        let counts = Counters::from_array(counts);
+        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, ..counts }
     }
 
     /// The counts from which [`Counters::since`] begins.
     pub(crate) fn baseline(self) -> Counters {
-        Counters { clients: 0, nodes_up: 0, requests_per_s: 0, subscribers: 0, ..self }
+        let none = Counters::default();
+        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, .. } = none;
+        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, ..self }
     }
 }
 
@@ -159,10 +165,13 @@ impl Board {
         }
     }
 
-    /// Shows how many clients `worker` has: at once, for whoever kills clients looks whether they have gone.
-    pub(crate) fn publish_clients(&self, worker: usize, clients: u64) {
-        // The first of the counts.
-        self.rows[worker][0].store(clients, Ordering::Relaxed);
+    /// Shows how many clients `worker` has, and how many of them wait: at once, for whoever kills or unblocks clients
+    /// looks whether they have gone.
+    pub(crate) fn publish_clients(&self, worker: usize, counters: &Counters) {
+        // The first two of the counts.
+        for (place, count) in self.rows[worker].iter().zip([counters.clients, counters.clients_blocked]) {
+            place.store(count, Ordering::Relaxed);
+        }
     }
 
     /// The sum over all workers of what they published last (at most a second ago).
@@ -194,8 +203,11 @@ mod tests {
         let board = Board::new(2);
         board.publish(0, &Counters { requests: 5, clients: 1, ..Counters::default() });
         board.publish(1, &Counters { requests: 7, ..Counters::default() });
-        board.publish_clients(1, 3);
+        board.publish_clients(1, &Counters { clients: 3, clients_blocked: 2, ..Counters::default() });
         board.publish(0, &Counters { requests: 6, clients: 2, ..Counters::default() });
-        assert_eq!(board.sum(), Counters { requests: 13, clients: 5, ..Counters::default() });
+        assert_eq!(
+            board.sum(),
+            Counters { requests: 13, clients: 5, clients_blocked: 2, ..Counters::default() }
+        );
     }
 }

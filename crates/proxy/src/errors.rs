@@ -110,6 +110,16 @@ pub(crate) fn only_while_subscribed(command: &str) -> String {
     )
 }
 
+/// The user may not use the command of this full name.
+pub(crate) fn no_permission(name: &str) -> String {
+    format!("NOPERM this user has no permissions to run the '{name}' command")
+}
+
+/// The user may not read all keys, which this option of SORT might.
+pub(crate) fn sort_denied(option: &str) -> String {
+    format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
+}
+
 /// `-text\r\n`
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());
@@ -164,6 +174,7 @@ pub(crate) const SUBSCRIPTIONS_MAX: &str = "ERR max number of subscriptions reac
 pub(crate) const NO_SUCH_CLIENT: &str = "ERR No such client";
 pub(crate) const INVALID_CLIENT_ID: &str = "ERR Invalid client ID";
 pub(crate) const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";
+pub(crate) const PAUSE_MODE: &str = "ERR CLIENT PAUSE mode must be WRITE or ALL";
 pub(crate) const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
 pub(crate) const NOT_TRACKING: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with \
      OPTIN or OPTOUT mode enabled";
@@ -172,6 +183,21 @@ pub(crate) const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 pub(crate) const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
      Are you sure your configuration is correct?";
 pub(crate) const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(crate) const NO_AUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+     HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+     same time";
+pub(crate) const NO_PERMISSION_KEYS: &str =
+    "NOPERM this user has no permissions to access one of the keys used as arguments";
+pub(crate) const NO_PERMISSION_CHANNELS: &str =
+    "NOPERM this user has no permissions to access one of the channels used as arguments";
+pub(crate) const DEFAULT_USER_STAYS: &str = "ERR The 'default' user cannot be removed";
+pub(crate) const GENERATED_BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
+     positive number up to 4096";
+pub(crate) const NO_ACL_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to \
+     specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration \
+     file set) in order to store users in the Redis configuration.";
+pub(crate) const USERS_NOT_LOADED: &str = "ERR the ACL file was not read in time, outcome unknown";
 pub(crate) const REQUEST_TOO_BIG: &str = "ERR Protocol error: request exceeds the limit of the proxy";
 pub(crate) const CURSOR_TOO_LARGE: &str = "ERR the node's cursor is too large to carry the shard's number";
 pub(crate) const MERGE_FAILED: &str = "ERR nodes return different results";

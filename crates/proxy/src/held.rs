@@ -24,8 +24,8 @@ use crate::requests::Step;
 use crate::route::{self, Keys, Route};
 use crate::session::{Owed, Session};
 use command::{Command, Wait};
-use resp::Request;
 use resp::integer::parse_i64;
+use resp::{Request, encode};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use topology::ShardId;
@@ -117,7 +117,7 @@ impl Core {
             self.enqueue_on(node.get(), CLIENT_ID, asked);
         }
         self.send_held(session, node, bytes, Owed::Node);
-        session.waits_on = Some(node);
+        self.set_waiting(session, Some(node));
         self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
     }
 
@@ -135,9 +135,42 @@ impl Core {
             Watch::Asked(node) | Watch::On(node) | Watch::Ending(node) => Some(node),
             Watch::No | Watch::Lost => None,
         };
-        for node in watching.into_iter().chain(session.waits_on.take()) {
-            self.pins.doomed.push(node.get());
+        let waiting = session.waits_on;
+        if waiting.is_some() {
+            self.set_waiting(session, None);
         }
+        self.pins.doomed.extend(watching.into_iter().chain(waiting).map(HeldNode::get));
+    }
+
+    /// The session waits from now on, or does not any more. All can see how many do.
+    fn set_waiting(&mut self, session: &mut Session, node: Option<HeldNode>) {
+        session.waits_on = node;
+        match node {
+            Some(_) => self.counters.clients_blocked += 1,
+            None => self.counters.clients_blocked -= 1,
+        }
+        self.board.publish_clients(self.settings.worker, &self.counters);
+    }
+
+    /// Lets the client go that waits on the connection `node`: it is answered as if its time were up. Not if the node has
+    /// not yet said how it calls the connection.
+    pub(crate) fn end_wait(&mut self, node: HeldNode) {
+        let backend = &mut self.backends[node.get() as usize];
+        let (shard, Some(name)) = (backend.shard, backend.name) else { return };
+        if self.admit(shard).is_ok() {
+            self.backends[node.get() as usize].is_sought = true;
+            self.ask_to_unblock(shard, name, false, Asked::by_nobody());
+        }
+    }
+
+    /// Asks the node of `shard` to let the client go that waits on the connection which it calls `name`.
+    pub(crate) fn ask_to_unblock(&mut self, shard: ShardId, name: i64, by_error: bool, asked: Asked) {
+        let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
+        let mut digits = itoa::Buffer::new();
+        let mut bytes = self.pool.take();
+        encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
+        self.enqueue(shard, &bytes, asked);
+        self.pool.give(bytes);
     }
 
     /// The request of `session` on the connection `node` was answered with `reply`, or is lost. `None` if the session
@@ -146,7 +179,7 @@ impl Core {
         session.fences -= 1;
         self.clients_to_resume.push(session.conn);
         if session.waits_on == Some(node) {
-            session.waits_on = None;
+            self.set_waiting(session, None);
             return Some(true);
         }
         let failed = reply.is_none_or(resp::reply::is_error);

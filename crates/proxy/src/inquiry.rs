@@ -16,6 +16,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
 use crate::info::Survey;
+use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
@@ -25,6 +26,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use stdx::{Id, Instant, Slab};
 use topology::ShardId;
+use users::Users;
 
 /// What one worker's core says to another's. [`Proxy::poll_mail`] gives it, [`Proxy::handle_mail`] takes it; nobody
 /// between them looks inside.
@@ -68,8 +70,12 @@ pub(crate) enum Question {
     Kill { asker: u64, filter: Filter },
     /// Begin to count anew.
     ResetStatistics,
+    /// Pause clients, or go on with them.
+    Pause(Option<Order>),
     /// On which connection this client waits.
     Seek { client: u64 },
+    /// Take these users for those that there are; the client who asks may be one who is gone.
+    Users { asker: u64, users: Arc<Users> },
 }
 
 /// What one worker answers.
@@ -120,14 +126,20 @@ pub(crate) enum Gathered {
     Lines { listing: Listing, lines: Vec<(u64, String)> },
     /// CLIENT KILL; by address alone, it is an error if nobody was there.
     Killed { count: u64, by_address: bool },
-    /// CONFIG RESETSTAT.
-    Reset,
+    /// That all have done what they were told.
+    Done,
     /// WAIT.
     Replicas,
     /// INFO.
     Survey(Survey),
     /// CLIENT UNBLOCK: where the client waits, if it does, and whether it is to get an error.
     Unblocked { waits: Option<(ShardId, i64)>, by_error: bool },
+    /// ACL LOAD, before the file was read.
+    Loading,
+    /// All workers are to know new users: ACL LOAD and SETUSER; or how many there are less: DELUSER.
+    Users { deleted: Option<usize> },
+    /// It cannot be done.
+    Refused(String),
 }
 
 /// All that wait.
@@ -324,8 +336,16 @@ impl Proxy {
                 killed.iter().for_each(|&conn| self.close_client(conn));
                 Findings::Count(killed.len() as u64)
             }
+            Question::Pause(order) => {
+                self.pause(*order);
+                Findings::Nothing
+            }
             Question::ResetStatistics => {
                 self.core.reset_statistics();
+                Findings::Nothing
+            }
+            Question::Users { asker, users } => {
+                self.adopt_users(users, *asker);
                 Findings::Nothing
             }
         }
@@ -351,6 +371,13 @@ impl Proxy {
             _ => {}
         }
         self.absorbed(id);
+    }
+
+    /// What is waited for has become something else.
+    pub(crate) fn replace_gathered(&mut self, id: Id, gathered: Gathered) {
+        if let Some(inquiry) = self.core.inquiries.pending.get_mut(id) {
+            inquiry.gathered = gathered;
+        }
     }
 
     /// What came of the question to one shard.
@@ -382,7 +409,7 @@ impl Proxy {
     }
 
     /// Answers the client with what is known.
-    fn conclude(&mut self, id: Id) {
+    pub(crate) fn conclude(&mut self, id: Id) {
         let Some(inquiry) = self.core.inquiries.remove(id) else { return };
         if let Gathered::Unblocked { waits: Some((shard, name)), by_error } = inquiry.gathered
             && let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn)
@@ -414,7 +441,12 @@ impl Gathered {
                 encode::verbatim(out, listing.arrange(lines).as_bytes(), resp3);
             }
             Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
-            Gathered::Killed { by_address: true, .. } | Gathered::Reset => encode::simple(out, b"OK"),
+            Gathered::Killed { by_address: true, .. }
+            | Gathered::Done
+            | Gathered::Users { deleted: None } => encode::simple(out, b"OK"),
+            Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
+            Gathered::Loading => errors::write(out, errors::USERS_NOT_LOADED),
+            Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
             Gathered::Replicas | Gathered::Unblocked { .. } => encode::integer(out, 0),
             Gathered::Survey(survey) => core.write_info(&survey, resp3, out),

@@ -15,6 +15,7 @@
 
 use crate::backend::{Backend, Use};
 use crate::core::Core;
+use crate::credentials::Credentials;
 use crate::errors::{self, Lost};
 use crate::limits::Limits;
 use crate::pinned::Pinning;
@@ -55,8 +56,8 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// That of a connection for `kind`.
-    pub(crate) fn of(kind: LaneKind) -> Greeting {
+    /// That of a connection for `kind`, of whom `credentials` tell who it is.
+    pub(crate) fn of(kind: LaneKind, credentials: &Credentials) -> Greeting {
         let database = itoa::Buffer::new().format(kind.database).to_owned();
         let mut requests: Vec<&[&[u8]]> = Vec::new();
         let select: &[&[u8]] = &[b"SELECT", database.as_bytes()];
@@ -67,9 +68,11 @@ impl Greeting {
             requests.push(select);
         }
         requests.push(&[b"PING"]);
-        let mut bytes = Vec::new();
+        // Before all others: nodes answer nothing else until they know who asks.
+        let mut bytes = credentials.request().unwrap_or_default().to_vec();
         requests.iter().for_each(|request| encode::request(&mut bytes, request));
-        Greeting { bytes: bytes.into(), requests: requests.len() }
+        let requests = requests.len() + usize::from(credentials.request().is_some());
+        Greeting { bytes: bytes.into(), requests }
     }
 
     /// Its wire bytes.
@@ -103,14 +106,15 @@ const NO_NODE: u32 = u32::MAX;
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     by_kind: HashMap<LaneKind, LaneId>,
+    credentials: Credentials,
     /// How many connections there are of all but the first.
     nodes: usize,
 }
 
 impl Lanes {
     /// The first one alone.
-    pub(crate) fn new() -> Lanes {
-        let mut lanes = Lanes { lanes: Vec::new(), by_kind: HashMap::new(), nodes: 0 };
+    pub(crate) fn new(credentials: Credentials) -> Lanes {
+        let mut lanes = Lanes { lanes: Vec::new(), by_kind: HashMap::new(), credentials, nodes: 0 };
         lanes.of_kind(LaneKind::default());
         lanes
     }
@@ -118,7 +122,7 @@ impl Lanes {
     /// The lane of `kind`.
     fn of_kind(&mut self, kind: LaneKind) -> LaneId {
         *self.by_kind.entry(kind).or_insert_with(|| {
-            let (greeting, left_at) = (Greeting::of(kind), Instant::ZERO);
+            let (greeting, left_at) = (Greeting::of(kind, &self.credentials), Instant::ZERO);
             self.lanes.push(Lane { kind, greeting, nodes: Vec::new(), clients: 0, left_at });
             LaneId(self.lanes.len() as u16 - 1)
         })

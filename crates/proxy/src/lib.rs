@@ -17,6 +17,7 @@ mod clients;
 mod cluster;
 mod core;
 mod counters;
+mod credentials;
 mod cursor;
 mod errors;
 mod event;
@@ -29,9 +30,11 @@ mod lanes;
 mod learn;
 mod limits;
 mod local;
+mod login;
 mod memory;
 mod merge;
 mod monitor;
+mod pause;
 mod pinned;
 mod proxy;
 mod pubsub;
@@ -50,9 +53,11 @@ mod transaction;
 mod upload;
 
 pub use counters::{Board, Counters, Usage};
+pub use credentials::Credentials;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
 pub use limits::{Limits, Settings};
+pub use login::Errand;
 pub use proxy::Proxy;
 
 /// Names one connection, of a client or to a node, for as long as it lives.

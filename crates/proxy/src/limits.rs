@@ -1,9 +1,12 @@
 //! The named bounds of one worker, and what it is told at start.
 
+use crate::credentials::Credentials;
 use crate::lanes;
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
+use std::sync::Arc;
 use std::time::Duration;
+use users::Registry;
 
 /// Every queue, wait and retry of the core has its bound here.
 #[derive(Clone, Debug)]
@@ -233,6 +236,10 @@ pub struct Settings {
     pub databases: u16,
     /// Whether clients may change the nodes: CONFIG SET, DEBUG, and what else the command table lets through then.
     pub allow_admin: bool,
+    /// Who may do what; the same for all workers of a process.
+    pub registry: Arc<Registry>,
+    /// Who we are to the nodes.
+    pub credentials: Credentials,
 }
 
 impl Settings {
@@ -252,6 +259,8 @@ impl Default for Settings {
             port: 0,
             databases: 16,
             allow_admin: false,
+            registry: Arc::default(),
+            credentials: Credentials::default(),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What the proxy answers itself, as Redis would.
 
-use crate::acl::{self, DEFAULT_USER};
 use crate::core::Core;
 use crate::errors;
 use crate::help;
 use crate::info;
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
+use crate::login::Login;
 use crate::pubsub;
 use crate::session::{Mute, Phase, Session};
 use command::{Command, Local, Resolved};
@@ -42,6 +42,7 @@ impl Core {
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
                 self.change_lane(session, LaneKind::default());
+                session.login = Login::newcomer(&self.users);
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
@@ -51,7 +52,7 @@ impl Core {
             Local::Time => self.time(reply),
             Local::Info => self.info(session, request, reply),
             Local::Hello => self.hello(session, request, reply),
-            Local::Auth => auth(request, reply),
+            Local::Auth => self.auth(session, request, reply),
             Local::ClientId => encode::integer(reply, session.client as i64),
             Local::ClientSetname => set_name(session, request.arg(2), reply),
             Local::ClientGetname if session.name.is_empty() => encode::null(reply, session.resp3),
@@ -64,7 +65,7 @@ impl Core {
             Local::Command(about) => command::about::write(about, request, session.resp3, reply),
             Local::Client(task) => self.client(session, task, request, reply),
             Local::Cluster(question) => self.cluster(session, question, request, reply),
-            Local::Acl(question) => acl::write(question, request, reply),
+            Local::Acl(question) => self.acl(session, question, request, reply),
             Local::Subscribe(kind) => self.subscribe(session, kind, request),
             Local::Unsubscribe(kind) => self.unsubscribe(session, kind, request),
             Local::Monitor => self.begin_to_monitor(session, reply),
@@ -72,7 +73,7 @@ impl Core {
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::Wait => self.wait(session, request, reply),
             Local::ResetStatistics => {
-                self.ask_workers(session, Question::ResetStatistics, Gathered::Reset);
+                self.ask_workers(session, Question::ResetStatistics, Gathered::Done);
             }
             Local::ReplicaReads(on) => {
                 session.wishes.replica_reads = on;
@@ -159,7 +160,7 @@ impl Core {
         while let Some(option) = request.get(index) {
             let left = request.len() - index - 1;
             if option.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-                if request.arg(index + 1) != DEFAULT_USER {
+                if !self.log_in(session, request, request.arg(index + 1), request.arg(index + 2)) {
                     return errors::write(reply, errors::WRONG_PASSWORD);
                 }
                 index += 3;
@@ -169,6 +170,9 @@ impl Core {
             } else {
                 return encode::error(reply, &[b"ERR Syntax error in HELLO option '", option, b"'"].concat());
             }
+        }
+        if session.login.is_missing() {
+            return errors::write(reply, errors::NO_AUTH_HELLO);
         }
         if let Some(name) = name {
             set_name(session, name, reply);
@@ -221,15 +225,6 @@ fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
         return errors::write(reply, errors::NOT_AN_INTEGER);
     }
     encode::verbatim(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes(), resp3);
-}
-
-fn auth(request: &Request<'_>, reply: &mut Vec<u8>) {
-    match request.len() {
-        2 => errors::write(reply, errors::NO_PASSWORD),
-        3 if request.arg(1) == DEFAULT_USER => encode::simple(reply, b"OK"),
-        3 => errors::write(reply, errors::WRONG_PASSWORD),
-        _ => errors::write(reply, errors::SYNTAX),
-    }
 }
 
 /// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client.

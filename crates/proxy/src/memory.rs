@@ -101,7 +101,7 @@ impl Core {
             session.held_up = true;
             self.memory.held_up.push(session.conn);
         }
-        if !session.paused && session.phase == Phase::Open && session.waits_on.is_none() {
+        if !session.paused && session.phase == Phase::Open && !session.is_blocked() {
             session.paused = true;
             self.pace(session.conn, true);
         }

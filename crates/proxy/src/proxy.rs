@@ -9,6 +9,7 @@ use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
+use crate::login::Login;
 use crate::pinned::Pinning;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
@@ -78,12 +79,13 @@ impl Proxy {
         let settings = &self.core.settings;
         let client = counters.clients_total * settings.workers as u64 + settings.worker as u64 + 1;
         counters.clients += 1;
-        self.core.board.publish_clients(settings.worker, counters.clients);
+        self.core.board.publish_clients(settings.worker, counters);
         counters.clients_total += 1;
         let unnamed = ConnId { index: 0, generation: 0 };
         let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
+            session.login = Login::newcomer(&self.core.users);
         }
         Ok(conn)
     }
@@ -150,7 +152,7 @@ impl Proxy {
             // The rest of its request will never come.
             Phase::Open | Phase::Ending if self.core.is_uploading(session) => return self.close_client(conn),
             // As in Redis: what comes for it must not be taken from others.
-            Phase::Open | Phase::Ending if session.waits_on.is_some() => return self.close_client(conn),
+            Phase::Open | Phase::Ending if session.is_blocked() => return self.close_client(conn),
             Phase::Open | Phase::Ending => session.phase = Phase::Ending,
             Phase::Closing { .. } => session.phase = Phase::Closing { linger: false },
             Phase::Lingering { .. } => return self.close_client(conn),
@@ -298,11 +300,12 @@ impl Proxy {
         core.end_to_monitor(&mut session);
         core.lanes.leave(session.lane, core.now);
         core.let_holds_go(&mut session);
+        core.forget_held_back(&mut session);
         core.end_transaction(&mut session);
         core.memory.recount(&mut session.counted_bytes, 0);
         core.memory.recount_unread(&mut session.counted_unread_bytes, 0);
         core.counters.clients -= 1;
-        core.board.publish_clients(core.settings.worker, core.counters.clients);
+        core.board.publish_clients(core.settings.worker, &core.counters);
         core.clients_waiting -= usize::from(session.waiting);
         for owed in session.dismantle(&mut core.pool) {
             match owed {
@@ -363,7 +366,8 @@ impl Proxy {
 
     /// When [`Proxy::handle_timeouts`] must be called at the latest.
     pub fn poll_deadline(&self) -> Instant {
-        self.sweep_at.min(self.core.check_at).min(self.core.inquiries.deadline())
+        let soon = self.sweep_at.min(self.core.check_at);
+        soon.min(self.core.inquiries.deadline()).min(self.core.pause.until)
     }
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
@@ -377,6 +381,7 @@ impl Proxy {
             self.sweep();
         }
         self.conclude_late();
+        self.end_pause_in_time();
         self.follow_up();
     }
 
@@ -491,6 +496,9 @@ impl Proxy {
                 && session.phase == Phase::Open
             {
                 session.phase = Phase::Ending;
+                if let Some(node) = session.waits_on {
+                    self.core.end_wait(node);
+                }
                 self.close_if_finished(conn);
             }
         }
@@ -578,7 +586,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         core.controls.push_back(Control::Pause { conn: session.conn });
     }
     session.request_began = match session.request_began {
-        _ if session.paused || session.waits_on.is_some() => None,
+        _ if session.paused || session.is_blocked() => None,
         // While a large request is passed on, every piece of it counts as a beginning.
         began if core.is_uploading(session) => began,
         _ if session.input.is_empty() => None,

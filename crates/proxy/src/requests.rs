@@ -5,11 +5,12 @@ use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::learn::Lookup;
+use crate::login;
 use crate::pinned::Pinning;
 use crate::route::{self, KEYLESS_SHARD, Keys, Route};
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Command, Flags, Guard, Local, Merge, Number, Refusal, Report, Resolved, learned};
-use resp::request::{RequestError, Scanned};
+use resp::request::{RequestError, Scanned, Scanner};
 use resp::{Request, encode};
 use topology::ShardId;
 
@@ -46,10 +47,11 @@ impl Core {
             at = self.continue_upload(session, pin, bytes);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
+        let mut is_strict = session.login.is_missing();
+        let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.limits.request };
         while session.may_read(&self.limits) && self.has_memory_for(session) {
             let rest = &bytes[at..];
-            let limits = &self.limits.request;
-            let scanned = session.scanner.scan(rest, limits, &mut scratch.args, &mut scratch.inline);
+            let scanned = session.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline);
             let (request, len) = match scanned {
                 Ok(Scanned::Request { len }) => {
                     (Request::new(&rest[..len], just_written(&scratch.args)), len)
@@ -60,22 +62,32 @@ impl Core {
                     continue;
                 }
                 Ok(Scanned::Incomplete) => {
-                    if rest.len().max(session.scanner.bytes_announced()) > self.limits.large_bytes {
+                    let len = rest.len().max(session.scanner.bytes_announced());
+                    if len > self.limits.large_bytes && !session.login.is_missing() {
                         at += self.begin_upload(session, rest);
                     }
                     break;
                 }
+                Err(_) if is_strict && !session.login.is_missing() => {
+                    // It has said its password a moment ago.
+                    (is_strict, limits) = (false, self.limits.request);
+                    session.scanner = Scanner::default();
+                    continue;
+                }
                 Err(error) => {
+                    let strict = || login::unauthenticated_error(rest, error, &self.limits.request);
+                    let error = if is_strict { strict() } else { error };
                     self.refuse_bytes(session, error);
                     break;
                 }
             };
             session.holds_request = false;
             let is_large = len > self.limits.large_bytes || session.expects_large(&self.limits);
-            if is_large && !self.pin(session) {
+            if is_large && !session.login.is_missing() && !self.pin(session) {
                 break;
             }
             let mark = (session.mute != Mute::No).then(|| session.mark());
+            let errors = self.counters.errors;
             if self.handle_request(session, &request, &mut scratch.keys, &mut scratch.reply) == Step::Later {
                 session.postpone();
                 break;
@@ -83,7 +95,7 @@ impl Core {
             if let Some(mark) = mark {
                 session.silence(mark, &mut self.pool);
             }
-            if self.monitor.is_on {
+            if self.monitor.is_on && self.counters.errors == errors {
                 self.show_request(session, &request);
             }
             at += len;
@@ -133,6 +145,8 @@ impl Core {
             Resolved::Unknown if !learned::is_learnable(request.arg(0)) => {
                 self.refuse_unknown(session, request, reply);
             }
+            // No node is asked for the sake of somebody whom nobody knows.
+            Resolved::Unknown if session.login.is_missing() => self.refuse(session, errors::NO_AUTH),
             Resolved::Unknown => match self.learner.look_up(request.arg(0), self.now) {
                 Lookup::Known(learned) => {
                     self.asking = Number::LEARNED;
@@ -180,11 +194,20 @@ impl Core {
             }
             return Step::Done;
         };
+        if session.login.is_checked() && !self.permit(session, command, request) {
+            return Step::Done;
+        }
         if session.subscribed.is_some() && !self.allows_listener(session, command) {
             return Step::Done;
         }
-        if session.transaction.is_some() {
-            return self.carry_out_in_transaction(session, command, request, keys, reply);
+        // One branch for both: nearly no request has to do with either.
+        if session.transaction.is_some() | self.pause.is_on() {
+            if let Some(step) = self.hold_back(session, command) {
+                return step;
+            }
+            if session.transaction.is_some() {
+                return self.carry_out_in_transaction(session, command, request, keys, reply);
+            }
         }
         match command.carry {
             Carry::Shard => self.forward(session, command, request, keys),

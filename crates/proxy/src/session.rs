@@ -8,6 +8,7 @@ use crate::event::Arrival;
 use crate::held::{HeldNode, Watch};
 use crate::lanes::LaneId;
 use crate::limits::Limits;
+use crate::login::Login;
 use crate::pinned::Pinning;
 use crate::subscriptions::Subscribed;
 use crate::transaction::Transaction;
@@ -42,6 +43,8 @@ pub(crate) struct Session {
     pub created_at: Instant,
     /// As CLIENT SETNAME set it.
     pub name: Box<[u8]>,
+    /// Who it is.
+    pub login: Login,
     /// Bytes that arrived and were not read as requests yet.
     pub input: Vec<u8>,
     /// Where in `input` the scan stopped.
@@ -92,6 +95,8 @@ pub(crate) struct Session {
     relayed: usize,
     /// Whether keys are watched for it.
     pub watch: Watch,
+    /// Its next request is held back, since clients are paused.
+    pub is_held_back: bool,
     /// The connection on which its request waits for an element.
     pub waits_on: Option<HeldNode>,
     /// What it has begun with MULTI.
@@ -242,6 +247,7 @@ impl Session {
             subscribed: None,
             created_at: now,
             name: Box::default(),
+            login: Login::default(),
             input: Vec::new(),
             scanner: request::Scanner::default(),
             lane: LaneId::FIRST,
@@ -268,6 +274,7 @@ impl Session {
             reply_bytes_mean_x8: FIRST_REPLY_BYTES * 8,
             relayed: 0,
             watch: Watch::No,
+            is_held_back: false,
             waits_on: None,
             transaction: None,
         }
@@ -282,7 +289,10 @@ impl Session {
             Pinning::Ready(_) | Pinning::Turning => self.pending.is_empty(),
             Pinning::Waiting(_) | Pinning::Busy(_) => false,
         };
-        open && has_room && !self.learning && self.fences == 0 && self.held_bytes() < limits.pending_bytes_max
+        open && has_room
+            && !(self.learning | self.is_held_back)
+            && self.fences == 0
+            && self.held_bytes() < limits.pending_bytes_max
     }
 
     /// Whether a session that was stopped by [`Session::may_read`] has caught up enough to go on: half-way, so that
@@ -308,6 +318,12 @@ impl Session {
     /// Bytes of replies held for this client.
     pub(crate) fn held_bytes(&self) -> usize {
         self.output.len() + self.parked_bytes
+    }
+
+    /// Whether a request of it waits, for an element or for the end of a pause, and may go on to do so when its client
+    /// has long gone.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.waits_on.is_some() || self.is_held_back
     }
 
     /// Whether a request is pending.
@@ -710,8 +726,8 @@ mod tests {
             (session.output.capacity(), session.pending.capacity(), session.input.capacity()),
             (0, 0, 0)
         );
-        // 16 of them for transactions and connections of its own; a look into a box would cost each request more.
-        assert!(size_of::<Session>() <= 368, "{}", size_of::<Session>());
+        // A look into a box would cost each request more than these few bytes more cost an idle client.
+        assert!(size_of::<Session>() <= 376, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::lanes::LaneKind;
 use crate::proxy::Peer;
-use crate::{Action, Arrival, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
+use crate::{Action, Arrival, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::Instant;
 use topology::{ShardId, Topology, TopologySpec, parse_nodes};
+use users::{Registry, Users};
 
 /// A proxy, and all that went out of it.
 pub(crate) struct Rig {
@@ -72,6 +73,31 @@ impl Rig {
         let mut rig = Rig::of_worker(shards, Limits::default(), settings, &Arc::new(Board::new(1)));
         (0..shards as u32).for_each(|shard| rig.bring_up(shard));
         rig
+    }
+
+    /// As [`Rig::ready`], with the users of the ACL file `users`.
+    pub(crate) fn ready_with_users(shards: usize, users: &str) -> Rig {
+        let settings = Settings { registry: registry(users), ..Settings::default() };
+        let mut rig = Rig::of_worker(shards, Limits::default(), settings, &Arc::new(Board::new(1)));
+        (0..shards as u32).for_each(|shard| rig.bring_up(shard));
+        rig
+    }
+
+    /// As [`Rig::workers`], with the users of the ACL file `users`.
+    pub(crate) fn workers_with_users(workers: usize, users: &str) -> (Vec<Rig>, Arc<Registry>) {
+        let (board, registry) = (Arc::new(Board::new(workers)), registry(users));
+        let settings =
+            |worker| Settings { worker, workers, registry: Arc::clone(&registry), ..Settings::default() };
+        let of_worker = |worker| Rig::of_worker(1, Limits::default(), settings(worker), &board);
+        let mut rigs: Vec<Rig> = (0..workers).map(of_worker).collect();
+        rigs.iter_mut().for_each(|rig| rig.bring_up(0));
+        (rigs, registry)
+    }
+
+    /// Over one shard, whose node is told `credentials`; it has not answered yet.
+    pub(crate) fn connecting_as(credentials: Credentials) -> Rig {
+        let settings = Settings { credentials, ..Settings::default() };
+        Rig::of_worker(1, Limits::default(), settings, &Arc::new(Board::new(1)))
     }
 
     /// `workers` workers of one process over `shards` shards, whose nodes have said PONG to all of them.
@@ -277,6 +303,12 @@ impl Rig {
             }
         }
     }
+}
+
+/// The users of the ACL file `users`.
+fn registry(users: &str) -> Arc<Registry> {
+    let users = Users::parse("users.acl", users.as_bytes()).expect("valid");
+    Arc::new(Registry::new(users, [7; 32], true))
 }
 
 /// Carries the mail between workers until there is none.

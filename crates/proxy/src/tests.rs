@@ -4,6 +4,7 @@ mod administration;
 mod blocking;
 mod lanes;
 mod large;
+mod logins;
 mod pubsub;
 mod scripts;
 mod transactions;

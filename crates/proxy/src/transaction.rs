@@ -38,6 +38,8 @@ pub(crate) struct Transaction {
     shard: Option<ShardId>,
     /// Scripts and functions that commands name.
     named: Vec<Named>,
+    /// A command may write.
+    may_write: bool,
     /// A command was refused: EXEC will say so, and nothing is kept any more.
     is_spoilt: bool,
     /// What it holds, as it was counted last.
@@ -65,6 +67,7 @@ impl Transaction {
             commands: 0,
             shard: None,
             named: Vec::new(),
+            may_write: false,
             is_spoilt: false,
             counted_bytes: 0,
         }
@@ -73,6 +76,11 @@ impl Transaction {
     /// How many commands wait for EXEC.
     pub(crate) fn commands(&self) -> u32 {
         self.commands
+    }
+
+    /// Whether one of them may write.
+    pub(crate) fn may_write(&self) -> bool {
+        self.may_write
     }
 
     /// Bytes of memory that it holds.
@@ -209,6 +217,7 @@ impl Core {
         }
         append(&mut transaction.requests, request.bytes);
         transaction.commands += 1;
+        transaction.may_write |= command.may_write();
         if let Carry::Script(script) = command.carry
             && let Some(named) = self.board.scripts.named(script, request)
         {

@@ -84,8 +84,9 @@ impl Core {
 
     /// The shard that the request belongs to, if its beginning tells, and its command.
     fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
-        let is_shown = session.subscribed.is_some() || self.monitor.is_on;
-        if session.mute != Mute::No || is_shown || session.transaction.is_some() {
+        let is_usual =
+            session.mute == Mute::No && !session.login.is_missing() && session.subscribed.is_none();
+        if !is_usual || session.transaction.is_some() || self.monitor.is_on {
             return None;
         }
         let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
@@ -100,7 +101,12 @@ impl Core {
         let request = Request::new(bytes, &args);
         let (Resolved::Command(command), number) = command::resolve_numbered(&request) else { return None };
         let position = command.single_key().filter(|&position| position < known)?;
-        let shard = self.topology.shard_of(request.arg(position));
+        let key = request.arg(position);
+        // What has not come yet may say that the key is read or written as well.
+        if session.login.is_checked() && !session.login.permits_any(number, key) {
+            return None;
+        }
+        let shard = self.topology.shard_of(key);
         matches!(command.carry, Carry::Shard).then_some((shard, number))
     }
 
@@ -151,7 +157,7 @@ impl Core {
         if session.may_read(&self.limits) {
             return !self.memory.is_full();
         }
-        if session.waits_on.is_some() {
+        if session.is_blocked() {
             // Its end must be seen when it comes.
             return session.input.len() < self.limits.waiting_input_bytes_max;
         }

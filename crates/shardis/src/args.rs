@@ -1,10 +1,12 @@
 //! The command line: what can be said, and how it is refused in one line.
 
+use crate::access::{Secret, Source};
 use crate::embedded::EmbeddedSettings;
 use crate::pace::Gather;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -116,6 +118,28 @@ pub(crate) struct ProxyArgs {
     /// operators; any client may then change the nodes for all
     #[arg(long)]
     pub(crate) allow_admin: bool,
+
+    /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
+    /// it; --requirepass-file hides it
+    #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
+    requirepass: Option<Secret>,
+
+    /// The same, as the first line of a file, which is read again on SIGHUP
+    #[arg(long, value_name = "PATH", conflicts_with = "acl_file")]
+    requirepass_file: Option<PathBuf>,
+
+    /// Users and what they may do, in the format of Redis's aclfile: a line "user NAME on >PASSWORD ~KEYS +COMMAND …" for
+    /// each (docs/users.md). It is read again on SIGHUP and ACL LOAD
+    #[arg(long, value_name = "PATH")]
+    acl_file: Option<PathBuf>,
+
+    /// The file whose first line is the password that nodes are told (AUTH)
+    #[arg(long, value_name = "PATH", requires = "nodes")]
+    node_auth_file: Option<PathBuf>,
+
+    /// The user that nodes are told with it, if it is not their default user
+    #[arg(long, value_name = "NAME", requires = "node_auth_file")]
+    node_user: Option<String>,
 
     /// After SIGTERM, wait at most so many seconds for what is in flight
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -251,6 +275,24 @@ impl ProxyArgs {
         Topology::new(1, &spec).map_err(|error| error.to_string())
     }
 
+    /// Who the users are.
+    pub(crate) fn users(&self) -> Source {
+        match (&self.requirepass, &self.requirepass_file, &self.acl_file) {
+            (Some(password), ..) => Source::Password(password.clone()),
+            (_, Some(path), _) => Source::PasswordFile(path.clone()),
+            (.., Some(path)) => Source::AclFile(path.clone()),
+            (None, None, None) => Source::Nothing,
+        }
+    }
+
+    /// Who we are to the nodes.
+    pub(crate) fn credentials(&self) -> Result<proxy::Credentials, String> {
+        match &self.node_auth_file {
+            Some(path) => Ok(Secret::read(path)?.credentials(self.node_user.as_deref())),
+            None => Ok(proxy::Credentials::default()),
+        }
+    }
+
     /// What the stores are to be like, if there are no nodes.
     pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
         let (shards, memory_max, policy) = (self.store_shards, self.store_memory, self.store_policy);
@@ -343,10 +385,21 @@ mod tests {
             (&["--nodes=a:1,a:1"], "a:1"),
             (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
             (&["--nodes=a:1", "--nonsense"], "--nonsense"),
+            (&["--requirepass=secret", "--acl-file=x"], "--acl-file"),
+            (&["--node-auth-file=x"], "--nodes"),
+            (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
+            (&["--requirepass="], "there is no password"),
         ];
         for (words, named) in cases {
             let error = parsed(words).expect_err("unusable");
             assert!(error.contains(named) && !error.contains('\n'), "{words:?}: {error}");
+            assert!(!error.contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let args = parsed(&["--requirepass=secret"]).expect("valid");
+        assert!(!format!("{args:?} {:?}", args.users()).contains("secret"));
     }
 }

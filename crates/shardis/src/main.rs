@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "threads and clocks begin here and nowhere below")]
 #![expect(clippy::disallowed_types, reason = "the control thread accepts")]
 
+mod access;
 mod args;
 mod control;
 mod embedded;

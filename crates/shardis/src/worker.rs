@@ -4,7 +4,7 @@ use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
 use driver::{Driver, SHARE_BYTES, Target};
-use proxy::{Action, Arrival, Event, Mail, Notice, Proxy};
+use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
 use topology::{Address, ShardId, Topology};
+use users::Users;
 
 /// What other threads tell a worker.
 pub(crate) enum Message {
@@ -33,6 +34,10 @@ pub(crate) enum Message {
     },
     /// What another worker's core says to ours.
     Mail(Mail),
+    /// There are other users.
+    Users(Arc<Users>),
+    /// The ACL file was read for it: the users, or what is wrong with the file.
+    Loaded(Errand, Result<Arc<Users>, String>),
     /// Take no more, finish what is here, and stop.
     Drain,
 }
@@ -78,6 +83,8 @@ pub(crate) struct Neighbours {
     pub workers: Arc<OnceLock<Vec<Mailbox>>>,
     /// The stores of this process, if they are the shards.
     pub embedded: Option<Arc<Embedded>>,
+    /// The ACL file is read there.
+    pub errands: mpsc::Sender<(usize, Errand)>,
     /// The log is written there; what does not fit is dropped.
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// How many clients of this worker have gone: the control thread balances by it.
@@ -327,6 +334,12 @@ impl Worker {
                     // A client that it killed must be closed before the next message brings a new one to its place.
                     self.perform(now);
                 }
+                Message::Users(users) => {
+                    self.proxy.handle_users(&users, now);
+                    // As above: clients may have been closed.
+                    self.perform(now);
+                }
+                Message::Loaded(errand, outcome) => self.proxy.handle_loaded(errand, outcome, now),
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);
@@ -359,6 +372,10 @@ impl Worker {
         while let Some(notice) = self.proxy.poll_notice() {
             // A log that does not keep up loses lines; it does not stop the worker.
             let _ = self.neighbours.log.try_send((self.number, notice));
+        }
+        while let Some(errand) = self.proxy.poll_errand() {
+            // The control thread outlives its workers.
+            let _ = self.neighbours.errands.send((self.number, errand));
         }
         let counters = self.proxy.counters();
         let gone = counters.clients_total - counters.clients + counters.clients_refused;

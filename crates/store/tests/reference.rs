@@ -136,7 +136,6 @@ const STANDING: &str = "
 - **No transactions, no scripts or functions, no publish and subscribe, no blocking commands, no keyspace notifications.**
   Clients are told so in an error; none of these does half of what it should.
 - **No atomicity over shards.** Each request runs alone on its shard; a command that is split runs shard by shard.
-- **No access control.** Who reaches the listener may do everything.
 - **No slow log and no watch on latency.** SLOWLOG and LATENCY are always empty; INFO tells of memory and hits.
 - **No change while it runs.** Shards, memory and policy are given at the start.
 

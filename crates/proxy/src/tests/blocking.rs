@@ -272,3 +272,137 @@ fn bytes_behind_the_end_of_a_wait_meet_nobody() {
     assert!(rig.is_closed(held));
     assert_eq!(rig.proxy.conns_held(), 0);
 }
+
+#[test]
+fn who_waits_when_the_proxy_drains_is_let_go_by_its_node() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    let held = waiting(&mut rig, client);
+    rig.proxy.drain(rig.now);
+    rig.perform();
+    assert_eq!(rig.node_got(0), "*4|$6|CLIENT|$7|UNBLOCK|$2|77|$7|TIMEOUT|");
+    assert!(!rig.is_closed(client) && !rig.is_closed(held));
+    rig.sends(held, "*2|$1|q|$1|x|");
+    rig.node_sends(0, ":0|");
+    assert_eq!(rig.taken(client), "*2|$1|q|$1|x|", "what came at the last moment is not lost");
+    assert!(rig.is_closed(client) && rig.proxy.is_drained());
+}
+
+#[test]
+fn info_counts_who_waits() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    let held = waiting(&mut rig, client);
+    for count in [1, 0] {
+        rig.client_sends(other, "info clients|");
+        assert!(rig.taken(other).contains(&format!("blocked_clients:{count}|")));
+        if count == 1 {
+            rig.sends(held, "*-1|");
+        }
+    }
+}
+
+const PAUSED: &str = "+OK|";
+
+#[test]
+fn a_pause_of_writes_lets_reads_pass() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    rig.client_sends(other, "client pause 500 write|set a 0|");
+    assert_eq!((rig.taken(other).as_str(), rig.node_got(0).as_str()), (PAUSED, ""), "its own too");
+    rig.client_sends(client, "get a|set a 1|get a|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
+    rig.node_sends(0, "$-1|");
+    assert_eq!(rig.taken(client), "$-1|", "and nothing overtakes what is held back");
+    rig.client_sends(other, "nosuch|");
+    rig.pass(Duration::from_millis(499));
+    assert_eq!(rig.node_got(0), "");
+    rig.pass(Duration::from_millis(1));
+    let sent = rig.node_got(0);
+    assert!(sent.contains("*3|$3|set|$1|a|$1|0|") && sent.contains("*3|$3|set|$1|a|$1|1|"), "{sent}");
+}
+
+#[test]
+fn a_pause_ends_when_it_is_told_to() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    rig.client_sends(other, "client pause 100000 write|");
+    rig.client_sends(client, "multi|set a 1|");
+    rig.client_sends(other, "client list id 1|info clients|");
+    let replies = rig.taken(other);
+    assert!(replies.contains(" flags=xb ") && replies.contains("blocked_clients:1|"), "{replies}");
+    rig.client_sends(other, "client unpause|");
+    assert_eq!((rig.taken(client).as_str(), rig.taken(other).as_str()), ("+OK|+QUEUED|", "+OK|"));
+    // An EXEC is held back if it writes.
+    rig.client_sends(other, "client pause 100 write|");
+    rig.client_sends(client, "exec|");
+    rig.client_sends(other, "multi|get a|exec|");
+    assert_eq!(rig.node_got(0), "*1|$5|MULTI|*2|$3|get|$1|a|*1|$4|EXEC|");
+    rig.pass(Duration::from_millis(100));
+    assert!(rig.node_got(0).starts_with("*1|$5|MULTI|*3|$3|set|"));
+}
+
+#[test]
+fn a_pause_of_all_holds_back_what_would_end_it() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    rig.client_sends(client, "client pause 100|client unpause|ping|");
+    rig.client_sends(other, "get|quit|");
+    assert_eq!(rig.taken(client), PAUSED);
+    assert_eq!(rig.taken(other), "-ERR wrong number of arguments for 'get' command|+OK|");
+    rig.pass(Duration::from_millis(100));
+    assert_eq!(rig.taken(client), "+OK|+PONG|");
+}
+
+#[test]
+fn a_pause_is_made_longer_and_wider_but_not_shorter() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    rig.client_sends(other, "client pause 200 write|client pause 100 write|client pause 50 all|");
+    rig.client_sends(client, "get a|");
+    rig.pass(Duration::from_millis(199));
+    assert_eq!(rig.node_got(0), "");
+    rig.pass(Duration::from_millis(1));
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
+}
+
+#[test]
+fn who_leaves_while_he_is_paused_is_not_served_afterwards() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    rig.client_sends(other, "client pause 100 write|");
+    rig.client_sends(client, "set a 1|");
+    rig.event(Event::Ended { conn: client });
+    assert!(rig.is_closed(client));
+    rig.client_sends(other, "info clients|");
+    assert!(rig.taken(other).contains("blocked_clients:0|"));
+    rig.pass(Duration::from_millis(100));
+    assert_eq!(rig.node_got(0), "");
+}
+
+#[test]
+fn a_pause_is_asked_for_as_redis_wants_it() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(
+        client,
+        "client pause x|client pause -1|client pause 1 x|client pause 1 all x|client pause 0|ping|",
+    );
+    assert_eq!(
+        rig.taken(client),
+        "-ERR timeout is not an integer or out of range|-ERR timeout is negative|-ERR CLIENT PAUSE mode must be WRITE \
+         or ALL|-ERR unknown subcommand or wrong number of arguments for 'pause'. Try CLIENT HELP.|+OK|+PONG|"
+    );
+}
+
+#[test]
+fn all_workers_are_paused() {
+    let mut rigs = Rig::workers(2, 1);
+    let (client, other) = (rigs[0].client(), rigs[1].client());
+    rigs[0].client_sends(client, "client pause 100|");
+    deliver_mail(&mut rigs);
+    rigs[1].client_sends(other, "ping|");
+    assert_eq!((rigs[0].taken(client).as_str(), rigs[1].taken(other).as_str()), (PAUSED, ""));
+    rigs[1].pass(Duration::from_millis(100));
+    assert_eq!(rigs[1].taken(other), "+PONG|");
+}

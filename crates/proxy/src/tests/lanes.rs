@@ -314,12 +314,16 @@ fn what_is_told_of_clients_and_commands_has_the_shapes_of_resp3() {
         client,
         "hello 3|client list|command info get|client trackinginfo|lolwut|cluster slots|",
     );
-    let replies = rig.taken(client);
+    let mut replies = rig.taken(client);
+    rig.client_sends(client, "cluster shards|cluster info|");
+    replies += &rig.taken(client);
     for part in [
         "|txt:id=1 ",
         " resp=3\n|*1|*10|$3|get|:2|~2|+readonly|+fast|:1|:1|:1|~3|+@read|+@string|+@fast|~0|~1|%3|$5|flags|",
         "|%3|$5|flags|~1|$3|off|$8|redirect|:-1|$8|prefixes|*0|=22|txt:Redis ver. 7.0.15\n|",
         "|%0|",
+        "|*1|%2|$5|slots|*2|:0|:16383|$5|nodes|*1|%7|$2|id|",
+        "|=316|txt:cluster_state:ok|",
     ] {
         assert!(replies.contains(part), "{part} in {replies}");
     }
