@@ -104,6 +104,12 @@ impl Login {
         }
     }
 
+    /// Whether the client may listen to `channel`, or to all that match it.
+    pub(crate) fn permits_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
+        let limited = self.user.as_ref().filter(|_| self.checks == Checks::Rights);
+        limited.is_none_or(|user| user.permits_channel(channel, is_pattern))
+    }
+
     /// What stands against `request`.
     fn obstacle(&self, command: &Command, number: Number, request: &Request<'_>) -> Option<Obstacle> {
         let user = match (self.checks, &self.user) {
@@ -265,8 +271,8 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// From now on the users are `users`, if nobody knows newer ones. Clients whose user is gone are closed; the client
-    /// `asker`, who has just deleted itself, when it has its answer.
+    /// From now on the users are `users`, if nobody knows newer ones. Clients whose user is gone, or may not
+    /// listen any more to what they are subscribed to, are closed; the client `asker`, who has just deleted itself, when it has its answer.
     pub(crate) fn adopt_users(&mut self, users: &Arc<Users>, asker: u64) {
         if users.version() <= self.core.users.version() {
             return;
@@ -276,7 +282,12 @@ impl Proxy {
             let Some(conn) = self.peers.id_at(index) else { continue };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             match session.login.among(users) {
-                Some(login) => session.login = login,
+                Some(login) => {
+                    session.login = login;
+                    if !self.core.may_stay_subscribed(session) {
+                        self.close_client(conn);
+                    }
+                }
                 None if session.client == asker => {
                     session.login = Login::newcomer(users);
                     session.phase = Phase::Closing { linger: false };
