@@ -105,7 +105,7 @@ impl Login {
     }
 
     /// Whether the client may hear what is published on `name`, a channel or a pattern.
-    fn permits_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+    pub(crate) fn permits_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         match (self.checks, &self.user) {
             (Checks::Rights, Some(user)) => user.permits_channel(name, is_pattern),
             _ => true,
@@ -225,16 +225,6 @@ impl Core {
         }
     }
 
-    /// Whether the session may be subscribed to all that it is subscribed to.
-    fn may_hear(&self, session: &Session) -> bool {
-        let Some(subscribed) = &session.subscribed else { return true };
-        let topics = &self.subscriptions.topics;
-        Topic::ALL.into_iter().all(|kind| {
-            let names = subscribed.of_kind(kind).filter_map(|id| topics.get(id)).map(|topic| &topic.name);
-            names.into_iter().all(|name| session.login.permits_channel(name, kind == Topic::Pattern))
-        })
-    }
-
     /// ACL SETUSER and DELUSER: `users` are the newest. The client is answered when all workers have them.
     pub(crate) fn spread_users(&mut self, session: &mut Session, users: Arc<Users>, deleted: Option<usize>) {
         let question = Question::Users { asker: session.client, users };
@@ -283,8 +273,8 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// From now on the users are `users`, if nobody knows newer ones. Clients whose user is gone are closed; the client
-    /// `asker`, who has just deleted itself, when it has its answer.
+    /// From now on the users are `users`, if nobody knows newer ones. Clients whose user is gone, or may not
+    /// listen any more to what they are subscribed to, are closed; the client `asker`, who has just deleted itself, when it has its answer.
     pub(crate) fn adopt_users(&mut self, users: &Arc<Users>, asker: u64) {
         if users.version() <= self.core.users.version() {
             return;
@@ -300,7 +290,7 @@ impl Proxy {
                     // Redis looks with EXEC once more at what it has queued. What was queued is bytes here: none of it is
                     // carried out.
                     self.core.spoil_transaction(session);
-                    if !self.core.may_hear(session) {
+                    if !self.core.may_stay_subscribed(session) {
                         self.close_client(conn);
                     }
                 }

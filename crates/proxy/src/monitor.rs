@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::event::CloseReason;
 use crate::proxy::{Peer, Proxy};
 use crate::session::Session;
-use command::{Carry, Command, Flags, Local, Resolved};
+use command::{Carry, Flags, Local, Resolved};
 use resp::{Request, encode};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Core {
         session.forget_if_silent();
     }
 
-    /// `request` was carried out: whoever monitors is shown it, but for what administers and what was refused.
+    /// `request` was carried out: whoever monitors is shown it, unless it administers.
     #[cold]
     pub(crate) fn show_request(&mut self, session: &Session, request: &Request<'_>) {
         let command = match command::resolve(request) {
@@ -113,12 +113,7 @@ impl Core {
             Resolved::Unknown if self.asking == command::Number::LEARNED => None,
             _ => return,
         };
-        let is_hidden = |command: &Command| {
-            command.flags.contains(Flags::ADMIN)
-                || matches!(command.carry, Carry::Refused(_))
-                || !session.may_ask_for(command)
-        };
-        if command.is_some_and(is_hidden) {
+        if command.is_some_and(|command| command.flags.contains(Flags::ADMIN)) {
             return;
         }
         let carry = command.map(|command| command.carry);
