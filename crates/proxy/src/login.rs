@@ -13,7 +13,7 @@ use crate::errors;
 use crate::inquiry::{Gathered, Question};
 use crate::proxy::{Peer, Proxy};
 use crate::session::{Phase, Session};
-use command::{Carry, Command, Flags, Guard, Number, Topic};
+use command::{Carry, Command, Flags, Guard, Number};
 use resp::request::{RequestError, RequestLimits, Scanner};
 use resp::{Request, encode};
 use std::sync::Arc;
