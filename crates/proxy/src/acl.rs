@@ -196,14 +196,16 @@ fn write_denial(out: &mut Vec<u8>, denial: &Denial, age_seconds: f64, resp3: boo
     encode::map_header(out, 7, resp3);
     encode::bulk(out, b"count");
     encode::integer(out, denial.count as i64);
-    let mut field = |name: &str, value: &[u8]| {
+    let fields: [(&str, &[u8]); 4] = [
+        ("reason", denial.reason.word().as_bytes()),
+        ("context", denial.context.word().as_bytes()),
+        ("object", &denial.object),
+        ("username", &denial.user),
+    ];
+    for (name, value) in fields {
         encode::bulk(out, name.as_bytes());
         encode::bulk(out, value);
-    };
-    field("reason", denial.reason.word().as_bytes());
-    field("context", denial.context.word().as_bytes());
-    field("object", &denial.object);
-    field("username", &denial.user);
+    }
     encode::bulk(out, b"age-seconds");
     encode::double(out, age_seconds, resp3);
     encode::bulk(out, b"client-info");

@@ -104,6 +104,14 @@ impl Login {
         }
     }
 
+    /// Whether the client may hear what is published on `name`, a channel or a pattern.
+    pub(crate) fn permits_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+        match (self.checks, &self.user) {
+            (Checks::Rights, Some(user)) => user.permits_channel(name, is_pattern),
+            _ => true,
+        }
+    }
+
     /// What stands against `request`.
     fn obstacle(&self, command: &Command, number: Number, request: &Request<'_>) -> Option<Obstacle> {
         let user = match (self.checks, &self.user) {
@@ -172,7 +180,7 @@ impl Core {
         let denial = Denial {
             count: 1,
             reason,
-            context: Context::Toplevel,
+            context: if session.transaction.is_some() { Context::Multi } else { Context::Toplevel },
             object: object.to_vec(),
             user: user.to_vec(),
             at: self.now,
@@ -265,8 +273,8 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// From now on the users are `users`, if nobody knows newer ones. Clients whose user is gone are closed; the client
-    /// `asker`, who has just deleted itself, when it has its answer.
+    /// From now on the users are `users`, if nobody knows newer ones. Clients whose user is gone, or may not
+    /// listen any more to what they are subscribed to, are closed; the client `asker`, who has just deleted itself, when it has its answer.
     pub(crate) fn adopt_users(&mut self, users: &Arc<Users>, asker: u64) {
         if users.version() <= self.core.users.version() {
             return;
@@ -276,7 +284,16 @@ impl Proxy {
             let Some(conn) = self.peers.id_at(index) else { continue };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             match session.login.among(users) {
-                Some(login) => session.login = login,
+                Some(login) if login.user == session.login.user => session.login = login,
+                Some(login) => {
+                    session.login = login;
+                    // Redis looks with EXEC once more at what it has queued. What was queued is bytes here: none of it is
+                    // carried out.
+                    self.core.spoil_transaction(session);
+                    if !self.core.may_stay_subscribed(session) {
+                        self.close_client(conn);
+                    }
+                }
                 None if session.client == asker => {
                     session.login = Login::newcomer(users);
                     session.phase = Phase::Closing { linger: false };

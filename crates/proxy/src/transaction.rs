@@ -238,7 +238,9 @@ impl Core {
         let has_one_shard = self.topology.shard_count() == 1;
         match command.carry {
             // What would wait does not in a transaction.
-            Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) | Carry::Publish(_) => {}
+            Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) => {}
+            // Elsewhere those who are subscribed to the channel would not hear of it.
+            Carry::Publish(_) => return Ok(Some(Place::At(self.topology.shard_of(request.arg(1))))),
             Carry::ShardIf(Guard::Patterns) if has_one_shard => {}
             Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
                 return Err(Refusal::Never(MISSING_DATABASE));

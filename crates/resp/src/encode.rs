@@ -31,11 +31,11 @@ pub fn verbatim(out: &mut Vec<u8>, text: &[u8], resp3: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A finite number: `,value\r\n`, or a bulk.
+/// A number with a fraction: `,0.5\r\n`, or a bulk.
 pub fn double(out: &mut Vec<u8>, value: f64, resp3: bool) {
     let text = value.to_string();
     match resp3 {
-        true => line(out, b',', text.as_bytes()),
+        true => out.extend_from_slice(format!(",{text}\r\n").as_bytes()),
         false => bulk(out, text.as_bytes()),
     }
 }

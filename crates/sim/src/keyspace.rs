@@ -3,8 +3,9 @@
 use crate::ledger::Ledger;
 use resp::{Request, Span, encode};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use stdx::Instant;
-use store::{CallerId, Store, StoreSettings};
+use store::{CallerId, Delivery, Ran, Store, StoreSettings};
 use topology::ShardId;
 
 /// One node's keys.
@@ -44,22 +45,41 @@ impl Keyspace {
         now: Instant,
         ledger: &mut Ledger,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Ran {
         ledger.arrived(request, shard);
         let now_ms = unix_ms(now);
         let args: Vec<&[u8]> = request.args().collect();
+        let mut ran = Ran::Answered;
         match (request.arg(0).to_ascii_lowercase().as_slice(), &args[1..]) {
             (b"stamp.get", [key]) => ask(&mut self.store, &[b"GET", key], now_ms, out),
             (b"stamp.set", [key, value]) => ask(&mut self.store, &[b"SET", key, value], now_ms, out),
             (b"script", [_flush]) => encode::simple(out, b"OK"),
             (b"command", [_info, name]) => write_command_info(&name.to_ascii_lowercase(), out),
-            _ => self.store.run(caller, request, now_ms, out),
+            _ => ran = self.store.run(caller, request, now_ms, out),
         }
         self.idle += 1;
         if self.idle >= REQUESTS_PER_WORK {
             self.idle = 0;
             self.store.work(now_ms);
         }
+        ran
+    }
+
+    /// Somebody has waited long enough.
+    pub(crate) fn work(&mut self, now: Instant) {
+        self.store.work(unix_ms(now));
+    }
+
+    /// What another connection than the one that asked is to be given.
+    pub(crate) fn next_delivery(&mut self) -> Option<Delivery> {
+        self.store.next_delivery()
+    }
+
+    /// When somebody has waited long enough.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let after_ms = self.store.next_deadline()?.saturating_sub(BEGINNING_MS);
+        let at_ms = after_ms.div_ceil(CLOCK_STEP_MS) * CLOCK_STEP_MS;
+        Some(Instant::ZERO + Duration::from_millis(at_ms))
     }
 
     /// Remembers `reply`; gives what the same request was answered before, if that was something else.
