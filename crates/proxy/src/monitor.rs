@@ -105,6 +105,9 @@ impl Core {
             Resolved::Unknown if self.asking == command::Number::LEARNED => None,
             _ => return,
         };
+        if self.denied == self.counters.requests {
+            return;
+        }
         let is_hidden = |command: &Command| {
             command.flags.contains(Flags::ADMIN)
                 || matches!(command.carry, Carry::Refused(_))
