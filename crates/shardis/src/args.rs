@@ -245,15 +245,18 @@ impl ProxyArgs {
             let max = proxy::Settings::DATABASES_MAX;
             return Err(format!("--databases {}: 1 to {max}", self.databases));
         }
+        if self.nodes.is_none() && self.databases > u16::from(store::DATABASES) {
+            let (wanted, max) = (self.databases, store::DATABASES);
+            return Err(format!(
+                "--databases {wanted}: shards in memory have {max}; name nodes with --nodes"
+            ));
+        }
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
                 return Err(format!(
                     "--{name}-timeout-ms 0: a node must get some time, as in --{name}-timeout-ms=1000"
                 ));
             }
-        }
-        if self.allow_admin && self.nodes.is_none() {
-            return Err("--allow-admin: there are no nodes to administer; name them with --nodes".to_owned());
         }
         self.transport.check(self.port, self.nodes.is_some())?;
         self.topology()?;
@@ -392,7 +395,7 @@ mod tests {
             (&["--store-shards=0"], "--store-shards"),
             (&["--databases=0"], "--databases"),
             (&["--databases=20000"], "--databases"),
-            (&["--allow-admin"], "name them with --nodes"),
+            (&["--databases=17"], "name nodes with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
             (&["--nodes=127.0.0.1:99999"], "99999"),

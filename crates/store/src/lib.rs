@@ -34,6 +34,7 @@ mod values;
 mod waiting;
 
 pub use callers::CallerId;
+pub use database::DATABASES;
 pub use dispatch::{commands, supports};
 pub use limits::{Limit, limits};
 pub use policy::{EvictionPolicy, UnknownPolicy};
