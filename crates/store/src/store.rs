@@ -22,7 +22,7 @@ pub struct StoreSettings {
 
 /// The keyspace of one shard.
 pub struct Store {
-    keyspace: Keyspace,
+    pub(crate) keyspace: Keyspace,
     index: Index,
 }
 
