@@ -30,8 +30,8 @@ mod testing;
 
 pub use about::count;
 pub use carry::{
-    About, AclQuestion, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Refusal, Report,
-    Script,
+    About, AclQuestion, Across, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Refusal,
+    Report, Script,
 };
 pub use command::Command;
 pub use describe::write_info;

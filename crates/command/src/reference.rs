@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::carry::{Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script};
+use crate::carry::{Across, Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script};
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
 
@@ -65,6 +65,18 @@ fn carried(command: &Command) -> &'static str {
 }
 
 fn notes(command: &Command) -> String {
+    let notes = own_notes(command);
+    match command.across {
+        Across::Refused => notes,
+        Across::Gathered | Across::Carried | Across::Moved => {
+            format!(
+                "{notes}; over several refused, or [emulated](cross-shard.md) with `--cross-shard=emulate`"
+            )
+        }
+    }
+}
+
+fn own_notes(command: &Command) -> String {
     match command.carry {
         Carry::ShardIf(Guard::Blocks) => "all keys on one shard; with BLOCK: not yet".into(),
         Carry::ShardIf(Guard::Patterns) => {
