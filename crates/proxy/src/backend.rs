@@ -67,6 +67,8 @@ pub(crate) enum Purpose {
     Learn,
     /// It goes into the inquiry that `conn` names; `part` is the shard.
     Inquiry,
+    /// It goes into the emulation that `conn` names; `part` is the question.
+    Emulation,
     /// It shows that the node lives.
     Probe,
     /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)

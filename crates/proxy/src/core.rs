@@ -4,6 +4,7 @@
 use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
+use crate::emulate::Emulation;
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::inquiry::{Inquiries, Mail, Question};
@@ -39,6 +40,9 @@ pub(crate) struct Core {
     /// Requests that may have to be sent once more.
     pub repeats: Repeats,
     pub scans: Slab<Scan>,
+    pub emulations: Slab<Emulation>,
+    /// Those that may begin, and perhaps have.
+    pub emulations_due: Vec<stdx::Id>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -114,6 +118,8 @@ impl Core {
             merges: Slab::default(),
             repeats: Repeats::default(),
             scans: Slab::default(),
+            emulations: Slab::default(),
+            emulations_due: Vec::new(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),
@@ -263,6 +269,7 @@ impl Core {
                     self.handle_quiet(session);
                 }
             }
+            _ if session.fences > 0 => return self.note_front(session),
             _ => return,
         }
         session.waiting = !session.waiting;

@@ -17,6 +17,7 @@ mod cluster;
 mod core;
 mod counters;
 mod cursor;
+mod emulate;
 mod errors;
 mod event;
 mod fragment;
@@ -45,7 +46,7 @@ mod upload;
 pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
-pub use limits::{Limits, Settings};
+pub use limits::{CrossShard, Limits, Settings};
 pub use proxy::Proxy;
 
 /// Names one connection, of a client or to a node, for as long as it lives.

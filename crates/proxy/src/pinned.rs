@@ -236,7 +236,7 @@ impl Core {
                     Some(Owed::Merge(merge)) => {
                         self.merges.get(merge).is_some_and(|merge| merge.may_be_relayed())
                     }
-                    Some(Owed::Repeat(_) | Owed::Scan(_) | Owed::Inquiry(_)) => false,
+                    Some(Owed::Repeat(_) | Owed::Scan(_) | Owed::Inquiry(_) | Owed::Emulation(_)) => false,
                 }
         });
         if !all_may {

@@ -205,11 +205,11 @@ impl Core {
         self.pool.give(reply);
     }
 
-    /// Sends a request to the one shard that owns its keys.
+    /// Sends a request to the one shard that owns its keys, if it is one.
     fn forward(&mut self, session: &mut Session, command: &Command, request: &Request<'_>, keys: &mut Keys) {
         match route::route(command, request, &self.topology, keys) {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
-            Route::Parts => self.refuse(session, errors::CROSS_SLOT),
+            Route::Parts => self.emulate(session, command, request, keys),
         }
     }
 

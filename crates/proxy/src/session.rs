@@ -48,7 +48,8 @@ pub(crate) struct Session {
     pub learning: bool,
     /// How far it has come with a large transfer.
     pub pinning: Pinning,
-    /// Requests of it that are in flight on retired connections.
+    /// Requests of it that nothing may overtake: those in flight on retired connections, and a command over several
+    /// shards that is carried out.
     pub fences: u32,
     /// A request of it is not read since too much is held.
     pub held_up: bool,
@@ -140,6 +141,8 @@ pub(crate) enum Owed {
     Merge(Id),
     /// An inquiry.
     Inquiry(Id),
+    /// A command over several shards.
+    Emulation(Id),
 }
 
 /// How far a session had come before a request whose reply is not wanted.

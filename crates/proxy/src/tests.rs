@@ -1,6 +1,7 @@
 //! Transcripts: what the core does, event by event. `|` stands for CR LF.
 
 mod administration;
+mod emulate;
 mod large;
 mod scripts;
 

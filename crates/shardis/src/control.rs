@@ -10,7 +10,7 @@ use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::{Context, Result, anyhow};
 use mio::net::{TcpListener, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, Limits, Notice, Proxy, Settings};
+use proxy::{Board, CrossShard, Limits, Notice, Proxy, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -63,6 +63,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         limits: args.limits(clients_max, workers),
         gather: args.gather,
         allow_admin: args.allow_admin,
+        cross_shard: args.cross_shard,
         topology,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
         clock: Clock::start(),
@@ -162,6 +163,7 @@ struct Plan {
     limits: Limits,
     gather: Gather,
     allow_admin: bool,
+    cross_shard: CrossShard,
     topology: Arc<Topology>,
     embedded: Option<Arc<Embedded>>,
     clock: Clock,
@@ -182,6 +184,7 @@ impl Plan {
             process_id: std::process::id(),
             port: self.addr.port(),
             allow_admin: self.allow_admin,
+            cross_shard: self.cross_shard,
         };
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =
