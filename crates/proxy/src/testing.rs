@@ -1,5 +1,6 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
+use crate::backend::State;
 use crate::{Action, Arrival, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -205,6 +206,11 @@ impl Rig {
     /// The same as it is.
     pub(crate) fn taken_bytes(&mut self, conn: ConnId) -> Vec<u8> {
         self.sent.remove(&conn).unwrap_or_default()
+    }
+
+    /// Whether a connection to the node of `shard` was asked for and waits to be made.
+    pub(crate) fn is_connecting(&self, shard: u32) -> bool {
+        matches!(self.proxy.core.backends[shard as usize].state, State::Connecting { .. })
     }
 
     /// Whether requests flow to the node of `shard`.

@@ -2,6 +2,7 @@
 
 mod administration;
 mod emulate;
+mod emulate_faults;
 mod large;
 mod scripts;
 
