@@ -1,7 +1,7 @@
 //! Commands that the table does not have, as those of modules: learnt from the nodes. Real nodes answer under names that
 //! nobody has heard of (`rename-command`).
 
-use crate::harness::{Client, Proxy, RedisServer, World};
+use crate::harness::{Client, Proxy, RedisServer, World, show};
 
 /// Four nodes with commands of a module that does not exist.
 fn world() -> World {
@@ -33,7 +33,15 @@ fn a_modules_command_over_several_shards_is_refused() {
     let keys = world.key_on_each("k");
     assert!(client.ask(&format!("vault.join {} {}", keys[0], keys[1])).starts_with("-CROSSSLOT "));
     assert_eq!(client.ask("vault.join a{t} b{t}"), r"*0\r\n");
-    assert!(client.ask("vault.wait a{t} 0").contains("blocking commands"));
+}
+
+#[test]
+fn a_modules_command_that_waits_keeps_nobody_else_waiting() {
+    let world = world();
+    let (mut client, mut other) = (world.connect(), world.connect());
+    client.send_command(&[b"VAULT.WAIT", b"a{t}", b"0"]);
+    assert_eq!(other.ask("RPUSH a{t} x"), r":1\r\n");
+    assert_eq!(show(&client.read_reply()), r"*2\r\n$4\r\na{t}\r\n$1\r\nx\r\n");
 }
 
 #[test]

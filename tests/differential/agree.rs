@@ -1,12 +1,15 @@
 //! When two replies say the same.
 
 use super::table::Compare;
-use resp::reply::{as_integer, elements};
+use resp::reply::{as_integer, elements, is_null};
 
 /// Why `got` does not agree with `expected`, if it does not.
 pub(crate) fn disagreement(compare: Compare, expected: &[u8], got: &[u8]) -> Option<String> {
     if expected == got {
         return None;
+    }
+    if expected.first() != got.first() {
+        return Some("replies are not of the same type".to_owned());
     }
     let agree = match compare {
         Compare::Exact => false,
@@ -47,8 +50,10 @@ fn page(reply: &[u8], group: usize) -> Option<(&[u8], Groups<'_>)> {
 fn shape(reply: &[u8]) -> Option<(u8, usize, bool)> {
     match reply.first()? {
         b'-' => None,
-        b'*' => Some((b'*', elements(reply).map_or(0, |elements| elements.len()), reply == b"*-1\r\n")),
-        kind => Some((*kind, 0, reply == b"$-1\r\n")),
+        kind @ (b'*' | b'%' | b'~') => {
+            Some((*kind, elements(reply).map_or(0, |elements| elements.len()), is_null(reply)))
+        }
+        kind => Some((*kind, 0, is_null(reply))),
     }
 }
 

@@ -19,6 +19,10 @@ use template::Template;
 const REQUESTS_DEFAULT: u64 = 250_000;
 /// The same with commands over several shards, of which each takes several round trips.
 const REQUESTS_ACROSS_DEFAULT: u64 = 20_000;
+/// The same in a run over databases and protocols.
+const REQUESTS_OF_SESSIONS: u64 = 100_000;
+/// Databases in that run.
+const DATABASES: u64 = 3;
 /// Distinct commands below which a normal run has not seen enough of the table.
 const COMMANDS_MIN: usize = 150;
 /// Requests of one pipeline.
@@ -41,16 +45,32 @@ fn random_requests_get_the_replies_of_a_single_redis() {
 fn commands_over_several_shards_get_the_replies_of_a_single_redis() {
     let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_ACROSS_DEFAULT);
     let seed = seed_for("commands_over_several_shards_get_the_replies_of_a_single_redis");
-    let mut comparison = Comparison::start_across(seed);
+    let mut comparison = Comparison { changes_sessions: true, ..Comparison::start_across(seed) };
     while comparison.compared < requests {
         comparison.compare_batch();
     }
-    comparison.compare_all_keys();
+    comparison.compare_all_databases();
     let emulated = ACROSS.iter().flat_map(|line| Template::parse(line.words).commands().collect::<Vec<_>>());
     let missing: BTreeSet<String> =
         emulated.filter(|name| !comparison.commands.contains(name) && name != "set").collect();
     println!("{} requests compared, seed {}", comparison.compared, comparison.seed);
     assert!(requests < REQUESTS_ACROSS_DEFAULT || missing.is_empty(), "never succeeded: {missing:?}");
+}
+
+#[test]
+fn random_sessions_get_the_replies_of_a_single_redis_in_both_protocols_and_several_databases() {
+    let name = "random_sessions_get_the_replies_of_a_single_redis_in_both_protocols_and_several_databases";
+    let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_OF_SESSIONS);
+    let mut comparison = Comparison { changes_sessions: true, ..Comparison::start(seed_for(name)) };
+    while comparison.compared < requests {
+        comparison.compare_batch();
+    }
+    comparison.compare_all_databases();
+    let commands = comparison.commands.len();
+    assert!(
+        requests < REQUESTS_OF_SESSIONS || commands >= COMMANDS_MIN,
+        "only {commands} commands were drawn"
+    );
 }
 
 #[test]
@@ -98,6 +118,8 @@ struct Comparison {
     commands: BTreeSet<String>,
     /// Whether a zero has a sign: sorted sets that went through the proxy have one zero only.
     has_two_zeros: bool,
+    /// The client goes to another database or changes its protocol now and then.
+    changes_sessions: bool,
     _oracle_node: RedisServer,
     _world: World,
 }
@@ -135,6 +157,7 @@ impl Comparison {
             compared: 0,
             commands: BTreeSet::new(),
             has_two_zeros,
+            changes_sessions: false,
             _oracle_node: oracle_node,
             _world: world,
         }
@@ -146,6 +169,9 @@ impl Comparison {
         let mut batch: Vec<Drawn> = Vec::new();
         while (batch.len() as u64) < len {
             batch.extend(self.draw.next_requests());
+            if self.changes_sessions && self.draw.prng.one_in(20) {
+                batch.push(self.session_change());
+            }
         }
         let bytes: Vec<u8> = batch.iter().flat_map(|drawn| self.encode(&drawn.args)).collect();
         let cuts = self.cuts(bytes.len());
@@ -169,6 +195,18 @@ impl Comparison {
             return disagreement(compare, expected, got);
         }
         disagreement(compare, &with_one_zero(expected), &with_one_zero(got))
+    }
+
+    /// A request behind which the next ones are of another database or protocol.
+    fn session_change(&mut self) -> Drawn {
+        let prng = &mut self.draw.prng;
+        let (words, compare) = match prng.below(6) {
+            0 => (vec!["RESET".to_owned()], table::Compare::Exact),
+            1 | 2 => (vec!["SELECT".to_owned(), prng.below(DATABASES).to_string()], table::Compare::Exact),
+            3 => (vec!["SELECT".to_owned(), "16".to_owned()], table::Compare::Exact),
+            _ => (vec!["HELLO".to_owned(), (2 + prng.below(2)).to_string()], table::Compare::Shape),
+        };
+        Drawn { args: words.into_iter().map(String::into_bytes).collect(), compare }
     }
 
     fn report(&self, drawn: &Drawn, index: usize, why: &str, expected: &[u8], got: &[u8]) -> ! {
@@ -222,6 +260,15 @@ impl Comparison {
         cuts
     }
 
+    /// Reads every key of all databases.
+    fn compare_all_databases(&mut self) {
+        for database in 0..DATABASES {
+            let select = format!("SELECT {database}");
+            assert_eq!(self.oracle.ask(&select), self.subject.ask(&select));
+            self.compare_all_keys();
+        }
+    }
+
     /// Reads every key of both sides in full.
     fn compare_all_keys(&mut self) {
         let keys = self.oracle.command(&[b"KEYS", b"*"]);
@@ -246,14 +293,18 @@ impl Comparison {
     }
 }
 
-/// `reply` with 0 for each -0.
+/// `reply` with 0 for each -0, in both protocols.
 fn with_one_zero(reply: &[u8]) -> Vec<u8> {
-    const MINUS_ZERO: &[u8] = b"$2\r\n-0\r\n";
-    let (mut out, mut rest) = (Vec::new(), reply);
-    while let Some(at) = rest.windows(MINUS_ZERO.len()).position(|window| window == MINUS_ZERO) {
+    let once = replaced(reply, b"$2\r\n-0\r\n", b"$1\r\n0\r\n");
+    replaced(&once, b",-0\r\n", b",0\r\n")
+}
+
+fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::new(), bytes);
+    while let Some(at) = rest.windows(old.len()).position(|window| window == old) {
         out.extend_from_slice(&rest[..at]);
-        out.extend_from_slice(b"$1\r\n0\r\n");
-        rest = &rest[at + MINUS_ZERO.len()..];
+        out.extend_from_slice(new);
+        rest = &rest[at + old.len()..];
     }
     out.extend_from_slice(rest);
     out

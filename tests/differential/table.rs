@@ -227,6 +227,7 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     near("PEXPIRETIME any", 3_000),
     exact("PERSIST any"),
     exact("OBJECT ENCODING any"),
+    rarely("MOVE any 1"),
     exact("OBJECT REFCOUNT num"),
     exact("OBJECT FREQ any"),
     // Small integers are one object for all keys of a node, and so is the time of its last use.
@@ -298,6 +299,7 @@ pub(crate) const ACROSS: &[Line] = &[
 
 /// Commands with several keys that must live together in any case.
 pub(crate) const SAME_TAG: &[Line] = &[
+    exact("COPY twins [ REPLACE ] DB 1"),
     exact("LMPOP nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
     exact("ZMPOP nzsets ( MIN | MAX ) [ COUNT uint ]"),
     exact("XREAD COUNT uint STREAMS stream stream id id"),
@@ -362,7 +364,6 @@ pub(crate) const EXCUSED: &[(&str, &str)] = &[
     ("bzpopmin", "waits"),
     ("memory", "the allocator of each process decides"),
     ("migrate", "speaks to other nodes"),
-    ("move", "a second database"),
     ("pfdebug", "an inside view of one process"),
     ("restore-asking", "between cluster nodes only"),
     ("spublish", "publish and subscribe"),

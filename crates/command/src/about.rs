@@ -14,19 +14,19 @@ use crate::keys::{Args, is_word};
 use crate::lookup::{self, Resolved, all};
 use crate::sets::{Acl, Flags, KeyFlags};
 
-/// Answers `question`, which `request` asks with a number of arguments that fits: appends one reply in RESP2.
-pub fn write(question: About, request: &Request<'_>, out: &mut Vec<u8>) {
+/// Answers `question`, which `request` asks with a number of arguments that fits: appends one reply, in RESP3 or RESP2.
+pub fn write(question: About, request: &Request<'_>, resp3: bool, out: &mut Vec<u8>) {
     match question {
-        About::All => write_all(out),
+        About::All => write_all(resp3, out),
         About::Count => encode::integer(out, count() as i64),
-        About::Info if request.len() == 2 => write_all(out),
-        About::Info => write_named(request, out),
+        About::Info if request.len() == 2 => write_all(resp3, out),
+        About::Info => write_named(request, resp3, out),
         About::List => write_list(request, out),
         About::GetKeys => write_keys(request, out, |out, key, _| encode::bulk(out, key)),
         About::GetKeysAndFlags => write_keys(request, out, |out, key, flags| {
             encode::array_header(out, 2);
             encode::bulk(out, key);
-            write_words(out, flags.words());
+            write_words(out, flags.words(), resp3);
         }),
     }
 }
@@ -40,20 +40,20 @@ fn listed() -> impl Iterator<Item = &'static Command> + Clone {
     all().filter(|command| !command.is_hidden())
 }
 
-fn write_all(out: &mut Vec<u8>) {
+fn write_all(resp3: bool, out: &mut Vec<u8>) {
     encode::array_header(out, count());
     for command in listed() {
-        write_info(out, command);
+        write_info(out, command, resp3);
     }
 }
 
 /// `COMMAND INFO name …`
-fn write_named(request: &Request<'_>, out: &mut Vec<u8>) {
+fn write_named(request: &Request<'_>, resp3: bool, out: &mut Vec<u8>) {
     encode::array_header(out, request.len() - 2);
     for name in request.args().skip(2) {
         match lookup::find_full(name).filter(|command| !command.is_hidden()) {
-            Some(command) => write_info(out, command),
-            None => encode::nil(out),
+            Some(command) => write_info(out, command, resp3),
+            None => encode::null(out, resp3),
         }
     }
 }

@@ -17,10 +17,17 @@ pub enum Carry {
     Split(Merge),
     /// To every shard as it stands; the replies become one. Not atomic across shards.
     AllShards(Merge),
+    /// To the shard of the channel that is the first argument; the number of receivers is that of clients.
+    Publish(Topic),
     /// SCAN: shard after shard, the shard's number in the cursor.
     Cursor,
     /// To one shard of the core's choice: no key is named and all nodes give the same answer.
     AnyShard,
+    /// As [`Carry::Shard`], but a node may be long in answering: a client that has to wait does so over a connection of
+    /// its own.
+    Blocking(Wait),
+    /// MULTI and what belongs to it: kept by the proxy, and sent to one shard in one piece.
+    Transaction(Transaction),
     /// Answered by the proxy itself.
     Here(Local),
     /// Changes nodes for everybody: refused for this reason, unless the operator lets administration through.
@@ -108,6 +115,34 @@ pub enum Script {
     Function,
 }
 
+/// Where a command says for how long it waits. See [`Wait::patience`](crate::Wait::patience).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// In seconds, as the last argument.
+    Last,
+    /// In seconds, as the first argument.
+    First,
+    /// In milliseconds, behind the word BLOCK; without it, it does not wait.
+    Block,
+    /// Nobody knows: a command that was learnt.
+    Untold,
+}
+
+/// What a request does to its client's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// MULTI: it begins.
+    Begin,
+    /// EXEC: it is carried out.
+    Execute,
+    /// DISCARD: it is forgotten.
+    Discard,
+    /// WATCH: it will not be carried out if these keys change before.
+    Watch,
+    /// UNWATCH: it will be, whatever changes.
+    Unwatch,
+}
+
 /// How requests of the operator reach the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admin {
@@ -123,10 +158,19 @@ pub enum Admin {
 /// [`Guard::check`](crate::Guard::check).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// XREAD and XREADGROUP with BLOCK: would stop every client behind it on a shared connection.
-    Blocks,
     /// SORT and SORT_RO with a BY or GET pattern that names other keys: those may live on other shards.
     Patterns,
+    /// The database that they name must be one that the proxy has: a node may have more.
+    Database(Naming),
+}
+
+/// Where a command names a database. See [`Naming::databases`](crate::Naming::databases).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// MOVE: the last argument.
+    Last,
+    /// COPY: behind the word DB.
+    Option,
 }
 
 /// What the proxy answers itself.
@@ -170,8 +214,14 @@ pub enum Local {
     Client(ClientTask),
     /// CLUSTER: the proxy as a cluster of one node.
     Cluster(ClusterQuestion),
-    /// ACL: the one user that there is.
+    /// ACL: who the users are and what they may do.
     Acl(AclQuestion),
+    /// SUBSCRIBE and its kin.
+    Subscribe(Topic),
+    /// UNSUBSCRIBE and its kin.
+    Unsubscribe(Topic),
+    /// PUBSUB: who is subscribed to what.
+    PubSub(PubSubQuestion),
     /// HELP of a container.
     Help,
     /// Replicas are waited for; the proxy knows of none.
@@ -182,6 +232,53 @@ pub enum Local {
     ReplicaReads(bool),
     /// `+OK`: it would change nothing here.
     Accepted,
+}
+
+/// What clients subscribe to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// The channel of a name.
+    Channel,
+    /// All channels whose names match.
+    Pattern,
+    /// The channel of a name among those of Redis Cluster's shards.
+    ShardChannel,
+}
+
+impl Topic {
+    /// All kinds.
+    pub const ALL: [Topic; 3] = [Topic::Channel, Topic::Pattern, Topic::ShardChannel];
+    /// How many there are: for tables by `kind as usize`.
+    pub const COUNT: usize = Topic::ALL.len();
+
+    /// Redis's command, which is also how its answer begins.
+    pub fn subscribe(self) -> &'static str {
+        match self {
+            Topic::Channel => "subscribe",
+            Topic::Pattern => "psubscribe",
+            Topic::ShardChannel => "ssubscribe",
+        }
+    }
+
+    /// The same for the end of a subscription.
+    pub fn unsubscribe(self) -> &'static str {
+        match self {
+            Topic::Channel => "unsubscribe",
+            Topic::Pattern => "punsubscribe",
+            Topic::ShardChannel => "sunsubscribe",
+        }
+    }
+}
+
+/// What PUBSUB is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PubSubQuestion {
+    /// `PUBSUB CHANNELS [pattern]`, `PUBSUB SHARDCHANNELS [pattern]`.
+    Names(Topic),
+    /// `PUBSUB NUMSUB channel …`, `PUBSUB SHARDNUMSUB channel …`.
+    Subscribers(Topic),
+    /// `PUBSUB NUMPAT`.
+    Patterns,
 }
 
 /// What CLIENT is to do.
@@ -201,6 +298,10 @@ pub enum ClientTask {
     GetRedirect,
     /// A blocked client goes on.
     Unblock,
+    /// No client's requests are carried out for a while.
+    Pause,
+    /// They are again.
+    Unpause,
     /// Whether keys are tracked for this client: no.
     TrackingState,
     /// Whether the keys of the next request are tracked.
@@ -233,10 +334,22 @@ pub enum ClusterQuestion {
 pub enum AclQuestion {
     /// `ACL CAT [category]`.
     Categories,
+    /// `ACL DELUSER user …`.
+    DelUser,
+    /// `ACL DRYRUN user command …`.
+    DryRun,
+    /// `ACL GENPASS [bits]`.
+    GenPass,
     /// `ACL GETUSER user`.
     GetUser,
     /// `ACL LIST`.
     List,
+    /// `ACL LOAD`.
+    Load,
+    /// `ACL LOG [count | RESET]`.
+    Log,
+    /// `ACL SETUSER user rule …`.
+    SetUser,
     /// `ACL USERS`.
     Users,
     /// `ACL WHOAMI`.

@@ -61,14 +61,14 @@ impl Command {
         found
     }
 
-    /// As [`Command::keys`], with what the command does with each key: `found` gets the place and the flags. A key may
-    /// stand at several places.
-    pub fn for_each_key(
+    /// Calls `found` with the place of each key of `request` and what is done with it. On an error it may have been called
+    /// before: Redis takes such a request for one without keys.
+    pub fn each_key(
         &self,
         request: &Request<'_>,
-        mut found: impl FnMut(usize, KeyFlags),
+        found: &mut impl FnMut(usize, KeyFlags),
     ) -> Result<(), KeysError> {
-        self.visit_keys(&Args::from(request), &mut found)
+        self.visit_keys(&Args::from(request), found)
     }
 
     /// As [`Keys::visit`], but commands that may come without keys never err: as in Redis they have none then.
@@ -98,6 +98,13 @@ impl Command {
     /// Finds the subcommand and checks the number of arguments.
     pub fn resolve(&self, request: &Request<'_>) -> Resolved<'_> {
         lookup::resolve_args(self, &Args::from(request))
+    }
+
+    /// Whether Redis holds it back where it lets nobody write: beside what writes, what may do so, or is told to replicas.
+    pub fn may_write(&self) -> bool {
+        let runs_code = matches!(self.carry, Carry::Script(_)) && !self.flags.contains(Flags::READONLY);
+        let is_told = matches!(&*self.name, "pfcount" | "publish" | "spublish");
+        self.flags.contains(Flags::WRITE) || runs_code || is_told
     }
 
     /// The subcommand `name`, its own name without the container's; case is ignored.
@@ -185,6 +192,7 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carry::Local;
     use crate::lookup::{all, find};
 
     fn every_line() -> impl Iterator<Item = &'static Command> {
@@ -208,13 +216,19 @@ mod tests {
         for command in every_line() {
             let (keys, name) = (command.keys.has_any(), &command.name);
             match command.carry {
-                Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_) => {
+                Carry::Shard
+                | Carry::ShardIf(_)
+                | Carry::Script(_)
+                | Carry::Split(_)
+                | Carry::Blocking(_) => {
                     assert!(keys, "{name} has no keys")
                 }
-                Carry::Refused(_) => {}
+                // A channel is found as a key and is none.
+                Carry::Publish(_) | Carry::Here(Local::Subscribe(_) | Local::Unsubscribe(_)) => {}
+                Carry::Refused(_) | Carry::Transaction(_) => {}
                 _ => assert!(!keys, "{name} has keys"),
             }
-            if !matches!(command.carry, Carry::ShardIf(_) | Carry::Refused(_)) {
+            if !matches!(command.carry, Carry::Blocking(_) | Carry::Refused(_)) {
                 assert!(!command.flags.contains(Flags::BLOCKING), "{name} blocks");
             }
             if command.across != Across::Refused {

@@ -101,12 +101,8 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_refused_and_why() {
         assert_eq!(
-            refusal_of("multi"),
-            "-ERR command 'multi' is not supported by shardis yet (transactions)\r\n"
-        );
-        assert_eq!(
-            refusal_of("XREAD BLOCK 0 STREAMS a 0"),
-            "-ERR command 'xread' is not supported by shardis yet (blocking commands)\r\n"
+            refusal_of("monitor"),
+            "-ERR command 'monitor' is not supported by shardis yet (a stream of all requests)\r\n"
         );
         assert_eq!(
             refusal_of("Config SET a b"),

@@ -1,61 +1,83 @@
 //! What the arguments of a command that is forwarded must not hold.
 //!
-//! The options are walked exactly as Redis walks them (t_stream.c and sort.c of Redis 7.0): who takes a word for an
+//! The options are walked exactly as Redis walks them (sort.c of Redis 7.0): who takes a word for an
 //! option where Redis takes it for an argument, or the other way round, lets through what must not pass. Where Redis
 //! would stop with a syntax error the walk stops too: the node says it better.
 
 use resp::Request;
 
-use crate::carry::{Guard, Refusal};
+use crate::carry::{Guard, Naming, Refusal};
 use crate::keys::is_word;
+use resp::integer::parse_i64;
 
 impl Guard {
     /// Whether `request`, whose number of arguments fits, can be forwarded.
     pub fn check(self, request: &Request<'_>) -> Result<(), Refusal> {
         match self {
-            Guard::Blocks if blocks(request) => Err(Refusal::Later("blocking commands")),
             Guard::Patterns if names_other_keys(request) => {
                 Err(Refusal::Never("the keys that its BY or GET pattern names may live on other shards"))
             }
-            Guard::Blocks | Guard::Patterns => Ok(()),
+            Guard::Patterns | Guard::Database(_) => Ok(()),
         }
     }
 }
 
-/// Whether XREAD or XREADGROUP has a BLOCK option.
-fn blocks(request: &Request<'_>) -> bool {
-    let mut at = 1;
-    while let Some(word) = request.get(at) {
-        at += match () {
-            () if is_word(word, b"block") => return true,
-            () if is_word(word, b"streams") => return false,
-            () if is_word(word, b"count") => 2,
-            () if is_word(word, b"group") => 3,
-            () if is_word(word, b"noack") => 1,
-            () => return false,
-        };
+impl Naming {
+    /// The databases that `request` names, up to the first thing that Redis refuses before it looks at more.
+    pub fn databases(self, request: &Request<'_>) -> Vec<i64> {
+        match self {
+            Naming::Last => request.get(request.len() - 1).and_then(parse_i64).into_iter().collect(),
+            Naming::Option => {
+                let (mut found, mut at) = (Vec::new(), 3);
+                while let Some(word) = request.get(at) {
+                    let database = || parse_i64(request.get(at + 1)?);
+                    match () {
+                        () if is_word(word, b"replace") => at += 1,
+                        () if is_word(word, b"db")
+                            && let Some(database) = database() =>
+                        {
+                            found.push(database);
+                            at += 2;
+                        }
+                        () => break,
+                    }
+                }
+                found
+            }
+        }
     }
-    false
 }
 
 /// Whether SORT or SORT_RO has a pattern that stands for keys: one with a `*`. `BY nosort` and `GET #` name none.
 fn names_other_keys(request: &Request<'_>) -> bool {
+    sort_option(request, |_, pattern| pattern.contains(&b'*')).is_some()
+}
+
+/// The first option of SORT or SORT_RO that Redis carries out only for users who may read all keys, `BY` or `GET`: a
+/// pattern behind BY, and whatever stands behind GET.
+pub fn sort_option_of_all_keys(request: &Request<'_>) -> Option<&'static str> {
+    sort_option(request, |option, pattern| option == "GET" || pattern.contains(&b'*'))
+}
+
+/// The first BY or GET of SORT or SORT_RO, with its pattern, that `fits`.
+fn sort_option(request: &Request<'_>, fits: impl Fn(&'static str, &[u8]) -> bool) -> Option<&'static str> {
     let mut at = 2;
     while let Some(word) = request.get(at) {
         at += match () {
             () if is_word(word, b"by") || is_word(word, b"get") => {
-                if request.get(at + 1).is_some_and(|pattern| pattern.contains(&b'*')) {
-                    return true;
+                let option = if is_word(word, b"by") { "BY" } else { "GET" };
+                if request.get(at + 1).is_some_and(|pattern| fits(option, pattern)) {
+                    return Some(option);
                 }
                 2
             }
             () if is_word(word, b"asc") || is_word(word, b"desc") || is_word(word, b"alpha") => 1,
             () if is_word(word, b"limit") => 3,
             () if is_word(word, b"store") => 2,
-            () => return false,
+            () => return None,
         };
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -68,25 +90,18 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_would_block_is_held_back_and_a_key_named_block_is_not() {
-        for line in [
-            "XREAD BLOCK 0 STREAMS a 0",
-            "XREAD COUNT 1 block 1 STREAMS a 0",
-            "XREADGROUP GROUP g c NOACK BLOCK 5 STREAMS a >",
-            "XREADGROUP GROUP STREAMS c BLOCK 5 STREAMS a >",
-            "XREADGROUP GROUP g STREAMS BLOCK 5 STREAMS a >",
-            "XREAD COUNT STREAMS BLOCK 0 STREAMS a 0",
-            "XREAD BLOCK\0x 0 STREAMS a 0",
+    fn databases_are_found_where_redis_finds_them() {
+        let databases = |naming: Naming, line| with_request(line, |request| naming.databases(request));
+        assert_eq!(databases(Naming::Last, "MOVE 3 16"), [16]);
+        assert_eq!(databases(Naming::Last, "MOVE 3 x"), [0; 0]);
+        for (line, expected) in [
+            ("COPY a b", &[][..]),
+            ("COPY DB 1 db 2 REPLACE DB 3", &[2, 3]),
+            ("COPY a b replace DB", &[]),
+            ("COPY a b nosuch DB 2", &[]),
+            ("COPY a b DB x DB 2", &[]),
         ] {
-            assert!(!passes(Guard::Blocks, line), "{line}");
-        }
-        for line in [
-            "XREAD STREAMS BLOCK 0",
-            "XREAD COUNT BLOCK STREAMS a 0",
-            "XREADGROUP GROUP BLOCK BLOCK STREAMS BLOCK >",
-            "XREAD a b c",
-        ] {
-            assert!(passes(Guard::Blocks, line), "{line}");
+            assert_eq!(databases(Naming::Option, line), expected, "{line}");
         }
     }
 

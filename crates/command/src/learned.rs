@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use resp::reply::{self, Elements, as_integer};
 
-use crate::carry::{Across, Carry, Merge, Refusal};
+use crate::carry::{Across, Carry, Merge, Refusal, Wait};
 use crate::command::Command;
 use crate::keys::{Begin, Find, KeySpec, Keys, Keyword};
 use crate::sets::{Acl, Flags, KeyFlags, Tips};
@@ -176,13 +176,14 @@ fn carry(command: &Command) -> Carry {
     let (flags, tips) = (command.flags, command.tips);
     let connection = Flags::NO_AUTH.and(Flags::NO_MULTI).and(Flags::ASKING);
     match () {
-        () if flags.contains(Flags::BLOCKING) => Carry::Refused(Refusal::Later("blocking commands")),
         () if flags.contains(Flags::PUBSUB) => Carry::Refused(Refusal::Later("pub/sub")),
         () if flags.contains(Flags::ADMIN) => never("it is about a node and not about data"),
         () if flags.intersects(connection) || command.acl.contains(Acl::CONNECTION) => {
             never("it is about the connection to a node and not about data")
         }
         () if !tells_keys(command) => never("its keys cannot be told from its arguments"),
+        () if flags.contains(Flags::BLOCKING) && command.keys.has_any() => Carry::Blocking(Wait::Untold),
+        () if flags.contains(Flags::BLOCKING) => never("it waits, and names no key that it waits for"),
         () if command.keys.has_any() => Carry::Shard,
         () if tips.intersects(Tips::ALL_SHARDS.and(Tips::ALL_NODES)) => match () {
             () if tips.contains(Tips::ALL_SUCCEEDED) => Carry::AllShards(Merge::AllOk),
@@ -275,6 +276,11 @@ mod tests {
         assert!(refused(carry_of("readonly", "", &format!("*17\r\n{}", "*0\r\n".repeat(17)))));
         assert!(refused(carry_of("readonly", "request_policy:special", "*0\r\n")));
         assert!(refused(carry_of("readonly", "request_policy:all_shards", "*0\r\n")));
+    }
+
+    #[test]
+    fn a_command_that_may_wait_does_so_for_nobody_knows_how_long() {
+        assert_eq!(carry_of("write blocking", "", &spec("RW", 1)), Carry::Blocking(Wait::Untold));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! request ─► resolve ─► Command ─► carry ─┬─► Shard, ShardIf, Split: keys ─► shards
+//!               │                         ├─► Blocking: keys, patience ─► shard
 //!               │                         ├─► AllShards, Cursor, AnyShard
+//!               │                         ├─► Transaction: kept until EXEC
 //!               │                         ├─► Here: answered by the proxy (COMMAND: about::write)
 //!               │                         └─► Refused: Refusal::write_error
 //!               └─► Unknown: learned::is_learnable ─► ask a node ─► learned::parse ─► Command, as above
@@ -22,6 +24,7 @@ mod error;
 mod guard;
 mod keys;
 mod lookup;
+mod patience;
 mod reference;
 mod sets;
 mod table;
@@ -30,14 +33,15 @@ mod testing;
 
 pub use about::count;
 pub use carry::{
-    About, AclQuestion, Across, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Refusal,
-    Report, Script,
+    About, AclQuestion, Across, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Naming,
+    PubSubQuestion, Refusal, Report, Script, Topic, Transaction, Wait,
 };
 pub use command::Command;
 pub use describe::write_info;
+pub use guard::sort_option_of_all_keys;
 pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};
 pub use lookup::{
-    Number, Resolved, all, find, find_full, is_cross_protocol, resolve, resolve_numbered, sections,
+    Number, Resolved, all, find, find_full, is_cross_protocol, numbered, resolve, resolve_numbered, sections,
 };
 pub use reference::reference;
 pub use sets::{Acl, Flags, KeyFlags, Tips};

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use resp::Request;
 
+use crate::carry::{Carry, Transaction};
 use crate::command::Command;
 use crate::keys::Args;
 use crate::table::SECTIONS;
@@ -23,6 +24,13 @@ pub enum Resolved<'t> {
     UnknownSubcommand(&'t Command),
     /// No command of the table. A node may know it: see [`learned`](crate::learned).
     Unknown,
+}
+
+impl Resolved<'_> {
+    /// Whether the request, which is refused, ends its client's transaction nevertheless: EXEC with arguments.
+    pub fn ends_transaction(&self) -> bool {
+        matches!(self, Resolved::WrongArity(command) if command.carry == Carry::Transaction(Transaction::Execute))
+    }
 }
 
 /// The command of this name; case is ignored. Subcommands are found by [`resolve`].
@@ -61,11 +69,18 @@ impl Number {
     }
 }
 
+/// All lines of the table with their numbers: each command, and behind it its subcommands.
+pub fn numbered() -> impl Iterator<Item = (Number, &'static Command)> {
+    (0..).map(Number).zip(lines())
+}
+
+fn lines() -> impl Iterator<Item = &'static Command> {
+    all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()))
+}
+
 /// The names by number.
-static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-    let lines = all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
-    lines.map(|command| &*command.name).chain(["other"]).collect()
-});
+static NAMES: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| lines().map(|command| &*command.name).chain(["other"]).collect());
 
 /// The command or subcommand of this full name, such as `object|encoding`; case is ignored.
 pub fn find_full(name: &[u8]) -> Option<&'static Command> {

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::carry::{Across, Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script};
+use crate::carry::{
+    Across, Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic, Transaction, Wait,
+};
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
 
@@ -50,12 +52,17 @@ fn write_command(page: &mut String, command: &Command) {
 fn carried(command: &Command) -> &'static str {
     match command.carry {
         Carry::Shard | Carry::ShardIf(_) if command.single_key().is_some() => "by the shard of its key",
-        Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) => "by the shard of its keys",
+        Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Blocking(_) => {
+            "by the shard of its keys"
+        }
         Carry::Split(_) => "split over the shards of its keys",
         Carry::AllShards(_) => "by all shards",
+        Carry::Publish(_) => "by the shard of its channel",
         Carry::Cursor => "by all shards, one after the other",
         Carry::AnyShard => "by any shard",
-        Carry::Here(_) => "by shardis itself",
+        Carry::Transaction(Transaction::Watch) => "by the shard of its keys",
+        Carry::Transaction(Transaction::Execute) => "by the shard of the transaction's keys",
+        Carry::Transaction(_) | Carry::Here(_) => "by shardis itself",
         Carry::Admin(..) => "with `--allow-admin`",
         Carry::Refused(Refusal::Later(_)) => "not yet",
         Carry::Refused(Refusal::Never(_) | Refusal::Admin(_)) => "refused",
@@ -78,10 +85,19 @@ fn notes(command: &Command) -> String {
 
 fn own_notes(command: &Command) -> String {
     match command.carry {
-        Carry::ShardIf(Guard::Blocks) => "all keys on one shard; with BLOCK: not yet".into(),
+        Carry::Blocking(Wait::Block) => {
+            "all keys on one shard; with BLOCK the client has a connection of its own while it waits".into()
+        }
+        Carry::Blocking(_) => {
+            "all keys on one shard; the client has a connection of its own while it waits".into()
+        }
         Carry::ShardIf(Guard::Patterns) => {
             "all keys on one shard; BY and GET with a pattern that names other keys are refused".into()
         }
+        Carry::ShardIf(Guard::Database(_)) if command.single_key().is_none() => {
+            "all keys on one shard; with DB to another database there".into()
+        }
+        Carry::ShardIf(Guard::Database(_)) => "to another database of the key's shard".into(),
         Carry::Script(script) => {
             let repaired = match script {
                 Script::Body => "the script is kept for EVALSHA",
@@ -94,7 +110,11 @@ fn own_notes(command: &Command) -> String {
         Carry::Split(merge) | Carry::AllShards(merge) => {
             format!("{}; not atomic across shards", merged(merge))
         }
+        Carry::Transaction(step) => transaction_note(step).into(),
         Carry::Cursor => "the cursor tells the shard: pass it on as it is".into(),
+        Carry::Publish(_) => {
+            "the clients of shardis count as receivers, and whoever else is subscribed at the node".into()
+        }
         Carry::Refused(Refusal::Later(what)) => format!("needs {what}"),
         Carry::Refused(Refusal::Never(why) | Refusal::Admin(why) | Refusal::Unknown(why)) => why.into(),
         Carry::Admin(why, Admin::AllShards(merge)) => format!("{why}; by all shards, {}", merged(merge)),
@@ -109,6 +129,23 @@ fn own_notes(command: &Command) -> String {
     }
 }
 
+/// How a transaction of many clients' shared connections differs from one of Redis.
+fn transaction_note(step: Transaction) -> &'static str {
+    match step {
+        Transaction::Begin => {
+            "commands are checked and kept by shardis until EXEC; their keys must be on one shard, and what would \
+             need all shards, or changes the connection, is refused with an error that EXEC repeats"
+        }
+        Transaction::Execute => "atomic: sent to the one shard in one piece",
+        Transaction::Discard => "",
+        Transaction::Watch => {
+            "all keys on one shard, that of the transaction; the client has a connection of its own until EXEC, \
+             DISCARD or UNWATCH"
+        }
+        Transaction::Unwatch => "",
+    }
+}
+
 /// Where our answer is not all that Redis's would be.
 fn local_note(local: Local) -> &'static str {
     match local {
@@ -116,10 +153,19 @@ fn local_note(local: Local) -> &'static str {
             "the proxy knows of no replicas: 0 after the timeout, at once if none are asked for or the timeout is 0; \
              other requests do not wait"
         }
+        Local::Subscribe(Topic::Channel | Topic::ShardChannel) => {
+            "by the shard of the channel; an error in the place of a channel whose shard cannot be had; not in \
+             transactions; `__keyspace@…` and `__keyevent@…`: of all shards"
+        }
+        Local::Subscribe(Topic::Pattern) => {
+            "on all shards; an error if one of them cannot be had; not in transactions"
+        }
+        Local::PubSub(_) => "over the clients of all workers; who subscribes elsewhere is not counted",
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
         Local::Acl(_) => "there is one user, `default`",
+        Local::Client(ClientTask::Pause | ClientTask::Unpause) => "all clients of all workers; nodes go on",
         Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",
-        Local::Client(ClientTask::Unblock) => "no client is ever blocked: 0",
+        Local::Client(ClientTask::Unblock) => "over the clients of all workers",
         Local::Client(ClientTask::Switch)
         | Local::ClientSetinfo
         | Local::ReplicaReads(_)

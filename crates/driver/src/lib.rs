@@ -8,10 +8,18 @@
 
 #![expect(clippy::disallowed_types, reason = "sockets live here")]
 
+mod credentials;
+mod header;
+mod lobby;
+mod secure;
 mod socket;
+mod tls;
 
+pub use credentials::{Acceptor, ClientAuth, Connector, CredentialsError, Identity, Trust};
+pub use lobby::{Entry, Guest, Verdict};
 pub use mio::Waker;
 
+use lobby::Lobby;
 use mio::event::Event as Readiness;
 use mio::{Events, Interest, Poll, Token};
 use socket::Socket;
@@ -58,6 +66,8 @@ pub struct Driver {
     /// The same for the next turn: they took as much as they may in this one.
     due_next: Vec<usize>,
     buffer: Box<[u8]>,
+    /// Clients whose connections have no id yet.
+    lobby: Lobby,
 }
 
 /// One socket and what is known of it since it was last looked at.
@@ -77,6 +87,8 @@ struct Conn {
     /// The end was read and told.
     ended: bool,
     paused: bool,
+    /// See [`Driver::set_bulky`].
+    bulky: bool,
     /// Listed in `due` or `due_next`.
     listed: bool,
 }
@@ -85,8 +97,8 @@ struct Conn {
 /// the second-level cache together with what is made of it.
 const BUFFER_BYTES: usize = 128 * 1024;
 /// The same while other connections wait for their turn: so that a client that has sent thousands of requests lets the
-/// others in between, and still enough for a value of 16 KiB and for a hundred requests of usual size at once.
-const SHARE_BYTES: usize = 32 * 1024;
+/// others in between, and still enough for a hundred requests of usual size at once.
+pub const SHARE_BYTES: usize = 32 * 1024;
 /// Readiness that one wait takes over; the rest comes with the next.
 const EVENTS_MAX: usize = 1024;
 /// The token of the waker.
@@ -102,6 +114,7 @@ impl Driver {
             due: VecDeque::new(),
             due_next: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            lobby: Lobby::default(),
         })
     }
 
@@ -113,7 +126,9 @@ impl Driver {
     /// Waits until something happens, somebody wakes us, or `timeout` is over. Does not wait while a connection has
     /// more to read.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let timeout = if self.due_next.is_empty() && self.due.is_empty() { timeout } else { Duration::ZERO };
+        let is_idle = self.due_next.is_empty() && self.due.is_empty() && !self.lobby.is_due();
+        let timeout = if is_idle { timeout } else { Duration::ZERO };
+        self.lobby.begin_turn();
         self.due.extend(self.due_next.drain(..));
         let mut polled = self.poll.poll(&mut self.events, Some(timeout));
         // After a signal (a process that was stopped goes on) what has arrived must be known before anybody looks at
@@ -130,6 +145,8 @@ impl Driver {
                     conn.listed = true;
                     self.due.push_back(index);
                 }
+            } else {
+                self.lobby.note(readiness);
             }
         }
         Ok(())
@@ -147,7 +164,7 @@ impl Driver {
             conn.listed = false;
             let id = conn.id;
             let is_alone = self.due.is_empty() && self.due_next.is_empty();
-            let bytes_max = if is_alone { BUFFER_BYTES } else { SHARE_BYTES };
+            let bytes_max = if is_alone || conn.bulky { BUFFER_BYTES } else { SHARE_BYTES };
             match conn.advance(&mut self.buffer[..bytes_max]) {
                 Advance::Nothing => {}
                 Advance::Connected => {
@@ -212,12 +229,17 @@ impl Driver {
     fn insert(&mut self, id: Id, mut socket: Socket, connecting: bool) -> io::Result<()> {
         let index = id.index as usize;
         self.poll.registry().register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
+        self.place(Conn::new(id, socket, connecting));
+        Ok(())
+    }
+
+    fn place(&mut self, conn: Conn) {
+        let index = conn.id.index as usize;
         if self.conns.len() <= index {
             self.conns.resize_with(index + 1, || None);
         }
         debug_assert!(self.conns[index].is_none(), "an id is given away once its last owner was closed");
-        self.conns[index] = Some(Conn::new(id, socket, connecting));
-        Ok(())
+        self.conns[index] = Some(conn);
     }
 
     fn conn(&mut self, id: Id) -> Option<&mut Conn> {
@@ -261,12 +283,21 @@ impl Driver {
         }
     }
 
+    /// Whether what `id` brings is little work for its size, as large values are: then it may fill the whole buffer, also
+    /// while others wait. Small shares of large values are copied once more, since each ends within a value.
+    pub fn set_bulky(&mut self, id: Id, bulky: bool) {
+        if let Some(conn) = self.conn(id) {
+            conn.bulky = bulky;
+        }
+    }
+
     /// Closes a connection; nothing more is told of it.
     pub fn close(&mut self, id: Id) {
         if let Some(place) = self.conns.get_mut(id.index as usize)
             && let Some(conn) = place
             && conn.id == id
         {
+            conn.socket.say_goodbye();
             // Fails only for a socket that is not registered.
             let _ = self.poll.registry().deregister(&mut conn.socket);
             *place = None;
@@ -305,6 +336,7 @@ impl Conn {
             hung_up: false,
             ended: false,
             paused: false,
+            bulky: false,
             listed: false,
         }
     }
@@ -321,6 +353,9 @@ impl Conn {
     fn advance(&mut self, buffer: &mut [u8]) -> Advance {
         if self.connecting {
             return self.advance_connect();
+        }
+        if let Socket::Tls(_) = self.socket {
+            return self.advance_tls(buffer);
         }
         if self.writable {
             self.writable = false;
@@ -352,7 +387,8 @@ impl Conn {
 
     /// Whether the connection was made.
     fn advance_connect(&mut self) -> Advance {
-        if !self.writable {
+        // A handshake goes on when there is something to read.
+        if !self.writable && !self.readable {
             return Advance::Nothing;
         }
         match self.socket.connected() {

@@ -1,5 +1,6 @@
-//! One stream socket, TCP or unix, with the options that a proxy wants.
+//! One stream socket, TCP (with TLS or without) or unix, with the options that a proxy wants.
 
+use crate::tls::TlsStream;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// A peer that vanished without a word is noticed after about two of these.
@@ -46,17 +48,18 @@ impl Socket {
         Ok(Socket::Unix(UnixStream::connect(path)?))
     }
 
-    /// Whether a socket that has become writable is connected; an error if it never will be.
-    pub(crate) fn connected(&self) -> io::Result<bool> {
+    /// Whether a socket that has become writable is connected, and its handshake over; an error if it never will be.
+    pub(crate) fn connected(&mut self) -> io::Result<bool> {
         let (error, peer) = match self {
             Socket::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(|_| ())),
             Socket::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(|_| ())),
+            Socket::Tls(tls) => (tls.below().take_error()?, tls.below().peer_addr().map(|_| ())),
         };
         if let Some(error) = error {
             return Err(error);
         }
         match peer {
-            Ok(()) => Ok(true),
+            Ok(()) => self.handshake(),
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
             Err(error) => Err(error),
         }
@@ -66,6 +69,8 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.read(buffer),
             Socket::Unix(stream) => stream.read(buffer),
+            // Its reads tell more than a length: `Conn::advance_tls`.
+            Socket::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -73,13 +78,16 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.write(bytes),
             Socket::Unix(stream) => stream.write(bytes),
+            Socket::Tls(tls) => tls.write(bytes),
         }
     }
 
-    pub(crate) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+    pub(crate) fn shutdown(&mut self, how: Shutdown) -> io::Result<()> {
+        self.say_goodbye();
         match self {
             Socket::Tcp(stream) => stream.shutdown(how),
             Socket::Unix(stream) => stream.shutdown(how),
+            Socket::Tls(tls) => tls.below().shutdown(how),
         }
     }
 }
@@ -97,6 +105,7 @@ impl Source for Socket {
         match self {
             Socket::Tcp(stream) => stream.register(registry, token, interests),
             Socket::Unix(stream) => stream.register(registry, token, interests),
+            Socket::Tls(tls) => tls.below_mut().register(registry, token, interests),
         }
     }
 
@@ -104,6 +113,7 @@ impl Source for Socket {
         match self {
             Socket::Tcp(stream) => stream.reregister(registry, token, interests),
             Socket::Unix(stream) => stream.reregister(registry, token, interests),
+            Socket::Tls(tls) => tls.below_mut().reregister(registry, token, interests),
         }
     }
 
@@ -111,6 +121,7 @@ impl Source for Socket {
         match self {
             Socket::Tcp(stream) => stream.deregister(registry),
             Socket::Unix(stream) => stream.deregister(registry),
+            Socket::Tls(tls) => tls.below_mut().deregister(registry),
         }
     }
 }

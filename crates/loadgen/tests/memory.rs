@@ -49,7 +49,10 @@ struct Conn {
 impl Node {
     fn answer(&self, request: &Request<'_>) -> Vec<u8> {
         let mut reply = Vec::new();
-        self.store.borrow_mut().run(request, 0, &mut reply);
+        let mut store = self.store.borrow_mut();
+        let caller = store.admit();
+        store.run(caller, request, 0, &mut reply);
+        store.dismiss(caller);
         match self.fault {
             Fault::SpoilsFrom(len) if reply.len() >= len => {
                 let middle = reply.len() / 2;

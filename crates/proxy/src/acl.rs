@@ -1,26 +1,151 @@
-//! ACL: the one user that there is, who may do everything.
+//! ACL: who the users are, what they may do, and what they were denied.
 
+use crate::core::Core;
 use crate::errors;
-use command::{Acl, AclQuestion, Command};
-use resp::{Request, encode};
+use crate::session::Session;
+use command::{Acl, AclQuestion, Command, Resolved};
+use resp::integer::parse_i64;
+use resp::{Request, Span, encode};
+use users::{Denial, Denied, Description, User};
 
-/// The user that every client is, as long as none are configured. It has no password and takes any.
-pub(crate) const DEFAULT_USER: &[u8] = b"default";
-
-/// Answers `question`.
-pub(crate) fn write(question: AclQuestion, request: &Request<'_>, out: &mut Vec<u8>) {
-    match question {
-        AclQuestion::Categories => match (request.len(), request.get(2)) {
-            (2, _) => write_words(out, Acl::WORDS),
-            (3, Some(category)) => write_category(out, category),
-            _ => errors::write_subcommand_syntax(out, request),
-        },
-        AclQuestion::GetUser if request.arg(2) == DEFAULT_USER => write_user(out),
-        AclQuestion::GetUser => encode::nil(out),
-        AclQuestion::List => write_words(out, &["user default on nopass ~* &* +@all"]),
-        AclQuestion::Users => write_words(out, &["default"]),
-        AclQuestion::WhoAmI => encode::bulk(out, DEFAULT_USER),
+impl Core {
+    /// Answers `question`. What is not answered at once leaves `reply` empty.
+    pub(crate) fn acl(
+        &mut self,
+        session: &mut Session,
+        question: AclQuestion,
+        request: &Request<'_>,
+        reply: &mut Vec<u8>,
+    ) {
+        match question {
+            AclQuestion::Categories => match (request.len(), request.get(2)) {
+                (2, _) => write_words(reply, Acl::WORDS),
+                (3, Some(category)) => write_category(reply, category),
+                _ => errors::write_subcommand_syntax(reply, request),
+            },
+            AclQuestion::DelUser => self.delete_users(session, request, reply),
+            AclQuestion::DryRun => self.dry_run(request, reply),
+            AclQuestion::GenPass => self.generate_password(request, reply),
+            AclQuestion::GetUser => match self.users.get(request.arg(2)) {
+                Some(user) => write_user(reply, user),
+                None => encode::nil(reply),
+            },
+            AclQuestion::List => {
+                encode::array_header(reply, self.users.iter().len());
+                self.users.iter().for_each(|user| encode::bulk(reply, &user.describe()));
+            }
+            AclQuestion::Load if self.settings.registry.has_file() => self.load_users(session),
+            AclQuestion::Load => errors::write(reply, errors::NO_ACL_FILE),
+            AclQuestion::Log => self.acl_log(request, reply),
+            AclQuestion::SetUser => self.set_user(session, request, reply),
+            AclQuestion::Users => {
+                encode::array_header(reply, self.users.iter().len());
+                self.users.iter().for_each(|user| encode::bulk(reply, user.name()));
+            }
+            AclQuestion::WhoAmI => encode::bulk(reply, session.login.name()),
+        }
     }
+
+    /// `ACL SETUSER user [rule …]`
+    fn set_user(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let rules: Vec<&[u8]> = request.args().skip(3).collect();
+        match self.settings.registry.set_user(request.arg(2), &rules) {
+            Ok(users) => self.spread_users(session, users, None),
+            Err(text) => errors::write(reply, &text),
+        }
+    }
+
+    /// `ACL DELUSER user …`
+    fn delete_users(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let names: Vec<&[u8]> = request.args().skip(2).collect();
+        match self.settings.registry.delete_users(names.into_iter()) {
+            Some((users, deleted)) => self.spread_users(session, users, Some(deleted)),
+            None => errors::write(reply, errors::DEFAULT_USER_STAYS),
+        }
+    }
+
+    /// `ACL DRYRUN user command [arg …]`
+    fn dry_run(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let (name, asked) = (request.arg(2), request.arg(3));
+        let Some(user) = self.users.get(name) else {
+            return encode::error(reply, &[b"ERR User '", name, b"' not found"].concat());
+        };
+        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+        let request = behind(request, 3, &mut bytes, &mut spans);
+        let (resolved, number) = command::resolve_numbered(&request);
+        let command = match resolved {
+            Resolved::Command(command) => command,
+            Resolved::WrongArity(command) => {
+                return errors::write(
+                    reply,
+                    &format!("ERR wrong number of arguments for '{}' command", command.name),
+                );
+            }
+            Resolved::UnknownSubcommand(_) | Resolved::Unknown => {
+                return encode::error(reply, &[b"ERR Command '", asked, b"' not found"].concat());
+            }
+        };
+        let denied: &[&[u8]] = match user.permits(command, number, &request) {
+            Ok(()) => return encode::simple(reply, b"OK"),
+            Err(Denied::Command) => &[b"run the '", command.name.as_bytes(), b"' command"],
+            Err(Denied::Key(at)) => &[b"access the '", request.arg(at), b"' key"],
+            Err(Denied::Channel(at)) => &[b"access the '", request.arg(at), b"' channel"],
+        };
+        encode::bulk(reply, &[&b"This user has no permissions to "[..], &denied.concat()].concat());
+    }
+
+    /// `ACL GENPASS [bits]`
+    fn generate_password(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let bits = match (request.len(), request.get(2).map(parse_i64)) {
+            (2, _) => 256,
+            (3, Some(Some(bits))) => bits,
+            (3, _) => return errors::write(reply, errors::NOT_AN_INTEGER),
+            _ => return errors::write_subcommand_syntax(reply, request),
+        };
+        match self.settings.registry.generate_password(bits) {
+            Some(password) => encode::bulk(reply, password.as_bytes()),
+            None => errors::write(reply, errors::GENERATED_BITS),
+        }
+    }
+
+    /// `ACL LOG [count | RESET]`
+    fn acl_log(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
+        const SHOWN_BY_DEFAULT: usize = 10;
+        let count = match (request.len(), request.get(2)) {
+            (2, _) => SHOWN_BY_DEFAULT,
+            (3, Some(word)) if word.eq_ignore_ascii_case(b"reset") => {
+                self.settings.registry.denials().clear();
+                return encode::simple(reply, b"OK");
+            }
+            (3, Some(count)) => match parse_i64(count) {
+                Some(count) => usize::try_from(count).unwrap_or_default(),
+                None => return errors::write(reply, errors::NOT_AN_INTEGER),
+            },
+            _ => return errors::write_subcommand_syntax(reply, request),
+        };
+        let denials = self.settings.registry.denials();
+        let entries = denials.newest(count);
+        encode::array_header(reply, entries.len());
+        for entry in entries {
+            let age_ms = self.now.since(entry.at).as_millis() as f64;
+            write_denial(reply, entry, age_ms / 1000.0);
+        }
+    }
+}
+
+/// The request that the arguments of `request` from `skipped` on are.
+fn behind<'b>(
+    request: &Request<'_>,
+    skipped: usize,
+    bytes: &'b mut Vec<u8>,
+    spans: &'b mut Vec<Span>,
+) -> Request<'b> {
+    encode::array_header(bytes, request.len() - skipped);
+    for arg in request.args().skip(skipped) {
+        encode::bulk(bytes, arg);
+        spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
+    }
+    Request::new(bytes, spans)
 }
 
 fn write_words(out: &mut Vec<u8>, words: &[&str]) {
@@ -34,20 +159,51 @@ fn write_category(out: &mut Vec<u8>, word: &[u8]) {
         return encode::error(out, &[b"ERR Unknown category '", word, b"'"].concat());
     };
     let takes = |command: &&Command| !command.is_hidden() && command.acl.contains(category);
-    let lines = command::all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
+    let lines = command::numbered().map(|(_, command)| command);
     let names: Vec<&str> = lines.filter(takes).map(|command| &*command.name).collect();
     write_words(out, &names);
 }
 
-/// What Redis says of its default user.
-fn write_user(out: &mut Vec<u8>) {
+/// ACL GETUSER.
+fn write_user(out: &mut Vec<u8>, user: &User) {
     encode::array_header(out, 12);
     encode::bulk(out, b"flags");
-    write_words(out, &["on", "nopass"]);
+    write_words(out, &user.flags());
     encode::bulk(out, b"passwords");
-    write_words(out, &[]);
-    for word in ["commands", "+@all", "keys", "~*", "channels", "&*", "selectors"] {
-        encode::bulk(out, word.as_bytes());
+    encode::array_header(out, user.password_hashes().len());
+    user.password_hashes().for_each(|hash| encode::bulk(out, hash.as_bytes()));
+    write_description(out, &user.root());
+    encode::bulk(out, b"selectors");
+    encode::array_header(out, user.selectors().len());
+    for selector in user.selectors() {
+        encode::array_header(out, 6);
+        write_description(out, &selector);
     }
-    write_words(out, &[]);
+}
+
+fn write_description(out: &mut Vec<u8>, description: &Description) {
+    let Description { commands, keys, channels } = description;
+    for (name, text) in [("commands", commands), ("keys", keys), ("channels", channels)] {
+        encode::bulk(out, name.as_bytes());
+        encode::bulk(out, text);
+    }
+}
+
+/// An entry of ACL LOG.
+fn write_denial(out: &mut Vec<u8>, denial: &Denial, age_seconds: f64) {
+    encode::array_header(out, 14);
+    encode::bulk(out, b"count");
+    encode::integer(out, denial.count as i64);
+    let fields: [(&str, &[u8]); 6] = [
+        ("reason", denial.reason.word().as_bytes()),
+        ("context", denial.context.word().as_bytes()),
+        ("object", &denial.object),
+        ("username", &denial.user),
+        ("age-seconds", &age_seconds.to_string().into_bytes()),
+        ("client-info", denial.client.as_bytes()),
+    ];
+    for (name, value) in fields {
+        encode::bulk(out, name.as_bytes());
+        encode::bulk(out, value);
+    }
 }

@@ -2,7 +2,7 @@
 //! share, or one that is pinned to a single client for a large transfer (`pinned.rs`).
 //!
 //! ```text
-//!             connect          connected, PING sent         PONG
+//!             connect        connected, greeting sent       PONG
 //!   Waiting ──────────► Connecting ──────────► Probing ──────────► Ready
 //!      ▲                     │                    │                  │
 //!      └──── refused, closed, no answer in time ──┴──────────────────┘
@@ -14,6 +14,7 @@
 //! connection is gone, also when its client has long been told that the time was up.
 
 use crate::ConnId;
+use crate::lanes::{Greeting, LaneId};
 use crate::limits::Limits;
 use crate::scripts::Loaded;
 use command::Number;
@@ -69,11 +70,17 @@ pub(crate) enum Purpose {
     Inquiry,
     /// It goes into the emulation that `conn` names; `part` is the question.
     Emulation,
+    /// It says that the topic that `conn` names is subscribed to.
+    Subscribe,
+    /// It says that it is not any more; `conn` names who waits, `part` is the shard.
+    Unsubscribe,
     /// It shows that the node lives.
     Probe,
+    /// It says which number the node gave to the connection.
+    Name,
     /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
     Late,
-    /// Nobody ever waited, or does not any more.
+    /// Nobody ever waited, or does not any more. `part` is how many replies more the ticket stands for.
     Nobody,
 }
 
@@ -92,14 +99,16 @@ pub(crate) enum State {
         /// Given up then.
         deadline: Instant,
     },
-    /// It is there, and a PING is on its way.
+    /// It is there, and its greeting is on its way.
     Probing {
         /// Its name.
         conn: ConnId,
         /// Given up then.
         deadline: Instant,
-        /// Bytes of the PING that the driver has not taken yet.
+        /// Bytes of the greeting that the driver has not taken yet.
         unsent: usize,
+        /// Replies to it that are still to come.
+        unanswered: usize,
     },
     /// Requests flow.
     Ready {
@@ -117,6 +126,10 @@ pub(crate) enum Use {
     Shared,
     /// One client at a time, for large transfers; it is made when one is needed, and not again by itself.
     Pinned,
+    /// All clients, for messages: see `pubsub.rs`. It is made again when it is lost, as long as there is a topic.
+    Subscription,
+    /// One client for as long as it watches keys or waits for an element: see `held.rs`.
+    Held,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
     Retired,
 }
@@ -128,6 +141,9 @@ pub(crate) struct Backend {
     pub shard: ShardId,
     /// Who uses it.
     pub used_by: Use,
+    /// What those have chosen alike.
+    pub lane: LaneId,
+    greeting: Greeting,
     /// Not read from, since what it brings cannot be passed on now. Pinned connections only.
     pub paused: bool,
     /// What was read does not suffice to go on. Pinned connections only.
@@ -160,6 +176,16 @@ pub(crate) struct Backend {
     pub reported_down: bool,
     /// Scripts that this connection brought there.
     pub loaded: Loaded,
+    /// Which client holds it, if it is held.
+    pub held_by: Option<ConnId>,
+    /// The node was asked which number it gave to this connection.
+    pub asked_name: bool,
+    /// That number.
+    pub name: Option<i64>,
+    /// It did not say.
+    pub hides_name: bool,
+    /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
+    pub is_sought: bool,
     output: ByteQueue,
     /// Bytes of requests that the driver took on this connection.
     written: u64,
@@ -186,16 +212,18 @@ pub(crate) enum Due {
     Expire,
 }
 
-/// The request that a connection begins with.
+/// The request that asks a node whether it lives.
 pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 const PONG: &[u8] = b"+PONG\r\n";
 
 impl Backend {
     /// A node that was not connected to yet, and is to be at once.
-    pub(crate) fn new(shard: ShardId, used_by: Use) -> Backend {
+    pub(crate) fn new(shard: ShardId, used_by: Use, lane: LaneId, greeting: Greeting) -> Backend {
         Backend {
             shard,
             used_by,
+            lane,
+            greeting,
             paused: false,
             starved: false,
             elements: None,
@@ -212,6 +240,11 @@ impl Backend {
             blocked: false,
             reported_down: false,
             loaded: Loaded::default(),
+            held_by: None,
+            asked_name: false,
+            name: None,
+            hides_name: false,
+            is_sought: false,
             output: ByteQueue::default(),
             written: 0,
             in_flight: VecDeque::new(),
@@ -332,7 +365,10 @@ impl Backend {
     /// What waits to be sent in the present state.
     pub(crate) fn output(&self) -> &[u8] {
         match self.state {
-            State::Probing { unsent, .. } => &PING[PING.len() - unsent..],
+            State::Probing { unsent, .. } => {
+                let greeting = self.greeting.bytes();
+                &greeting[greeting.len() - unsent..]
+            }
             State::Ready { .. } => self.output.as_slice(),
             _ => &[],
         }
@@ -355,22 +391,28 @@ impl Backend {
     /// The connection that was asked for is there.
     pub(crate) fn handle_connected(&mut self) {
         if let State::Connecting { conn, deadline } = self.state {
-            self.state = State::Probing { conn, deadline, unsent: PING.len() };
+            let (unsent, unanswered) = (self.greeting.bytes().len(), self.greeting.replies());
+            self.state = State::Probing { conn, deadline, unsent, unanswered };
         }
     }
 
-    /// The first reply on a new connection: requests flow if it is a PONG.
-    pub(crate) fn handle_probe_reply(&mut self, reply: &[u8], now: Instant) -> Result<(), String> {
-        let State::Probing { conn, unsent: 0, .. } = self.state else {
-            return Err(shown(reply));
-        };
-        if reply != PONG {
-            return Err(shown(reply));
+    /// The next reply to the greeting of a new connection: requests flow if it is the PONG, which is true then.
+    pub(crate) fn handle_probe_reply(&mut self, reply: &[u8], now: Instant) -> Result<bool, String> {
+        match &mut self.state {
+            State::Probing { unanswered: left @ 2.., unsent, .. }
+                if *unsent < self.greeting.bytes().len() && !reply::is_error(reply) =>
+            {
+                *left -= 1;
+                Ok(false)
+            }
+            &mut State::Probing { conn, unsent: 0, unanswered: 1, .. } if reply == PONG => {
+                self.state = State::Ready { conn, since: now };
+                self.failures = 0;
+                self.moved_at = now;
+                Ok(true)
+            }
+            _ => Err(shown(reply)),
         }
-        self.state = State::Ready { conn, since: now };
-        self.failures = 0;
-        self.moved_at = now;
-        Ok(())
     }
 
     /// Notes that something came.
@@ -415,6 +457,11 @@ impl Backend {
     /// How much of an unfinished reply is held.
     pub(crate) fn input_len(&self) -> usize {
         self.input.len()
+    }
+
+    /// Whether the unfinished reply is none, but a push.
+    pub(crate) fn is_pushed_to(&self) -> bool {
+        reply::is_push(&self.input)
     }
 
     /// The unfinished reply will be so long at least.
@@ -467,6 +514,11 @@ impl Backend {
         self.holds_reply = false;
     }
 
+    /// The ticket that was just dropped stands for the next reply too. If it was late, it will be found to be so again.
+    pub(crate) fn put_back(&mut self, ticket: Ticket) {
+        self.in_flight.push_front(ticket);
+    }
+
     /// Whether requests flow.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })
@@ -479,7 +531,14 @@ impl Backend {
 
     /// Whether the node was silent for so long that it should be asked whether it lives.
     pub(crate) fn wants_probe(&self, now: Instant, limits: &Limits) -> bool {
-        self.used_by == Use::Shared && self.is_idle() && now.since(self.moved_at) >= limits.probe_after
+        matches!(self.used_by, Use::Shared | Use::Subscription)
+            && self.is_idle()
+            && now.since(self.moved_at) >= limits.probe_after
+    }
+
+    /// Whether the node counts as up as long as this connection is.
+    pub(crate) fn stands_for_node(&self) -> bool {
+        self.used_by == Use::Shared && self.lane == LaneId::FIRST
     }
 
     /// Whether requests would flow, if there were any.
@@ -522,7 +581,9 @@ impl Backend {
     fn late_at(&self, limits: &Limits) -> Instant {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
         match self.used_by {
-            Use::Shared => ticket.deadline + limits.transfer_time(self.input.len()),
+            Use::Shared | Use::Held => ticket.deadline + limits.transfer_time(self.input.len()),
+            // Many are asked for at once when the connection is made again.
+            Use::Subscription => ticket.deadline.max(self.moved_at + limits.request_timeout),
             // A slow client makes its own replies late, and only those.
             Use::Pinned if self.paused => Instant::NEVER,
             Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.transfer_timeout),
@@ -579,6 +640,8 @@ impl Backend {
         self.reason = reason;
         self.blocked = false;
         self.loaded = Loaded::default();
+        (self.held_by, self.is_sought) = (None, false);
+        (self.asked_name, self.name, self.hides_name) = (false, None, false);
         self.paused = false;
         self.elements = None;
         self.passes_over = false;
@@ -612,6 +675,8 @@ fn shown(reply: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credentials::Credentials;
+    use crate::lanes::LaneKind;
 
     const CONN: ConnId = ConnId { index: 1, generation: 0 };
 
@@ -619,9 +684,15 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
+    /// A node that was not connected to yet.
+    fn waiting() -> Backend {
+        let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
+        Backend::new(ShardId(0), Use::Shared, LaneId::FIRST, greeting)
+    }
+
     /// A backend through which requests flow since `at(0)`.
     fn ready() -> Backend {
-        let mut backend = Backend::new(ShardId(0), Use::Shared);
+        let mut backend = waiting();
         backend.state = State::Ready { conn: CONN, since: at(0) };
         backend
     }
@@ -643,7 +714,7 @@ mod tests {
     #[test]
     fn a_connection_is_used_only_after_a_pong() {
         let mut pool = pool();
-        let mut backend = Backend::new(ShardId(0), Use::Shared);
+        let mut backend = waiting();
         assert_eq!(backend.due(at(0), &Limits::default()), Due::Connect);
         backend.state = State::Connecting { conn: CONN, deadline: at(1000) };
         queue(&mut backend, &mut pool, at(0));
@@ -656,7 +727,7 @@ mod tests {
         backend.handle_sent(PING.len() - 4, &mut pool);
         let refusal = backend.handle_probe_reply(b"-LOADING Redis is loading\r\n", at(1));
         assert_eq!(refusal, Err("LOADING Redis is loading".to_owned()));
-        assert_eq!(backend.handle_probe_reply(PONG, at(1)), Ok(()));
+        assert_eq!(backend.handle_probe_reply(PONG, at(1)), Ok(true));
         assert_eq!(backend.output(), PING, "what waited is sent now");
     }
 

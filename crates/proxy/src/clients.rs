@@ -1,30 +1,36 @@
 //! CLIENT: what a client may know of itself and of others, and do to them.
 
-use crate::core::Core;
+use crate::core::{Asked, Core};
 use crate::errors;
 use crate::inquiry::{Gathered, Question};
+use crate::lanes::LaneKind;
 use crate::session::{Mute, Phase, Session, Wishes};
-use command::ClientTask;
+use crate::transaction::Transaction;
+use command::{ClientTask, Topic};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::fmt::Write;
 use stdx::Instant;
+use topology::ShardId;
+use users::Users;
 
 /// Which clients CLIENT LIST shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// All of a type.
-    Type(Type),
+    /// All, or all of a type.
+    Type(Option<Type>),
     /// Those, in this order, as often as they are named.
     Ids(Vec<u64>),
 }
 
-/// Types of clients. We serve but one.
+/// Types of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
-    /// What all our clients are.
+    /// What most clients are.
     Normal,
-    /// A primary or a replica, or a client that has subscribed.
+    /// A client that has subscribed to something.
+    Subscriber,
+    /// A primary or a replica: none of ours.
     Other,
 }
 
@@ -35,6 +41,7 @@ pub(crate) struct Filter {
     kind: Option<Type>,
     peer: Option<Vec<u8>>,
     local: Option<Vec<u8>>,
+    user: Option<Vec<u8>>,
 }
 
 impl Core {
@@ -51,8 +58,10 @@ impl Core {
                 Err(text) => encode::error(reply, &text),
                 Ok(listing) => self.list_clients(session, listing),
             },
-            ClientTask::Describe => encode::bulk(reply, session.line(self.now).as_bytes()),
-            ClientTask::Kill => match Filter::parse(request) {
+            ClientTask::Describe => {
+                encode::verbatim(reply, self.client_line(session).as_bytes(), session.resp3);
+            }
+            ClientTask::Kill => match Filter::parse(request, &self.users) {
                 Err(text) => encode::error(reply, &text),
                 Ok((filter, skips_me)) => {
                     self.kill_clients(session, filter, skips_me, request.len() == 3);
@@ -61,15 +70,27 @@ impl Core {
             ClientTask::Reply => set_mute(session, request.arg(2), reply),
             ClientTask::Switch => switch(session, request, reply),
             ClientTask::GetRedirect => encode::integer(reply, -1),
-            ClientTask::Unblock => unblock(request, reply),
-            ClientTask::TrackingState => write_tracking_state(reply),
+            ClientTask::Unblock => {
+                if let Some((client, by_error)) = parse_unblock(request, reply) {
+                    let gathered = Gathered::Unblocked { waits: None, by_error };
+                    self.ask_workers(session, Question::Seek { client }, gathered);
+                }
+            }
+            ClientTask::Pause => self.pause_clients(session, request, reply),
+            ClientTask::Unpause => self.unpause_clients(session),
+            ClientTask::TrackingState => write_tracking_state(session.resp3, reply),
             ClientTask::Caching => errors::write(reply, errors::NOT_TRACKING),
         }
     }
 
+    /// The session's line in CLIENT LIST.
+    pub(crate) fn client_line(&self, session: &Session) -> String {
+        session.line(self.lanes.kind(session.lane), self.now)
+    }
+
     fn list_clients(&mut self, session: &mut Session, listing: Listing) {
         // Our own line is as of now: what is pipelined behind this request does not show in it.
-        let own = listing.takes(session).then(|| (session.client, session.line(self.now)));
+        let own = listing.takes(session).then(|| (session.client, self.client_line(session)));
         let question = Question::List { asker: session.client, listing: listing.clone() };
         self.ask_workers(session, question, Gathered::Lines { listing, lines: own.into_iter().collect() });
     }
@@ -85,11 +106,33 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Asks the node of `shard` to let the client go that waits on the connection which it calls `name`. What it says is
+    /// the reply at `place`: the one who waits gets his over the connection on which he waits, so that nothing that has
+    /// come for him meanwhile is lost. False if it cannot be asked.
+    pub(crate) fn unblock(
+        &mut self,
+        session: &mut Session,
+        place: u32,
+        shard: ShardId,
+        name: i64,
+        by_error: bool,
+    ) -> bool {
+        if self.admit(shard).is_err() {
+            return false;
+        }
+        session.expect_again(place);
+        self.ask_to_unblock(shard, name, by_error, Asked::by_client(session.conn, place));
+        true
+    }
+}
+
 impl Type {
     fn parse(word: &[u8]) -> Result<Type, Vec<u8>> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Type::Normal),
-            b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Type::Other),
+            b"pubsub" => Ok(Type::Subscriber),
+            b"master" | b"replica" | b"slave" => Ok(Type::Other),
             _ => Err([b"ERR Unknown client type '", word, b"'"].concat()),
         }
     }
@@ -100,8 +143,8 @@ impl Listing {
     fn parse(request: &Request<'_>) -> Result<Listing, Vec<u8>> {
         let is = |word: &str| request.arg(2).eq_ignore_ascii_case(word.as_bytes());
         match request.len() {
-            2 => Ok(Listing::Type(Type::Normal)),
-            4 if is("type") => Type::parse(request.arg(3)).map(Listing::Type),
+            2 => Ok(Listing::Type(None)),
+            4 if is("type") => Type::parse(request.arg(3)).map(|kind| Listing::Type(Some(kind))),
             4.. if is("id") => {
                 let ids = request.args().skip(3).map(|id| parse_i64(id).map(|id| id as u64));
                 ids.collect::<Option<_>>().map(Listing::Ids).ok_or(errors::INVALID_CLIENT_ID.into())
@@ -113,7 +156,7 @@ impl Listing {
     /// Whether `session` is shown.
     pub(crate) fn takes(&self, session: &Session) -> bool {
         match self {
-            Listing::Type(kind) => *kind == Type::Normal,
+            Listing::Type(kind) => kind.is_none_or(|kind| kind == session.kind()),
             Listing::Ids(ids) => ids.contains(&session.client),
         }
     }
@@ -133,7 +176,7 @@ impl Listing {
 
 impl Filter {
     /// `CLIENT KILL ip:port` or `CLIENT KILL option value …`: the filter, and whether the client itself is spared.
-    fn parse(request: &Request<'_>) -> Result<(Filter, bool), Vec<u8>> {
+    fn parse(request: &Request<'_>, users: &Users) -> Result<(Filter, bool), Vec<u8>> {
         let (mut filter, mut skips_me) = (Filter::default(), true);
         if request.len() == 3 {
             filter.peer = Some(request.arg(2).to_vec());
@@ -149,7 +192,7 @@ impl Filter {
                 b"type" => filter.kind = Some(Type::parse(value)?),
                 b"addr" => filter.peer = Some(value.to_vec()),
                 b"laddr" => filter.local = Some(value.to_vec()),
-                b"user" if value == b"default" => {}
+                b"user" if users.get(value).is_some() => filter.user = Some(value.to_vec()),
                 b"user" => return Err([b"ERR No such user '", value, b"'"].concat()),
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => skips_me = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => skips_me = false,
@@ -164,15 +207,20 @@ impl Filter {
     /// Whether `session` is closed.
     pub(crate) fn takes(&self, session: &Session) -> bool {
         self.id.is_none_or(|id| id == session.client)
-            && self.kind.is_none_or(|kind| kind == Type::Normal)
+            && self.kind.is_none_or(|kind| kind == session.kind())
             && self.peer.as_ref().is_none_or(|peer| **peer == *session.peer.as_bytes())
             && self.local.as_ref().is_none_or(|local| **local == *session.local.as_bytes())
+            && self.user.as_ref().is_none_or(|user| **user == *session.login.name())
     }
 }
 
 impl Session {
+    fn kind(&self) -> Type {
+        if self.subscribed.is_some() { Type::Subscriber } else { Type::Normal }
+    }
+
     /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
-    pub(crate) fn line(&self, now: Instant) -> String {
+    fn line(&self, lane: LaneKind, now: Instant) -> String {
         let mut line = String::new();
         let seconds = |since: Instant| now.since(since).as_secs();
         let flags = self.flags();
@@ -183,15 +231,21 @@ impl Session {
             write!(line, "id={} addr={} laddr={} fd={}", self.client, self.peer, self.local, self.descriptor);
         let _ = write!(line, " name={}", String::from_utf8_lossy(&self.name));
         let _ = write!(line, " age={} idle={}", seconds(self.created_at), seconds(self.active_at));
-        let _ = write!(line, " flags={flags} db=0 sub=0 psub=0 ssub=0 multi=-1");
+        let transaction = self.transaction.as_deref();
+        let multi = transaction.map_or(-1, |transaction| i64::from(transaction.commands()));
+        let multi_mem = transaction.map_or(0, Transaction::held_bytes);
+        let [sub, psub, ssub] = Topic::ALL.map(|kind| self.topic_count(kind));
+        let _ = write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub}", lane.database);
+        let _ = write!(line, " multi={multi}");
         let (used, size) = (self.input.len(), self.input.capacity());
-        let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem=0", size - used);
+        let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem={multi_mem}", size - used);
         let _ = write!(line, " rbs={} rbp={output} obl={output} oll={parked}", self.output_capacity());
         let _ = write!(line, " omem={parked_bytes} tot-mem={} events=", self.memory_bytes());
         line.extend((!self.paused).then_some('r'));
         line.extend(self.blocked.then_some('w'));
         let name = self.last.name().unwrap_or("NULL");
-        let _ = writeln!(line, " cmd={name} user=default redir=-1 resp=2");
+        let (user, version) = (String::from_utf8_lossy(self.login.name()), 2 + u8::from(lane.resp3));
+        let _ = writeln!(line, " cmd={name} user={user} redir=-1 resp={version}");
         line
     }
 
@@ -199,7 +253,16 @@ impl Session {
     fn flags(&self) -> String {
         let closing = !matches!(self.phase, Phase::Open | Phase::Ending);
         let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
-        let flags = [(closing, 'c'), (replica_reads, 'r'), (no_evict, 'e'), (no_touch, 'T')];
+        let is_subscribed = self.kind() == Type::Subscriber;
+        let flags = [
+            (is_subscribed, 'P'),
+            (self.transaction.is_some(), 'x'),
+            (self.is_blocked(), 'b'),
+            (closing, 'c'),
+            (replica_reads, 'r'),
+            (no_evict, 'e'),
+            (no_touch, 'T'),
+        ];
         let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
         if flags.is_empty() { "N".to_owned() } else { flags }
     }
@@ -233,23 +296,32 @@ fn switch(session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
     encode::simple(reply, b"OK");
 }
 
-/// `CLIENT UNBLOCK id [TIMEOUT|ERROR]`: nobody is blocked.
-fn unblock(request: &Request<'_>, reply: &mut Vec<u8>) {
+/// `CLIENT UNBLOCK id [TIMEOUT|ERROR]`: which client, and whether it gets an error.
+fn parse_unblock(request: &Request<'_>, reply: &mut Vec<u8>) -> Option<(u64, bool)> {
     let reason = request.get(3).map(<[u8]>::to_ascii_lowercase);
-    match reason.as_deref() {
-        _ if request.len() > 4 => errors::write_subcommand_syntax(reply, request),
-        None | Some(b"timeout" | b"error") if parse_i64(request.arg(2)).is_none() => {
-            errors::write(reply, errors::NOT_AN_INTEGER);
+    let by_error = match reason.as_deref() {
+        _ if request.len() > 4 => {
+            errors::write_subcommand_syntax(reply, request);
+            return None;
         }
-        None | Some(b"timeout" | b"error") => encode::integer(reply, 0),
-        Some(_) => errors::write(reply, errors::UNBLOCK_REASON),
+        None | Some(b"timeout") => false,
+        Some(b"error") => true,
+        Some(_) => {
+            errors::write(reply, errors::UNBLOCK_REASON);
+            return None;
+        }
+    };
+    let client = parse_i64(request.arg(2));
+    if client.is_none() {
+        errors::write(reply, errors::NOT_AN_INTEGER);
     }
+    client.map(|client| (client as u64, by_error))
 }
 
-fn write_tracking_state(reply: &mut Vec<u8>) {
-    encode::array_header(reply, 6);
+fn write_tracking_state(resp3: bool, reply: &mut Vec<u8>) {
+    encode::map_header(reply, 3, resp3);
     encode::bulk(reply, b"flags");
-    encode::array_header(reply, 1);
+    encode::set_header(reply, 1, resp3);
     encode::bulk(reply, b"off");
     encode::bulk(reply, b"redirect");
     encode::integer(reply, -1);

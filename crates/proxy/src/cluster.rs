@@ -34,7 +34,7 @@ impl Core {
         reply: &mut Vec<u8>,
     ) {
         match question {
-            ClusterQuestion::State => encode::bulk(reply, STATE.as_bytes()),
+            ClusterQuestion::State => encode::verbatim(reply, STATE.as_bytes(), session.resp3),
             ClusterQuestion::Slots => self.cluster_slots(session, reply),
             ClusterQuestion::Shards => self.cluster_shards(session, reply),
             ClusterQuestion::Nodes => {
@@ -42,7 +42,7 @@ impl Core {
                 let id = &self.run_id;
                 // Nobody gossips with us: there is no bus, and its port is 0.
                 let line = format!("{id} {ip}:{port}@0 myself,master - 0 0 0 connected 0-{LAST_SLOT}\n");
-                encode::bulk(reply, line.as_bytes());
+                encode::verbatim(reply, line.as_bytes(), session.resp3);
             }
             ClusterQuestion::Links => encode::array_header(reply, 0),
             ClusterQuestion::KeySlot => {
@@ -73,20 +73,20 @@ impl Core {
         encode::bulk(reply, ip.as_bytes());
         encode::integer(reply, i64::from(port));
         encode::bulk(reply, self.run_id.as_bytes());
-        encode::array_header(reply, 0);
+        encode::map_header(reply, 0, session.resp3);
     }
 
     fn cluster_shards(&self, session: &Session, reply: &mut Vec<u8>) {
         let (ip, port) = self.address_seen_by(session);
         encode::array_header(reply, 1);
-        encode::array_header(reply, 4);
+        encode::map_header(reply, 2, session.resp3);
         encode::bulk(reply, b"slots");
         encode::array_header(reply, 2);
         encode::integer(reply, 0);
         encode::integer(reply, i64::from(LAST_SLOT));
         encode::bulk(reply, b"nodes");
         encode::array_header(reply, 1);
-        encode::array_header(reply, 14);
+        encode::map_header(reply, 7, session.resp3);
         let words = |reply: &mut Vec<u8>, words: &[&str]| {
             words.iter().for_each(|word| encode::bulk(reply, word.as_bytes()))
         };

@@ -7,12 +7,16 @@ use crate::counters::{Board, Counters};
 use crate::emulate::Emulation;
 use crate::errors::Lost;
 use crate::event::Notice;
-use crate::inquiry::{Inquiries, Mail, Question};
+use crate::inquiry::{Inquiries, Mail, Question, Seeker};
+use crate::lanes::{LaneId, Lanes};
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
+use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
+use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
+use crate::pubsub::Subscriptions;
 use crate::route::Scratch;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
@@ -23,6 +27,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use stdx::{BufferPool, Instant, Prng, Slab, append};
 use topology::{ShardId, Topology};
+use users::Users;
 
 /// Everything but the connections themselves.
 #[derive(Debug)]
@@ -32,17 +37,27 @@ pub(crate) struct Core {
     pending_max: usize,
     pub settings: Settings,
     pub topology: Arc<Topology>,
-    /// The connections to nodes: first the shared ones by shard, then those that clients are pinned to.
+    /// Who may do what, as this worker was told last.
+    pub users: Arc<Users>,
+    /// The connections to nodes: first the shared ones by shard, then those of other lanes, and those that clients are
+    /// pinned to.
     pub backends: Vec<Backend>,
+    /// Places among them that have no connection.
+    pub vacant: Vec<u32>,
+    pub lanes: Lanes,
     pub pins: Pins,
+    pub pause: Pause,
+    pub subscriptions: Subscriptions,
+    /// How many connections clients hold.
+    pub held: usize,
+    /// Who seeks clients that wait on connections whose numbers are not known yet.
+    pub seekers: Vec<Seeker>,
     pub memory: Memory,
     pub merges: Slab<Merge>,
     /// Requests that may have to be sent once more.
     pub repeats: Repeats,
     pub scans: Slab<Scan>,
     pub emulations: Slab<Emulation>,
-    /// Those that may begin, and perhaps have.
-    pub emulations_due: Vec<stdx::Id>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -57,6 +72,8 @@ pub(crate) struct Core {
     pub inquiries: Inquiries,
     /// Questions to all workers that are to be put once the session that asks is out of hand.
     pub questions: VecDeque<(stdx::Id, Arc<Question>)>,
+    /// For whoever drives the proxy.
+    pub errands: VecDeque<Errand>,
     /// For other workers.
     pub mail: VecDeque<(usize, Mail)>,
     /// Names this process, in 40 hexadecimal digits.
@@ -106,12 +123,24 @@ impl Core {
         now: Instant,
     ) -> Core {
         let shards = topology.shard_count();
+        let lanes = Lanes::new(settings.credentials.clone());
+        let shared = |shard| {
+            let greeting = lanes.greeting(LaneId::FIRST).clone();
+            Backend::new(ShardId(shard), Use::Shared, LaneId::FIRST, greeting)
+        };
         Core {
-            backends: (0..shards as u32).map(|shard| Backend::new(ShardId(shard), Use::Shared)).collect(),
+            backends: (0..shards as u32).map(shared).collect(),
+            vacant: Vec::new(),
+            lanes,
             pins: Pins::new(shards),
+            pause: Pause::default(),
+            subscriptions: Subscriptions::new(shards),
+            held: 0,
+            seekers: Vec::new(),
             scratch: Scratch::new(shards),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
+            users: settings.registry.users(),
             settings,
             topology,
             memory: Memory::default(),
@@ -119,7 +148,6 @@ impl Core {
             repeats: Repeats::default(),
             scans: Slab::default(),
             emulations: Slab::default(),
-            emulations_due: Vec::new(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),
@@ -129,6 +157,7 @@ impl Core {
             asking: Number::NONE,
             inquiries: Inquiries::default(),
             questions: VecDeque::new(),
+            errands: VecDeque::new(),
             mail: VecDeque::new(),
             board,
             now,
@@ -161,15 +190,22 @@ impl Core {
         self.late_at = now + self.limits.request_timeout;
     }
 
-    /// Whether `shard` takes a request now; else what the client is to be told.
+    /// Whether `shard` takes a request of ours now; else what the client is to be told.
     #[inline]
     pub(crate) fn admit(&self, shard: ShardId) -> Result<(), Lost> {
-        let backend = &self.backends[shard.0 as usize];
-        backend.admit(&self.limits).map_err(|reason| self.not_sent(shard, reason))
+        self.admit_on(shard.0)
     }
 
+    /// Whether the connection `node` takes a request now; else what the client is to be told.
+    #[inline]
+    pub(crate) fn admit_on(&self, node: u32) -> Result<(), Lost> {
+        let backend = &self.backends[node as usize];
+        backend.admit(&self.limits).map_err(|reason| self.not_sent(backend.shard, reason))
+    }
+
+    /// A request for `shard` cannot be sent, for this reason.
     #[cold]
-    fn not_sent(&self, shard: ShardId, reason: &str) -> Lost {
+    pub(crate) fn not_sent(&self, shard: ShardId, reason: &str) -> Lost {
         Lost::NotSent { shard: self.shard_name(shard).to_owned(), reason: reason.to_owned() }
     }
 
@@ -178,7 +214,7 @@ impl Core {
         &self.topology.shard(shard).name
     }
 
-    /// Queues a whole request for the shared connection to `shard`, which must have admitted it.
+    /// Queues a request of ours for the first lane's connection to `shard`, which must have admitted it.
     pub(crate) fn enqueue(&mut self, shard: ShardId, bytes: &[u8], asked: Asked) {
         self.enqueue_on(shard.0, bytes, asked);
     }
@@ -196,7 +232,8 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared => (self.late_at, asked.kept),
+            Use::Shared | Use::Subscription => (self.late_at, asked.kept),
+            Use::Held => (self.late_at, false),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
         };
         let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());
@@ -207,6 +244,14 @@ impl Core {
             self.check_at = self.check_at.min(deadline);
         }
         self.list_node(node);
+    }
+
+    /// The reply to the request that was begun last on the connection `node` is late from `deadline` on.
+    pub(crate) fn set_deadline(&mut self, node: u32, deadline: Instant) {
+        if let Some(ticket) = self.backends[node as usize].tickets_mut().last() {
+            ticket.deadline = deadline;
+        }
+        self.check_at = self.check_at.min(deadline);
     }
 
     /// Lists the connection `node` for sending in this turn.
@@ -269,7 +314,6 @@ impl Core {
                     self.handle_quiet(session);
                 }
             }
-            _ if session.fences > 0 => return self.note_front(session),
             _ => return,
         }
         session.waiting = !session.waiting;

@@ -1,6 +1,7 @@
 //! What a worker counts, and the board on which workers show each other what all must know: counts (INFO answers for
 //! all) and scripts.
 
+use crate::audience::Audience;
 use crate::scripts::Scripts;
 use crate::tally::Tally;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// One worker's counts since start; `clients`, `nodes_up` and `requests_per_s` are levels.
+        /// One worker's counts since start; `clients`, `clients_blocked`, `nodes_up`, `requests_per_s` and `subscribers` are
+        /// levels.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -31,6 +33,8 @@ macro_rules! counters {
 counters! {
     /// Clients connected now.
     clients,
+    /// Clients that wait for an element now.
+    clients_blocked,
     /// Clients that ever connected.
     clients_total,
     /// Clients refused because there were too many.
@@ -67,6 +71,12 @@ counters! {
     nodes_up,
     /// Requests read in the last second.
     requests_per_s,
+    /// Clients that are subscribed to something now.
+    subscribers,
+    /// Messages passed on to clients: one for each that gets it.
+    messages,
+    /// How often messages may have been missed, since a connection over which they come was lost.
+    message_gaps,
 }
 
 impl Counters {
@@ -76,13 +86,16 @@ impl Counters {
         for (count, earlier) in counts.iter_mut().zip(earlier.to_array()) {
             *count -= earlier;
         }
-        let (clients, nodes_up, requests_per_s) = (self.clients, self.nodes_up, self.requests_per_s);
-        Counters { clients, nodes_up, requests_per_s, ..Counters::from_array(counts) }
+        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, .. } = self;
+        let counts = Counters::from_array(counts);
+        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, ..counts }
     }
 
     /// The counts from which [`Counters::since`] begins.
     pub(crate) fn baseline(self) -> Counters {
-        Counters { clients: 0, nodes_up: 0, requests_per_s: 0, ..self }
+        let none = Counters::default();
+        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, .. } = none;
+        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, ..self }
     }
 }
 
@@ -102,6 +115,7 @@ pub struct Usage {
 pub struct Board {
     rows: Vec<[AtomicU64; Counters::LEN]>,
     pub(crate) scripts: Scripts,
+    pub(crate) audience: Audience,
     /// By worker. Locked once a second by its worker, and by whoever asks.
     tallies: Vec<Mutex<Tally>>,
     usage: Mutex<Usage>,
@@ -115,6 +129,7 @@ impl Board {
             tallies: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
             scripts: Scripts::default(),
+            audience: Audience::default(),
         }
     }
 
@@ -149,10 +164,13 @@ impl Board {
         }
     }
 
-    /// Shows how many clients `worker` has: at once, for whoever kills clients looks whether they have gone.
-    pub(crate) fn publish_clients(&self, worker: usize, clients: u64) {
-        // The first of the counts.
-        self.rows[worker][0].store(clients, Ordering::Relaxed);
+    /// Shows how many clients `worker` has, and how many of them wait: at once, for whoever kills or unblocks clients
+    /// looks whether they have gone.
+    pub(crate) fn publish_clients(&self, worker: usize, counters: &Counters) {
+        // The first two of the counts.
+        for (place, count) in self.rows[worker].iter().zip([counters.clients, counters.clients_blocked]) {
+            place.store(count, Ordering::Relaxed);
+        }
     }
 
     /// The sum over all workers of what they published last (at most a second ago).
@@ -184,8 +202,11 @@ mod tests {
         let board = Board::new(2);
         board.publish(0, &Counters { requests: 5, clients: 1, ..Counters::default() });
         board.publish(1, &Counters { requests: 7, ..Counters::default() });
-        board.publish_clients(1, 3);
+        board.publish_clients(1, &Counters { clients: 3, clients_blocked: 2, ..Counters::default() });
         board.publish(0, &Counters { requests: 6, clients: 2, ..Counters::default() });
-        assert_eq!(board.sum(), Counters { requests: 13, clients: 5, ..Counters::default() });
+        assert_eq!(
+            board.sum(),
+            Counters { requests: 13, clients: 5, clients_blocked: 2, ..Counters::default() }
+        );
     }
 }

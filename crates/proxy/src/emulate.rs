@@ -9,7 +9,7 @@
 //!
 //! A plan ([`gather`], [`moves`]) decides and asks; it knows no connection. It is asked for the next step once all
 //! questions of the last one were answered or lost. It begins once all earlier requests of its client were answered: one
-//! whose reply is large may be asked again, and would then see what came behind it. The later ones wait until it is
+//! whose reply is large may be asked again, and would then see what came behind it. The later ones are read when it is
 //! through, as they would wait for the command in one Redis. A plan that has begun to write goes on to its end when its
 //! client leaves.
 //!
@@ -23,14 +23,16 @@ use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::CloseReason;
+use crate::lanes::LaneId;
 use crate::limits::CrossShard;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
+use crate::requests::Step;
 use crate::route::Keys;
 use crate::session::{Owed, Session};
 use command::{Across, Command, Number};
 use gather::Gather;
-use moves::Move;
+use moves::{Journal, Move};
 use resp::{Request, encode};
 use stdx::Id;
 use topology::ShardId;
@@ -41,12 +43,12 @@ pub(crate) struct Emulation {
     conn: ConnId,
     /// In the client's order.
     place: u32,
+    /// Over whose connections it asks.
+    lane: LaneId,
     /// What was asked, and when, for the statistics.
     command: Number,
     asked_us: u32,
     plan: Plan,
-    /// What is asked first, until it is.
-    first: Vec<Question>,
     /// What came of each question of the present step.
     answers: Vec<Option<Answer>>,
     /// Questions that wait for their answers.
@@ -159,25 +161,40 @@ impl Core {
         command: &Command,
         request: &Request<'_>,
         keys: &Keys,
-    ) {
-        if self.settings.cross_shard == CrossShard::Refuse {
-            return self.refuse(session, errors::CROSS_SLOT);
+    ) -> Step {
+        if self.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
+            self.refuse(session, errors::CROSS_SLOT);
+            return Step::Done;
         }
-        let (plan, first) = match self.plan(command, request) {
-            Ok(planned) => planned,
-            Err(text) => return self.refuse(session, text),
-        };
-        // Nothing is asked if a shard is known not to answer.
-        if let Some(lost) = keys.parts.iter().find_map(|part| self.admit(part.shard).err()) {
-            return self.refuse(session, &lost.text());
+        if !self.is_alone(session) {
+            return self.read_again();
+        }
+        match self.begin_emulation(session, command, request, keys) {
+            Ok(()) => {}
+            Err(text) => self.refuse(session, &text),
+        }
+        Step::Done
+    }
+
+    /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.
+    fn begin_emulation(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &Keys,
+    ) -> Result<(), String> {
+        let (plan, questions) = self.plan(session, command, request)?;
+        for part in &keys.parts {
+            self.shared_node(session.lane, part.shard).map_err(|lost| lost.text())?;
         }
         let id = self.emulations.insert(Emulation {
             conn: session.conn,
             place: session.next_place(),
+            lane: session.lane,
             command: self.asking,
             asked_us: self.now_us,
             plan,
-            first,
             answers: Vec::new(),
             left: 0,
             answered_bytes: 0,
@@ -186,23 +203,18 @@ impl Core {
         let place = session.reserve(Owed::Emulation(id));
         session.fences += 1;
         self.counters.emulations += 1;
-        self.recount_emulation(id);
-        if session.front() == place {
-            self.emulations_due.push(id);
+        self.ask(id, questions);
+        if let Some((_, reply)) = self.go_on(id) {
+            session.fences -= 1;
+            self.settle(session, place, &reply);
         }
-    }
-
-    /// A reply of a session with a fence has left: if a command over several shards is next, it may begin.
-    #[cold]
-    pub(crate) fn note_front(&mut self, session: &Session) {
-        if let Some(Owed::Emulation(id)) = session.front_owed() {
-            self.emulations_due.push(id);
-        }
+        Ok(())
     }
 
     /// How `request` is carried out, and what is asked first.
     fn plan(
         &mut self,
+        session: &Session,
         command: &Command,
         request: &Request<'_>,
     ) -> Result<(Plan, Vec<Question>), &'static str> {
@@ -211,20 +223,20 @@ impl Core {
         match command.across {
             Across::Refused => Err(errors::CROSS_SLOT),
             Across::Gathered | Across::Carried => {
-                let (gather, questions) = Gather::begin(command, request, shard_of)?;
+                let (gather, questions) = Gather::begin(command, request, shard_of, session.resp3)?;
                 Ok((Plan::Gather(gather), questions))
             }
             Across::Moved => {
-                let journal = self.journal();
-                let source_name = self.shard_name(self.topology.shard_of(request.arg(1)));
-                let (moving, questions) = Move::begin(command, request, shard_of, journal, source_name)?;
+                let source_name = self.shard_name(shard_of(request.arg(1))).to_owned();
+                let journal = Journal { name: self.journal_name().into_bytes(), shard: source_name };
+                let (moving, questions) = Move::begin(command, request, shard_of, journal, session.resp3)?;
                 Ok((Plan::Move(moving), questions))
             }
         }
     }
 
     /// The name of a key that nobody else uses.
-    fn journal(&self) -> String {
+    fn journal_name(&self) -> String {
         let (worker, number) = (self.settings.worker, self.counters.emulations);
         format!("shardis:moving:{}:{worker}:{number}", self.run_id)
     }
@@ -232,16 +244,17 @@ impl Core {
     /// Sends the questions of a step. What cannot be sent is lost at once.
     fn ask(&mut self, id: Id, questions: Vec<Question>) {
         let Some(emulation) = self.emulations.get_mut(id) else { return };
+        let lane = emulation.lane;
         emulation.answered_bytes = 0;
         emulation.left = questions.len();
         emulation.answers = (0..questions.len()).map(|_| None).collect();
         for (part, question) in questions.into_iter().enumerate() {
-            match self.admit(question.shard) {
-                Ok(()) => {
+            match self.shared_node(lane, question.shard) {
+                Ok(node) => {
                     // An emulation outlives its client: its number takes the place of one.
                     let (part, purpose) = (part as u32, Purpose::Emulation);
                     let asked = Asked { conn: id, place: 0, part, purpose, kept: false };
-                    self.enqueue(question.shard, &question.request, asked);
+                    self.enqueue_on(node, &question.request, asked);
                 }
                 Err(lost) => self.take_answer(id, part as u32, Answer::Lost(lost)),
             }
@@ -315,18 +328,6 @@ impl Core {
 }
 
 impl Proxy {
-    /// Begins what waited for its turn.
-    pub(crate) fn begin_emulations(&mut self) {
-        while let Some(id) = self.core.emulations_due.pop() {
-            let Some(emulation) = self.core.emulations.get_mut(id) else { continue };
-            let first = std::mem::take(&mut emulation.first);
-            if !first.is_empty() {
-                self.core.ask(id, first);
-                self.advance_emulation(id);
-            }
-        }
-    }
-
     /// What came of question `part` of the present step.
     pub(crate) fn absorb_answer(&mut self, id: Id, part: u32, outcome: Outcome<'_>) {
         let core = &mut self.core;

@@ -55,6 +55,18 @@ impl Lost {
         }
     }
 
+    /// The same for a transaction, of which a node runs nothing before it has read the last byte of EXEC.
+    pub(crate) fn text_of_exec(&self) -> String {
+        match self {
+            Lost::NotSent { shard, reason } => {
+                format!(
+                    "EXECABORT Transaction discarded because of: upstream connection lost (shard {shard}: {reason})"
+                )
+            }
+            Lost::Broken { .. } | Lost::TimedOut { .. } | Lost::Garbled { .. } => self.text(),
+        }
+    }
+
     /// What is wrong with the node, without its name.
     pub(crate) fn reason(&self) -> String {
         match self {
@@ -126,6 +138,24 @@ pub(crate) fn cuts_off(parameter: &[u8]) -> String {
     format!("ERR CONFIG SET {parameter} is not allowed through shardis: it would cut the nodes off from it")
 }
 
+/// The text for a command that a subscribed client may not send.
+pub(crate) fn only_while_subscribed(command: &str) -> String {
+    format!(
+        "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+         this context"
+    )
+}
+
+/// The user may not use the command of this full name.
+pub(crate) fn no_permission(name: &str) -> String {
+    format!("NOPERM this user has no permissions to run the '{name}' command")
+}
+
+/// The user may not read all keys, which this option of SORT might.
+pub(crate) fn sort_denied(option: &str) -> String {
+    format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
+}
+
 /// `-text\r\n`
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());
@@ -149,7 +179,19 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
     encode::error(out, &[b"ERR Unknown node ", id].concat());
 }
 
+/// A reason, not a whole text.
+pub(crate) const LANE_NODES_MAX: &str = "too many databases are in use at once";
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
+pub(crate) const EXEC_WITHOUT_MULTI: &str = "ERR EXEC without MULTI";
+pub(crate) const DISCARD_WITHOUT_MULTI: &str = "ERR DISCARD without MULTI";
+pub(crate) const NESTED_MULTI: &str = "ERR MULTI calls can not be nested";
+pub(crate) const WATCH_IN_MULTI: &str = "ERR WATCH inside MULTI is not allowed";
+pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
+pub(crate) const TRANSACTION_TOO_LARGE: &str = "ERR the transaction exceeds the limit of the proxy";
+pub(crate) const WATCH_ELSEWHERE: &str =
+    "ERR other keys are watched in another database or by another protocol";
+pub(crate) const EXEC_ELSEWHERE: &str = "EXECABORT Transaction discarded because of: the watched keys are in another database or by another protocol";
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
 pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const GATHERED_MEMORY: &str =
@@ -160,15 +202,21 @@ pub(crate) const ELEMENT_TOO_LARGE: &str =
     "ERR the element is larger than --cross-shard-bytes-max, or than what is left of it";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+/// Redis's words for what does not fit into 32 bits.
+pub(crate) const NOT_AN_INT: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
 pub(crate) const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 pub(crate) const INVALID_CURSOR: &str = "ERR invalid cursor";
+pub(crate) const PROTO_NOT_AN_INTEGER: &str = "ERR Protocol version is not an integer or out of range";
 pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
 pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many questions wait for their answers";
+pub(crate) const SUBSCRIPTIONS_MAX: &str = "ERR max number of subscriptions reached";
 pub(crate) const NO_SUCH_CLIENT: &str = "ERR No such client";
 pub(crate) const INVALID_CLIENT_ID: &str = "ERR Invalid client ID";
 pub(crate) const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";
+pub(crate) const PAUSE_MODE: &str = "ERR CLIENT PAUSE mode must be WRITE or ALL";
 pub(crate) const UNBLOCK_REASON: &str = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
 pub(crate) const NOT_TRACKING: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode with \
      OPTIN or OPTOUT mode enabled";
@@ -177,6 +225,21 @@ pub(crate) const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 pub(crate) const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
      Are you sure your configuration is correct?";
 pub(crate) const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(crate) const NO_AUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+     HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+     same time";
+pub(crate) const NO_PERMISSION_KEYS: &str =
+    "NOPERM this user has no permissions to access one of the keys used as arguments";
+pub(crate) const NO_PERMISSION_CHANNELS: &str =
+    "NOPERM this user has no permissions to access one of the channels used as arguments";
+pub(crate) const DEFAULT_USER_STAYS: &str = "ERR The 'default' user cannot be removed";
+pub(crate) const GENERATED_BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
+     positive number up to 4096";
+pub(crate) const NO_ACL_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to \
+     specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration \
+     file set) in order to store users in the Redis configuration.";
+pub(crate) const USERS_NOT_LOADED: &str = "ERR the ACL file was not read in time, outcome unknown";
 pub(crate) const REQUEST_TOO_BIG: &str = "ERR Protocol error: request exceeds the limit of the proxy";
 pub(crate) const CURSOR_TOO_LARGE: &str = "ERR the node's cursor is too large to carry the shard's number";
 pub(crate) const MERGE_FAILED: &str = "ERR nodes return different results";

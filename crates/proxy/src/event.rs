@@ -110,6 +110,22 @@ pub enum Notice {
         /// What went wrong.
         reason: String,
     },
+    /// The connection over which a node's messages come was lost: those published until it is back are missed.
+    MessagesMissed {
+        /// Name of its shard.
+        shard: String,
+        /// How many channels and patterns of how many clients whatsoever.
+        topics: usize,
+        /// What went wrong.
+        reason: String,
+    },
+    /// It is back, and what clients are subscribed to was asked for again.
+    SubscribedAgain {
+        /// Name of its shard.
+        shard: String,
+        /// How many channels and patterns.
+        topics: usize,
+    },
     /// A client was closed by us.
     ClientClosed {
         /// Its number, as CLIENT ID tells it.
@@ -130,6 +146,8 @@ pub enum CloseReason {
     CrossProtocol,
     /// It does not read its replies.
     OutputLimit,
+    /// It does not read the messages that it is subscribed to.
+    SlowSubscriber,
     /// The most was held for it when memory was full.
     MemoryLimit,
     /// It began a request and did not go on.

@@ -52,7 +52,7 @@ impl Core {
         if self.refuse_unless_admitted(session, &mut keys.parts) {
             return;
         }
-        let library = self.note_scripts(command, request);
+        let library = self.note_scripts(command, request, &keys.parts);
         for part in &mut keys.parts {
             let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
             part.start = start;
@@ -96,7 +96,8 @@ impl Core {
             &mut self.spare_values,
             &mut self.prng,
         )
-        .with_library(library);
+        .with_library(library)
+        .in_lane(self.lanes.kind(session.lane));
         let kept = reads && merge.may_be_relayed();
         let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
         self.counters.fragments += keys.parts.len() as u64;

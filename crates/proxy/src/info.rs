@@ -9,7 +9,9 @@ use crate::counters::{Counters, Usage};
 use crate::replies::Outcome;
 use crate::session::Session;
 use crate::tally::Tally;
+use command::Topic;
 use resp::{Request, encode, reply};
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::str::FromStr;
 use topology::ShardId;
@@ -175,9 +177,8 @@ struct Figures {
     maxmemory_policy: String,
     mem_allocator: String,
     ops_per_sec: u64,
-    keys: u64,
-    expires: u64,
-    avg_ttl: u64,
+    /// By database.
+    keyspace: BTreeMap<u32, KeyCounts>,
     /// Those of [`COMBINED`]; a node that does not have one counts as 0.
     combined: [u64; COMBINED.len()],
 }
@@ -197,9 +198,10 @@ impl Figures {
                 "maxmemory_policy" => figures.maxmemory_policy = value.to_owned(),
                 "mem_allocator" => figures.mem_allocator = value.to_owned(),
                 "instantaneous_ops_per_sec" => figures.ops_per_sec = number(value),
-                "db0" => figures.parse_keys(value),
                 field => {
-                    if let Some(at) = COMBINED.iter().position(|(_, name, _)| *name == field) {
+                    if let Some(database) = field.strip_prefix("db").and_then(|index| index.parse().ok()) {
+                        figures.keyspace.insert(database, KeyCounts::parse(value));
+                    } else if let Some(at) = COMBINED.iter().position(|(_, name, _)| *name == field) {
                         figures.combined[at] = number(value);
                     }
                 }
@@ -208,16 +210,41 @@ impl Figures {
         figures
     }
 
+    /// Keys of all databases.
+    fn keys(&self) -> u64 {
+        self.keyspace.values().map(|counts| counts.keys).fold(0, u64::saturating_add)
+    }
+}
+
+/// What one node tells of one database.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct KeyCounts {
+    keys: u64,
+    expires: u64,
+    avg_ttl: u64,
+}
+
+impl KeyCounts {
     /// `keys=1,expires=0,avg_ttl=0`
-    fn parse_keys(&mut self, text: &str) {
+    fn parse(text: &str) -> KeyCounts {
+        let mut counts = KeyCounts::default();
         for pair in text.split(',') {
             match pair.split_once('=') {
-                Some(("keys", value)) => self.keys = number(value),
-                Some(("expires", value)) => self.expires = number(value),
-                Some(("avg_ttl", value)) => self.avg_ttl = number(value),
+                Some(("keys", value)) => counts.keys = number(value),
+                Some(("expires", value)) => counts.expires = number(value),
+                Some(("avg_ttl", value)) => counts.avg_ttl = number(value),
                 _ => {}
             }
         }
+        counts
+    }
+
+    /// Those of both together: the mean is weighed by the keys that have a time to live.
+    fn plus(self, other: KeyCounts) -> KeyCounts {
+        let expires = self.expires.saturating_add(other.expires);
+        let weigh = |counts: KeyCounts| u128::from(counts.avg_ttl) * u128::from(counts.expires);
+        let avg_ttl = (weigh(self) + weigh(other)) / u128::from(expires.max(1));
+        KeyCounts { keys: self.keys.saturating_add(other.keys), expires, avg_ttl: avg_ttl as u64 }
     }
 }
 
@@ -287,13 +314,13 @@ impl Core {
             }
         }
         if shards.is_empty() {
-            return self.write_info(&survey, reply);
+            return self.write_info(&survey, session.resp3, reply);
         }
         self.ask_shards(session, QUESTION, &shards, survey);
     }
 
     /// Writes the report over all workers; the section `Nodes` is the view of the worker that answers.
-    pub(crate) fn write_info(&mut self, survey: &Survey, reply: &mut Vec<u8>) {
+    pub(crate) fn write_info(&mut self, survey: &Survey, resp3: bool, reply: &mut Vec<u8>) {
         self.publish();
         let (counters, tally) = (self.board.sum(), self.board.tally());
         let facts = Facts { core: self, counters, tally, usage: self.board.usage(), survey };
@@ -305,7 +332,7 @@ impl Core {
             push(&mut text, format_args!("# {}", section.title));
             (section.write)(&facts, &mut text);
         }
-        encode::bulk(reply, text.as_bytes());
+        encode::verbatim(reply, text.as_bytes(), resp3);
     }
 }
 
@@ -343,8 +370,9 @@ fn clients(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("connected_clients:{}", facts.counters.clients));
     push(text, format_args!("cluster_connections:0"));
     push(text, format_args!("maxclients:{}", core.limits.clients_max * core.settings.workers));
-    push(text, format_args!("blocked_clients:0"));
+    push(text, format_args!("blocked_clients:{}", facts.counters.clients_blocked));
     push(text, format_args!("tracking_clients:0"));
+    push(text, format_args!("pubsub_clients:{}", facts.counters.subscribers));
 }
 
 /// The data's memory; beside it our own. Where no node tells what it takes of the machine (the stores of this process
@@ -406,6 +434,12 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_net_output_bytes:{}", counters.client_bytes_out));
     push(text, format_args!("rejected_connections:{}", counters.clients_refused));
     push(text, format_args!("closed_connections:{}", counters.clients_closed));
+    let audience = &facts.core.board.audience;
+    push(text, format_args!("pubsub_channels:{}", audience.count(Topic::Channel)));
+    push(text, format_args!("pubsub_patterns:{}", audience.count(Topic::Pattern)));
+    push(text, format_args!("pubsubshard_channels:{}", audience.count(Topic::ShardChannel)));
+    push(text, format_args!("total_messages:{}", counters.messages));
+    push(text, format_args!("total_message_gaps:{}", counters.message_gaps));
     push(text, format_args!("total_fragments:{}", counters.fragments));
     push(text, format_args!("total_error_replies:{}", facts.tally.errors_total()));
     push(text, format_args!("total_proxy_errors:{}", counters.errors));
@@ -458,14 +492,14 @@ fn cluster(_: &Facts<'_>, text: &mut String) {
 }
 
 fn keyspace(facts: &Facts<'_>, text: &mut String) {
-    let survey = facts.survey;
-    let (keys, expires) = (survey.sum(|figures| figures.keys), survey.sum(|figures| figures.expires));
-    if keys == 0 {
-        return;
+    let mut databases: BTreeMap<u32, KeyCounts> = BTreeMap::new();
+    for (&database, &counts) in facts.survey.figures().flat_map(|figures| &figures.keyspace) {
+        let sum = databases.entry(database).or_default();
+        *sum = sum.plus(counts);
     }
-    let weighted = survey.figures().map(|figures| u128::from(figures.avg_ttl) * u128::from(figures.expires));
-    let avg_ttl = weighted.sum::<u128>() / u128::from(expires.max(1));
-    push(text, format_args!("db0:keys={keys},expires={expires},avg_ttl={avg_ttl}"));
+    for (database, KeyCounts { keys, expires, avg_ttl }) in databases {
+        push(text, format_args!("db{database}:keys={keys},expires={expires},avg_ttl={avg_ttl}"));
+    }
 }
 
 fn nodes(facts: &Facts<'_>, text: &mut String) {
@@ -495,7 +529,8 @@ impl fmt::Display for Word {
             Word::None => Ok(()),
             Word::Refused(why) | Word::Down(why) => write!(out, ",reason={why}"),
             Word::Figures(figures) => {
-                let Figures { version, role, keys, used_memory, ops_per_sec, .. } = &**figures;
+                let Figures { version, role, used_memory, ops_per_sec, .. } = &**figures;
+                let keys = figures.keys();
                 write!(out, ",version={version},role={role},keys={keys},used_memory={used_memory}")?;
                 write!(out, ",ops_per_sec={ops_per_sec}")
             }
@@ -509,7 +544,7 @@ pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
     let limits = &core.limits;
     vec![
         ("appendonly", "no".to_owned()),
-        ("databases", "1".to_owned()),
+        ("databases", core.settings.databases.to_string()),
         ("maxclients", (limits.clients_max * core.settings.workers).to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
@@ -561,5 +596,7 @@ mod tests {
         assert_eq!(survey.sum(|figures| figures.used_memory), 200);
         assert_eq!(survey.common(|figures| &figures.maxmemory_policy, "?"), "noeviction");
         assert_eq!(survey.common(|figures| &figures.mem_allocator, "?"), "?");
+        let counts = |keys, expires, avg_ttl| KeyCounts { keys, expires, avg_ttl };
+        assert_eq!(counts(5, 1, 300).plus(counts(7, 3, 100)), counts(12, 4, 150));
     }
 }

@@ -16,6 +16,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
 use crate::info::Survey;
+use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
@@ -25,6 +26,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use stdx::{Id, Instant, Slab};
 use topology::ShardId;
+use users::Users;
 
 /// What one worker's core says to another's. [`Proxy::poll_mail`] gives it, [`Proxy::handle_mail`] takes it; nobody
 /// between them looks inside.
@@ -66,6 +68,12 @@ pub(crate) enum Question {
     Kill { asker: u64, filter: Filter },
     /// Begin to count anew.
     ResetStatistics,
+    /// Pause clients, or go on with them.
+    Pause(Option<Order>),
+    /// On which connection this client waits.
+    Seek { client: u64 },
+    /// Take these users for those that there are; the client who asks may be one who is gone.
+    Users { asker: u64, users: Arc<Users> },
 }
 
 /// What one worker answers.
@@ -75,6 +83,21 @@ pub(crate) enum Findings {
     /// By client.
     Lines(Vec<(u64, String)>),
     Count(u64),
+    /// It waits on this connection of ours.
+    WaitsSomewhere(u32),
+    /// It waits there, on the connection to which the node gave this number.
+    Waits {
+        shard: ShardId,
+        name: i64,
+    },
+}
+
+/// Who seeks the client that waits on the connection `node`.
+#[derive(Debug)]
+pub(crate) struct Seeker {
+    node: u32,
+    worker: usize,
+    inquiry: Id,
 }
 
 /// One question of one client, and what was answered so far.
@@ -89,6 +112,8 @@ pub(crate) struct Inquiry {
     /// What was asked, and when, for the statistics.
     command: Number,
     asked_us: u32,
+    /// What the client spoke when it asked.
+    resp3: bool,
     gathered: Gathered,
 }
 
@@ -99,12 +124,20 @@ pub(crate) enum Gathered {
     Lines { listing: Listing, lines: Vec<(u64, String)> },
     /// CLIENT KILL; by address alone, it is an error if nobody was there.
     Killed { count: u64, by_address: bool },
-    /// CONFIG RESETSTAT.
-    Reset,
+    /// That all have done what they were told.
+    Done,
     /// WAIT.
     Replicas,
     /// INFO.
     Survey(Survey),
+    /// CLIENT UNBLOCK: where the client waits, if it does, and whether it is to get an error.
+    Unblocked { waits: Option<(ShardId, i64)>, by_error: bool },
+    /// ACL LOAD, before the file was read.
+    Loading,
+    /// All workers are to know new users: ACL LOAD and SETUSER; or how many there are less: DELUSER.
+    Users { deleted: Option<usize> },
+    /// It cannot be done.
+    Refused(String),
 }
 
 /// All that wait.
@@ -159,7 +192,8 @@ impl Core {
         }
         let (conn, place) = (session.conn, session.next_place());
         let (command, asked_us) = (self.asking, self.now_us);
-        let inquiry = Inquiry { conn, place, left, deadline, command, asked_us, gathered };
+        let resp3 = session.resp3;
+        let inquiry = Inquiry { conn, place, left, deadline, command, asked_us, resp3, gathered };
         let id = self.inquiries.insert(inquiry);
         session.reserve(Owed::Inquiry(id));
         Some(id)
@@ -209,10 +243,7 @@ impl Proxy {
     pub fn handle_mail(&mut self, mail: Mail, now: Instant) {
         self.core.begin(now);
         match mail.0 {
-            Content::Question { from, inquiry, question } => {
-                let findings = self.find_out(&question);
-                self.core.mail.push_back((from, Mail(Content::Answer { inquiry, findings })));
-            }
+            Content::Question { from, inquiry, question } => self.answer_question(from, inquiry, &question),
             Content::Answer { inquiry, findings } => self.absorb_findings(inquiry, findings),
         }
         self.follow_up();
@@ -226,19 +257,67 @@ impl Proxy {
             let question = Arc::clone(&question);
             self.core.mail.push_back((worker, Mail(Content::Question { from, inquiry, question })));
         }
-        let findings = self.find_out(&question);
-        self.absorb_findings(inquiry, findings);
+        self.answer_question(from, inquiry, &question);
         true
+    }
+
+    /// Answers what the worker `from` asks, now or when it is known.
+    fn answer_question(&mut self, from: usize, inquiry: Id, question: &Question) {
+        let findings = self.find_out(question);
+        let node = match findings {
+            Findings::WaitsSomewhere(node) => node,
+            findings => return self.send_findings(from, inquiry, findings),
+        };
+        self.core.seekers.push(Seeker { node, worker: from, inquiry });
+        self.answer_seekers(node);
+    }
+
+    fn send_findings(&mut self, to: usize, inquiry: Id, findings: Findings) {
+        if to == self.core.settings.worker {
+            self.absorb_findings(inquiry, findings);
+        } else {
+            self.core.mail.push_back((to, Mail(Content::Answer { inquiry, findings })));
+        }
+    }
+
+    /// Tells those who seek the client that waits on the connection `node` all of it, if it is known by now, or if the
+    /// connection is gone.
+    pub(crate) fn answer_seekers(&mut self, node: u32) {
+        let backend = &mut self.core.backends[node as usize];
+        if backend.asked_name && backend.name.is_none() && !backend.hides_name {
+            return;
+        }
+        let (sought, others) =
+            std::mem::take(&mut self.core.seekers).into_iter().partition(|seeker| seeker.node == node);
+        self.core.seekers = others;
+        let sought: Vec<Seeker> = sought;
+        for Seeker { worker, inquiry, .. } in sought {
+            let backend = &mut self.core.backends[node as usize];
+            let findings = match backend.name {
+                Some(name) if backend.held_by.is_some() => {
+                    backend.is_sought = true;
+                    Findings::Waits { shard: backend.shard, name }
+                }
+                _ => Findings::Nothing,
+            };
+            self.send_findings(worker, inquiry, findings);
+        }
     }
 
     /// Answers for this worker.
     fn find_out(&mut self, question: &Question) -> Findings {
         match question {
+            Question::Seek { client } => {
+                let mut sought = self.sessions().filter(|session| session.client == *client);
+                let node = sought.find_map(|session| session.waits_on);
+                node.map_or(Findings::Nothing, |node| Findings::WaitsSomewhere(node.get()))
+            }
             Question::List { asker, listing } => {
-                let now = self.core.now;
                 let lines = self.sessions().filter(|session| session.client != *asker);
                 let lines = lines.filter(|session| listing.takes(session));
-                Findings::Lines(lines.map(|session| (session.client, session.line(now))).collect())
+                Findings::Lines(
+                    lines.map(|session| (session.client, self.core.client_line(session))).collect(),
+                )
             }
             Question::Kill { asker, filter } => {
                 let killed = self.sessions().filter(|session| session.client != *asker);
@@ -247,8 +326,16 @@ impl Proxy {
                 killed.iter().for_each(|&conn| self.close_client(conn));
                 Findings::Count(killed.len() as u64)
             }
+            Question::Pause(order) => {
+                self.pause(*order);
+                Findings::Nothing
+            }
             Question::ResetStatistics => {
                 self.core.reset_statistics();
+                Findings::Nothing
+            }
+            Question::Users { asker, users } => {
+                self.adopt_users(users, *asker);
                 Findings::Nothing
             }
         }
@@ -268,9 +355,19 @@ impl Proxy {
         match (&mut inquiry.gathered, findings) {
             (Gathered::Lines { lines, .. }, Findings::Lines(found)) => lines.extend(found),
             (Gathered::Killed { count, .. }, Findings::Count(found)) => *count += found,
+            (Gathered::Unblocked { waits, .. }, Findings::Waits { shard, name }) => {
+                *waits = Some((shard, name));
+            }
             _ => {}
         }
         self.absorbed(id);
+    }
+
+    /// What is waited for has become something else.
+    pub(crate) fn replace_gathered(&mut self, id: Id, gathered: Gathered) {
+        if let Some(inquiry) = self.core.inquiries.pending.get_mut(id) {
+            inquiry.gathered = gathered;
+        }
     }
 
     /// What came of the question to one shard.
@@ -302,10 +399,16 @@ impl Proxy {
     }
 
     /// Answers the client with what is known.
-    fn conclude(&mut self, id: Id) {
+    pub(crate) fn conclude(&mut self, id: Id) {
         let Some(inquiry) = self.core.inquiries.remove(id) else { return };
+        if let Gathered::Unblocked { waits: Some((shard, name)), by_error } = inquiry.gathered
+            && let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn)
+            && self.core.unblock(session, inquiry.place, shard, name, by_error)
+        {
+            return;
+        }
         let mut reply = self.core.pool.take();
-        inquiry.gathered.write(&mut self.core, &mut reply);
+        inquiry.gathered.write(&mut self.core, inquiry.resp3, &mut reply);
         if let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn) {
             let core = &mut self.core;
             core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now_us, &reply);
@@ -322,14 +425,21 @@ impl Proxy {
 }
 
 impl Gathered {
-    fn write(self, core: &mut Core, out: &mut Vec<u8>) {
+    fn write(self, core: &mut Core, resp3: bool, out: &mut Vec<u8>) {
         match self {
-            Gathered::Lines { listing, lines } => encode::bulk(out, listing.arrange(lines).as_bytes()),
+            Gathered::Lines { listing, lines } => {
+                encode::verbatim(out, listing.arrange(lines).as_bytes(), resp3);
+            }
             Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
-            Gathered::Killed { by_address: true, .. } | Gathered::Reset => encode::simple(out, b"OK"),
+            Gathered::Killed { by_address: true, .. }
+            | Gathered::Done
+            | Gathered::Users { deleted: None } => encode::simple(out, b"OK"),
+            Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
+            Gathered::Loading => errors::write(out, errors::USERS_NOT_LOADED),
+            Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
-            Gathered::Replicas => encode::integer(out, 0),
-            Gathered::Survey(survey) => core.write_info(&survey, out),
+            Gathered::Replicas | Gathered::Unblocked { .. } => encode::integer(out, 0),
+            Gathered::Survey(survey) => core.write_info(&survey, resp3, out),
         }
     }
 }

@@ -11,26 +11,33 @@
 
 mod acl;
 mod admin;
+mod audience;
 mod backend;
 mod clients;
 mod cluster;
 mod core;
 mod counters;
+mod credentials;
 mod cursor;
 mod emulate;
 mod errors;
 mod event;
 mod fragment;
+mod held;
 mod help;
 mod info;
 mod inquiry;
+mod lanes;
 mod learn;
 mod limits;
 mod local;
+mod login;
 mod memory;
 mod merge;
+mod pause;
 mod pinned;
 mod proxy;
+mod pubsub;
 mod relay;
 mod replies;
 mod reports;
@@ -40,13 +47,17 @@ mod route;
 mod scan;
 mod scripts;
 mod session;
+mod subscriptions;
 mod tally;
+mod transaction;
 mod upload;
 
 pub use counters::{Board, Counters, Usage};
+pub use credentials::Credentials;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
 pub use limits::{CrossShard, Limits, Settings};
+pub use login::Errand;
 pub use proxy::Proxy;
 
 /// Names one connection, of a client or to a node, for as long as it lives.

@@ -1,8 +1,12 @@
 //! The named bounds of one worker, and what it is told at start.
 
+use crate::credentials::Credentials;
+use crate::lanes;
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
+use std::sync::Arc;
 use std::time::Duration;
+use users::Registry;
 
 /// Every queue, wait and retry of the core has its bound here.
 #[derive(Clone, Debug)]
@@ -13,6 +17,8 @@ pub struct Limits {
     pub reply: ReplyLimits,
     /// Bytes of one request as a whole. More is a protocol error.
     pub request_bytes_max: usize,
+    /// Bytes of all commands of one transaction. The one that does not fit is refused, and EXEC then fails.
+    pub transaction_bytes_max: usize,
     /// Bytes of one reply as a whole. More closes the connection to the node.
     pub reply_bytes_max: usize,
     /// Clients of one worker. More are told so and closed, with Redis's words.
@@ -35,6 +41,17 @@ pub struct Limits {
     pub output_bytes_soft: usize,
     /// See `output_bytes_soft`.
     pub output_stall: Duration,
+    /// The same as `output_bytes_max` for a client that is subscribed to something: Redis's
+    /// `client-output-buffer-limit pubsub`, hard. One single message may be larger.
+    pub subscriber_bytes_max: usize,
+    /// The soft limit: a subscriber for whom more than this has waited for `subscriber_patience` without a pause is
+    /// closed.
+    pub subscriber_bytes_soft: usize,
+    /// See `subscriber_bytes_soft`.
+    pub subscriber_patience: Duration,
+    /// Bytes that the subscriptions of all clients of one worker are counted for: names, and some hundred bytes for each
+    /// topic and each subscription. Above it no more are taken.
+    pub subscription_bytes_max: usize,
     /// Requests in flight to one node over one connection. Above it requests are refused at once.
     pub in_flight_max: usize,
     /// Questions that wait for other workers, for all nodes or for time (CLIENT LIST, INFO, WAIT), of all clients of one
@@ -53,6 +70,12 @@ pub struct Limits {
     pub large_bytes: usize,
     /// Clients of one worker that may have connections of their own at once. More wait in line.
     pub pinned_clients_max: usize,
+    /// Connections that clients of one worker may hold: while they watch keys, and while they wait for elements. With
+    /// more, such requests are refused at once.
+    pub held_conns_max: usize,
+    /// Bytes that a client may send behind a request that waits for an element. With more, it is not read from: only then
+    /// its end is not seen before it was answered.
+    pub waiting_input_bytes_max: usize,
     /// Bytes of a large transfer that may wait for its receiver: above it no more is read from its sender.
     pub relay_bytes_max: usize,
     /// Bytes of large replies that may be passed over on a shared connection within a second or so; with more to come,
@@ -63,6 +86,11 @@ pub struct Limits {
     pub transfer_timeout: Duration,
     /// A pinned connection that nobody has used for so long is closed.
     pub pinned_idle: Duration,
+    /// The connections of a lane that no client was in for so long are closed.
+    pub lane_idle: Duration,
+    /// Connections of all lanes of a worker but the first: enough for four nodes and 128 databases in both versions of
+    /// the protocol. Requests that would need more are refused at once.
+    pub lane_nodes_max: usize,
     /// From the wish to connect to a node to its PONG.
     pub connect_timeout: Duration,
     /// From a request's arrival at a backend to its reply.
@@ -100,9 +128,14 @@ impl Limits {
         Limits {
             memory_bytes_max: memory,
             request_bytes_max: self.request_bytes_max.min(memory),
+            // Below what closes the client: it is to hear why.
+            transaction_bytes_max: self.transaction_bytes_max.min(memory / 4),
             reply_bytes_max: self.reply_bytes_max.min(memory),
             output_bytes_max: self.output_bytes_max.min(memory / 2),
             output_bytes_soft: self.output_bytes_soft.min(memory / 4),
+            subscriber_bytes_max: self.subscriber_bytes_max.min(memory / 4),
+            subscriber_bytes_soft: self.subscriber_bytes_soft.min(memory / 8),
+            subscription_bytes_max: self.subscription_bytes_max.min(memory / 8),
             backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
             // A share for each of some dozens of busy clients.
             pending_bytes_max: self.pending_bytes_max.min(memory / 64),
@@ -138,6 +171,8 @@ impl Default for Limits {
             request: RequestLimits::default(),
             reply: ReplyLimits::default(),
             request_bytes_max: 1 << 30,
+            // A pipeline of a million small commands that a client library wraps up in MULTI and EXEC.
+            transaction_bytes_max: 64 << 20,
             reply_bytes_max: 1 << 30,
             clients_max: 10_000,
             pending_max: 1024,
@@ -147,6 +182,10 @@ impl Default for Limits {
             output_bytes_max: 64 << 20,
             output_bytes_soft: 16 << 20,
             output_stall: Duration::from_secs(30),
+            subscriber_bytes_max: 32 << 20,
+            subscriber_bytes_soft: 8 << 20,
+            subscriber_patience: Duration::from_secs(60),
+            subscription_bytes_max: 64 << 20,
             in_flight_max: 1 << 16,
             inquiries_max: 1 << 16,
             backend_output_bytes_max: 64 << 20,
@@ -155,10 +194,16 @@ impl Default for Limits {
             spare_buffers_max: 256,
             large_bytes: 64 << 10,
             pinned_clients_max: 32,
+            // A node takes 10,000 clients as Redis comes; four workers and what else they need stay below.
+            held_conns_max: 2048,
+            // A few requests, and no more than 32 MiB for all who wait.
+            waiting_input_bytes_max: 16 << 10,
             relay_bytes_max: 128 << 10,
             pass_over_bytes_max: 8 << 20,
             transfer_timeout: Duration::from_secs(10),
             pinned_idle: Duration::from_secs(5),
+            lane_idle: Duration::from_secs(5),
+            lane_nodes_max: 1024,
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),
             transfer_bytes_per_s_min: 16 << 20,
@@ -203,10 +248,21 @@ pub struct Settings {
     pub process_id: u32,
     /// Port of the listener, for INFO and CONFIG GET; 0 if it has none.
     pub port: u16,
+    /// How many databases clients may choose from, up to [`Settings::DATABASES_MAX`]. Nodes must have as many.
+    pub databases: u16,
     /// Whether clients may change the nodes: CONFIG SET, DEBUG, and what else the command table lets through then.
     pub allow_admin: bool,
     /// See there.
     pub cross_shard: CrossShard,
+    /// Who may do what; the same for all workers of a process.
+    pub registry: Arc<Registry>,
+    /// Who we are to the nodes.
+    pub credentials: Credentials,
+}
+
+impl Settings {
+    /// More databases cannot be had: there is a number for the connections of each.
+    pub const DATABASES_MAX: u16 = lanes::DATABASES_MAX;
 }
 
 impl Default for Settings {
@@ -219,8 +275,11 @@ impl Default for Settings {
             unix_epoch_us: 0,
             process_id: 0,
             port: 0,
+            databases: 16,
             allow_admin: false,
             cross_shard: CrossShard::Refuse,
+            registry: Arc::default(),
+            credentials: Credentials::default(),
         }
     }
 }

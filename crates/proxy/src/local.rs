@@ -1,11 +1,13 @@
 //! What the proxy answers itself, as Redis would.
 
-use crate::acl::{self, DEFAULT_USER};
 use crate::core::Core;
 use crate::errors;
 use crate::help;
 use crate::info;
 use crate::inquiry::{Gathered, Question};
+use crate::lanes::LaneKind;
+use crate::login::Login;
+use crate::pubsub;
 use crate::session::{Mute, Phase, Session};
 use command::{Command, Local, Resolved};
 use resp::integer::parse_i64;
@@ -24,6 +26,9 @@ impl Core {
     ) {
         reply.clear();
         match local {
+            Local::Ping if session.is_restricted() && request.len() <= 2 => {
+                pubsub::write_pong(request, reply)
+            }
             Local::Ping => self.ping(command, request, reply),
             Local::Echo => encode::bulk(reply, request.arg(1)),
             Local::Quit => {
@@ -31,35 +36,42 @@ impl Core {
                 session.phase = Phase::Closing { linger: false };
             }
             Local::Reset => {
+                self.unsubscribe_from_all(session);
+                self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
+                self.change_lane(session, LaneKind::default());
+                session.login = Login::newcomer(&self.users);
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
                 encode::simple(reply, b"RESET");
             }
-            Local::Select => select(request.arg(1), reply),
+            Local::Select => self.select(session, request.arg(1), reply),
             Local::Time => self.time(reply),
             Local::Info => self.info(session, request, reply),
             Local::Hello => self.hello(session, request, reply),
-            Local::Auth => auth(request, reply),
+            Local::Auth => self.auth(session, request, reply),
             Local::ClientId => encode::integer(reply, session.client as i64),
             Local::ClientSetname => set_name(session, request.arg(2), reply),
-            Local::ClientGetname if session.name.is_empty() => encode::nil(reply),
+            Local::ClientGetname if session.name.is_empty() => encode::null(reply, session.resp3),
             Local::ClientGetname => encode::bulk(reply, &session.name),
             Local::ClientSetinfo => client_setinfo(request, reply),
-            Local::ConfigGet => self.config_get(request, reply),
+            Local::ConfigGet => self.config_get(session.resp3, request, reply),
             // Redis's own word for a primary without replicas, and offset 0.
-            Local::Lolwut => lolwut(request, reply),
+            Local::Lolwut => lolwut(session.resp3, request, reply),
             Local::Role => reply.extend_from_slice(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
-            Local::Command(about) => command::about::write(about, request, reply),
+            Local::Command(about) => command::about::write(about, request, session.resp3, reply),
             Local::Client(task) => self.client(session, task, request, reply),
             Local::Cluster(question) => self.cluster(session, question, request, reply),
-            Local::Acl(question) => acl::write(question, request, reply),
+            Local::Acl(question) => self.acl(session, question, request, reply),
+            Local::Subscribe(kind) => self.subscribe(session, kind, request),
+            Local::Unsubscribe(kind) => self.unsubscribe(session, kind, request),
+            Local::PubSub(question) => self.pubsub(question, request, reply),
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::Wait => self.wait(session, request, reply),
             Local::ResetStatistics => {
-                self.ask_workers(session, Question::ResetStatistics, Gathered::Reset);
+                self.ask_workers(session, Question::ResetStatistics, Gathered::Done);
             }
             Local::ReplicaReads(on) => {
                 session.wishes.replica_reads = on;
@@ -75,6 +87,21 @@ impl Core {
             self.tally.count_failed(self.asking, reply);
         }
         self.answer(session, reply);
+    }
+
+    /// SELECT: the session's next requests go over the lane of another database.
+    fn select(&mut self, session: &mut Session, index: &[u8], reply: &mut Vec<u8>) {
+        let Some(index) = parse_i64(index) else { return errors::write(reply, errors::NOT_AN_INTEGER) };
+        if i32::try_from(index).is_err() {
+            return errors::write(reply, errors::NOT_AN_INT);
+        }
+        match u16::try_from(index).ok().filter(|&database| database < self.settings.databases) {
+            None => errors::write(reply, errors::DB_OUT_OF_RANGE),
+            Some(database) => {
+                self.change_lane(session, LaneKind { database, resp3: session.resp3 });
+                encode::simple(reply, b"OK");
+            }
+        }
     }
 
     /// WAIT: the nodes may have replicas, but which writes are this client's is not known on connections that all
@@ -118,23 +145,20 @@ impl Core {
         }
     }
 
-    /// HELLO without a version, or with the only one that is spoken yet.
-    fn hello(&self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
-        if let Some(version) = request.get(1) {
-            match parse_i64(version) {
-                None => {
-                    return errors::write(reply, "ERR Protocol version is not an integer or out of range");
-                }
-                Some(2) => {}
-                Some(_) => return errors::write(reply, errors::NO_PROTO),
-            }
-        }
+    /// HELLO: the protocol from now on, this reply included, and more.
+    fn hello(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let resp3 = match request.get(1).map(parse_i64) {
+            None => session.resp3,
+            Some(None) => return errors::write(reply, errors::PROTO_NOT_AN_INTEGER),
+            Some(Some(version @ 2..=3)) => version == 3,
+            Some(Some(_)) => return errors::write(reply, errors::NO_PROTO),
+        };
         let mut name = None;
         let mut index = 2;
         while let Some(option) = request.get(index) {
             let left = request.len() - index - 1;
             if option.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-                if request.arg(index + 1) != DEFAULT_USER {
+                if !self.log_in(session, request, request.arg(index + 1), request.arg(index + 2)) {
                     return errors::write(reply, errors::WRONG_PASSWORD);
                 }
                 index += 3;
@@ -145,6 +169,9 @@ impl Core {
                 return encode::error(reply, &[b"ERR Syntax error in HELLO option '", option, b"'"].concat());
             }
         }
+        if session.login.is_missing() {
+            return errors::write(reply, errors::NO_AUTH_HELLO);
+        }
         if let Some(name) = name {
             set_name(session, name, reply);
             if resp::reply::is_error(reply) {
@@ -152,12 +179,14 @@ impl Core {
             }
             reply.clear();
         }
-        encode::array_header(reply, 14);
+        let database = self.lanes.kind(session.lane).database;
+        self.change_lane(session, LaneKind { database, resp3 });
+        encode::map_header(reply, 7, resp3);
         for (field, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {
             encode::bulk(reply, field.as_bytes());
             encode::bulk(reply, value.as_bytes());
         }
-        for (field, value) in [("proto", 2), ("id", session.client as i64)] {
+        for (field, value) in [("proto", 2 + i64::from(resp3)), ("id", session.client as i64)] {
             encode::bulk(reply, field.as_bytes());
             encode::integer(reply, value);
         }
@@ -170,7 +199,7 @@ impl Core {
     }
 
     /// CONFIG GET of what is true of the proxy, by Redis's names.
-    fn config_get(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
+    fn config_get(&self, resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
         let parameters = info::parameters(self);
         let patterns: Vec<&[u8]> = request.args().skip(2).collect();
         let wanted: Vec<_> = parameters
@@ -179,7 +208,7 @@ impl Core {
                 patterns.iter().any(|pattern| stdx::glob::matches_ignoring_case(pattern, name.as_bytes()))
             })
             .collect();
-        encode::array_header(reply, wanted.len() * 2);
+        encode::map_header(reply, wanted.len(), resp3);
         for (name, value) in wanted {
             encode::bulk(reply, name.as_bytes());
             encode::bulk(reply, value.as_bytes());
@@ -188,30 +217,12 @@ impl Core {
 }
 
 /// Redis 7.0 draws only for those who ask for version 5 or 6.
-fn lolwut(request: &Request<'_>, reply: &mut Vec<u8>) {
+fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
     let asks = request.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
     if asks && request.get(2).is_some_and(|version| parse_i64(version).is_none()) {
         return errors::write(reply, errors::NOT_AN_INTEGER);
     }
-    encode::bulk(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes());
-}
-
-/// There is one database.
-fn select(index: &[u8], reply: &mut Vec<u8>) {
-    match parse_i64(index).and_then(|index| i32::try_from(index).ok()) {
-        None => errors::write(reply, errors::NOT_AN_INTEGER),
-        Some(0) => encode::simple(reply, b"OK"),
-        Some(_) => errors::write(reply, errors::DB_OUT_OF_RANGE),
-    }
-}
-
-fn auth(request: &Request<'_>, reply: &mut Vec<u8>) {
-    match request.len() {
-        2 => errors::write(reply, errors::NO_PASSWORD),
-        3 if request.arg(1) == DEFAULT_USER => encode::simple(reply, b"OK"),
-        3 => errors::write(reply, errors::WRONG_PASSWORD),
-        _ => errors::write(reply, errors::SYNTAX),
-    }
+    encode::verbatim(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes(), resp3);
 }
 
 /// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client.

@@ -1,6 +1,6 @@
 //! What a worker holds for its clients and nodes in bytes, and what it does when that nears its limit.
 //!
-//! Counted are requests that have not come whole or are not read yet, replies that wait for their clients or for the
+//! Counted are requests that have not come whole, are not read yet or wait for EXEC, replies that wait for their clients or for the
 //! other parts of a merge, and what waits to be sent to nodes. If this, without the unread requests, is above half of
 //! the limit, nothing is read from clients until it has shrunk to a quarter: what they send waits in their sockets.
 //! (Unread requests could not shrink while they are not read.) If clients wait for that while
@@ -17,7 +17,7 @@ use crate::session::{Phase, Session};
 /// What is held, and whether that is much.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Requests that were not read yet.
+    /// Requests that were not read yet, or wait for their EXEC.
     unread_bytes: usize,
     /// All else that is counted.
     moving_bytes: usize,
@@ -101,7 +101,7 @@ impl Core {
             session.held_up = true;
             self.memory.held_up.push(session.conn);
         }
-        if !session.paused && session.phase == Phase::Open {
+        if !session.paused && session.phase == Phase::Open && !session.is_blocked() {
             session.paused = true;
             self.pace(session.conn, true);
         }
@@ -149,6 +149,13 @@ impl Proxy {
         }
     }
 
+    /// Subscribers that take nothing do not stop all others: before reading stops, those for whom the most is held go.
+    pub(crate) fn relieve_of_subscribers(&mut self) {
+        let half = self.core.limits.memory_bytes_max / 2;
+        let is_stuck = |session: &Session| session.subscribed.is_some() && session.blocked;
+        while self.core.memory.moving_bytes > half && self.evict_largest(is_stuck) {}
+    }
+
     /// Closes the client for which the most is held among those of whom `may` is true. False if there is none that is
     /// worth it.
     fn evict_largest(&mut self, may: impl Fn(&Session) -> bool) -> bool {
@@ -156,7 +163,8 @@ impl Proxy {
             let conn = self.peers.id_at(index)?;
             match self.peers.get(conn)? {
                 Peer::Client(session) if may(session) => {
-                    Some((session.counted_bytes + session.counted_unread_bytes, conn))
+                    let transaction = session.transaction.as_ref().map_or(0, |kept| kept.held_bytes());
+                    Some((session.counted_bytes + session.counted_unread_bytes + transaction, conn))
                 }
                 Peer::Client(_) | Peer::Node(_) => None,
             }

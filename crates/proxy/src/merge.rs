@@ -4,6 +4,7 @@
 //! loss) is absorbed once; the last one yields the bytes for the client.
 
 use crate::errors::{self, Lost};
+use crate::lanes::LaneKind;
 use crate::reports::Reports;
 use crate::scripts::Library;
 use resp::{encode, reply};
@@ -24,6 +25,8 @@ pub(crate) struct Merge {
     reads: bool,
     /// FUNCTION LOAD: kept if no part fails.
     library: Option<Box<Library>>,
+    /// That over which its parts went.
+    lane: LaneKind,
     /// Bytes of the parts that were absorbed, as they were counted last.
     pub counted_bytes: usize,
     absorbed_bytes: usize,
@@ -154,9 +157,15 @@ impl Merge {
             may_have_run: false,
             reads,
             library: None,
+            lane: LaneKind::default(),
             counted_bytes: 0,
             absorbed_bytes: 0,
         }
+    }
+
+    /// This merge, of parts that went over a lane of this kind.
+    pub(crate) fn in_lane(self, lane: LaneKind) -> Merge {
+        Merge { lane, ..self }
     }
 
     /// This merge, with what is to be kept if no part fails.
@@ -203,7 +212,7 @@ impl Merge {
                 body.extend_from_slice(joined.rest());
             }
             Kind::Random { seen, chosen, prng } => {
-                if bytes != b"$-1\r\n" {
+                if !reply::is_null(bytes) {
                     // Reservoir of one: each of those seen so far is kept with equal chance.
                     *seen += 1;
                     if prng.one_in(*seen) {
@@ -266,6 +275,7 @@ impl Merge {
             may_have_run: false,
             reads: true,
             library: None,
+            lane: LaneKind::default(),
             counted_bytes: 0,
             absorbed_bytes: 0,
         };
@@ -360,9 +370,9 @@ impl Merge {
     ) -> Option<Library> {
         debug_assert!(self.left == 0, "every part was absorbed");
         match &self.failure {
-            None => self.kind.write(out, topology),
+            None => self.kind.write(out, self.lane, topology),
             Some(_) if matches!(&self.kind, Kind::OneSucceeded(success) if !success.is_empty()) => {
-                self.kind.write(out, topology);
+                self.kind.write(out, self.lane, topology);
             }
             Some(_) => self.write_failure(out),
         }
@@ -374,7 +384,7 @@ impl Merge {
 }
 
 impl Kind {
-    fn write(&self, out: &mut Vec<u8>, topology: &Topology) {
+    fn write(&self, out: &mut Vec<u8>, lane: LaneKind, topology: &Topology) {
         match self {
             Kind::Sum(sum) => encode::integer(out, *sum),
             Kind::AllOk => out.extend_from_slice(b"+OK\r\n"),
@@ -383,7 +393,7 @@ impl Kind {
                 encode::array_header(out, *elements);
                 out.extend_from_slice(body);
             }
-            Kind::Random { chosen, .. } if chosen.is_empty() => encode::nil(out),
+            Kind::Random { chosen, .. } if chosen.is_empty() => encode::null(out, lane.resp3),
             Kind::Random { chosen, .. } => out.extend_from_slice(chosen),
             Kind::First(first) => out.extend_from_slice(first),
             Kind::And(all) => {
@@ -391,13 +401,13 @@ impl Kind {
                 encode::array_header(out, all.len());
                 all.iter().for_each(|&one| encode::integer(out, i64::from(one)));
             }
-            Kind::Any(None) => encode::nil(out),
+            Kind::Any(None) => encode::null(out, lane.resp3),
             Kind::Any(Some((_, reply))) | Kind::OneSucceeded(reply) => out.extend_from_slice(reply),
             Kind::Least(least) => encode::integer(out, *least),
             Kind::Reports(reports) => {
                 let shards = 0..topology.shard_count() as u32;
                 let names: Vec<&str> = shards.map(|shard| &*topology.shard(ShardId(shard)).name).collect();
-                match reports.merged(&names) {
+                match reports.merged(&names, lane) {
                     Some(reply) => out.extend_from_slice(&reply),
                     None => errors::write(out, errors::MERGE_FAILED),
                 }

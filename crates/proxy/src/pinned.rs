@@ -6,7 +6,7 @@
 //!   No ──► Waiting ─────────────────────► Ready ──► Busy ─────────────────► No
 //!    ▲        │ reads that are to be asked again wait with it  ▲
 //!    │        └────────────────────────────────────────────────┘
-//!    └── the usual: shared connections, many requests pending
+//!    └── the usual: shared connections, many requests pending; while Turning, none is read until those were answered
 //! ```
 //!
 //! A client is pinned for one of these reasons:
@@ -27,6 +27,7 @@ use crate::ConnId;
 use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
+use crate::lanes::LaneId;
 use crate::session::{Owed, Session};
 use crate::upload::Upload;
 use std::collections::VecDeque;
@@ -39,6 +40,8 @@ pub(crate) enum Pinning {
     /// It has none.
     #[default]
     No,
+    /// It has none, and has changed its lane ([`crate::lanes`]): no request is read until all earlier ones were answered.
+    Turning,
     /// It waits for a permit.
     Waiting(Id),
     /// Its next request may be carried out on pinned connections, once all earlier ones were answered.
@@ -51,7 +54,7 @@ impl Pinning {
     /// The pin's name.
     pub(crate) fn id(self) -> Option<Id> {
         match self {
-            Pinning::No => None,
+            Pinning::No | Pinning::Turning => None,
             Pinning::Waiting(id) | Pinning::Ready(id) | Pinning::Busy(id) => Some(id),
         }
     }
@@ -61,7 +64,7 @@ impl Pinning {
 #[derive(Debug)]
 pub(crate) struct Pin {
     client: ConnId,
-    /// The connections that it uses, at most one to each shard.
+    /// The connections that it uses, at most one to each shard and of each lane.
     pub nodes: Vec<u32>,
     refetches: Vec<Refetch>,
     /// The request that is being passed on while it comes.
@@ -71,6 +74,7 @@ pub(crate) struct Pin {
 /// A read that is to be asked again.
 #[derive(Debug)]
 struct Refetch {
+    lane: LaneId,
     shard: ShardId,
     ticket: Ticket,
     request: Vec<u8>,
@@ -86,8 +90,6 @@ pub(crate) struct Pins {
     granted: usize,
     /// By shard: connections that nobody uses at the moment.
     idle: Vec<Vec<u32>>,
-    /// Places among the backends that have no connection.
-    vacant: Vec<u32>,
     /// Connections that cannot be given to another client: they are to be closed.
     pub doomed: Vec<u32>,
     /// Clients for whom something may be passed on now.
@@ -101,7 +103,6 @@ impl Pins {
             waiting: VecDeque::new(),
             granted: 0,
             idle: vec![Vec::new(); shards],
-            vacant: Vec::new(),
             doomed: Vec::new(),
             to_relay: Vec::new(),
         }
@@ -127,8 +128,6 @@ impl Pins {
         }
         self.idle.iter_mut().for_each(|idle| idle.retain(|&unused| unused != node));
         self.doomed.retain(|&closing| closing != node);
-        debug_assert!(!self.vacant.contains(&node), "a place is given up once");
-        self.vacant.push(node);
     }
 
     /// The connection `node` to `shard` is free for the next who needs one.
@@ -145,7 +144,7 @@ impl Pins {
 impl Core {
     /// Whether the session may carry out a request on pinned connections now. If not, it will be resumed when it may.
     pub(crate) fn pin(&mut self, session: &mut Session) -> bool {
-        if session.pinning == Pinning::No {
+        if session.pinning.id().is_none() {
             self.want_pin(session);
         }
         matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending()
@@ -190,37 +189,35 @@ impl Core {
         self.send_refetches(session)
     }
 
-    /// The connection of the session's pin to `shard`; one is made if there is none.
-    pub(crate) fn pinned_node(&mut self, id: Id, shard: ShardId) -> Result<u32, Lost> {
+    /// The connection of the session's pin to `shard`, in `lane`; one is made if there is none.
+    pub(crate) fn pinned_node(&mut self, id: Id, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
-        if let Some(&node) = pin.nodes.iter().find(|&&node| self.backends[node as usize].shard == shard) {
+        let is_it = |backend: &Backend| backend.shard == shard && backend.lane == lane;
+        if let Some(&node) = pin.nodes.iter().find(|&&node| is_it(&self.backends[node as usize])) {
             return Ok(node);
         }
-        if self.pins.idle[shard.0 as usize].is_empty() {
-            self.admit(shard)?;
-        }
-        let node = self.unused_node(shard);
+        let node = self.own_node(lane, shard)?;
         self.pins.pins.get_mut(id).expect("as above").nodes.push(node);
         Ok(node)
     }
 
-    /// A connection to `shard` that nobody uses: one that is there, or one that will be made.
-    pub(crate) fn unused_node(&mut self, shard: ShardId) -> u32 {
-        if let Some(node) = self.pins.idle[shard.0 as usize].pop() {
-            return node;
+    /// A connection to `shard` for one client, in `lane`, unless the node is down.
+    pub(crate) fn own_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+        let fits = |&node: &u32| self.backends[node as usize].lane == lane;
+        if !self.pins.idle[shard.0 as usize].iter().any(fits) {
+            self.admit_on(self.lanes.node(lane, shard).unwrap_or(shard.0))?;
         }
-        let fresh = Backend::new(shard, Use::Pinned);
-        self.check_at = self.now;
-        match self.pins.vacant.pop() {
-            Some(node) => {
-                self.backends[node as usize] = fresh;
-                node
-            }
-            None => {
-                self.backends.push(fresh);
-                self.backends.len() as u32 - 1
-            }
+        Ok(self.unused_node(lane, shard))
+    }
+
+    /// A connection to `shard` that nobody uses, in `lane`: one that is there, or one that will be made.
+    pub(crate) fn unused_node(&mut self, lane: LaneId, shard: ShardId) -> u32 {
+        let idle = &mut self.pins.idle[shard.0 as usize];
+        if let Some(at) = idle.iter().rposition(|&node| self.backends[node as usize].lane == lane) {
+            return idle.remove(at);
         }
+        let greeting = self.lanes.greeting(lane).clone();
+        self.add_node(Backend::new(shard, Use::Pinned, lane, greeting))
     }
 
     /// The reply that comes on the shared connection `node` for `session` is large. If that may be, it is asked again
@@ -236,7 +233,7 @@ impl Core {
                     Some(Owed::Merge(merge)) => {
                         self.merges.get(merge).is_some_and(|merge| merge.may_be_relayed())
                     }
-                    Some(Owed::Repeat(_) | Owed::Scan(_) | Owed::Inquiry(_) | Owed::Emulation(_)) => false,
+                    Some(_) => false,
                 }
         });
         if !all_may {
@@ -245,7 +242,7 @@ impl Core {
         let refetches = backend.tickets().enumerate().filter(|(_, ticket)| is_ours(ticket)).filter_map(
             |(number, ticket)| {
                 let request = backend.kept_request(number)?;
-                Some(Refetch { shard: backend.shard, ticket: *ticket, request })
+                Some(Refetch { lane: backend.lane, shard: backend.shard, ticket: *ticket, request })
             },
         );
         let refetches: Vec<_> = refetches.collect();
@@ -268,9 +265,9 @@ impl Core {
         let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return Vec::new() };
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
         let mut lost = Vec::new();
-        for Refetch { shard, ticket, request } in std::mem::take(&mut pin.refetches) {
+        for Refetch { lane, shard, ticket, request } in std::mem::take(&mut pin.refetches) {
             session.pinning = Pinning::Busy(id);
-            match self.pinned_node(id, shard) {
+            match self.pinned_node(id, lane, shard) {
                 Ok(node) => {
                     let Ticket { conn, place, part, purpose, .. } = ticket;
                     self.asking = ticket.command;
@@ -285,6 +282,9 @@ impl Core {
     /// Everything that the session asked for was answered: its pin, if it was used, ends.
     pub(crate) fn handle_quiet(&mut self, session: &mut Session) {
         let Pinning::Busy(id) = session.pinning else {
+            if session.pinning == Pinning::Turning {
+                session.pinning = Pinning::No;
+            }
             self.clients_to_resume.push(session.conn);
             return;
         };
@@ -296,11 +296,16 @@ impl Core {
         }
     }
 
-    /// The pinned connection `node` is gone: its place is free.
+    /// The connection `node` is gone and is not made again: its place is free.
     pub(crate) fn vacate(&mut self, node: u32) {
-        self.backends[node as usize].state = State::Waiting { until: Instant::NEVER };
+        let backend = &mut self.backends[node as usize];
+        backend.state = State::Waiting { until: Instant::NEVER };
+        self.lanes.forget(backend.lane, backend.shard, node);
         self.recount_node(node);
+        self.held -= usize::from(self.backends[node as usize].used_by == Use::Held);
         self.pins.vacate(node);
+        debug_assert!(!self.vacant.contains(&node), "a place is given up once");
+        self.vacant.push(node);
     }
 
     /// Ends the session's pin. What is unfinished on its connections is lost.

@@ -9,13 +9,14 @@ use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
+use crate::login::Login;
 use crate::pinned::Pinning;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Slab, append};
-use topology::{ShardId, Topology};
+use topology::Topology;
 
 /// The core of one worker. See the crate's documentation for how it is driven.
 #[derive(Debug)]
@@ -78,12 +79,13 @@ impl Proxy {
         let settings = &self.core.settings;
         let client = counters.clients_total * settings.workers as u64 + settings.worker as u64 + 1;
         counters.clients += 1;
-        self.core.board.publish_clients(settings.worker, counters.clients);
+        self.core.board.publish_clients(settings.worker, counters);
         counters.clients_total += 1;
         let unnamed = ConnId { index: 0, generation: 0 };
         let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
+            session.login = Login::newcomer(&self.core.users);
         }
         Ok(conn)
     }
@@ -149,6 +151,8 @@ impl Proxy {
         match session.phase {
             // The rest of its request will never come.
             Phase::Open | Phase::Ending if self.core.is_uploading(session) => return self.close_client(conn),
+            // As in Redis: what comes for it must not be taken from others.
+            Phase::Open | Phase::Ending if session.is_blocked() => return self.close_client(conn),
             Phase::Open | Phase::Ending => session.phase = Phase::Ending,
             Phase::Closing { .. } => session.phase = Phase::Closing { linger: false },
             Phase::Lingering { .. } => return self.close_client(conn),
@@ -210,10 +214,7 @@ impl Proxy {
             self.watch_memory();
             self.relay_replies();
             self.resume_clients();
-            self.begin_emulations();
-            let core = &self.core;
-            let is_all_done = core.pins.to_relay.is_empty() && core.clients_to_resume.is_empty();
-            if !self.put_question() && is_all_done {
+            if !self.put_question() && self.core.pins.to_relay.is_empty() {
                 return;
             }
         }
@@ -239,7 +240,7 @@ impl Proxy {
         }
     }
 
-    /// Closes a pinned connection of which what comes first is of no use; what its client asked behind that is lost.
+    /// Closes a connection that is of no use any more; what is in flight on it is lost.
     fn let_go(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
@@ -294,14 +295,19 @@ impl Proxy {
         let Some(Peer::Client(mut session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
         core.unpin(&mut session);
+        core.unsubscribe_from_all(&mut session);
+        core.lanes.leave(session.lane, core.now);
+        core.let_holds_go(&mut session);
+        core.forget_held_back(&mut session);
+        core.end_transaction(&mut session);
         core.memory.recount(&mut session.counted_bytes, 0);
         core.memory.recount_unread(&mut session.counted_unread_bytes, 0);
         core.counters.clients -= 1;
-        core.board.publish_clients(core.settings.worker, core.counters.clients);
+        core.board.publish_clients(core.settings.worker, &core.counters);
         core.clients_waiting -= usize::from(session.waiting);
         for owed in session.dismantle(&mut core.pool) {
             match owed {
-                Owed::Node => {}
+                Owed::Node | Owed::Exec | Owed::Subscription | Owed::Receivers(_) => {}
                 Owed::Merge(merge) => {
                     if let Some(mut merge) = core.merges.remove(merge) {
                         core.memory.recount(&mut merge.counted_bytes, 0);
@@ -359,7 +365,8 @@ impl Proxy {
 
     /// When [`Proxy::handle_timeouts`] must be called at the latest.
     pub fn poll_deadline(&self) -> Instant {
-        self.sweep_at.min(self.core.check_at).min(self.core.inquiries.deadline())
+        let soon = self.sweep_at.min(self.core.check_at);
+        soon.min(self.core.inquiries.deadline()).min(self.core.pause.until)
     }
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
@@ -373,6 +380,7 @@ impl Proxy {
             self.sweep();
         }
         self.conclude_late();
+        self.end_pause_in_time();
         self.follow_up();
     }
 
@@ -387,8 +395,11 @@ impl Proxy {
                     Due::Connect => self.connect(node),
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
                     Due::Expire => match backend.expire() {
-                        Some(ticket) if backend.used_by == Use::Pinned => {
+                        Some(ticket) if matches!(backend.used_by, Use::Pinned | Use::Held) => {
                             self.deliver_timeout(node, ticket);
+                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
+                        }
+                        Some(_) if backend.used_by == Use::Subscription => {
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
                         Some(ticket) => self.deliver_timeout(node, ticket),
@@ -417,15 +428,18 @@ impl Proxy {
             let Some(conn) = self.peers.id_at(index) else { continue };
             self.sweep_client(conn);
         }
+        while let Some(node) = self.core.next_unused_node(self.core.now) {
+            self.let_go(node);
+        }
         for node in 0..self.core.backends.len() {
             self.core.backends[node].passed_over_bytes = 0;
             if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
                 let conn = ConnId { index: 0, generation: 0 };
                 let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: false };
-                self.core.enqueue(ShardId(node as u32), backend::PING, asked);
+                self.core.enqueue_on(node as u32, backend::PING, asked);
             }
         }
-        while let Some(node) = self.core.next_stale(self.core.now) {
+        while let Some(node) = self.core.next_stale(self.core.now).or_else(|| self.core.next_deserted()) {
             self.let_go(node);
         }
         self.relieve_memory();
@@ -446,13 +460,16 @@ impl Proxy {
     fn sweep_client(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let (now, limits) = (self.core.now, &self.core.limits);
+        let is_slow = session.is_slow_subscriber(0, now, limits);
         let reason = match session.phase {
             Phase::Lingering { until } if until <= now => return self.close_client(conn),
             Phase::Lingering { .. } => return,
             _ if session.is_stalled(now, limits) => Some(CloseReason::OutputLimit),
+            _ if is_slow => Some(CloseReason::SlowSubscriber),
             _ if half_request_is_late(session, now, limits) => Some(CloseReason::HalfRequest),
             _ if !limits.idle_timeout.is_zero()
                 && session.is_quiet()
+                && session.subscribed.is_none()
                 && now.since(session.active_at) >= limits.idle_timeout =>
             {
                 Some(CloseReason::Idle)
@@ -478,6 +495,9 @@ impl Proxy {
                 && session.phase == Phase::Open
             {
                 session.phase = Phase::Ending;
+                if let Some(node) = session.waits_on {
+                    self.core.end_wait(node);
+                }
                 self.close_if_finished(conn);
             }
         }
@@ -493,10 +513,11 @@ impl Proxy {
         self.core.clients_waiting
     }
 
-    /// How many requests and parts of requests are in flight over the connections that all clients share. Looks at each
-    /// node.
+    /// How many requests and parts of requests are in flight over the connections that clients share. Looks at each
+    /// connection.
     pub fn in_flight(&self) -> usize {
-        self.core.backends[..self.core.topology.shard_count()].iter().map(Backend::in_flight).sum()
+        let shared = self.core.backends.iter().filter(|backend| backend.used_by == Use::Shared);
+        shared.map(Backend::in_flight).sum()
     }
 
     /// How many split requests wait for replies; 0 once no client is left.
@@ -517,6 +538,11 @@ impl Proxy {
     /// How many clients are pinned for large transfers, or wait to be; 0 once no client is left.
     pub fn pins_pending(&self) -> usize {
         self.core.pins.len()
+    }
+
+    /// How many connections clients hold to watch keys or to wait for elements; 0 once no client is left.
+    pub fn conns_held(&self) -> usize {
+        self.core.held
     }
 
     /// Bytes of requests and replies that are held; 0 once no client is left and nodes have answered.
@@ -564,7 +590,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         core.controls.push_back(Control::Pause { conn: session.conn });
     }
     session.request_began = match session.request_began {
-        _ if session.paused => None,
+        _ if session.paused || session.is_blocked() => None,
         // While a large request is passed on, every piece of it counts as a beginning.
         began if core.is_uploading(session) => began,
         _ if session.input.is_empty() => None,

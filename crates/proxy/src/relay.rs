@@ -9,7 +9,7 @@ use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket};
 use crate::core::{Control, Core};
 use crate::merge::Merge;
-use crate::replies::Fault;
+use crate::replies::{Fault, unasked_push};
 use crate::session::{Owed, Session};
 use resp::reply::{self, ReplyError};
 use stdx::Id;
@@ -59,6 +59,7 @@ impl Core {
     pub(crate) fn is_relayed(&self, session: &Session, ticket: &Ticket) -> bool {
         match session.owed(ticket.place) {
             Some(Owed::Merge(id)) => self.merges.get(id).is_some_and(Merge::is_of_values),
+            Some(Owed::Receivers(_)) => false,
             _ => true,
         }
     }
@@ -101,6 +102,9 @@ impl Core {
     fn relay_value(&mut self, session: &mut Session, node: u32, ticket: &Ticket) -> Result<bool, Garbled> {
         let backend = &mut self.backends[node as usize];
         let input = backend.lend_input();
+        if !session.is_relaying() && reply::is_push(&input) {
+            return Err(Garbled { node, fault: unasked_push() });
+        }
         let passed = backend
             .pass(&input, &self.limits)
             .map_err(|error| Garbled { node, fault: Fault::Garbled(error.to_string()) })?;

@@ -7,6 +7,7 @@ use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
+use crate::pubsub;
 use crate::session::Owed;
 use stdx::Instant;
 use topology::ShardId;
@@ -35,6 +36,7 @@ impl Proxy {
         backend.handle_progress(core.now);
         match backend.used_by {
             Use::Pinned if backend.is_ready() => self.handle_pinned_bytes(node, bytes),
+            Use::Subscription if backend.is_ready() => self.handle_subscription_bytes(node, bytes),
             _ if backend.passes_over => self.pass_over(node, bytes),
             _ => self.handle_shared_bytes(node, bytes),
         }
@@ -71,6 +73,9 @@ impl Proxy {
     fn avoid_large_reply(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
+        if backend.is_pushed_to() {
+            return self.fail_node(node, unasked_push());
+        }
         let Some(ticket) = backend.front().copied() else { return };
         // What is not passed over now is not looked at again.
         backend.holds_reply = true;
@@ -85,7 +90,7 @@ impl Proxy {
             {
                 return self.pass_over_answer(node, ticket);
             }
-            (Purpose::Learn | Purpose::Inquiry | Purpose::Emulation | Purpose::Probe, _) => return,
+            (_, _) => return,
         };
         self.deliver_losses(lost);
         self.retire_if_clogged(node);
@@ -175,7 +180,7 @@ impl Proxy {
     }
 
     /// Gives up a node whose unfinished reply exceeds what we hold.
-    fn check_reply_size(&mut self, node: u32) {
+    pub(crate) fn check_reply_size(&mut self, node: u32) {
         let core = &self.core;
         if core.backends[node as usize].input_len() > core.limits.reply_bytes_max {
             self.fail_node(node, Fault::Garbled("a reply is larger than the limit".to_owned()));
@@ -189,34 +194,48 @@ impl Proxy {
         if !backend.is_ready() {
             return self.handle_probe_reply(node, reply);
         }
+        if resp::reply::is_push(reply) {
+            return Err(unasked_push());
+        }
         let Some(&ticket) = backend.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
         backend.pop();
-        if backend.used_by == Use::Retired {
-            self.lift_fence(ticket);
+        match backend.used_by {
+            Use::Shared | Use::Pinned | Use::Subscription => {}
+            Use::Retired => self.lift_fence(ticket),
+            Use::Held => self.note_held_reply(node, &ticket, reply),
         }
         match ticket.purpose {
             Purpose::Client => self.deliver_reply(ticket, reply),
+            Purpose::Nobody if ticket.part > 0 => {
+                self.core.backends[node as usize].put_back(Ticket { part: ticket.part - 1, ..ticket });
+            }
+            Purpose::Name => self.note_name(node, reply),
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
         Ok(())
     }
 
-    /// The first reply on a new connection.
+    /// A reply to the greeting of a new connection.
     #[cold]
     fn handle_probe_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
-        backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)?;
+        if !backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)? {
+            return Ok(());
+        }
         let (shard, used_by) = (backend.shard, backend.used_by);
         let was_reported_down = std::mem::take(&mut backend.reported_down);
-        core.counters.nodes_up += u64::from(used_by == Use::Shared);
+        core.counters.nodes_up += u64::from(backend.stands_for_node());
         if was_reported_down {
             let shard = core.shard_name(shard).to_owned();
             core.notice(Notice::NodeUp { shard });
         }
         core.list_node(node);
+        if used_by == Use::Subscription {
+            self.handle_source(shard);
+        }
         Ok(())
     }
 
@@ -275,7 +294,10 @@ impl Proxy {
             }
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
-            Purpose::Probe | Purpose::Late | Purpose::Nobody => {}
+            Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
+            // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
+            Purpose::Subscribe => {}
+            Purpose::Probe | Purpose::Name | Purpose::Late | Purpose::Nobody => {}
         }
     }
 
@@ -301,7 +323,12 @@ impl Proxy {
         let mut scratch = std::mem::take(&mut core.scratch.reply);
         scratch.clear();
         let reply = match (session.owed(ticket.place), outcome) {
-            (Some(Owed::Node), Outcome::Reply(reply)) => Some(reply),
+            (Some(Owed::Node | Owed::Exec), Outcome::Reply(reply)) => Some(reply),
+            (Some(Owed::Exec), Outcome::Lost(lost)) => {
+                core.counters.errors += 1;
+                errors::write(&mut scratch, &lost.text_of_exec());
+                Some(&scratch[..])
+            }
             (Some(Owed::Scan(scan)), Outcome::Reply(reply)) => {
                 let asked = Asked::by_client(ticket.conn, ticket.place);
                 core.absorb_page(scan, asked, reply, &mut scratch).then_some(&scratch[..])
@@ -316,7 +343,11 @@ impl Proxy {
             (Some(Owed::Repeat(repeat)), Outcome::Reply(reply)) => {
                 (!core.repeat(session, ticket.place, repeat, reply)).then_some(reply)
             }
-            (Some(owed @ (Owed::Node | Owed::Repeat(_))), Outcome::Lost(lost)) => {
+            (Some(Owed::Receivers(difference)), Outcome::Reply(reply)) => {
+                pubsub::write_receivers(reply, difference, &mut scratch);
+                Some(&scratch[..])
+            }
+            (Some(owed @ (Owed::Node | Owed::Repeat(_) | Owed::Receivers(_))), Outcome::Lost(lost)) => {
                 if let Owed::Repeat(repeat) = owed {
                     core.forget_repeat(repeat);
                 }
@@ -328,7 +359,7 @@ impl Proxy {
                 core.absorb(merge, ticket.part, outcome, &mut scratch).then_some(&scratch[..])
             }
             // Tickets of these name them and not a place.
-            (Some(Owed::Inquiry(_) | Owed::Emulation(_)) | None, _) => None,
+            (Some(Owed::Inquiry(_) | Owed::Subscription | Owed::Emulation(_)) | None, _) => None,
         };
         if let Some(reply) = reply {
             self.settle(ticket, reply);
@@ -342,10 +373,11 @@ impl Proxy {
     /// Tells a ticket's holder that its time is up.
     pub(crate) fn deliver_timeout(&mut self, node: u32, ticket: Ticket) {
         let core = &mut self.core;
-        core.counters.timeouts += u64::from(!matches!(ticket.purpose, Purpose::Late | Purpose::Nobody));
+        let of_nobody = matches!(ticket.purpose, Purpose::Late | Purpose::Name | Purpose::Nobody);
+        core.counters.timeouts += u64::from(!of_nobody);
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
         let after = match core.backends[node as usize].used_by {
-            Use::Shared => core.limits.request_timeout,
+            Use::Shared | Use::Held | Use::Subscription => core.limits.request_timeout,
             Use::Pinned | Use::Retired => core.limits.transfer_timeout,
         };
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
@@ -360,9 +392,10 @@ impl Proxy {
             core.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
-        let (used_by, shard) = (backend.used_by, backend.shard);
+        let (used_by, held_by, shard) = (backend.used_by, backend.held_by, backend.shard);
+        let is_node = backend.stands_for_node();
         if backend.is_ready() {
-            core.counters.nodes_up -= u64::from(used_by == Use::Shared);
+            core.counters.nodes_up -= u64::from(is_node);
         }
         core.counters.node_failures += 1;
         let (reason, garbled) = match fault {
@@ -371,15 +404,20 @@ impl Proxy {
         };
         let (tickets, written) =
             backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
-        // A pinned connection that is lost says little: if the node is down, the shared one will tell.
-        let reported = used_by != Use::Shared || std::mem::replace(&mut backend.reported_down, true);
+        // That another connection is lost says little: if the node is down, the first lane's will tell.
+        let reported = !is_node || std::mem::replace(&mut backend.reported_down, true);
+        let owner = shard;
         let shard = core.shard_name(shard).to_owned();
         match used_by {
-            Use::Shared => {
+            Use::Shared | Use::Subscription => {
                 core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
             }
-            Use::Pinned | Use::Retired => core.vacate(node),
+            Use::Pinned | Use::Held | Use::Retired => core.vacate(node),
         }
+        if used_by == Use::Held {
+            self.note_held_loss(node, held_by, &tickets);
+        }
+        let core = &mut self.core;
         core.recount_node(node);
         if !reported {
             core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });
@@ -388,7 +426,9 @@ impl Proxy {
             let shard = shard.clone();
             let lost = match () {
                 // Half of a large request is never carried out.
-                () if ticket.start >= written || ticket.deadline == Instant::NEVER => {
+                () if ticket.start >= written
+                    || used_by == Use::Pinned && ticket.deadline == Instant::NEVER =>
+                {
                     Lost::NotSent { shard, reason: reason.clone() }
                 }
                 () if garbled => Lost::Garbled { shard },
@@ -399,7 +439,17 @@ impl Proxy {
             }
             self.deliver(ticket, Outcome::Lost(lost));
         }
+        if used_by == Use::Subscription {
+            self.handle_source_lost(owner, &reason);
+        }
     }
+}
+
+/// Nobody subscribes to anything on a connection that replies come on. What looks like a push there may be meant as a
+/// reply, so it cannot be left out either.
+#[cold]
+pub(crate) fn unasked_push() -> Fault {
+    Fault::Garbled("a push that nobody asked for".to_owned())
 }
 
 /// Capacity that the scratch space for merged replies keeps.

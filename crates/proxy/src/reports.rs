@@ -1,10 +1,12 @@
 //! What nodes tell of themselves, put together from the replies of all shards. Asked for by people and by monitoring,
-//! not by the thousand: replies are kept whole until the last one is here.
+//! not by the thousand: replies are kept whole until the last one is here. They are of the protocol that the client speaks,
+//! and so is what is made of them.
 
+use crate::lanes::LaneKind;
 use command::Report;
 use resp::encode;
 use resp::integer::parse_i64;
-use resp::reply::{as_bulk, as_integer, elements};
+use resp::reply::{as_bulk, as_integer, elements, is_null};
 use sha1::{Digest, Sha1};
 use std::collections::BTreeMap;
 
@@ -38,19 +40,20 @@ impl Reports {
         self.replies[shard as usize] = reply.to_vec();
     }
 
-    /// The one reply. `names` are the shards' names. `None` if the replies are not of the kind that belongs here.
-    pub(crate) fn merged(&self, names: &[&str]) -> Option<Vec<u8>> {
+    /// The one reply, in the protocol of `lane`. `names` are the shards' names. `None` if the replies are not of the kind that belongs here.
+    pub(crate) fn merged(&self, names: &[&str], lane: LaneKind) -> Option<Vec<u8>> {
+        let resp3 = lane.resp3;
         match self.report {
             Report::SlowlogEntries => self.slowlog(),
             Report::LatencyHistory => self.latency_history(),
             Report::LatencyLatest => self.latency_latest(),
-            Report::LatencyHistogram => self.latency_histogram(),
-            Report::MemoryStats => self.memory_stats(),
-            Report::Texts => self.texts(names),
-            Report::Config => self.config(),
+            Report::LatencyHistogram => self.latency_histogram(resp3),
+            Report::MemoryStats => self.memory_stats(resp3),
+            Report::Texts => self.texts(names, resp3),
+            Report::Config => self.config(resp3),
             Report::Libraries => self.libraries(),
             Report::RunningScript => self.running_script(),
-            Report::Digest => self.digest(),
+            Report::Digest => self.digest(lane.database),
         }
     }
 
@@ -112,10 +115,10 @@ impl Reports {
 
     /// Per command `[calls, n, histogram_usec, [bound, calls up to it, …]]`. Redis leaves out bounds at which nothing
     /// is added, so a shard's count at another shard's bound is its count at the bound before.
-    fn latency_histogram(&self) -> Option<Vec<u8>> {
+    fn latency_histogram(&self, resp3: bool) -> Option<Vec<u8>> {
         let commands = by_name(self.pairs()?);
         let mut out = Vec::new();
-        encode::array_header(&mut out, 2 * commands.len());
+        encode::map_header(&mut out, commands.len(), resp3);
         for (name, histograms) in commands {
             let mut calls = 0;
             // What each bound adds, over all shards.
@@ -132,11 +135,11 @@ impl Reports {
                 }
             }
             out.extend_from_slice(name);
-            encode::array_header(&mut out, 4);
+            encode::map_header(&mut out, 2, resp3);
             encode::bulk(&mut out, b"calls");
             encode::integer(&mut out, calls);
             encode::bulk(&mut out, b"histogram_usec");
-            encode::array_header(&mut out, 2 * added.len());
+            encode::map_header(&mut out, added.len(), resp3);
             let mut upto = 0;
             for (bound, more) in added {
                 upto += more;
@@ -156,14 +159,14 @@ impl Reports {
         Some(pairs)
     }
 
-    fn memory_stats(&self) -> Option<Vec<u8>> {
+    fn memory_stats(&self, resp3: bool) -> Option<Vec<u8>> {
         let replies: Vec<&[u8]> = self.replies.iter().map(Vec::as_slice).collect();
         let mut out = Vec::new();
-        add_stats(&replies, &mut out)?;
+        add_stats(&replies, resp3, &mut out)?;
         Some(out)
     }
 
-    fn texts(&self, names: &[&str]) -> Option<Vec<u8>> {
+    fn texts(&self, names: &[&str], resp3: bool) -> Option<Vec<u8>> {
         let first = self.replies.first()?;
         if self.replies.iter().all(|reply| reply == first) {
             return Some(first.clone());
@@ -175,14 +178,14 @@ impl Reports {
             text.push(b'\n');
         }
         let mut out = Vec::new();
-        encode::bulk(&mut out, &text);
+        encode::verbatim(&mut out, &text, resp3);
         Some(out)
     }
 
-    fn config(&self) -> Option<Vec<u8>> {
+    fn config(&self, resp3: bool) -> Option<Vec<u8>> {
         let parameters = by_name(self.pairs()?);
         let mut out = Vec::new();
-        encode::array_header(&mut out, 2 * parameters.len());
+        encode::map_header(&mut out, parameters.len(), resp3);
         for (name, values) in parameters {
             let mut different: Vec<&[u8]> = Vec::new();
             for value in values {
@@ -202,7 +205,7 @@ impl Reports {
         Some(out)
     }
 
-    /// A library is an array of names and values; the first pair is its name.
+    /// A library is a map, or an array of names and values; the first pair is its name.
     fn libraries(&self) -> Option<Vec<u8>> {
         let mut libraries: Vec<(&[u8], &[u8])> = Vec::new();
         for library in self.all_elements()? {
@@ -217,16 +220,15 @@ impl Reports {
     /// `running_script` comes first and is nil where nothing runs.
     fn running_script(&self) -> Option<Vec<u8>> {
         let runs = |reply: &&Vec<u8>| {
-            elements(reply)
-                .and_then(|mut fields| fields.nth(1))
-                .is_some_and(|script| script.first() == Some(&b'*') && script != b"*-1\r\n")
+            elements(reply).and_then(|mut fields| fields.nth(1)).is_some_and(|script| !is_null(script))
         };
         self.replies.iter().find(runs).or(self.replies.first()).cloned()
     }
 
     /// Redis begins with a constant for each database that has keys and combines it with the digest of each key by
-    /// XOR: so do we, with one constant for all shards together. (There is one database.)
-    fn digest(&self) -> Option<Vec<u8>> {
+    /// XOR: so do we, with one constant for all shards together. More than one database with keys cannot be told apart in
+    /// the result: all keys are taken for those of the client's own.
+    fn digest(&self, database: u16) -> Option<Vec<u8>> {
         let (mut digest, mut shards_with_keys) = ([0u8; 20], 0usize);
         for reply in &self.replies {
             let digits =
@@ -237,7 +239,7 @@ impl Reports {
             shards_with_keys += usize::from(digits.iter().any(|&digit| digit != b'0'));
         }
         if shards_with_keys > 0 && shards_with_keys.is_multiple_of(2) {
-            let of_database: [u8; 20] = Sha1::digest(Sha1::digest(0u32.to_be_bytes())).into();
+            let of_database: [u8; 20] = Sha1::digest(Sha1::digest(u32::from(database).to_be_bytes())).into();
             digest.iter_mut().zip(of_database).for_each(|(byte, other)| *byte ^= other);
         }
         let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -247,14 +249,14 @@ impl Reports {
     }
 }
 
-/// Adds maps of integers, ratios (bulks) and maps alike; names that only some shards have are kept.
-fn add_stats(replies: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
+/// Adds maps of integers, ratios (bulks or doubles) and maps alike; names that only some shards have are kept.
+fn add_stats(replies: &[&[u8]], resp3: bool, out: &mut Vec<u8>) -> Option<()> {
     let mut pairs = Vec::new();
     for reply in replies {
         pairs.extend(in_pairs(elements(reply)?));
     }
     let stats = by_name(pairs);
-    encode::array_header(out, 2 * stats.len());
+    encode::map_header(out, stats.len(), resp3);
     for (name, values) in stats {
         out.extend_from_slice(name);
         match values[0].first()? {
@@ -263,7 +265,7 @@ fn add_stats(replies: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
                     values.iter().try_fold(0i64, |sum, value| Some(sum.wrapping_add(as_integer(value)?)))?;
                 encode::integer(out, sum);
             }
-            b'*' => add_stats(&values, out)?,
+            b'*' | b'%' => add_stats(&values, resp3, out)?,
             _ => out.extend_from_slice(
                 values.into_iter().max_by(|one, other| number(one).total_cmp(&number(other)))?,
             ),
@@ -272,9 +274,10 @@ fn add_stats(replies: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The number in a bulk; what is none is less than all.
-fn number(bulk: &[u8]) -> f64 {
-    let text = as_bulk(bulk).and_then(|text| std::str::from_utf8(text).ok());
+/// The number in a bulk or a double; what is none is less than all.
+fn number(reply: &[u8]) -> f64 {
+    let double = || reply.strip_prefix(b",")?.strip_suffix(b"\r\n");
+    let text = as_bulk(reply).or_else(double).and_then(|text| std::str::from_utf8(text).ok());
     text.and_then(|text| text.parse().ok()).unwrap_or(f64::NEG_INFINITY)
 }
 
@@ -307,10 +310,14 @@ mod tests {
 
     /// What two shards' replies become; `|` stands for CR LF.
     fn merged(report: Report, one: &str, other: &str) -> String {
+        merged_in(LaneKind::default(), report, one, other)
+    }
+
+    fn merged_in(lane: LaneKind, report: Report, one: &str, other: &str) -> String {
         let mut reports = Reports::new(report, 2, None);
         reports.absorb(1, other.replace('|', "\r\n").as_bytes());
         reports.absorb(0, one.replace('|', "\r\n").as_bytes());
-        let reply = reports.merged(&["a", "b"]).unwrap_or_else(|| b"none".to_vec());
+        let reply = reports.merged(&["a", "b"], lane).unwrap_or_else(|| b"none".to_vec());
         String::from_utf8(reply).expect("text").replace("\r\n", "|")
     }
 
@@ -388,5 +395,28 @@ mod tests {
         let twice = merged(Report::Digest, &format!("+{ones}|"), &format!("+{ones}|"));
         assert_eq!(twice, "+aa3098f3aae94baac14e3b8b8dcae989af93f6a2|");
         assert_eq!(merged(Report::Digest, "+OK|", "+OK|"), "none");
+    }
+
+    #[test]
+    fn reports_of_resp3_stay_what_they_are() {
+        let resp3 = LaneKind { resp3: true, ..LaneKind::default() };
+        let one = "%3|$4|peak|:10|$5|ratio|,1.5|$4|db.0|%1|$8|overhead|:1|";
+        let other = "%3|$4|peak|:20|$5|ratio|,12.5|$4|db.0|%1|$8|overhead|:2|";
+        let both = "%3|$4|peak|:30|$5|ratio|,12.5|$4|db.0|%1|$8|overhead|:3|";
+        assert_eq!(merged_in(resp3, Report::MemoryStats, one, other), both);
+        let one = "%1|$3|get|%2|$5|calls|:5|$14|histogram_usec|%2|:1|:2|:4|:5|";
+        let other = "%1|$3|get|%2|$5|calls|:3|$14|histogram_usec|%2|:2|:1|:4|:3|";
+        let both = "%1|$3|get|%2|$5|calls|:8|$14|histogram_usec|%3|:1|:2|:2|:3|:4|:8|";
+        assert_eq!(merged_in(resp3, Report::LatencyHistogram, one, other), both);
+        let texts = merged_in(resp3, Report::Texts, "=7|txt:hi\n|", "=7|txt:ho!|");
+        assert_eq!(texts, "=31|txt:# shard a\nhi\n# shard b\nho!\n|");
+        let both = merged_in(resp3, Report::Config, "%1|$4|port|$1|1|", "%1|$4|port|$1|2|");
+        assert_eq!(both, "%1|$4|port|$5|1 | 2|");
+        let lib = "%2|$12|library_name|$1|a|$6|engine|$3|LUA|";
+        let libraries = merged_in(resp3, Report::Libraries, &format!("*1|{lib}"), &format!("*1|{lib}"));
+        assert_eq!(libraries, format!("*1|{lib}"));
+        let idle = "%2|$14|running_script|_|$7|engines|%0|";
+        let busy = "%2|$14|running_script|%1|$4|name|$1|f|$7|engines|%0|";
+        assert_eq!(merged_in(resp3, Report::RunningScript, idle, busy), busy);
     }
 }

@@ -5,11 +5,12 @@ use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::learn::Lookup;
+use crate::login;
 use crate::pinned::Pinning;
 use crate::route::{self, KEYLESS_SHARD, Keys, Route};
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Command, Flags, Guard, Local, Merge, Number, Refusal, Report, Resolved, learned};
-use resp::request::{RequestError, Scanned};
+use resp::request::{RequestError, Scanned, Scanner};
 use resp::{Request, encode};
 use topology::ShardId;
 
@@ -19,10 +20,10 @@ const DEEP_FROM: usize = 4096;
 
 /// Whether a request was carried out or has to be read again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
     /// It was answered, queued or refused.
     Done,
-    /// It needs a command that is being learnt.
+    /// It needs a command that is being learnt, or has to go by itself.
     Later,
 }
 
@@ -46,10 +47,11 @@ impl Core {
             at = self.continue_upload(session, pin, bytes);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
+        let mut is_strict = session.login.is_missing();
+        let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.limits.request };
         while session.may_read(&self.limits) && self.has_memory_for(session) {
             let rest = &bytes[at..];
-            let limits = &self.limits.request;
-            let scanned = session.scanner.scan(rest, limits, &mut scratch.args, &mut scratch.inline);
+            let scanned = session.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline);
             let (request, len) = match scanned {
                 Ok(Scanned::Request { len }) => {
                     (Request::new(&rest[..len], just_written(&scratch.args)), len)
@@ -60,19 +62,28 @@ impl Core {
                     continue;
                 }
                 Ok(Scanned::Incomplete) => {
-                    if rest.len().max(session.scanner.bytes_announced()) > self.limits.large_bytes {
+                    let len = rest.len().max(session.scanner.bytes_announced());
+                    if len > self.limits.large_bytes && !session.login.is_missing() {
                         at += self.begin_upload(session, rest);
                     }
                     break;
                 }
+                Err(_) if is_strict && !session.login.is_missing() => {
+                    // It has said its password a moment ago.
+                    (is_strict, limits) = (false, self.limits.request);
+                    session.scanner = Scanner::default();
+                    continue;
+                }
                 Err(error) => {
+                    let strict = || login::unauthenticated_error(rest, error, &self.limits.request);
+                    let error = if is_strict { strict() } else { error };
                     self.refuse_bytes(session, error);
                     break;
                 }
             };
             session.holds_request = false;
             let is_large = len > self.limits.large_bytes || session.expects_large(&self.limits);
-            if is_large && !self.pin(session) {
+            if is_large && !session.login.is_missing() && !self.pin(session) {
                 break;
             }
             let mark = (session.mute != Mute::No).then(|| session.mark());
@@ -122,6 +133,7 @@ impl Core {
         self.asking = number;
         session.last = number;
         self.tally.count_call(number);
+        self.counters.requests += 1;
         match resolved {
             Resolved::Unknown if command::is_cross_protocol(request.arg(0)) => {
                 self.close_cross_protocol(session)
@@ -129,26 +141,35 @@ impl Core {
             Resolved::Unknown if !learned::is_learnable(request.arg(0)) => {
                 self.refuse_unknown(session, request, reply);
             }
+            // No node is asked for the sake of somebody whom nobody knows.
+            Resolved::Unknown if session.login.is_missing() => self.refuse(session, errors::NO_AUTH),
             Resolved::Unknown => match self.learner.look_up(request.arg(0), self.now) {
                 Lookup::Known(learned) => {
                     self.asking = Number::LEARNED;
                     session.last = Number::LEARNED;
                     self.tally.count_call(Number::LEARNED);
-                    self.carry_out(session, learned.resolve(request), request, keys, reply)
+                    return self.carry_out(session, learned.resolve(request), request, keys, reply);
                 }
                 Lookup::Unknown => self.refuse_unknown(session, request, reply),
                 Lookup::Unavailable(text) => self.refuse(session, &text),
                 Lookup::Asked(question) => {
                     self.learner.wait(question, session.conn);
                     session.learning = true;
-                    return Step::Later;
+                    return self.read_again();
                 }
                 Lookup::New => return self.learn(session, request),
             },
-            resolved => self.carry_out(session, resolved, request, keys, reply),
+            resolved => return self.carry_out(session, resolved, request, keys, reply),
         }
-        self.counters.requests += 1;
         Step::Done
+    }
+
+    /// The request is read again later, and counted then.
+    #[cold]
+    pub(crate) fn read_again(&mut self) -> Step {
+        self.tally.take_back_call(self.asking);
+        self.counters.requests -= 1;
+        Step::Later
     }
 
     /// Does what the command table says of `command`.
@@ -159,36 +180,62 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
         reply: &mut Vec<u8>,
-    ) {
+    ) -> Step {
         let Resolved::Command(command) = resolved else {
             reply.clear();
             resolved.write_error(reply, request);
-            return self.answer_error(session, reply);
+            self.answer_error(session, reply);
+            if resolved.ends_transaction() {
+                self.end_transaction(session);
+            }
+            return Step::Done;
         };
+        if session.login.is_checked() && !self.permit(session, command, request) {
+            return Step::Done;
+        }
+        if session.is_restricted() && !self.allows_subscriber(session, command) {
+            return Step::Done;
+        }
+        // One branch for both: nearly no request has to do with either.
+        if session.transaction.is_some() | self.pause.is_on() {
+            if let Some(step) = self.hold_back(session, command) {
+                return step;
+            }
+            if session.transaction.is_some() {
+                return self.carry_out_in_transaction(session, command, request, keys, reply);
+            }
+        }
         match command.carry {
-            Carry::Shard => self.forward(session, command, request, keys),
+            Carry::Shard => return self.forward(session, command, request, keys),
             // With one shard, all keys that a pattern can name are there.
             Carry::ShardIf(Guard::Patterns) if self.topology.shard_count() == 1 => {
-                self.forward(session, command, request, keys);
+                return self.forward(session, command, request, keys);
+            }
+            Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
+                self.refuse(session, errors::DB_OUT_OF_RANGE);
             }
             Carry::ShardIf(guard) => match guard.check(request) {
-                Ok(()) => self.forward(session, command, request, keys),
+                Ok(()) => return self.forward(session, command, request, keys),
                 Err(refusal) => self.refuse_command(session, command, refusal, request),
             },
             Carry::Script(script) => self.forward_script(session, command, script, request, keys),
             Carry::Split(merge) => self.split(session, command, merge, request, keys),
             Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
+            Carry::Publish(kind) => self.send_message(session, command, kind, request),
             Carry::Cursor => self.send_scan(session, request),
             Carry::AnyShard => self.send(session, command, KEYLESS_SHARD, request.bytes),
             Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {
                 self.send_to_all(session, command, Merge::Report(Report::Config), request, keys);
             }
             Carry::Admin(why, admin) => self.administer(session, command, (why, admin), request, keys),
+            Carry::Blocking(wait) => return self.forward_waiting(session, command, wait, request, keys),
+            Carry::Transaction(act) => return self.transact(session, command, act, request, keys),
             Carry::Here(local) => self.answer_here(session, local, command, request, reply),
             Carry::Refused(refusal) => self.refuse_command(session, command, refusal, request),
             // Only its subcommands are ever resolved to.
             Carry::Container => self.refuse_unknown(session, request, reply),
         }
+        Step::Done
     }
 
     /// Says why a command is not carried.
@@ -206,11 +253,18 @@ impl Core {
     }
 
     /// Sends a request to the one shard that owns its keys, if it is one.
-    fn forward(&mut self, session: &mut Session, command: &Command, request: &Request<'_>, keys: &mut Keys) {
+    pub(crate) fn forward(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Step {
         match route::route(command, request, &self.topology, keys) {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
-            Route::Parts => self.emulate(session, command, request, keys),
+            Route::Parts => return self.emulate(session, command, request, keys),
         }
+        Step::Done
     }
 
     /// Sends a request whole if its keys share a shard, else in parts.
@@ -247,8 +301,8 @@ impl Core {
     #[inline]
     pub(crate) fn node_for(&mut self, session: &Session, shard: ShardId) -> Result<u32, Lost> {
         match session.pinning {
-            Pinning::Ready(pin) => self.pinned_node(pin, shard),
-            _ => self.admit(shard).map(|()| shard.0),
+            Pinning::Ready(pin) => self.pinned_node(pin, session.lane, shard),
+            _ => self.shared_node(session.lane, shard),
         }
     }
 
@@ -263,6 +317,7 @@ impl Core {
     fn answer_error(&mut self, session: &mut Session, reply: &[u8]) {
         self.counters.errors += 1;
         self.tally.count_rejected(self.asking, reply);
+        self.spoil_transaction(session);
         self.answer(session, reply);
     }
 
@@ -285,7 +340,7 @@ impl Core {
             Asked { conn: question, place: 0, part: 0, purpose: Purpose::Learn, kept: false },
         );
         self.pool.give(ask);
-        Step::Later
+        self.read_again()
     }
 
     /// Refuses what is no command anywhere.

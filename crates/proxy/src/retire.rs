@@ -3,7 +3,7 @@
 //! with a request in flight on a retired connection is not read from until that was answered: what it sends next must
 //! not overtake it.
 
-use crate::backend::{Ticket, Use};
+use crate::backend::{Backend, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 
 impl Proxy {
@@ -21,8 +21,8 @@ impl Proxy {
 
     fn retire(&mut self, node: u32) {
         let core = &mut self.core;
-        let shard = core.backends[node as usize].shard;
-        let place = core.unused_node(shard);
+        let Backend { lane, shard, .. } = core.backends[node as usize];
+        let place = core.unused_node(lane, shard);
         core.backends.swap(node as usize, place as usize);
         let old = &mut core.backends[place as usize];
         old.used_by = Use::Retired;
@@ -30,7 +30,7 @@ impl Proxy {
         let fresh = &mut core.backends[node as usize];
         fresh.used_by = Use::Shared;
         (fresh.reported_down, fresh.loaded) = (reported_down, loaded);
-        core.counters.nodes_up -= u64::from(!fresh.is_ready());
+        core.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
         core.counters.retirements += 1;
         core.backends[place as usize].listed = false;
         core.backends[node as usize].listed = false;

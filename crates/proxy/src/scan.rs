@@ -8,6 +8,7 @@
 use crate::core::{Asked, Core};
 use crate::cursor::Cursor;
 use crate::errors;
+use crate::lanes::LaneId;
 use crate::session::{Owed, Session};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -16,6 +17,8 @@ use stdx::{BufferPool, Id};
 /// One SCAN of a client, until it is answered.
 #[derive(Debug)]
 pub(crate) struct Scan {
+    /// That of the session when it asked.
+    lane: LaneId,
     /// What the shard that works on it was asked.
     cursor: Cursor,
     /// Whether shards before that one are through: then there is a reply, whatever comes.
@@ -40,12 +43,13 @@ const COUNT_DEFAULT: usize = 10;
 const END: &[u8] = b"*2\r\n$1\r\n0\r\n*0\r\n";
 
 impl Scan {
-    fn new(cursor: Cursor, request: &Request<'_>, pool: &mut BufferPool) -> Scan {
+    fn new(lane: LaneId, cursor: Cursor, request: &Request<'_>, pool: &mut BufferPool) -> Scan {
         let mut copy = pool.take();
         copy.extend_from_slice(request.raw_arg(0));
         let name_len = copy.len();
         copy.extend_from_slice(request.raw_args(2, request.len() - 2));
         Scan {
+            lane,
             cursor,
             has_page: false,
             count: count(request),
@@ -88,21 +92,21 @@ impl Core {
         if cursor.shard.0 as usize >= self.topology.shard_count() {
             return self.answer(session, END);
         }
-        if let Err(lost) = self.admit(cursor.shard) {
-            return self.refuse(session, &lost.text());
-        }
-        let scan = self.scans.insert(Scan::new(cursor, request, &mut self.pool));
+        let node = match self.shared_node(session.lane, cursor.shard) {
+            Ok(node) => node,
+            Err(lost) => return self.refuse(session, &lost.text()),
+        };
+        let scan = self.scans.insert(Scan::new(session.lane, cursor, request, &mut self.pool));
         let place = session.reserve(Owed::Scan(scan));
-        self.ask_for_page(scan, Asked::by_client(session.conn, place));
+        self.ask_for_page(scan, node, Asked::by_client(session.conn, place));
     }
 
-    /// Queues the request for the next page of `scan`.
-    fn ask_for_page(&mut self, scan: Id, asked: Asked) {
+    /// Queues the request for the next page of `scan` for the connection `node`.
+    fn ask_for_page(&mut self, scan: Id, node: u32, asked: Asked) {
         let Some(scan) = self.scans.get(scan) else { return };
-        let shard = scan.cursor.shard;
-        let (tail, start) = self.backends[shard.0 as usize].tail(&mut self.pool);
+        let (tail, start) = self.backends[node as usize].tail(&mut self.pool);
         scan.write_request(tail);
-        self.push_ticket(shard.0, start, asked);
+        self.push_ticket(node, start, asked);
     }
 
     /// Takes in a node's reply. True if the scan is answered with it: then the reply is in `out`. What is no page (an
@@ -122,8 +126,9 @@ impl Core {
             && scan.found < scan.count
         {
             (scan.cursor, scan.has_page) = (next, true);
-            if self.admit(next.shard).is_ok() {
-                self.ask_for_page(id, asked);
+            let lane = scan.lane;
+            if let Ok(node) = self.shared_node(lane, next.shard) {
+                self.ask_for_page(id, node, asked);
                 return false;
             }
         }

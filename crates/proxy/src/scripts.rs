@@ -13,7 +13,8 @@
 
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::route::{self, Keys, Route};
+use crate::lanes::LaneId;
+use crate::route::{self, Keys, Part, Route};
 use crate::session::{Owed, Session};
 use command::{Command, Script};
 use resp::{Request, encode};
@@ -58,7 +59,7 @@ pub(crate) struct Loaded {
 
 /// What a request names and its node may miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+pub(crate) enum Named {
     Script(Sha),
     /// Which library a function belongs to cannot be told, so all are loaded.
     Functions,
@@ -67,6 +68,7 @@ enum Named {
 /// A request that is sent once more if its node misses what it names.
 #[derive(Debug)]
 pub(crate) struct Repeat {
+    lane: LaneId,
     shard: ShardId,
     named: Named,
     request: Vec<u8>,
@@ -117,6 +119,18 @@ impl Scripts {
         sha
     }
 
+    /// What `request` names without bringing it along. A script that it brings along is kept.
+    pub(crate) fn named(&self, script: Script, request: &Request<'_>) -> Option<Named> {
+        match script {
+            Script::Body => {
+                self.keep(request.arg(1));
+                None
+            }
+            Script::Sha => Some(Named::Script(request.arg(1).to_ascii_lowercase().try_into().ok()?)),
+            Script::Function => Some(Named::Functions),
+        }
+    }
+
     fn body(&self, sha: &Sha) -> Option<Arc<[u8]>> {
         self.lock().bodies.get(sha).cloned()
     }
@@ -157,14 +171,20 @@ impl Scripts {
 
 impl Repeats {
     /// Keeps a copy of `request`, unless it is too long or there are too many.
-    fn keep(&mut self, shard: ShardId, named: Named, request: &[u8], pool: &mut BufferPool) -> Option<Id> {
+    fn keep(
+        &mut self,
+        (lane, shard): (LaneId, ShardId),
+        named: Named,
+        request: &[u8],
+        pool: &mut BufferPool,
+    ) -> Option<Id> {
         if request.len() > REPEAT_BYTES_MAX || self.bytes + request.len() > REPEATS_BYTES_MAX {
             return None;
         }
         let mut copy = pool.take();
         copy.extend_from_slice(request);
         self.bytes += copy.len();
-        Some(self.requests.insert(Repeat { shard, named, request: copy }))
+        Some(self.requests.insert(Repeat { lane, shard, named, request: copy }))
     }
 
     fn remove(&mut self, id: Id) -> Option<Repeat> {
@@ -203,48 +223,46 @@ impl Core {
         let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
             return self.refuse(session, errors::CROSS_SLOT);
         };
-        if let Err(lost) = self.admit(shard) {
-            return self.refuse(session, &lost.text());
-        }
-        let copy = match self.named(shard, script, request) {
-            Some(named) if self.bring_along(shard, &named) => {
-                self.repeats.keep(shard, named, request.bytes, &mut self.pool)
+        let node = match self.shared_node(session.lane, shard) {
+            Ok(node) => node,
+            Err(lost) => return self.refuse(session, &lost.text()),
+        };
+        let copy = match self.named(node, script, request) {
+            Some(named) if self.bring_along(node, &named) => {
+                self.repeats.keep((session.lane, shard), named, request.bytes, &mut self.pool)
             }
             _ => None,
         };
         let place = session.reserve(copy.map_or(Owed::Node, Owed::Repeat));
-        self.enqueue(shard, request.bytes, Asked::by_client(session.conn, place));
+        self.enqueue_on(node, request.bytes, Asked::by_client(session.conn, place));
     }
 
     /// What `request` names. A script that it brings along is kept.
-    fn named(&mut self, shard: ShardId, script: Script, request: &Request<'_>) -> Option<Named> {
-        match script {
-            Script::Body => {
-                let sha = self.board.scripts.keep(request.arg(1));
-                self.note_loaded(shard, sha);
-                None
-            }
-            Script::Sha => Some(Named::Script(request.arg(1).to_ascii_lowercase().try_into().ok()?)),
-            Script::Function => Some(Named::Functions),
+    fn named(&mut self, node: u32, script: Script, request: &Request<'_>) -> Option<Named> {
+        if script == Script::Body {
+            let sha = self.board.scripts.keep(request.arg(1));
+            self.note_loaded(node, sha);
+            return None;
         }
+        self.board.scripts.named(script, request)
     }
 
-    fn note_loaded(&mut self, shard: ShardId, sha: Sha) {
-        let loaded = &mut self.backends[shard.0 as usize].loaded;
+    fn note_loaded(&mut self, node: u32, sha: Sha) {
+        let loaded = &mut self.backends[node as usize].loaded;
         loaded.catch_up(&self.board.scripts);
         loaded.scripts.insert(sha);
     }
 
-    /// Loads what is named on the node of `shard`, unless this connection has loaded it. False if it is not kept here.
-    fn bring_along(&mut self, shard: ShardId, named: &Named) -> bool {
+    /// Loads what is named over the connection `node`, unless it has loaded it. False if it is not kept here.
+    pub(crate) fn bring_along(&mut self, node: u32, named: &Named) -> bool {
         let board = Arc::clone(&self.board);
-        let loaded = &mut self.backends[shard.0 as usize].loaded;
+        let loaded = &mut self.backends[node as usize].loaded;
         loaded.catch_up(&board.scripts);
         match named {
             Named::Script(sha) => {
                 let Some(body) = board.scripts.body(sha) else { return false };
                 if loaded.scripts.insert(*sha) {
-                    self.load(shard, &[b"SCRIPT", b"LOAD", &body]);
+                    self.load(node, &[b"SCRIPT", b"LOAD", &body]);
                 }
                 true
             }
@@ -253,7 +271,7 @@ impl Core {
                 if std::mem::replace(&mut loaded.libraries_version, version) != version {
                     // Without REPLACE: a library that the node has is the one that it was given last.
                     let libraries = board.scripts.libraries();
-                    libraries.iter().for_each(|code| self.load(shard, &[b"FUNCTION", b"LOAD", code]));
+                    libraries.iter().for_each(|code| self.load(node, &[b"FUNCTION", b"LOAD", code]));
                 }
                 board.scripts.has_libraries()
             }
@@ -261,10 +279,10 @@ impl Core {
     }
 
     /// Queues a request of ours, whose reply is for nobody: if it fails, the client's own request tells.
-    fn load(&mut self, shard: ShardId, args: &[&[u8]]) {
+    fn load(&mut self, node: u32, args: &[&[u8]]) {
         let mut bytes = self.pool.take();
         encode::request(&mut bytes, args);
-        self.enqueue(shard, &bytes, Asked::by_nobody());
+        self.enqueue_on(node, &bytes, Asked::by_nobody());
         self.pool.give(bytes);
     }
 
@@ -275,26 +293,26 @@ impl Core {
             Named::Script(_) => reply.starts_with(NO_SCRIPT),
             Named::Functions => reply == FUNCTION_NOT_FOUND,
         };
-        let repeated = missing
-            && session.is_last(place)
-            && self.admit(repeat.shard).is_ok()
-            && self.bring_again(repeat.shard, &repeat.named);
-        if repeated {
+        let node = (missing && session.is_last(place))
+            .then(|| self.shared_node(repeat.lane, repeat.shard).ok())
+            .flatten()
+            .filter(|&node| self.bring_again(node, &repeat.named));
+        if let Some(node) = node {
             session.expect_again(place);
-            self.enqueue(repeat.shard, &repeat.request, Asked::by_client(session.conn, place));
+            self.enqueue_on(node, &repeat.request, Asked::by_client(session.conn, place));
         }
         self.pool.give(repeat.request);
-        repeated
+        node.is_some()
     }
 
     /// As [`Core::bring_along`], where we were wrong about what the node has.
-    fn bring_again(&mut self, shard: ShardId, named: &Named) -> bool {
-        let loaded = &mut self.backends[shard.0 as usize].loaded;
+    fn bring_again(&mut self, node: u32, named: &Named) -> bool {
+        let loaded = &mut self.backends[node as usize].loaded;
         match named {
             Named::Script(sha) => drop(loaded.scripts.remove(sha)),
             Named::Functions => loaded.libraries_version = 0,
         }
-        self.bring_along(shard, named)
+        self.bring_along(node, named)
     }
 
     /// The request behind `id` is not needed any more.
@@ -304,15 +322,19 @@ impl Core {
         }
     }
 
-    /// Notes what `command` does to scripts, before it goes to all shards: what is to be gone must not be loaded again
-    /// behind it. Returns the library that is to be kept if all shards take it.
-    pub(crate) fn note_scripts(&mut self, command: &Command, request: &Request<'_>) -> Option<Library> {
+    /// Notes what `command` does to scripts, before it goes to all shards as `parts`: what is to be gone must not be
+    /// loaded again behind it. Returns the library that is to be kept if all shards take it.
+    pub(crate) fn note_scripts(
+        &mut self,
+        command: &Command,
+        request: &Request<'_>,
+        parts: &[Part],
+    ) -> Option<Library> {
         let scripts = &self.board.scripts;
         match &*command.name {
             "script|load" => {
                 let sha = scripts.keep(request.arg(2));
-                (0..self.topology.shard_count() as u32)
-                    .for_each(|shard| self.note_loaded(ShardId(shard), sha));
+                parts.iter().for_each(|part| self.note_loaded(part.node, sha));
             }
             "script|flush" => scripts.forget(),
             "function|load" => {
@@ -363,7 +385,8 @@ mod tests {
     #[test]
     fn copies_of_requests_are_bounded() {
         let (mut repeats, mut pool) = (Repeats::default(), BufferPool::new(16, 1 << 20));
-        let mut keep = |len| repeats.keep(ShardId(0), Named::Functions, &vec![b'x'; len], &mut pool);
+        let mut keep =
+            |len| repeats.keep((LaneId::FIRST, ShardId(0)), Named::Functions, &vec![b'x'; len], &mut pool);
         assert!(keep(REPEAT_BYTES_MAX + 1).is_none());
         let kept = std::iter::from_fn(|| keep(REPEAT_BYTES_MAX)).collect::<Vec<_>>();
         assert_eq!(kept.len(), REPEATS_BYTES_MAX / REPEAT_BYTES_MAX);

@@ -5,8 +5,13 @@
 
 use crate::ConnId;
 use crate::event::Arrival;
+use crate::held::{HeldNode, Watch};
+use crate::lanes::LaneId;
 use crate::limits::Limits;
+use crate::login::Login;
 use crate::pinned::Pinning;
+use crate::subscriptions::Subscribed;
+use crate::transaction::Transaction;
 use command::Number;
 use resp::request;
 use std::collections::VecDeque;
@@ -32,14 +37,22 @@ pub(crate) struct Session {
     pub mute: Mute,
     /// What it asked for and we only remember.
     pub wishes: Wishes,
+    /// What it is subscribed to, if anything.
+    pub subscribed: Option<Box<Subscribed>>,
     /// When it came.
     pub created_at: Instant,
     /// As CLIENT SETNAME set it.
     pub name: Box<[u8]>,
+    /// Who it is.
+    pub login: Login,
     /// Bytes that arrived and were not read as requests yet.
     pub input: Vec<u8>,
     /// Where in `input` the scan stopped.
     pub scanner: request::Scanner,
+    /// Whose connections its requests go over; [`crate::core::Core::change_lane`] sets it.
+    pub lane: LaneId,
+    /// It speaks RESP3, as its lane does.
+    pub resp3: bool,
     /// What the session does with what comes.
     pub phase: Phase,
     /// Not read from at the moment.
@@ -48,8 +61,8 @@ pub(crate) struct Session {
     pub learning: bool,
     /// How far it has come with a large transfer.
     pub pinning: Pinning,
-    /// Requests of it that nothing may overtake: those in flight on retired connections, and a command over several
-    /// shards that is carried out.
+    /// Requests of it that nothing may overtake: those in flight on retired connections or on one that it holds, and a
+    /// command over several shards that is carried out.
     pub fences: u32,
     /// A request of it is not read since too much is held.
     pub held_up: bool,
@@ -81,6 +94,14 @@ pub(crate) struct Session {
     reply_bytes_mean_x8: usize,
     /// Bytes of the reply at the front that were passed on before all of it was here.
     relayed: usize,
+    /// Whether keys are watched for it.
+    pub watch: Watch,
+    /// Its next request is held back, since clients are paused.
+    pub is_held_back: bool,
+    /// The connection on which its request waits for an element.
+    pub waits_on: Option<HeldNode>,
+    /// What it has begun with MULTI.
+    pub transaction: Option<Box<Transaction>>,
 }
 
 /// What a session does with what comes.
@@ -115,6 +136,8 @@ pub(crate) enum Mute {
     Next,
     /// Not that of the request that is being carried out, but those behind it.
     This,
+    /// None, but for that of the request that is being carried out.
+    Heard,
 }
 
 /// What a client asked for that changes nothing here; CLIENT LIST shows it.
@@ -143,6 +166,12 @@ pub(crate) enum Owed {
     Inquiry(Id),
     /// A command over several shards.
     Emulation(Id),
+    /// The nodes of a topic.
+    Subscription,
+    /// One node, whose number of receivers is changed by this.
+    Receivers(i32),
+    /// One node, which runs a transaction.
+    Exec,
 }
 
 /// How far a session had come before a request whose reply is not wanted.
@@ -218,10 +247,14 @@ impl Session {
             last: Number::NONE,
             mute: Mute::No,
             wishes: Wishes::default(),
+            subscribed: None,
             created_at: now,
             name: Box::default(),
+            login: Login::default(),
             input: Vec::new(),
             scanner: request::Scanner::default(),
+            lane: LaneId::FIRST,
+            resp3: false,
             phase: Phase::Open,
             paused: false,
             learning: false,
@@ -243,6 +276,10 @@ impl Session {
             parked_bytes: 0,
             reply_bytes_mean_x8: FIRST_REPLY_BYTES * 8,
             relayed: 0,
+            watch: Watch::No,
+            is_held_back: false,
+            waits_on: None,
+            transaction: None,
         }
     }
 
@@ -252,10 +289,13 @@ impl Session {
         let open = matches!(self.phase, Phase::Open | Phase::Ending);
         let has_room = match self.pinning {
             Pinning::No => self.pending.is_empty() || self.has_window(self.pending.len() + 1, limits),
-            Pinning::Ready(_) => self.pending.is_empty(),
+            Pinning::Ready(_) | Pinning::Turning => self.pending.is_empty(),
             Pinning::Waiting(_) | Pinning::Busy(_) => false,
         };
-        open && has_room && !self.learning && self.fences == 0 && self.held_bytes() < limits.pending_bytes_max
+        open && has_room
+            && !(self.learning | self.is_held_back)
+            && self.fences == 0
+            && self.held_bytes() < limits.pending_bytes_max
     }
 
     /// Whether a session that was stopped by [`Session::may_read`] has caught up enough to go on: half-way, so that
@@ -281,6 +321,12 @@ impl Session {
     /// Bytes of replies held for this client.
     pub(crate) fn held_bytes(&self) -> usize {
         self.output.len() + self.parked_bytes
+    }
+
+    /// Whether a request of it waits, for an element or for the end of a pause, and may go on to do so when its client
+    /// has long gone.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.waits_on.is_some() || self.is_held_back
     }
 
     /// Whether a request is pending.
@@ -427,6 +473,7 @@ impl Session {
     pub(crate) fn silence(&mut self, mark: Mark, pool: &mut BufferPool) {
         match self.mute {
             Mute::No | Mute::Next => return,
+            Mute::Heard => return self.mute = Mute::Off,
             Mute::This => self.mute = Mute::No,
             Mute::Off => {}
         }
@@ -442,6 +489,35 @@ impl Session {
                 Place::Ready(Parked::new(&[], pool))
             }
         };
+    }
+
+    /// What the request that is being carried out brings is heard whatever the client wants: a subscription is no reply.
+    pub(crate) fn speak_up(&mut self) {
+        self.mute = match self.mute {
+            Mute::Off => Mute::Heard,
+            Mute::This => Mute::No,
+            mute => mute,
+        };
+    }
+
+    /// Appends a message: at once, if it neither falls into the middle of a reply nor overtakes what it must not.
+    pub(crate) fn push(&mut self, message: &[u8], pool: &mut BufferPool) {
+        let fence = self.subscribed.as_ref().and_then(|subscribed| subscribed.fence);
+        let is_behind = |fence: u32| self.front.wrapping_sub(fence).cast_signed() > 0;
+        if self.pending.is_empty() || (self.relayed == 0 && fence.is_none_or(is_behind)) {
+            return self.output.push(message, pool);
+        }
+        self.raise_fence(self.next_place());
+        self.answer(message, pool);
+    }
+
+    /// Messages must not overtake what is at `place`.
+    pub(crate) fn raise_fence(&mut self, place: u32) {
+        if let Some(subscribed) = &mut self.subscribed
+            && subscribed.fence.is_none_or(|fence| place.wrapping_sub(fence).cast_signed() > 0)
+        {
+            subscribed.fence = Some(place);
+        }
     }
 
     fn pop_front(&mut self) {
@@ -486,7 +562,7 @@ impl Session {
     /// Whether it has much waiting and has not taken a byte for long.
     pub(crate) fn is_stalled(&self, now: Instant, limits: &Limits) -> bool {
         // Who holds connections of his own keeps others from having some.
-        let allowed = if self.pinning == Pinning::No { limits.output_bytes_soft } else { 0 };
+        let allowed = if self.pinning.id().is_none() { limits.output_bytes_soft } else { 0 };
         self.output.len() > allowed && now.since(self.output_moved_at) > limits.output_stall
     }
 
@@ -653,7 +729,8 @@ mod tests {
             (session.output.capacity(), session.pending.capacity(), session.input.capacity()),
             (0, 0, 0)
         );
-        assert!(size_of::<Session>() <= 336, "{}", size_of::<Session>());
+        // A look into a box would cost each request more than these few bytes more cost an idle client.
+        assert!(size_of::<Session>() <= 376, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

@@ -47,6 +47,13 @@ impl Tally {
         self.rows[command.index()].calls += 1;
     }
 
+    /// The request will be read once more.
+    #[cold]
+    pub(crate) fn take_back_call(&mut self, command: Number) {
+        let row = &mut self.rows[command.index()];
+        row.calls = row.calls.saturating_sub(1);
+    }
+
     /// The request was refused here, with `reply`.
     #[cold]
     pub(crate) fn count_rejected(&mut self, command: Number, reply: &[u8]) {

@@ -1,12 +1,15 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
 use crate::backend::State;
-use crate::{Action, Arrival, Board, ConnId, Event, Limits, Notice, Proxy, Settings};
+use crate::lanes::LaneKind;
+use crate::proxy::Peer;
+use crate::{Action, Arrival, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::Instant;
 use topology::{ShardId, Topology, TopologySpec, parse_nodes};
+use users::{Registry, Users};
 
 /// A proxy, and all that went out of it.
 pub(crate) struct Rig {
@@ -78,6 +81,31 @@ impl Rig {
         rig
     }
 
+    /// As [`Rig::ready`], with the users of the ACL file `users`.
+    pub(crate) fn ready_with_users(shards: usize, users: &str) -> Rig {
+        let settings = Settings { registry: registry(users), ..Settings::default() };
+        let mut rig = Rig::of_worker(shards, Limits::default(), settings, &Arc::new(Board::new(1)));
+        (0..shards as u32).for_each(|shard| rig.bring_up(shard));
+        rig
+    }
+
+    /// As [`Rig::workers`], with the users of the ACL file `users`.
+    pub(crate) fn workers_with_users(workers: usize, users: &str) -> (Vec<Rig>, Arc<Registry>) {
+        let (board, registry) = (Arc::new(Board::new(workers)), registry(users));
+        let settings =
+            |worker| Settings { worker, workers, registry: Arc::clone(&registry), ..Settings::default() };
+        let of_worker = |worker| Rig::of_worker(1, Limits::default(), settings(worker), &board);
+        let mut rigs: Vec<Rig> = (0..workers).map(of_worker).collect();
+        rigs.iter_mut().for_each(|rig| rig.bring_up(0));
+        (rigs, registry)
+    }
+
+    /// Over one shard, whose node is told `credentials`; it has not answered yet.
+    pub(crate) fn connecting_as(credentials: Credentials) -> Rig {
+        let settings = Settings { credentials, ..Settings::default() };
+        Rig::of_worker(1, Limits::default(), settings, &Arc::new(Board::new(1)))
+    }
+
     /// `workers` workers of one process over `shards` shards, whose nodes have said PONG to all of them.
     pub(crate) fn workers(workers: usize, shards: usize) -> Vec<Rig> {
         let board = Arc::new(Board::new(workers));
@@ -99,14 +127,19 @@ impl Rig {
 
     /// The last connection that was asked for beside the shared ones is made and says PONG. It goes to `shard`.
     pub(crate) fn bring_up_pinned(&mut self, shard: u32) -> ConnId {
+        self.bring_up_greeted(shard, "*1|$4|PING|", "+PONG|")
+    }
+
+    /// The same, for a connection that begins with `greeting`, which its node answers with `replies`.
+    pub(crate) fn bring_up_greeted(&mut self, shard: u32, greeting: &str, replies: &str) -> ConnId {
         self.pass(Duration::ZERO);
         self.proxy.handle_timeouts(self.now);
         self.perform();
-        let &(its_shard, conn) = self.pinned.last().expect("a connection was asked for");
-        assert_eq!(its_shard, shard);
+        let of_shard = self.pinned.iter().rfind(|(its_shard, _)| *its_shard == shard);
+        let &(_, conn) = of_shard.expect("a connection was asked for");
         self.event(Event::Connected { conn });
-        assert_eq!(self.taken(conn), "*1|$4|PING|");
-        self.event(Event::Received { conn, bytes: b"+PONG\r\n" });
+        assert_eq!(self.taken(conn), greeting);
+        self.sends(conn, replies);
         conn
     }
 
@@ -166,6 +199,12 @@ impl Rig {
         self.clients += 1;
         let arrival = Arrival { peer: &peer, local: LOCAL, descriptor: 9 };
         self.proxy.accept(&arrival, self.now).expect("not full")
+    }
+
+    /// The client has chosen another lane.
+    pub(crate) fn change_lane(&mut self, conn: ConnId, kind: LaneKind) {
+        let Some(Peer::Client(session)) = self.proxy.peers.get_mut(conn) else { panic!("a client") };
+        self.proxy.core.change_lane(session, kind);
     }
 
     /// The client sends `text`, in which `|` stands for CR LF.
@@ -256,7 +295,16 @@ impl Rig {
         last
     }
 
+    /// Carries out what is to be done, but takes no more than `bytes` of what is to be sent at a time.
+    pub(crate) fn send_partly(&mut self, bytes: usize) {
+        self.perform_with(bytes);
+    }
+
     pub(crate) fn perform(&mut self) {
+        self.perform_with(usize::MAX);
+    }
+
+    fn perform_with(&mut self, bytes_max: usize) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
                 Action::Connect { conn, shard } => match self.nodes.get(&shard.0) {
@@ -264,7 +312,7 @@ impl Rig {
                     _ => drop(self.nodes.insert(shard.0, conn)),
                 },
                 Action::Send { conn, bytes } => {
-                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len() };
+                    let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len().min(bytes_max) };
                     self.sent.entry(conn).or_default().extend_from_slice(&bytes[..taken]);
                     self.proxy.handle_sent(conn, taken);
                 }
@@ -275,6 +323,12 @@ impl Rig {
             }
         }
     }
+}
+
+/// The users of the ACL file `users`.
+fn registry(users: &str) -> Arc<Registry> {
+    let users = Users::parse("users.acl", users.as_bytes()).expect("valid");
+    Arc::new(Registry::new(users, [7; 32], true))
 }
 
 /// Carries the mail between workers until there is none.

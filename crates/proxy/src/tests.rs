@@ -1,10 +1,15 @@
 //! Transcripts: what the core does, event by event. `|` stands for CR LF.
 
 mod administration;
+mod blocking;
 mod emulate;
 mod emulate_faults;
+mod lanes;
 mod large;
+mod logins;
+mod pubsub;
 mod scripts;
+mod transactions;
 
 use crate::testing::Rig;
 use crate::{Arrival, Event, Limits, Notice};

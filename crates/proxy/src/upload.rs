@@ -62,14 +62,14 @@ impl Core {
         self.asking = number;
         self.tally.count_call(number);
         self.counters.requests += 1;
-        let node = match self.pinned_node(id, shard) {
+        let node = match self.pinned_node(id, session.lane, shard) {
             Ok(node) => {
                 let place = session.reserve(Owed::Node);
                 let (_, start) = self.backends[node as usize].tail(&mut self.pool);
                 let asked =
                     Asked { conn: session.conn, place, part: 0, purpose: Purpose::Client, kept: false };
                 self.push_ticket(node, start, asked);
-                self.set_upload_deadline(node, Instant::NEVER);
+                self.set_deadline(node, Instant::NEVER);
                 Some(node)
             }
             Err(lost) => {
@@ -84,7 +84,8 @@ impl Core {
 
     /// The shard that the request belongs to, if its beginning tells, and its command.
     fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
-        if session.mute != Mute::No {
+        let is_usual = session.mute == Mute::No && !session.login.is_missing() && !session.is_restricted();
+        if !is_usual || session.transaction.is_some() {
             return None;
         }
         let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
@@ -99,7 +100,12 @@ impl Core {
         let request = Request::new(bytes, &args);
         let (Resolved::Command(command), number) = command::resolve_numbered(&request) else { return None };
         let position = command.single_key().filter(|&position| position < known)?;
-        let shard = self.topology.shard_of(request.arg(position));
+        let key = request.arg(position);
+        // What has not come yet may say that the key is read or written as well.
+        if session.login.is_checked() && !session.login.permits_any(number, key) {
+            return None;
+        }
+        let shard = self.topology.shard_of(key);
         matches!(command.carry, Carry::Shard).then_some((shard, number))
     }
 
@@ -138,18 +144,10 @@ impl Core {
         if let Some(node) = node {
             let queued = self.backends[node as usize].queued_bytes();
             let deadline = self.now + self.limits.transfer_timeout + self.limits.transfer_time(queued);
-            self.set_upload_deadline(node, deadline);
-            self.check_at = self.check_at.min(deadline);
+            self.set_deadline(node, deadline);
         }
         if !session.is_pending() {
             self.handle_quiet(session);
-        }
-    }
-
-    /// The reply to the request that was begun last on `node` is late from `deadline` on.
-    fn set_upload_deadline(&mut self, node: u32, deadline: Instant) {
-        if let Some(ticket) = self.backends[node as usize].tickets_mut().last() {
-            ticket.deadline = deadline;
         }
     }
 
@@ -157,6 +155,10 @@ impl Core {
     pub(crate) fn may_receive(&mut self, session: &Session) -> bool {
         if session.may_read(&self.limits) {
             return !self.memory.is_full();
+        }
+        if session.is_blocked() {
+            // Its end must be seen when it comes.
+            return session.input.len() < self.limits.waiting_input_bytes_max;
         }
         let Pinning::Busy(id) = session.pinning else { return false };
         let Some(upload) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_ref()) else { return false };

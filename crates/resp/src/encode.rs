@@ -1,8 +1,42 @@
-//! Writing RESP2: appends to a buffer, never fails.
+//! Writing RESP: appends to a buffer, never fails. What RESP3 has a type of its own for takes `resp3`, and is written as
+//! Redis writes it for a client of RESP2 where that is false.
 
 /// `*len\r\n`
 pub fn array_header(out: &mut Vec<u8>, len: usize) {
     header(out, b'*', len);
+}
+
+/// The header of a map of `pairs` pairs: `%pairs\r\n`, or that of an array of names and values in turn.
+pub fn map_header(out: &mut Vec<u8>, pairs: usize, resp3: bool) {
+    match resp3 {
+        true => header(out, b'%', pairs),
+        false => header(out, b'*', 2 * pairs),
+    }
+}
+
+/// The header of a set: `~len\r\n`, or that of an array.
+pub fn set_header(out: &mut Vec<u8>, len: usize, resp3: bool) {
+    header(out, if resp3 { b'~' } else { b'*' }, len);
+}
+
+/// A text for people: `=len\r\ntxt:text\r\n`, or a bulk.
+pub fn verbatim(out: &mut Vec<u8>, text: &[u8], resp3: bool) {
+    if !resp3 {
+        return bulk(out, text);
+    }
+    const KIND: &[u8] = b"txt:";
+    header(out, b'=', KIND.len() + text.len());
+    out.extend_from_slice(KIND);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Nothing: `_\r\n`, or the nil of RESP2.
+pub fn null(out: &mut Vec<u8>, resp3: bool) {
+    match resp3 {
+        true => out.extend_from_slice(b"_\r\n"),
+        false => nil(out),
+    }
 }
 
 /// `$len\r\nbody\r\n`
@@ -68,5 +102,19 @@ mod tests {
         simple(&mut out, b"OK");
         error(&mut out, b"ERR a\r\nb");
         assert_eq!(out, b"*2\r\n$4\r\na\r\nb\r\n$-1\r\n:-7\r\n+OK\r\n-ERR a  b\r\n");
+    }
+
+    #[test]
+    fn types_of_resp3_are_written_as_arrays_and_bulks_to_clients_of_resp2() {
+        for (resp3, expected) in
+            [(true, "%1\r\n~2\r\n=6\r\ntxt:hi\r\n_\r\n"), (false, "*2\r\n*2\r\n$2\r\nhi\r\n$-1\r\n")]
+        {
+            let mut out = Vec::new();
+            map_header(&mut out, 1, resp3);
+            set_header(&mut out, 2, resp3);
+            verbatim(&mut out, b"hi", resp3);
+            null(&mut out, resp3);
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
     }
 }

@@ -252,15 +252,29 @@ pub fn as_integer(reply: &[u8]) -> Option<i64> {
     parse_i64(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?)
 }
 
-/// The body of a complete bulk reply; `None` for nil and for everything else.
+/// The body of a complete bulk reply, or the text of a verbatim one; `None` for nil and for everything else.
 pub fn as_bulk(reply: &[u8]) -> Option<&[u8]> {
     let mut elements = Elements { bytes: reply, left: 1 };
     let element = elements.next()?;
     let header_end = element.iter().position(|&byte| byte == b'\n')? + 1;
-    if element.first() != Some(&b'$') || header_end == element.len() {
-        return None;
-    }
-    element.get(header_end..element.len() - 2)
+    let start = match element.first() {
+        Some(b'$') => header_end,
+        // Three letters say what kind of text it is.
+        Some(b'=') => header_end + b"txt:".len(),
+        _ => return None,
+    };
+    element.get(start..element.len() - 2)
+}
+
+/// Whether a complete reply is one of the three ways to say that there is nothing.
+pub fn is_null(reply: &[u8]) -> bool {
+    matches!(reply, b"$-1\r\n" | b"_\r\n" | b"*-1\r\n")
+}
+
+/// Whether a complete reply is none, but something that its sender wanted to say.
+#[inline]
+pub fn is_push(reply: &[u8]) -> bool {
+    reply.first() == Some(&b'>')
 }
 
 /// The length of the first of several complete values. 0 if there is none, which cannot happen behind a reply that was
@@ -276,14 +290,17 @@ pub fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!'))
 }
 
-/// The elements of a complete array reply, each as its wire bytes; `None` if it is no array (nil included).
+/// The elements of a complete array or set, each as its wire bytes, or the names and values of a map in turn; `None` if it
+/// is none of these (nil included).
 pub fn elements(reply: &[u8]) -> Option<Elements<'_>> {
-    if reply.first() != Some(&b'*') {
-        return None;
-    }
+    let each = match reply.first()? {
+        b'*' | b'~' => 1,
+        b'%' => 2,
+        _ => return None,
+    };
     let end = memchr::memchr(b'\n', reply)? + 1;
-    let left = parse_i64(&reply[1..end - 2])?;
-    Some(Elements { bytes: &reply[end..], left: usize::try_from(left).ok()? })
+    let len = usize::try_from(parse_i64(&reply[1..end - 2])?).ok()?;
+    Some(Elements { bytes: &reply[end..], left: len.checked_mul(each)? })
 }
 
 /// See [`elements`].
@@ -438,5 +455,9 @@ mod tests {
         assert_eq!(as_bulk(b"$2\r\nab\r\n"), Some(&b"ab"[..]));
         assert_eq!(as_bulk(b"$0\r\n\r\n"), Some(&b""[..]));
         assert_eq!(as_bulk(b"$-1\r\n"), None);
+        assert_eq!(as_bulk(b"=6\r\ntxt:ab\r\n"), Some(&b"ab"[..]));
+        let map: Vec<_> = elements(b"%1\r\n+a\r\n~2\r\n,1.5\r\n#t\r\n").expect("a map").collect();
+        assert_eq!(map, [&b"+a\r\n"[..], b"~2\r\n,1.5\r\n#t\r\n"]);
+        assert_eq!([&b"_\r\n"[..], b"*-1\r\n", b"*0\r\n"].map(is_null), [true, true, false]);
     }
 }

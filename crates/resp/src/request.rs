@@ -145,6 +145,12 @@ pub enum RequestError {
     /// An inline request whose quotes do not close, or close inside a word.
     #[error("unbalanced quotes in request")]
     UnbalancedQuotes,
+    /// More arguments than a client may announce that has not said its password.
+    #[error("unauthenticated multibulk length")]
+    UnauthenticatedArgs,
+    /// A longer argument than a client may announce that has not said its password.
+    #[error("unauthenticated bulk length")]
+    UnauthenticatedBulk,
     /// CR without LF behind a header, or a body that does not end in CR LF. Redis accepts both.
     #[error("expected CRLF")]
     ExpectedCrlf,

@@ -1,11 +1,13 @@
 //! The command line: what can be said, and how it is refused in one line.
 
+use crate::access::{Secret, Source};
 use crate::embedded::EmbeddedSettings;
 use crate::pace::Gather;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
 use proxy::CrossShard;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -86,6 +88,10 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
     tag_rule: Option<TagRule>,
 
+    /// Databases that clients may SELECT; the nodes must have as many
+    #[arg(long, value_name = "DATABASES", default_value_t = 16)]
+    pub(crate) databases: u16,
+
     /// Clients at most
     #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
     pub(crate) maxclients: usize,
@@ -104,8 +110,8 @@ pub(crate) struct ProxyArgs {
     request_timeout_ms: u64,
 
     /// Let a busy worker wait some microseconds for more requests before it writes: auto, off, or microseconds. auto
-    /// waits where requests stand in line anyway, up to half of what they take there, for less CPU time per request and
-    /// more throughput (docs/benchmarks.md has both, and the latency at steady rates). A lone client never waits
+    /// waits up to half of what requests take at the nodes, where it has tried and found that more of them get through for
+    /// it (docs/benchmarks.md has throughput and the latency at steady rates). A lone client never waits
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
 
@@ -124,6 +130,28 @@ pub(crate) struct ProxyArgs {
     /// worker wait while it is carried out, some 15 ms for each MiB
     #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
     cross_shard_bytes_max: usize,
+
+    /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
+    /// it; --requirepass-file hides it
+    #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
+    requirepass: Option<Secret>,
+
+    /// The same, as the first line of a file, which is read again on SIGHUP
+    #[arg(long, value_name = "PATH", conflicts_with = "acl_file")]
+    requirepass_file: Option<PathBuf>,
+
+    /// Users and what they may do, in the format of Redis's aclfile: a line "user NAME on >PASSWORD ~KEYS +COMMAND …" for
+    /// each (docs/users.md). It is read again on SIGHUP and ACL LOAD
+    #[arg(long, value_name = "PATH")]
+    acl_file: Option<PathBuf>,
+
+    /// The file whose first line is the password that nodes are told (AUTH)
+    #[arg(long, value_name = "PATH", requires = "nodes")]
+    node_auth_file: Option<PathBuf>,
+
+    /// The user that nodes are told with it, if it is not their default user
+    #[arg(long, value_name = "NAME", requires = "node_auth_file")]
+    node_user: Option<String>,
 
     /// After SIGTERM, wait at most so many seconds for what is in flight
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -229,6 +257,10 @@ impl ProxyArgs {
         if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
             return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
         }
+        if !(1..=proxy::Settings::DATABASES_MAX).contains(&self.databases) {
+            let max = proxy::Settings::DATABASES_MAX;
+            return Err(format!("--databases {}: 1 to {max}", self.databases));
+        }
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
                 return Err(format!(
@@ -261,6 +293,24 @@ impl ProxyArgs {
         let (distribution, hash, tag_rule) = (self.distribution, self.hash, self.tag_rule);
         let spec = TopologySpec { nodes, distribution, hash, tag_rule };
         Topology::new(1, &spec).map_err(|error| error.to_string())
+    }
+
+    /// Who the users are.
+    pub(crate) fn users(&self) -> Source {
+        match (&self.requirepass, &self.requirepass_file, &self.acl_file) {
+            (Some(password), ..) => Source::Password(password.clone()),
+            (_, Some(path), _) => Source::PasswordFile(path.clone()),
+            (.., Some(path)) => Source::AclFile(path.clone()),
+            (None, None, None) => Source::Nothing,
+        }
+    }
+
+    /// Who we are to the nodes.
+    pub(crate) fn credentials(&self) -> Result<proxy::Credentials, String> {
+        match &self.node_auth_file {
+            Some(path) => Ok(Secret::read(path)?.credentials(self.node_user.as_deref())),
+            None => Ok(proxy::Credentials::default()),
+        }
     }
 
     /// What the stores are to be like, if there are no nodes.
@@ -341,6 +391,8 @@ mod tests {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),
+            (&["--databases=0"], "--databases"),
+            (&["--databases=20000"], "--databases"),
             (&["--allow-admin"], "name them with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
@@ -355,10 +407,21 @@ mod tests {
             (&["--nodes=a:1,a:1"], "a:1"),
             (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
             (&["--nodes=a:1", "--nonsense"], "--nonsense"),
+            (&["--requirepass=secret", "--acl-file=x"], "--acl-file"),
+            (&["--node-auth-file=x"], "--nodes"),
+            (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
+            (&["--requirepass="], "there is no password"),
         ];
         for (words, named) in cases {
             let error = parsed(words).expect_err("unusable");
             assert!(error.contains(named) && !error.contains('\n'), "{words:?}: {error}");
+            assert!(!error.contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let args = parsed(&["--requirepass=secret"]).expect("valid");
+        assert!(!format!("{args:?} {:?}", args.users()).contains("secret"));
     }
 }

@@ -1,5 +1,6 @@
 //! The control thread: listens, gives each client to the worker with the fewest, hears signals, writes the log.
 
+use crate::access::Source;
 use crate::args::ProxyArgs;
 use crate::embedded::Embedded;
 use crate::logging;
@@ -10,9 +11,9 @@ use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::{Context, Result, anyhow};
 use mio::net::{TcpListener, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, CrossShard, Limits, Notice, Proxy, Settings};
+use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -22,10 +23,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use topology::Topology;
 use tracing::{error, info, warn};
+use users::{Registry, Users};
 
 const LISTENER: Token = Token(0);
 const SIGNALS: Token = Token(1);
 const WAKER: Token = Token(2);
+const HANGUPS: Token = Token(3);
 
 /// Clients that the kernel keeps while we are busy. The kernel's own bound (net.core.somaxconn) holds as well.
 const BACKLOG: i32 = 4096;
@@ -41,18 +44,23 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;
-/// But no more than this part of all descriptors.
-const PINNED_PART: u64 = 8;
+/// But no more than this part of all descriptors, with those for clients that watch or wait.
+const OWN_PART: u64 = 8;
 
 /// Runs the proxy until it is told to stop.
 pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     logging::start(args.log_level);
     let topology = Arc::new(args.topology().map_err(|error| anyhow!(error))?);
+    let access = args.users();
+    let registry = access.registry().map_err(|error| anyhow!(error))?;
+    if let Some(warning) = access.warning(&registry.users()) {
+        warn!("{warning}");
+    }
     let listener = listen(args)?;
     let addr = listener.local_addr()?;
     let workers = args.workers();
-    let clients_max =
-        clients_max(args.maxclients, workers * topology.shard_count(), workers * PINNED_DESCRIPTORS);
+    let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
+    let clients_max = clients_max(args.maxclients, workers * topology.shard_count(), own);
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
@@ -62,8 +70,12 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
+        databases: args.databases,
         allow_admin: args.allow_admin,
         cross_shard: args.cross_shard,
+        access,
+        registry: Arc::new(registry),
+        credentials: args.credentials().map_err(|error| anyhow!(error))?,
         topology,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
         clock: Clock::start(),
@@ -130,11 +142,11 @@ fn bind(addr: SocketAddr, reuse_port: bool) -> std::io::Result<std::net::TcpList
 }
 
 /// Raises the limit of descriptors as far as it goes and returns how many clients fit under it, beside the connections to
-/// nodes and, as far as that leaves clients most of them, `pinned` more.
-fn clients_max(wanted: usize, nodes: usize, pinned: usize) -> usize {
+/// nodes that they share and, as far as that leaves clients most of them, `own` more that single clients have.
+fn clients_max(wanted: usize, nodes: usize, own: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let pinned = maximum.map_or(pinned as u64, |maximum| (pinned as u64).min(maximum / PINNED_PART));
-    let reserved = RESERVED_DESCRIPTORS + nodes as u64 + pinned;
+    let own = maximum.map_or(own as u64, |maximum| (own as u64).min(maximum / OWN_PART));
+    let reserved = RESERVED_DESCRIPTORS + nodes as u64 + own;
     let needed = wanted as u64 + reserved;
     if let Some(now) = current.filter(|&now| now < needed) {
         let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
@@ -162,8 +174,12 @@ struct Plan {
     workers: usize,
     limits: Limits,
     gather: Gather,
+    databases: u16,
     allow_admin: bool,
     cross_shard: CrossShard,
+    access: Source,
+    registry: Arc<Registry>,
+    credentials: Credentials,
     topology: Arc<Topology>,
     embedded: Option<Arc<Embedded>>,
     clock: Clock,
@@ -183,8 +199,11 @@ impl Plan {
             unix_epoch_us: self.epoch_us,
             process_id: std::process::id(),
             port: self.addr.port(),
+            databases: self.databases,
             allow_admin: self.allow_admin,
             cross_shard: self.cross_shard,
+            registry: Arc::clone(&self.registry),
+            credentials: self.credentials.clone(),
         };
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =
@@ -203,6 +222,11 @@ struct Control {
     poll: Poll,
     listener: Option<TcpListener>,
     signals: UnixStream,
+    /// Where SIGHUP shows, if there is something to be read again then.
+    hangups: Option<UnixStream>,
+    access: Source,
+    registry: Arc<Registry>,
+    errands: mpsc::Receiver<(usize, Errand)>,
     workers: Vec<Handle>,
     log: mpsc::Receiver<(usize, Notice)>,
     /// Accepting is tried again then, after there was no descriptor left.
@@ -227,9 +251,11 @@ impl Control {
     fn start(mut listener: TcpListener, plan: &Plan) -> Result<Control> {
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let signals = signal_pipe(&poll)?;
+        let signals = signal_pipe(&poll, &[SIGTERM, SIGINT], SIGNALS)?;
+        let hangups = plan.access.is_file().then(|| signal_pipe(&poll, &[SIGHUP], HANGUPS)).transpose()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
+        let (errand_sender, errands) = mpsc::channel();
         let resolver = resolver::start()?;
         let board = Arc::new(Board::new(plan.workers));
         let mailboxes = Arc::new(OnceLock::new());
@@ -240,6 +266,7 @@ impl Control {
                 resolver: resolver.clone(),
                 workers: Arc::clone(&mailboxes),
                 embedded: plan.embedded.clone(),
+                errands: errand_sender.clone(),
                 log: log_sender.clone(),
                 clients_gone: Arc::clone(&gone),
             };
@@ -256,6 +283,10 @@ impl Control {
             poll,
             listener: Some(listener),
             signals,
+            hangups,
+            access: plan.access.clone(),
+            registry: Arc::clone(&plan.registry),
+            errands,
             workers: handles,
             log,
             accept_at: None,
@@ -274,7 +305,11 @@ impl Control {
                 self.accept();
             }
             self.write_log();
+            self.run_errands();
             self.measure();
+            if has_bytes(self.hangups.as_mut()) {
+                self.reload_users();
+            }
             if self.signal_came() {
                 return Ok(());
             }
@@ -343,8 +378,42 @@ impl Control {
 
     /// Whether SIGTERM or SIGINT came since the last call.
     fn signal_came(&mut self) -> bool {
-        let mut bytes = [0; 16];
-        matches!(self.signals.read(&mut bytes), Ok(count) if count > 0)
+        has_bytes(Some(&mut self.signals))
+    }
+
+    /// Reads the users again, for all workers. Clients stay, but for those whose user is gone.
+    fn reload_users(&mut self) {
+        match self.load_users() {
+            Ok(users) => {
+                info!(users = users.iter().len(), "users were read again");
+                for handle in &self.workers {
+                    // A worker that has stopped has no clients.
+                    let _ = handle.mailbox.send(Message::Users(Arc::clone(&users)));
+                }
+            }
+            Err(error) => error!(error, "users could not be read again and are as before"),
+        }
+    }
+
+    /// Reads the users for workers whose clients ask for it.
+    fn run_errands(&mut self) {
+        while let Ok((worker, errand)) = self.errands.try_recv() {
+            let outcome = self.load_users().map_err(|error| {
+                format!(
+                    "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+                )
+            });
+            // A worker that has stopped has nobody to tell.
+            let _ = self.workers[worker].mailbox.send(Message::Loaded(errand, outcome));
+        }
+    }
+
+    fn load_users(&self) -> Result<Arc<Users>, String> {
+        let users = self.access.users()?;
+        if let Some(warning) = self.access.warning(&users) {
+            warn!("{warning}");
+        }
+        Ok(self.registry.replace(users))
     }
 
     /// Stops accepting and waits until all workers are done, the time is up, or another signal comes.
@@ -406,14 +475,20 @@ fn spawn(number: usize, worker: Worker, waker: Arc<Waker>) -> Result<JoinHandle<
     thread.spawn(run).context("starting a worker")
 }
 
-/// A stream that becomes readable when SIGTERM or SIGINT comes.
-fn signal_pipe(poll: &Poll) -> Result<UnixStream> {
+/// Whether something came on a stream of signals since the last call.
+fn has_bytes(stream: Option<&mut UnixStream>) -> bool {
+    let mut bytes = [0; 16];
+    stream.is_some_and(|stream| matches!(stream.read(&mut bytes), Ok(count) if count > 0))
+}
+
+/// A stream that becomes readable when one of `signals` comes.
+fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> Result<UnixStream> {
     let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
     reader.set_nonblocking(true)?;
-    for signal in [SIGTERM, SIGINT] {
+    for &signal in signals {
         signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
     }
     let mut reader = UnixStream::from_std(reader);
-    poll.registry().register(&mut reader, SIGNALS, Interest::READABLE)?;
+    poll.registry().register(&mut reader, token, Interest::READABLE)?;
     Ok(reader)
 }

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stdx::{BufferPool, ByteQueue, Id, Slab};
-use store::{EvictionPolicy, Store, StoreSettings};
+use store::{CallerId, EvictionPolicy, Store, StoreSettings};
 use topology::ShardId;
 use tracing::error;
 
@@ -105,8 +105,9 @@ struct StoreThread {
 }
 
 /// One worker's connection.
-#[derive(Default)]
 struct Conn {
+    /// Its state in the store.
+    caller: CallerId,
     /// The unfinished request.
     input: Vec<u8>,
     scanner: Scanner,
@@ -127,7 +128,7 @@ impl StoreThread {
             let now_ms = unix_ms();
             self.handle_events(now_ms);
             while let Ok(stream) = self.inbox.try_recv() {
-                let conn = self.conns.insert(Conn::default());
+                let conn = self.conns.insert(Conn::new(self.store.admit()));
                 self.driver.adopt_unix(conn, stream)?;
             }
             while let Some(conn) = self.to_flush.pop() {
@@ -148,10 +149,10 @@ impl StoreThread {
                 }
                 Event::Writable(id) => to_flush.push(id),
                 Event::Ended(id) => {
-                    conns.remove(id);
+                    end(conns, id, store);
                     driver.close(id);
                 }
-                Event::Closed(id, _) => drop(conns.remove(id)),
+                Event::Closed(id, _) => end(conns, id, store),
                 Event::Connected(_) => {}
             }
         }
@@ -163,14 +164,25 @@ impl StoreThread {
         match self.driver.send(id, conn.output.as_slice()) {
             Ok(sent) => conn.output.consume(sent, &mut self.pool),
             Err(_) => {
-                self.conns.remove(id);
+                end(&mut self.conns, id, &mut self.store);
                 self.driver.close(id);
             }
         }
     }
 }
 
+/// Forgets a connection, and lets the store forget it.
+fn end(conns: &mut Slab<Conn>, id: Id, store: &mut Store) {
+    if let Some(conn) = conns.remove(id) {
+        store.dismiss(conn.caller);
+    }
+}
+
 impl Conn {
+    fn new(caller: CallerId) -> Conn {
+        Conn { caller, input: Vec::new(), scanner: Scanner::default(), output: ByteQueue::default() }
+    }
+
     /// Runs the requests that are complete with `bytes`. They come from our own core, which has checked them.
     fn receive(
         &mut self,
@@ -193,7 +205,7 @@ impl Conn {
         while let Ok(Scanned::Request { len }) = self.scanner.scan(&source[at..], &limits, args, &mut inline)
         {
             let request = Request::new(&source[at..at + len], args);
-            store.run(&request, now_ms, self.output.tail(pool));
+            store.run(self.caller, &request, now_ms, self.output.tail(pool));
             at += len;
         }
         // What is left of `input` stays where it is: a large request comes in hundreds of pieces, and to copy all of it
@@ -222,7 +234,7 @@ mod tests {
     fn a_large_request_in_pieces_is_not_copied_for_each_piece() {
         let mut store =
             Store::new(StoreSettings { seed: 1, memory_max: None, policy: EvictionPolicy::NoEviction });
-        let (mut conn, mut pool) = (Conn::default(), BufferPool::new(0, 0));
+        let (mut conn, mut pool) = (Conn::new(store.admit()), BufferPool::new(0, 0));
         let mut request = Vec::new();
         resp::encode::request(&mut request, &[b"SET", b"key", &[b'x'; 1_000_000]]);
         // A whole request before it, and half a one behind it: both must survive the cuts.

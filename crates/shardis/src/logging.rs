@@ -23,6 +23,10 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
     match notice {
         Notice::NodeUp { shard } => info!(worker, shard, "node is back"),
         Notice::NodeDown { shard, reason } => warn!(worker, shard, reason, "node is down"),
+        Notice::MessagesMissed { shard, topics, reason } => {
+            warn!(worker, shard, topics, reason, "messages are missed until the node is back");
+        }
+        Notice::SubscribedAgain { shard, topics } => info!(worker, shard, topics, "messages come again"),
         Notice::ClientClosed { client, peer, reason } => match reason {
             CloseReason::Idle => debug!(worker, client, peer, "idle client closed"),
             CloseReason::Protocol => info!(worker, client, peer, "client closed: it sent what is not RESP"),
@@ -31,6 +35,12 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
             }
             CloseReason::OutputLimit => {
                 warn!(worker, client, peer, "client closed: it does not read its replies")
+            }
+            CloseReason::SlowSubscriber => {
+                warn!(
+                    worker,
+                    client, peer, "client closed: it does not read the messages it is subscribed to"
+                )
             }
             CloseReason::MemoryLimit => {
                 warn!(

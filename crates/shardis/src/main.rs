@@ -6,12 +6,14 @@
 #![expect(clippy::disallowed_methods, reason = "threads and clocks begin here and nowhere below")]
 #![expect(clippy::disallowed_types, reason = "the control thread accepts")]
 
+mod access;
 mod args;
 mod control;
 mod embedded;
 mod logging;
 mod pace;
 mod resolver;
+mod trial;
 mod usage;
 mod worker;
 

@@ -3,8 +3,8 @@
 use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
-use driver::{Driver, Target};
-use proxy::{Action, Arrival, Event, Mail, Notice, Proxy};
+use driver::{Driver, SHARE_BYTES, Target};
+use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
 use topology::{Address, ShardId, Topology};
+use users::Users;
 
 /// What other threads tell a worker.
 pub(crate) enum Message {
@@ -33,6 +34,10 @@ pub(crate) enum Message {
     },
     /// What another worker's core says to ours.
     Mail(Mail),
+    /// There are other users.
+    Users(Arc<Users>),
+    /// The ACL file was read for it: the users, or what is wrong with the file.
+    Loaded(Errand, Result<Arc<Users>, String>),
     /// Take no more, finish what is here, and stop.
     Drain,
 }
@@ -78,6 +83,8 @@ pub(crate) struct Neighbours {
     pub workers: Arc<OnceLock<Vec<Mailbox>>>,
     /// The stores of this process, if they are the shards.
     pub embedded: Option<Arc<Embedded>>,
+    /// The ACL file is read there.
+    pub errands: mpsc::Sender<(usize, Errand)>,
     /// The log is written there; what does not fit is dropped.
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// How many clients of this worker have gone: the control thread balances by it.
@@ -102,6 +109,8 @@ pub(crate) struct Worker {
 
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Requests that have so many bytes on average are little work for their size: 128 of them may be read at once.
+const BULKY_FROM: u64 = 1024;
 /// How much later than asked for the kernel may end a sleep.
 #[cfg(target_os = "linux")]
 const TIMER_SLACK_NS: u64 = 1000;
@@ -201,11 +210,17 @@ impl Worker {
     /// Tells the proxy what happened. Returns how many events there were.
     fn handle_events(&mut self, now: Instant) -> usize {
         let mut seen = 0;
+        let is_prompt = self.pace.is_prompt();
         while let Some(event) = self.driver.next_event() {
             seen += 1;
             match event {
                 driver::Event::Received(conn, bytes) => {
-                    self.proxy.handle_event(Event::Received { conn, bytes }, now)
+                    let (len, before) = (bytes.len(), self.proxy.counters().requests);
+                    self.proxy.handle_event(Event::Received { conn, bytes }, now);
+                    if len >= SHARE_BYTES {
+                        let requests = self.proxy.counters().requests - before;
+                        self.driver.set_bulky(conn, requests * BULKY_FROM < len as u64);
+                    }
                 }
                 driver::Event::Writable(conn) => self.proxy.handle_event(Event::Writable { conn }, now),
                 driver::Event::Connected(conn) => self.proxy.handle_event(Event::Connected { conn }, now),
@@ -213,6 +228,9 @@ impl Worker {
                 driver::Event::Closed(conn, error) => {
                     self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
                 }
+            }
+            if is_prompt {
+                self.perform_actions(now);
             }
         }
         seen
@@ -316,6 +334,12 @@ impl Worker {
                     // A client that it killed must be closed before the next message brings a new one to its place.
                     self.perform(now);
                 }
+                Message::Users(users) => {
+                    self.proxy.handle_users(&users, now);
+                    // As above: clients may have been closed.
+                    self.perform(now);
+                }
+                Message::Loaded(errand, outcome) => self.proxy.handle_loaded(errand, outcome, now),
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);
@@ -348,6 +372,10 @@ impl Worker {
         while let Some(notice) = self.proxy.poll_notice() {
             // A log that does not keep up loses lines; it does not stop the worker.
             let _ = self.neighbours.log.try_send((self.number, notice));
+        }
+        while let Some(errand) = self.proxy.poll_errand() {
+            // The control thread outlives its workers.
+            let _ = self.neighbours.errands.send((self.number, errand));
         }
         let counters = self.proxy.counters();
         let gone = counters.clients_total - counters.clients + counters.clients_refused;

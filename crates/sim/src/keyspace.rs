@@ -4,7 +4,7 @@ use crate::ledger::Ledger;
 use resp::{Request, Span, encode};
 use std::collections::BTreeMap;
 use stdx::Instant;
-use store::{Store, StoreSettings};
+use store::{CallerId, Store, StoreSettings};
 use topology::ShardId;
 
 /// One node's keys.
@@ -25,9 +25,20 @@ impl Keyspace {
         Keyspace { store: new_store(), idle: 0, last: remembers.then(BTreeMap::new) }
     }
 
+    /// Begins a connection.
+    pub(crate) fn admit(&mut self) -> CallerId {
+        self.store.admit()
+    }
+
+    /// A connection has ended.
+    pub(crate) fn dismiss(&mut self, caller: CallerId) {
+        self.store.dismiss(caller);
+    }
+
     /// Runs `request` as the node of `shard`, appends the reply, and tells the ledger what runs.
     pub(crate) fn run(
         &mut self,
+        caller: CallerId,
         request: &Request<'_>,
         shard: ShardId,
         now: Instant,
@@ -42,7 +53,7 @@ impl Keyspace {
             (b"stamp.set", [key, value]) => ask(&mut self.store, &[b"SET", key, value], now_ms, out),
             (b"script", [_flush]) => encode::simple(out, b"OK"),
             (b"command", [_info, name]) => write_command_info(&name.to_ascii_lowercase(), out),
-            _ => self.store.run(request, now_ms, out),
+            _ => self.store.run(caller, request, now_ms, out),
         }
         self.idle += 1;
         if self.idle >= REQUESTS_PER_WORK {
@@ -96,7 +107,10 @@ pub(crate) fn ask(store: &mut Store, words: &[&[u8]], now_ms: u64, out: &mut Vec
         encode::bulk(&mut bytes, word);
         spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
     }
-    store.run(&Request::new(&bytes, &spans), now_ms, out);
+    // A connection of its own: nothing that others selected or chose.
+    let caller = store.admit();
+    store.run(caller, &Request::new(&bytes, &spans), now_ms, out);
+    store.dismiss(caller);
 }
 
 /// Everything that can be known of a key: its type, what it holds, and when it expires. Equal bytes, equal keys.

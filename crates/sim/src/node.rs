@@ -6,6 +6,7 @@ use proxy::ConnId;
 use resp::request::{Request, RequestLimits, Scanned, Scanner};
 use std::collections::BTreeMap;
 use stdx::Instant;
+use store::CallerId;
 use topology::ShardId;
 
 /// One node.
@@ -33,8 +34,10 @@ pub(crate) enum Sabotage {
 }
 
 /// What one connection sent and was not run yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Input {
+    /// Its state in the store.
+    caller: CallerId,
     bytes: Vec<u8>,
     scanner: Scanner,
 }
@@ -49,7 +52,13 @@ impl Node {
 
     /// Bytes came over `conn`; they are read by [`Node::run`].
     pub(crate) fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
-        self.conns.entry(conn).or_default().bytes.extend_from_slice(bytes);
+        let keyspace = &mut self.keyspace;
+        let input = self.conns.entry(conn).or_insert_with(|| Input {
+            caller: keyspace.admit(),
+            bytes: Vec::new(),
+            scanner: Scanner::default(),
+        });
+        input.bytes.extend_from_slice(bytes);
     }
 
     /// Runs what is complete of `conn` and returns the replies.
@@ -73,9 +82,10 @@ impl Node {
                         out.extend_from_slice(b"-LOADING Redis is loading the dataset in memory\r\n");
                     } else {
                         let start = out.len();
-                        self.keyspace.run(&request, self.shard, now, ledger, &mut out);
+                        self.keyspace.run(input.caller, &request, self.shard, now, ledger, &mut out);
                         if sabotage == Sabotage::RunTwice {
-                            self.keyspace.run(&request, self.shard, now, ledger, &mut Vec::new());
+                            let twice = &mut Vec::new();
+                            self.keyspace.run(input.caller, &request, self.shard, now, ledger, twice);
                         }
                         let older = self.keyspace.older_reply(&request, &out[start..]);
                         if let (Sabotage::AnswerOlder, Some(older)) = (sabotage, older) {
@@ -103,11 +113,14 @@ impl Node {
 
     /// Forgets what `conn` sent.
     pub(crate) fn forget(&mut self, conn: ConnId) {
-        self.conns.remove(&conn);
+        if let Some(input) = self.conns.remove(&conn) {
+            self.keyspace.dismiss(input.caller);
+        }
     }
 
     /// The process dies: what was not run never will be.
     pub(crate) fn die(&mut self) {
-        self.conns.clear();
+        let conns = std::mem::take(&mut self.conns);
+        conns.into_values().for_each(|input| self.keyspace.dismiss(input.caller));
     }
 }

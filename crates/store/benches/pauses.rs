@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use resp::{Request, Span, encode};
 use rustix::time::{ClockId, clock_gettime};
-use store::{Store, StoreSettings};
+use store::{CallerId, Store, StoreSettings};
 
 /// The binary's allocator.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -23,8 +23,8 @@ const KEYS: usize = 1_000_000;
 const REQUESTS_PER_WORK: usize = 100;
 
 fn main() {
-    let mut meter = Meter::default();
     let mut store = Store::new(StoreSettings { seed: 42, ..StoreSettings::default() });
+    let mut meter = Meter::new(store.admit());
     meter.measure(&mut store, "SET, a thousand keys", |at| {
         vec!["SET".into(), key(at % 1_000), "0123456789abcdef".into()]
     });
@@ -92,8 +92,8 @@ impl std::fmt::Display for Pause {
 }
 
 /// Times calls.
-#[derive(Default)]
 struct Meter {
+    caller: CallerId,
     longest: Pause,
     bytes: Vec<u8>,
     spans: Vec<Span>,
@@ -101,6 +101,11 @@ struct Meter {
 }
 
 impl Meter {
+    fn new(caller: CallerId) -> Meter {
+        let (longest, bytes, spans, out) = (Pause::default(), Vec::new(), Vec::new(), Vec::new());
+        Meter { caller, longest, bytes, spans, out }
+    }
+
     fn measure(&mut self, store: &mut Store, what: &str, words: impl Fn(usize) -> Vec<String>) {
         let (mut total, mut requests) = (Duration::ZERO, Pause::default());
         self.longest = Pause::default();
@@ -135,7 +140,8 @@ impl Meter {
         }
         let request = Request::new(&self.bytes, &self.spans);
         let out = &mut self.out;
-        timed(|| store.run(&request, NOW_MS, out)).1
+        let caller = self.caller;
+        timed(|| store.run(caller, &request, NOW_MS, out)).1
     }
 
     fn work(&mut self, store: &mut Store, now_ms: u64) -> bool {

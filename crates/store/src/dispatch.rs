@@ -3,6 +3,7 @@
 use hashbrown::HashTable;
 use resp::Request;
 
+use crate::callers::CallerId;
 use crate::commands::{
     bitfield, bits, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, monitor,
     scan, set_algebra, sets, sort, stream_groups, stream_info, streams, strings, zset_algebra, zset_ranges,
@@ -10,9 +11,20 @@ use crate::commands::{
 };
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
+use crate::store::Store;
 
 /// Appends the reply, or says why not. What was appended before an error is taken back.
-pub(crate) type Run = fn(&mut Keyspace, &Request<'_>, &mut Vec<u8>) -> Result<(), Error>;
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// For what is about keys.
+    OnKeys(OnKeys),
+    /// For what is about connections.
+    OnStore(OnStore),
+}
+
+pub(crate) type OnKeys = fn(&mut Keyspace, &Request<'_>, &mut Reply) -> Result<(), Error>;
+type OnStore = fn(&mut Store, CallerId, &Request<'_>, &mut Reply) -> Result<(), Error>;
 
 /// One command.
 pub(crate) struct Row {
@@ -36,23 +48,28 @@ impl Row {
 }
 
 /// A command that only reads.
-const fn reads(name: &'static str, arity: i32, run: Run) -> Row {
-    Row { name, arity, grows: false, reads: true, run }
+const fn reads(name: &'static str, arity: i32, run: OnKeys) -> Row {
+    Row { name, arity, grows: false, reads: true, run: Run::OnKeys(run) }
 }
 
 /// A command that never needs more memory.
-const fn row(name: &'static str, arity: i32, run: Run) -> Row {
-    Row { name, arity, grows: false, reads: false, run }
+const fn row(name: &'static str, arity: i32, run: OnKeys) -> Row {
+    Row { name, arity, grows: false, reads: false, run: Run::OnKeys(run) }
 }
 
 /// A command that may need more memory.
-const fn grows(name: &'static str, arity: i32, run: Run) -> Row {
-    Row { name, arity, grows: true, reads: false, run }
+const fn grows(name: &'static str, arity: i32, run: OnKeys) -> Row {
+    Row { name, arity, grows: true, reads: false, run: Run::OnKeys(run) }
 }
 
 /// A command that makes a new value of old ones: it may need memory, and reads.
-const fn derives(name: &'static str, arity: i32, run: Run) -> Row {
-    Row { name, arity, grows: true, reads: true, run }
+const fn derives(name: &'static str, arity: i32, run: OnKeys) -> Row {
+    Row { name, arity, grows: true, reads: true, run: Run::OnKeys(run) }
+}
+
+/// A command about connections.
+const fn calls(name: &'static str, arity: i32, run: OnStore) -> Row {
+    Row { name, arity, grows: false, reads: false, run: Run::OnStore(run) }
 }
 
 /// Whether the store has a command of this name; case is ignored.
@@ -109,6 +126,10 @@ static ROWS: &[Row] = &[
     // Without a key.
     row("ping", -1, connection::ping),
     row("echo", 2, connection::echo),
+    calls("select", 2, connection::select),
+    calls("hello", -1, connection::hello),
+    calls("reset", 1, connection::reset),
+    calls("client", -2, connection::client),
     row("slowlog", -2, monitor::slowlog),
     row("latency", -2, monitor::latency),
     row("script", -2, monitor::script),
@@ -173,8 +194,10 @@ static ROWS: &[Row] = &[
     row("renamenx", 3, generic::renamenx),
     derives("copy", -3, generic::copy),
     row("dbsize", 1, generic::dbsize),
-    row("flushdb", -1, generic::flush),
-    row("flushall", -1, generic::flush),
+    row("flushdb", -1, generic::flushdb),
+    row("flushall", -1, generic::flushall),
+    row("move", 3, generic::shift),
+    row("swapdb", 3, generic::swapdb),
     reads("object", -2, generic::object),
     row("memory", -2, generic::memory),
     reads("dump", 2, dump::dump),

@@ -29,6 +29,8 @@ pub(crate) enum Error {
     ScoreNotANumber,
     WeightNotFloat,
     OutOfRange,
+    /// An integer that C's `int` does not hold.
+    NotInt,
     NotNegatable,
     NotPositive,
     IndexOutOfRange,
@@ -76,6 +78,15 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    pub(crate) const SWAPDB_FIRST: Error = Error::Fixed("ERR invalid first DB index");
+    pub(crate) const SWAPDB_SECOND: Error = Error::Fixed("ERR invalid second DB index");
+    pub(crate) const PROTOCOL_NUMBER: Error =
+        Error::Fixed("ERR Protocol version is not an integer or out of range");
+    pub(crate) const PROTOCOL: Error = Error::Fixed("NOPROTO unsupported protocol version");
+    pub(crate) const CLIENT_NAME: Error =
+        Error::Fixed("ERR Client names cannot contain spaces, newlines or special characters.");
+    pub(crate) const WRONG_PASSWORD: Error =
+        Error::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
     pub(crate) const COUNT_POSITIVE: Error = Error::Fixed("ERR count should be greater than 0");
     pub(crate) const LCS_NOT_STRINGS: Error =
         Error::Fixed("ERR The specified keys must contain string values");
@@ -204,6 +215,11 @@ impl Error {
         Error::Named(parts.iter().flat_map(until_nul).collect())
     }
 
+    /// For HELLO, with the option as the client wrote it.
+    pub(crate) fn hello_option(option: &[u8]) -> Error {
+        Error::named(&[b"ERR Syntax error in HELLO option '", option, b"'"])
+    }
+
     /// For a command that the store does not have.
     #[cold]
     pub(crate) fn not_here(name: &[u8]) -> Error {
@@ -263,6 +279,7 @@ impl Error {
             Error::ScoreNotANumber => "ERR resulting score is not a number (NaN)",
             Error::WeightNotFloat => "ERR weight value is not a float",
             Error::OutOfRange => "ERR value is out of range",
+            Error::NotInt => "ERR value is out of range, value must between -2147483648 and 2147483647",
             Error::NotNegatable => {
                 "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
             }

@@ -1,4 +1,4 @@
-//! The keys: found, changed, expired, evicted and freed, and every byte of them accounted for.
+//! The keys of all databases: found, changed, expired, evicted and freed, and every byte of them accounted for.
 //!
 //! All changes of a value go through [`Keyspace::edit`], [`Keyspace::edit_or_create`] and [`Keyspace::set`], which keep
 //! the account, the index of expiries and the rule that there are no empty collections. What is large is not dropped at
@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 
 use stdx::Prng;
 
+use crate::database::{DATABASES, Database, Entry, NEVER};
 use crate::error::Error;
 use crate::policy::EvictionPolicy;
 use crate::stats::Stats;
-use crate::table::{Keyed, Table};
-use crate::values::value::{ALLOCATION_BYTES, Kind, Value};
+use crate::table::Table;
+use crate::values::value::{Kind, Value};
 
 /// Keys of one shard.
 pub(crate) struct Keyspace {
@@ -24,26 +25,16 @@ pub(crate) struct Keyspace {
     /// What goes when memory is full.
     pub(crate) policy: EvictionPolicy,
     pub(crate) stats: Stats,
-    entries: Table<Entry>,
-    /// When keys expire, with the hash of the key. Two keys of one hash and one instant share a place here: the second
-    /// is then not expired actively, but still never seen after its time.
-    expiries: BTreeSet<(u64, u64)>,
-    /// Keys that expire, and the sum of their instants.
-    volatile: usize,
-    expiries_sum: u128,
+    /// The database that is selected. It lies here itself, so that a request need not look for it.
+    database: Database,
+    selected: u8,
+    /// The others, each at its number; what stands at the number of the selected one is empty and means nothing.
+    resting: Vec<Database>,
+    /// The database from which a key was evicted last.
+    evicted_from: u8,
     garbage: Vec<Garbage>,
     memory_used: usize,
     seed: u64,
-}
-
-/// One key with its value.
-pub(crate) struct Entry {
-    key: Box<[u8]>,
-    pub(crate) value: Value,
-    /// Unix time in milliseconds after which the key is gone; [`NEVER`] if it stays.
-    pub(crate) expires_at: u64,
-    /// When it was last used, in units of [`CLOCK_MS`].
-    touched: u32,
 }
 
 /// What nobody can reach any more.
@@ -51,23 +42,6 @@ enum Garbage {
     Value(Value),
     Entries(Table<Entry>),
     Expiries(BTreeSet<(u64, u64)>),
-}
-
-/// The expiry of a key that stays.
-pub(crate) const NEVER: u64 = u64::MAX;
-
-impl Keyed for Entry {
-    fn key(&self) -> &[u8] {
-        &self.key
-    }
-}
-
-impl Entry {
-    /// Bytes by our own accounting.
-    pub(crate) fn memory(&self) -> usize {
-        let expiry = if self.expires_at == NEVER { 0 } else { EXPIRY_BYTES };
-        ENTRY_BYTES + self.key.len() + ALLOCATION_BYTES + self.value.memory() + expiry
-    }
 }
 
 impl Keyspace {
@@ -80,29 +54,70 @@ impl Keyspace {
             memory_max: usize::MAX,
             policy: EvictionPolicy::default(),
             stats: Stats::default(),
-            entries: Table::new(seed),
-            expiries: BTreeSet::new(),
-            volatile: 0,
-            expiries_sum: 0,
+            database: Database::new(seed),
+            selected: 0,
+            resting: (0..DATABASES).map(|_| Database::new(seed)).collect(),
+            evicted_from: 0,
             garbage: Vec::new(),
             memory_used: 0,
             seed,
         }
     }
 
-    /// Keys, those counted that expired and were not found out yet.
+    /// Makes what follows be about another database.
+    #[inline]
+    pub(crate) fn select(&mut self, number: u8) {
+        if number != self.selected {
+            std::mem::swap(&mut self.database, &mut self.resting[usize::from(self.selected)]);
+            std::mem::swap(&mut self.database, &mut self.resting[usize::from(number)]);
+            self.selected = number;
+        }
+    }
+
+    pub(crate) fn selected(&self) -> u8 {
+        self.selected
+    }
+
+    /// All databases with their numbers.
+    pub(crate) fn databases(&self) -> impl Iterator<Item = (u8, &Database)> {
+        (0..DATABASES).map(|number| (number, self.database(number)))
+    }
+
+    fn database(&self, number: u8) -> &Database {
+        if number == self.selected { &self.database } else { &self.resting[usize::from(number)] }
+    }
+
+    /// Two databases exchange all that they have.
+    pub(crate) fn swap(&mut self, one: u8, other: u8) {
+        let selected = self.selected;
+        self.select(one);
+        if one != other {
+            std::mem::swap(&mut self.database, &mut self.resting[usize::from(other)]);
+        }
+        self.select(selected);
+    }
+
+    /// Does something in another database.
+    pub(crate) fn within<R>(&mut self, number: u8, act: impl FnOnce(&mut Keyspace) -> R) -> R {
+        let selected = self.selected;
+        self.select(number);
+        let result = act(self);
+        self.select(selected);
+        result
+    }
+
+    /// Keys of the selected database, those counted that expired and were not found out yet.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.database.len()
+    }
+
+    /// Keys of all databases.
+    pub(crate) fn len_of_all(&self) -> usize {
+        self.databases().map(|(_, database)| database.len()).sum()
     }
 
     pub(crate) fn memory_used(&self) -> usize {
         self.memory_used
-    }
-
-    /// How many keys expire, and the average of the milliseconds that are left to them.
-    pub(crate) fn volatile(&self) -> (usize, u64) {
-        let average = self.expiries_sum.checked_div(self.volatile as u128).unwrap_or_default();
-        (self.volatile, u64::try_from(average).unwrap_or(u64::MAX).saturating_sub(self.now_ms))
     }
 
     /// The entry of `key`, which counts as used now.
@@ -110,14 +125,14 @@ impl Keyspace {
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<&Entry> {
         let clock = self.clock();
         let hash = self.live_hash(key);
-        let entry = self.stats.looked_up(self.entries.find_mut(hash, key))?;
+        let entry = self.stats.looked_up(self.database.entries.find_mut(hash, key))?;
         entry.touched = clock;
         Some(entry)
     }
 
     /// The entry of `key`, without counting as use. For commands that look at several keys at once.
     pub(crate) fn peek(&self, key: &[u8]) -> Option<&Entry> {
-        let entry = self.entries.find(self.entries.hash(key), key);
+        let entry = self.database.entries.find(self.database.entries.hash(key), key);
         self.stats.looked_up(entry.filter(|entry| self.now_ms <= entry.expires_at))
     }
 
@@ -140,7 +155,7 @@ impl Keyspace {
     ) -> Result<Option<R>, Error> {
         let clock = self.clock();
         let hash = self.live_hash(key);
-        let Some(entry) = self.entries.find_mut(hash, key) else { return Ok(None) };
+        let Some(entry) = self.database.entries.find_mut(hash, key) else { return Ok(None) };
         let before = entry.value.memory();
         let result = change(K::of_mut(&mut entry.value).ok_or(Error::WrongType)?);
         entry.touched = clock;
@@ -159,7 +174,7 @@ impl Keyspace {
         change: impl FnOnce(&mut K) -> R,
     ) -> Result<R, Error> {
         let hash = self.live_hash(key);
-        if self.entries.find(hash, key).is_none() {
+        if self.database.entries.find(hash, key).is_none() {
             self.insert(hash, key, K::empty(self.seed).into_value(), NEVER);
         }
         // It is there: one way or the other, it was just put in or found.
@@ -170,8 +185,8 @@ impl Keyspace {
     #[inline]
     pub(crate) fn set(&mut self, key: &[u8], value: Value, expires_at: u64) {
         let clock = self.clock();
-        let hash = self.entries.hash(key);
-        let Some(entry) = self.entries.find_mut(hash, key) else {
+        let hash = self.database.entries.hash(key);
+        let Some(entry) = self.database.entries.find_mut(hash, key) else {
             return self.insert(hash, key, value, expires_at);
         };
         let before = entry.memory();
@@ -179,7 +194,7 @@ impl Keyspace {
         let old_expiry = std::mem::replace(&mut entry.expires_at, expires_at);
         entry.touched = clock;
         self.memory_used = self.memory_used + entry.memory() - before;
-        self.index_expiry(hash, old_expiry, expires_at);
+        self.database.index_expiry(hash, old_expiry, expires_at);
         self.discard(old_value);
     }
 
@@ -207,24 +222,18 @@ impl Keyspace {
 
     /// Gives `key`, which must exist, another expiry.
     pub(crate) fn set_expiry(&mut self, key: &[u8], expires_at: u64) {
-        let hash = self.entries.hash(key);
-        let Some(entry) = self.entries.find_mut(hash, key) else { return };
+        let hash = self.database.entries.hash(key);
+        let Some(entry) = self.database.entries.find_mut(hash, key) else { return };
         let before = entry.memory();
         let old_expiry = std::mem::replace(&mut entry.expires_at, expires_at);
         self.memory_used = self.memory_used + entry.memory() - before;
-        self.index_expiry(hash, old_expiry, expires_at);
+        self.database.index_expiry(hash, old_expiry, expires_at);
     }
 
-    /// Copies the value of `from`, with its expiry.
-    pub(crate) fn copy(&mut self, from: &[u8], to: &[u8]) -> bool {
+    /// A copy of the value of `key`, and its expiry.
+    pub(crate) fn copy(&mut self, key: &[u8]) -> Option<(Value, u64)> {
         let seed = self.seed;
-        let Some((value, expires_at)) =
-            self.find(from).map(|entry| (entry.value.copied(seed), entry.expires_at))
-        else {
-            return false;
-        };
-        self.set(to, value, expires_at);
-        true
+        self.find(key).map(|entry| (entry.value.copied(seed), entry.expires_at))
     }
 
     /// An empty collection for a result that is put together before it is stored.
@@ -240,8 +249,8 @@ impl Keyspace {
     /// Makes `key` look as if it was not used for so long.
     pub(crate) fn set_idle(&mut self, key: &[u8], idle_s: u64) {
         let clock = (self.now_ms.saturating_sub(idle_s.saturating_mul(1_000)) / CLOCK_MS) as u32;
-        let hash = self.entries.hash(key);
-        if let Some(entry) = self.entries.find_mut(hash, key) {
+        let hash = self.database.entries.hash(key);
+        if let Some(entry) = self.database.entries.find_mut(hash, key) {
             entry.touched = clock;
         }
     }
@@ -253,7 +262,7 @@ impl Keyspace {
 
     /// All keys that are not expired.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Value)> {
-        let live = self.entries.iter().filter(|entry| self.now_ms <= entry.expires_at);
+        let live = self.database.entries.iter().filter(|entry| self.now_ms <= entry.expires_at);
         live.map(|entry| (&*entry.key, &entry.value))
     }
 
@@ -264,7 +273,7 @@ impl Keyspace {
         count: usize,
         mut found: impl FnMut(&'k [u8], &'k Value),
     ) -> u64 {
-        self.entries.scan(cursor, count, |entry| {
+        self.database.entries.scan(cursor, count, |entry| {
             if self.now_ms <= entry.expires_at {
                 found(&entry.key, &entry.value);
             }
@@ -274,23 +283,25 @@ impl Keyspace {
     /// A key at random.
     pub(crate) fn random_key(&mut self) -> Option<Box<[u8]>> {
         for _ in 0..RANDOM_KEY_TRIES {
-            let entry = self.entries.random(&mut self.prng)?;
+            let entry = self.database.entries.random(&mut self.prng)?;
             let (key, expires_at) = (entry.key.clone(), entry.expires_at);
             if self.now_ms <= expires_at {
                 return Some(key);
             }
-            self.expire(self.entries.hash(&key), &key);
+            self.expire(self.database.entries.hash(&key), &key);
         }
         // Expired keys come first in the index, so what is left of them is not worth more tries.
         self.iter().next().map(|(key, _)| key.into())
     }
 
-    /// Removes all keys. They are freed later.
+    /// Removes all keys of the selected database. They are freed later.
     pub(crate) fn clear(&mut self) {
-        let entries = std::mem::replace(&mut self.entries, Table::new(self.seed));
-        self.garbage.push(Garbage::Entries(entries));
-        self.garbage.push(Garbage::Expiries(std::mem::take(&mut self.expiries)));
-        (self.volatile, self.expiries_sum) = (0, 0);
+        if self.database.len() == 0 {
+            return;
+        }
+        let database = std::mem::replace(&mut self.database, Database::new(self.seed));
+        self.garbage.push(Garbage::Entries(database.entries));
+        self.garbage.push(Garbage::Expiries(database.expiries));
     }
 
     /// Frees a value: at once if it is small, in steps otherwise.
@@ -301,16 +312,17 @@ impl Keyspace {
         }
     }
 
-    /// Removes one key whose time is over. False if there is none.
+    /// Removes one key whose time is over. False if there is none in any database. Its database is selected then.
     pub(crate) fn expire_one(&mut self) -> bool {
-        let Some(&(expires_at, hash)) = self.expiries.first() else { return false };
-        if expires_at >= self.now_ms {
-            return false;
+        if !self.database.is_due(self.now_ms) {
+            let due = self.databases().find(|(_, database)| database.is_due(self.now_ms));
+            let Some((number, _)) = due else { return false };
+            self.select(number);
         }
-        let is_it = |entry: &Entry| entry.expires_at == expires_at;
-        match self.entries.find_hash(hash, is_it).map(|entry| entry.key.clone()) {
+        let Some(&(expires_at, hash)) = self.database.expiries.first() else { return false };
+        match self.database.expiring(expires_at, hash).map(|entry| entry.key.clone()) {
             Some(key) => self.expire(hash, &key),
-            None => _ = self.expiries.pop_first(),
+            None => _ = self.database.expiries.pop_first(),
         }
         true
     }
@@ -346,48 +358,40 @@ impl Keyspace {
         true
     }
 
-    /// Removes the key that `policy` chooses. False if there is none that may go.
+    /// Removes the key that `policy` chooses among all databases. False if there is none that may go.
     pub(crate) fn evict_one(&mut self, policy: EvictionPolicy) -> bool {
-        let Some(key) = self.choose_victim(policy) else { return false };
-        self.remove_hashed(self.entries.hash(&key), &key);
+        let Some((number, key)) = self.choose_victim(policy) else { return false };
+        self.evicted_from = number;
+        self.within(number, |keyspace| {
+            keyspace.remove_hashed(keyspace.database.entries.hash(&key), &key);
+        });
         self.stats.evicted += 1;
         true
     }
 
-    fn choose_victim(&mut self, policy: EvictionPolicy) -> Option<Box<[u8]>> {
-        if policy.is_volatile() && self.expiries.is_empty() {
-            return None;
+    /// Each database that has keys proposes one. Where chance chooses, it is the next database's turn.
+    fn choose_victim(&mut self, policy: EvictionPolicy) -> Option<(u8, Box<[u8]>)> {
+        let clock = self.clock();
+        let mut chosen: Option<(u8, &Entry)> = None;
+        for step in 1..=DATABASES {
+            let number = (self.evicted_from + step) % DATABASES;
+            let database =
+                if number == self.selected { &self.database } else { &self.resting[usize::from(number)] };
+            let Some(entry) = database.victim(policy, clock, &mut self.prng) else { continue };
+            if chosen.is_none_or(|(_, other)| entry.goes_before(other, policy, clock)) {
+                chosen = Some((number, entry));
+            }
         }
-        let samples = match policy {
-            EvictionPolicy::NoEviction => return None,
-            EvictionPolicy::VolatileTtl => 0,
-            EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom => 1,
-            EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru => LRU_SAMPLES,
-        };
-        let draws = if policy.is_volatile() { samples * DRAWS_PER_VOLATILE } else { samples };
-        let (entries, prng) = (&self.entries, &mut self.prng);
-        let clock = (self.now_ms / CLOCK_MS) as u32;
-        let oldest = (0..draws)
-            .filter_map(|_| entries.random(prng))
-            .filter(|entry| !policy.is_volatile() || entry.expires_at != NEVER)
-            .take(samples)
-            .max_by_key(|entry| clock.wrapping_sub(entry.touched));
-        // Keys that expire are so rare that none was drawn, or the order of expiry is what counts.
-        let first_to_expire = || {
-            let &(expires_at, hash) = self.expiries.first()?;
-            self.entries.find_hash(hash, |entry| entry.expires_at == expires_at)
-        };
-        let victim = if policy.is_volatile() { oldest.or_else(first_to_expire) } else { oldest };
-        victim.map(|entry| entry.key.clone())
+        chosen.map(|(number, entry)| (number, entry.key.clone()))
     }
 
     /// The hash of `key`, which is not expired any more: if it was, it is gone.
     #[inline]
     fn live_hash(&mut self, key: &[u8]) -> u64 {
-        let hash = self.entries.hash(key);
+        let hash = self.database.entries.hash(key);
         // Two look-ups instead of one, but only where anything expires at all.
-        if !self.expiries.is_empty()
-            && self.entries.find(hash, key).is_some_and(|entry| entry.expires_at < self.now_ms)
+        if !self.database.expiries.is_empty()
+            && self.database.entries.find(hash, key).is_some_and(|entry| entry.expires_at < self.now_ms)
         {
             self.expire(hash, key);
         }
@@ -402,8 +406,8 @@ impl Keyspace {
     fn insert(&mut self, hash: u64, key: &[u8], value: Value, expires_at: u64) {
         let entry = Entry { key: key.into(), value, expires_at, touched: self.clock() };
         self.memory_used += entry.memory();
-        self.entries.insert(hash, entry);
-        self.index_expiry(hash, NEVER, expires_at);
+        self.database.entries.insert(hash, entry);
+        self.database.index_expiry(hash, NEVER, expires_at);
     }
 
     fn remove_hashed(&mut self, hash: u64, key: &[u8]) {
@@ -413,27 +417,10 @@ impl Keyspace {
     }
 
     fn take_hashed(&mut self, hash: u64, key: &[u8]) -> Option<(Value, u64)> {
-        let entry = self.entries.remove(hash, key)?;
+        let entry = self.database.entries.remove(hash, key)?;
         self.memory_used -= entry.memory();
-        self.index_expiry(hash, entry.expires_at, NEVER);
+        self.database.index_expiry(hash, entry.expires_at, NEVER);
         Some((entry.value, entry.expires_at))
-    }
-
-    #[inline]
-    fn index_expiry(&mut self, hash: u64, old: u64, new: u64) {
-        if old == new {
-            return;
-        }
-        if old != NEVER {
-            self.expiries.remove(&(old, hash));
-            self.volatile -= 1;
-            self.expiries_sum -= u128::from(old);
-        }
-        if new != NEVER {
-            self.expiries.insert((new, hash));
-            self.volatile += 1;
-            self.expiries_sum += u128::from(new);
-        }
     }
 
     #[inline]
@@ -442,24 +429,12 @@ impl Keyspace {
     }
 }
 
-/// An entry in a table that is two thirds full.
-pub(crate) const ENTRY_BYTES: usize = std::mem::size_of::<Entry>() * 3 / 2 + 2;
-
-/// An instant and a hash in the index of expiries, whose nodes are two thirds full.
-pub(crate) const EXPIRY_BYTES: usize = 32;
-
 /// Grain of the time of last use: 32 bits of it last for eight years.
 const CLOCK_MS: u64 = 64;
 
 /// A value of more elements is freed in steps: so many take some ten microseconds.
 pub(crate) const ELEMENTS_AT_ONCE_MAX: usize = 256;
 const EXPIRIES_PER_STEP: usize = 200;
-
-/// Redis's `maxmemory-samples`.
-pub(crate) const LRU_SAMPLES: usize = 5;
-
-/// Draws until a key that expires is found. If they are rarer, the one that expires first is taken.
-const DRAWS_PER_VOLATILE: usize = 16;
 
 /// Redis tries as often to find a key that is not expired.
 const RANDOM_KEY_TRIES: usize = 100;
@@ -474,7 +449,7 @@ mod tests {
 
     /// What the account should say.
     fn memory_counted(keyspace: &Keyspace) -> usize {
-        keyspace.entries.iter().map(Entry::memory).sum()
+        keyspace.database.entries.iter().map(Entry::memory).sum()
     }
 
     #[test]
@@ -487,7 +462,7 @@ mod tests {
         assert!(keyspace.peek(b"k").is_none());
         assert_eq!(keyspace.len(), 1);
         assert!(keyspace.find(b"k").is_none());
-        assert_eq!((keyspace.len(), keyspace.memory_used(), keyspace.expiries.len()), (0, 0, 0));
+        assert_eq!((keyspace.len(), keyspace.memory_used(), keyspace.database.expiries.len()), (0, 0, 0));
     }
 
     #[test]
@@ -518,8 +493,8 @@ mod tests {
             }
         }
         assert_eq!(keyspace.memory_used(), memory_counted(&keyspace));
-        let volatile = keyspace.entries.iter().filter(|entry| entry.expires_at != NEVER).count();
-        assert_eq!(keyspace.expiries.len(), volatile);
+        let volatile = keyspace.database.entries.iter().filter(|entry| entry.expires_at != NEVER).count();
+        assert_eq!(keyspace.database.expiries.len(), volatile);
     }
 
     #[test]

@@ -6,12 +6,15 @@
 //!          work ─► expiry, freeing in steps ───────────────────────┘
 //! ```
 //!
-//! [`Store::run`] takes one request and appends one RESP2 reply, byte for byte what Redis 7.0 says, errors included.
+//! [`Store::admit`] begins a connection, which has a state of its own: its database, its protocol. [`Store::run`] takes
+//! one request of one connection and appends one reply, byte for byte what Redis 7.0 says, errors included.
 //! Nothing here does IO, knows a clock, starts a thread or is kept at exit: time is an argument, randomness comes from
 //! the seed. A new command is a line in `dispatch`.
 
 mod args;
+mod callers;
 mod commands;
+mod database;
 mod dispatch;
 mod error;
 mod formats;
@@ -27,6 +30,7 @@ mod table;
 mod testing;
 mod values;
 
+pub use callers::CallerId;
 pub use dispatch::{commands, supports};
 pub use limits::{Limit, limits};
 pub use policy::{EvictionPolicy, UnknownPolicy};

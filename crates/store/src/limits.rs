@@ -3,7 +3,7 @@
 
 use crate::commands::{scan, sets, strings};
 use crate::values::{hash, list, set, value, zset};
-use crate::{keyspace, store, table};
+use crate::{database, keyspace, store, table};
 
 /// A line of the reference page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ fn bounds() -> Vec<Limit> {
         ),
         limit(
             "keys that LRU policies compare",
-            format!("{}", keyspace::LRU_SAMPLES),
+            format!("{}", database::LRU_SAMPLES),
             "the one goes that was not used for longest; `volatile-ttl` compares all",
         ),
     ]
@@ -77,8 +77,8 @@ fn bounds() -> Vec<Limit> {
 
 fn costs() -> Vec<Limit> {
     vec![
-        limit("a key", format!("{} bytes", keyspace::ENTRY_BYTES + value::ALLOCATION_BYTES), "and its name"),
-        limit("an expiry", format!("{} bytes", keyspace::EXPIRY_BYTES), ""),
+        limit("a key", format!("{} bytes", database::ENTRY_BYTES + value::ALLOCATION_BYTES), "and its name"),
+        limit("an expiry", format!("{} bytes", database::EXPIRY_BYTES), ""),
         limit(
             "a string",
             format!("{} bytes", value::ALLOCATION_BYTES),

@@ -1,16 +1,174 @@
-//! Pieces of replies that many commands have in common.
+//! Writing replies, each in the protocol that its reader chose with HELLO.
+//!
+//! What RESP3 has a type for and RESP2 has not is written as Redis 7.0 writes it: a map is an array of twice the length,
+//! a set an array, a double or a verbatim text a bulk, and there are two kinds of nil.
 
 use resp::encode;
 
-/// `item` as a bulk, or the nil that stands for none.
-pub(crate) fn bulk_or_nil(out: &mut Vec<u8>, item: Option<&[u8]>) {
-    match item {
-        Some(item) => encode::bulk(out, item),
-        None => encode::nil(out),
-    }
+use crate::error::Error;
+use crate::formats::double;
+
+/// A reply that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    bytes: Vec<u8>,
+    pub(crate) is_resp3: bool,
 }
 
-/// The nil of replies that are arrays otherwise.
-pub(crate) fn nil_array(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"*-1\r\n");
+impl Reply {
+    /// Writes behind what is in `bytes`.
+    #[inline]
+    pub(crate) fn new(bytes: Vec<u8>, is_resp3: bool) -> Reply {
+        Reply { bytes, is_resp3 }
+    }
+
+    #[inline]
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// An empty one for the same reader: for what is put together before its header is known.
+    pub(crate) fn part(&self) -> Reply {
+        Reply { bytes: Vec::new(), is_resp3: self.is_resp3 }
+    }
+
+    #[inline]
+    pub(crate) fn append(&mut self, part: &Reply) {
+        self.bytes.extend_from_slice(&part.bytes);
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes back what was written after the reply was so long.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
+    #[inline]
+    pub(crate) fn bulk(&mut self, body: &[u8]) {
+        encode::bulk(&mut self.bytes, body);
+    }
+
+    #[inline]
+    pub(crate) fn simple(&mut self, text: &[u8]) {
+        encode::simple(&mut self.bytes, text);
+    }
+
+    #[inline]
+    pub(crate) fn integer(&mut self, value: i64) {
+        encode::integer(&mut self.bytes, value);
+    }
+
+    #[cold]
+    pub(crate) fn error(&mut self, error: &Error) {
+        error.write(&mut self.bytes);
+    }
+
+    /// The nil of replies that are bulks otherwise.
+    #[inline]
+    pub(crate) fn nil(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// The nil of replies that are arrays otherwise.
+    pub(crate) fn nil_array(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    #[inline]
+    pub(crate) fn bulk_or_nil(&mut self, item: Option<&[u8]>) {
+        match item {
+            Some(item) => self.bulk(item),
+            None => self.nil(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn array(&mut self, len: usize) {
+        encode::array_header(&mut self.bytes, len);
+    }
+
+    /// The header of a map of so many pairs.
+    pub(crate) fn map(&mut self, pairs: usize) {
+        let in_resp2 = 2 * pairs;
+        self.header(b'%', pairs, in_resp2);
+    }
+
+    pub(crate) fn set(&mut self, len: usize) {
+        self.header(b'~', len, len);
+    }
+
+    /// The header of a list of pairs, which stand one behind the other in RESP2 and are arrays in RESP3.
+    /// [`Reply::pair`] goes before each.
+    pub(crate) fn pairs(&mut self, pairs: usize) {
+        self.array(if self.is_resp3 { pairs } else { 2 * pairs });
+    }
+
+    pub(crate) fn pair(&mut self) {
+        if self.is_resp3 {
+            self.array(2);
+        }
+    }
+
+    /// The header of names with what belongs to them, which is an array of arrays in RESP2 and a map in RESP3.
+    /// [`Reply::named`] goes before each.
+    pub(crate) fn named_list(&mut self, len: usize) {
+        self.header(b'%', len, len);
+    }
+
+    pub(crate) fn named(&mut self) {
+        if !self.is_resp3 {
+            self.array(2);
+        }
+    }
+
+    pub(crate) fn double(&mut self, value: f64) {
+        if self.is_resp3 {
+            self.bytes.push(b',');
+            double::write(&mut self.bytes, value);
+            self.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.double_text(value);
+        }
+    }
+
+    /// A double that is a bulk in both protocols.
+    pub(crate) fn double_text(&mut self, value: f64) {
+        double::write_bulk(&mut self.bytes, value);
+    }
+
+    /// A double whose text Redis makes in a way of its own.
+    pub(crate) fn double_as(&mut self, text: &[u8]) {
+        if self.is_resp3 {
+            self.bytes.push(b',');
+            self.bytes.extend_from_slice(text);
+            self.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text);
+        }
+    }
+
+    /// Text for people.
+    pub(crate) fn verbatim(&mut self, text: &[u8]) {
+        if self.is_resp3 {
+            self.bytes.push(b'=');
+            self.bytes.extend_from_slice(itoa::Buffer::new().format(text.len() + 4).as_bytes());
+            self.bytes.extend_from_slice(b"\r\ntxt:");
+            self.bytes.extend_from_slice(text);
+            self.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text);
+        }
+    }
+
+    fn header(&mut self, kind: u8, len: usize, len_in_resp2: usize) {
+        let start = self.bytes.len();
+        encode::array_header(&mut self.bytes, if self.is_resp3 { len } else { len_in_resp2 });
+        if self.is_resp3 {
+            self.bytes[start] = kind;
+        }
+    }
 }

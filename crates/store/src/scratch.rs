@@ -3,14 +3,16 @@
 
 use resp::Request;
 
+use crate::callers::CallerId;
 use crate::commands::dump;
-use crate::keyspace::NEVER;
+use crate::database::NEVER;
 use crate::store::{Store, StoreSettings};
 use crate::values::value::Value;
 
 /// Values that were brought together.
 pub struct Scratch {
     store: Store,
+    caller: CallerId,
     now_ms: u64,
 }
 
@@ -20,7 +22,8 @@ impl Scratch {
     pub fn new(seed: u64, now_ms: u64) -> Scratch {
         let mut store = Store::new(StoreSettings { seed, ..StoreSettings::default() });
         store.keyspace.now_ms = now_ms;
-        Scratch { store, now_ms }
+        let caller = store.admit();
+        Scratch { store, caller, now_ms }
     }
 
     /// Gives `key` the value that DUMP wrote as `payload`, until `expires_at_ms` if it expires. One that expired before
@@ -47,9 +50,10 @@ impl Scratch {
         }
     }
 
-    /// Runs `request` and appends its reply.
-    pub fn run(&mut self, request: &Request<'_>, out: &mut Vec<u8>) {
-        self.store.run(request, self.now_ms, out);
+    /// Runs `request` and appends its reply, in RESP3 or RESP2.
+    pub fn run(&mut self, request: &Request<'_>, resp3: bool, out: &mut Vec<u8>) {
+        self.store.callers.running(self.caller).is_resp3 = resp3;
+        self.store.run(self.caller, request, self.now_ms, out);
     }
 
     /// Whether there is `key`.
@@ -90,7 +94,7 @@ mod tests {
             encode::bulk(&mut bytes, word.as_bytes());
             spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
         }
-        scratch.run(&Request::new(&bytes, &spans), &mut out);
+        scratch.run(&Request::new(&bytes, &spans), false, &mut out);
         String::from_utf8_lossy(&out).replace("\r\n", " ").trim_end().to_owned()
     }
 

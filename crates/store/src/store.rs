@@ -2,10 +2,12 @@
 
 use resp::Request;
 
-use crate::dispatch::{Index, Row};
+use crate::callers::{CallerId, Callers};
+use crate::dispatch::{Index, Row, Run};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::policy::EvictionPolicy;
+use crate::replies::Reply;
 
 /// How a store begins.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,7 @@ pub struct StoreSettings {
 /// The keyspace of one shard.
 pub struct Store {
     pub(crate) keyspace: Keyspace,
+    pub(crate) callers: Callers,
     index: Index,
 }
 
@@ -32,22 +35,37 @@ impl Store {
         let mut keyspace = Keyspace::new(settings.seed);
         keyspace.memory_max = settings.memory_max.unwrap_or(usize::MAX);
         keyspace.policy = settings.policy;
-        Store { keyspace, index: Index::new(settings.seed) }
+        Store { keyspace, callers: Callers::default(), index: Index::new(settings.seed) }
     }
 
-    /// Runs one request at unix time `now_ms`, in milliseconds, and appends exactly one RESP2 reply.
+    /// Begins a connection, in database 0 and in RESP2.
+    pub fn admit(&mut self) -> CallerId {
+        self.callers.admit()
+    }
+
+    /// A connection has ended: what it left behind goes with it.
+    pub fn dismiss(&mut self, caller: CallerId) {
+        self.callers.remove(caller);
+    }
+
+    /// Runs one request of `caller` at unix time `now_ms`, in milliseconds, and appends exactly one reply, in the protocol
+    /// that the caller chose with HELLO. Nothing happens if the connection has ended.
     ///
     /// A request that fails changes nothing, except for PFADD on a value that is corrupt: what it added before it met
     /// the fault stays, as in Redis. Time should not run backwards; if it does, keys merely live longer.
-    pub fn run(&mut self, request: &Request<'_>, now_ms: u64, out: &mut Vec<u8>) {
+    pub fn run(&mut self, caller: CallerId, request: &Request<'_>, now_ms: u64, out: &mut Vec<u8>) {
+        let Some(state) = self.callers.find(caller) else { return };
         self.keyspace.now_ms = now_ms;
+        self.keyspace.select(state.database);
+        let mut reply = Reply::new(std::mem::take(out), state.is_resp3);
         // A little of what is to be freed with every request, so that garbage cannot grow without end.
         self.keyspace.free_step();
-        let start = out.len();
-        if let Err(error) = self.dispatch(request, out) {
-            out.truncate(start);
-            error.write(out);
+        let start = reply.len();
+        if let Err(error) = self.dispatch(caller, request, &mut reply) {
+            reply.truncate(start);
+            reply.error(&error);
         }
+        *out = reply.into_bytes();
     }
 
     /// A bounded piece of housekeeping, some hundred microseconds at most: removes keys whose time is over, frees what
@@ -66,9 +84,9 @@ impl Store {
         self.keyspace.memory_used()
     }
 
-    /// Keys, those included that expired and were not removed yet: DBSIZE.
+    /// Keys of all databases, those included that expired and were not removed yet.
     pub fn len(&self) -> usize {
-        self.keyspace.len()
+        self.keyspace.len_of_all()
     }
 
     /// Whether there is no key.
@@ -76,7 +94,7 @@ impl Store {
         self.len() == 0
     }
 
-    fn dispatch(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+    fn dispatch(&mut self, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Result<(), Error> {
         let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
         if !row.arity_fits(request.len()) {
             return Err(Error::Arity(row.name.to_owned()));
@@ -85,7 +103,10 @@ impl Store {
         if row.grows && !self.make_room(EVICTED_PER_REQUEST) {
             return Err(Error::OutOfMemory);
         }
-        (row.run)(&mut self.keyspace, request, out)
+        match row.run {
+            Run::OnKeys(run) => run(&mut self.keyspace, request, out),
+            Run::OnStore(run) => run(self, caller, request, out),
+        }
     }
 
     /// Frees and evicts until memory is below its limit. False if nothing more may go, or `effort` is used up: then a

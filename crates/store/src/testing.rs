@@ -2,34 +2,46 @@
 
 use resp::{Request, Span, encode};
 
-use crate::{Store, StoreSettings};
+use crate::{CallerId, Store, StoreSettings};
 
 /// A store and its clock.
 pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) now_ms: u64,
+    caller: CallerId,
 }
 
 impl World {
     pub(crate) fn new(settings: StoreSettings) -> World {
-        World { store: Store::new(settings), now_ms: 1_000_000 }
+        let mut store = Store::new(settings);
+        let caller = store.admit();
+        World { store, now_ms: 1_000_000, caller }
     }
 
     /// The reply to a line of words, with blanks for line ends.
     pub(crate) fn ask(&mut self, line: &str) -> String {
+        self.ask_as(self.caller, line)
+    }
+
+    /// The same over another connection.
+    pub(crate) fn ask_as(&mut self, caller: CallerId, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        String::from_utf8_lossy(&self.ask_raw(&words)).trim_end().replace("\r\n", " ")
+        String::from_utf8_lossy(&self.run(caller, &words)).trim_end().replace("\r\n", " ")
     }
 
     /// The reply as it is.
     pub(crate) fn ask_raw(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        self.run(self.caller, words)
+    }
+
+    fn run(&mut self, caller: CallerId, words: &[&[u8]]) -> Vec<u8> {
         let (mut bytes, mut spans, mut out) = (Vec::new(), Vec::new(), Vec::new());
         encode::array_header(&mut bytes, words.len());
         for word in words {
             encode::bulk(&mut bytes, word);
             spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
         }
-        self.store.run(&Request::new(&bytes, &spans), self.now_ms, &mut out);
+        self.store.run(caller, &Request::new(&bytes, &spans), self.now_ms, &mut out);
         out
     }
 }

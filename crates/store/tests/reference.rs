@@ -103,7 +103,9 @@ fn has(command: &Command) -> bool {
         encode::bulk(&mut bytes, word.as_bytes());
         spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
     }
-    Store::new(StoreSettings::default()).run(&Request::new(&bytes, &spans), 0, &mut reply);
+    let mut store = Store::new(StoreSettings::default());
+    let caller = store.admit();
+    store.run(caller, &Request::new(&bytes, &spans), 0, &mut reply);
     let reply = String::from_utf8_lossy(&reply);
     !reply.contains("is not in the embedded store") && !reply.contains("unknown subcommand")
 }
@@ -131,11 +133,9 @@ const STANDING: &str = "
 
 - **Nothing is kept.** The data is lost when the process ends: no snapshots, no log, nothing on disk.
 - **No replication and no failover.** A shard is one thread of one process.
-- **RESP2 only,** and one database: SELECT takes 0.
 - **No transactions, no scripts or functions, no publish and subscribe, no blocking commands, no keyspace notifications.**
   Clients are told so in an error; none of these does half of what it should.
 - **No atomicity over shards.** Each request runs alone on its shard; a command that is split runs shard by shard.
-- **No access control.** Who reaches the listener may do everything.
 - **No slow log and no watch on latency.** SLOWLOG and LATENCY are always empty; INFO tells of memory and hits.
 - **No change while it runs.** Shards, memory and policy are given at the start.
 

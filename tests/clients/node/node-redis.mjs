@@ -7,9 +7,6 @@ import {
   assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, isRefusalOfScripts, keys, MIB, restart,
 } from './checks.mjs';
 
-// node-redis asks for RESP3 and, on NOPROTO, tries again for ever. shardis speaks RESP2 only.
-const RESP = 2;
-
 const AS_BUFFERS = { [RESP_TYPES.BLOB_STRING]: Buffer };
 
 const ADD = 'return redis.call("INCRBY", KEYS[1], ARGV[1])';
@@ -26,7 +23,7 @@ const scripts = {
 };
 
 export function nodeRedis({ port, setup }) {
-  const options = { socket: { host: '127.0.0.1', port }, RESP };
+  const options = { socket: { host: '127.0.0.1', port } };
   /** Made by `connect` and `concurrent`; `reconnect` goes on with both. */
   let client;
   let pool;
@@ -190,8 +187,6 @@ export function nodeRedis({ port, setup }) {
     async cluster() {
       const cluster = createCluster({
         rootNodes: [{ ...options, url: `redis://127.0.0.1:${port}` }],
-        defaults: { RESP },
-        RESP,
       });
       cluster.on('error', (error) => console.error('node-redis cluster:', error.message));
       await cluster.connect();

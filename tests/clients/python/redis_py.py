@@ -21,9 +21,8 @@ ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 
 class RedisPy:
     def __init__(self, port, setup):
-        # redis-py 8 asks for RESP3 and gives up on NOPROTO. shardis speaks RESP2 only.
         # It waits 5 s for a reply by default; that a machine is busy is no fault.
-        self.options = {"host": "127.0.0.1", "port": port, "protocol": 2, "socket_timeout": 20}
+        self.options = {"host": "127.0.0.1", "port": port, "socket_timeout": 20}
         self.setup = setup
         # Made by `connect` and `concurrent`; `reconnect` goes on with both.
         self.client = None

@@ -32,7 +32,7 @@ static CLIENT: &[Command] = &[
         .tips("nondeterministic_output"),
     row("client|no-evict", 3, "admin noscript loading stale", "connection", &[], client(ClientTask::Switch)),
     row("client|no-touch", 3, "noscript loading stale", "connection", &[], client(ClientTask::Switch)),
-    row("client|pause", -3, "admin noscript loading stale", "connection", &[], CLIENT_PAUSES),
+    row("client|pause", -3, "admin noscript loading stale", "connection", &[], client(ClientTask::Pause)),
     row("client|reply", 3, "noscript loading stale", "connection", &[], client(ClientTask::Reply)),
     row("client|setinfo", 4, "noscript loading stale", "connection", &[], Here(Local::ClientSetinfo))
         .tips("request_policy:all_nodes response_policy:all_succeeded"),
@@ -40,11 +40,10 @@ static CLIENT: &[Command] = &[
     row("client|tracking", -3, "noscript loading stale", "connection", &[], CLIENT_CACHING),
     row("client|trackinginfo", 2, "noscript loading stale", "connection", &[], client(ClientTask::TrackingState)),
     row("client|unblock", -3, "admin noscript loading stale", "connection", &[], client(ClientTask::Unblock)),
-    row("client|unpause", 2, "admin noscript loading stale", "connection", &[], CLIENT_PAUSES),
+    row("client|unpause", 2, "admin noscript loading stale", "connection", &[], client(ClientTask::Unpause)),
 ];
 
 const CLIENT_CACHING: Carry = later("client-side caching");
-const CLIENT_PAUSES: Carry = later("pausing clients");
 
 /// Answered by the session.
 const fn client(task: ClientTask) -> Carry {

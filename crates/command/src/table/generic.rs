@@ -2,15 +2,15 @@
 
 use crate::carry::Across::{Carried, Gathered};
 use crate::carry::Carry::{AllShards, AnyShard, Container, Cursor, Here, Shard, ShardIf, Split};
-use crate::carry::{Guard, Local, Merge};
+use crate::carry::{Guard, Local, Merge, Naming};
 use crate::command::{Command, container, row};
 use crate::keys::ByHand;
 use crate::table::{REST, behind, key, keys, never, unknown};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
-    row("copy", -3, "write denyoom", "keyspace", &[key(1, "RO access"), key(2, "OW update")], Shard)
-        .across(Carried),
+    row("copy", -3, "write denyoom", "keyspace", &[key(1, "RO access"), key(2, "OW update")],
+        ShardIf(Guard::Database(Naming::Option))).across(Carried),
     row("del", -2, "write", "keyspace", &[keys(1, -1, 1, "RM delete")], Split(Merge::Sum))
         .tips("request_policy:multi_shard response_policy:agg_sum"),
     row("dump", 2, "readonly", "keyspace", &[key(1, "RO access")], Shard).tips("nondeterministic_output"),
@@ -25,7 +25,8 @@ pub(super) static COMMANDS: &[Command] = &[
         &[key(3, "RW access delete"), behind("KEYS", -2, REST, "RW access delete incomplete")],
         never("it would move keys between nodes behind the proxy's back"))
         .by_hand(ByHand::Migrate).tips("nondeterministic_output"),
-    row("move", 3, "write fast", "keyspace", &[key(1, "RW access update")], Shard),
+    row("move", 3, "write fast", "keyspace", &[key(1, "RW access update")],
+        ShardIf(Guard::Database(Naming::Last))),
     container("object", -2, "", "", Container, OBJECT),
     row("persist", 2, "write fast", "keyspace", &[key(1, "RW update")], Shard),
     row("pexpire", -3, "write fast", "keyspace", &[key(1, "RW update")], Shard),

@@ -1,20 +1,20 @@
 //! Lists.
 
 use crate::carry::Across::Moved;
-use crate::carry::Carry;
-use crate::carry::Carry::Shard;
+use crate::carry::Carry::{Blocking, Shard};
+use crate::carry::Wait;
 use crate::command::{Command, row};
-use crate::table::{counted, key, keys, later};
+use crate::table::{counted, key, keys};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
     row("blmove", 6, "write denyoom noscript blocking", "list",
-        &[key(1, "RW access delete"), key(2, "RW insert")], BLOCKING),
-    row("blmpop", -5, "write blocking movablekeys", "list", &[counted(2, "RW access delete")], BLOCKING),
-    row("blpop", -3, "write noscript blocking", "list", &[keys(1, -2, 1, "RW access delete")], BLOCKING),
-    row("brpop", -3, "write noscript blocking", "list", &[keys(1, -2, 1, "RW access delete")], BLOCKING),
+        &[key(1, "RW access delete"), key(2, "RW insert")], Blocking(Wait::Last)),
+    row("blmpop", -5, "write blocking movablekeys", "list", &[counted(2, "RW access delete")], Blocking(Wait::First)),
+    row("blpop", -3, "write noscript blocking", "list", &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)),
+    row("brpop", -3, "write noscript blocking", "list", &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)),
     row("brpoplpush", 4, "write denyoom noscript blocking", "list",
-        &[key(1, "RW access delete"), key(2, "RW insert")], BLOCKING),
+        &[key(1, "RW access delete"), key(2, "RW insert")], Blocking(Wait::Last)),
     row("lindex", 3, "readonly", "list", &[key(1, "RO access")], Shard),
     row("linsert", 5, "write denyoom", "list", &[key(1, "RW insert")], Shard),
     row("llen", 2, "readonly fast", "list", &[key(1, "RO")], Shard),
@@ -35,5 +35,3 @@ pub(super) static COMMANDS: &[Command] = &[
     row("rpush", -3, "write denyoom fast", "list", &[key(1, "RW insert")], Shard),
     row("rpushx", -3, "write denyoom fast", "list", &[key(1, "RW insert")], Shard),
 ];
-
-const BLOCKING: Carry = later("blocking commands");

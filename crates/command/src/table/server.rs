@@ -43,7 +43,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("slaveof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),
     container("slowlog", -2, "", "", Container, SLOWLOG),
     row("swapdb", 3, "write fast", "keyspace dangerous",
-        &[], never("it would swap databases under all clients")),
+        &[], never("clients would see some shards swapped and others not yet")),
     row("sync", 1, "admin noscript no_async_loading no_multi", "", &[], REPLICATION),
     row("time", 1, "loading stale fast", "", &[], Here(Local::Time)).tips("nondeterministic_output"),
 ];
@@ -51,16 +51,16 @@ pub(super) static COMMANDS: &[Command] = &[
 #[rustfmt::skip] // A command is a line.
 static ACL: &[Command] = &[
     row("acl|cat", -2, "noscript loading stale", "", &[], acl(AclQuestion::Categories)),
-    row("acl|deluser", -3, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|dryrun", -4, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|genpass", -2, "noscript loading stale", "", &[], AnyShard),
+    row("acl|deluser", -3, "admin noscript loading stale", "", &[], acl(AclQuestion::DelUser)),
+    row("acl|dryrun", -4, "admin noscript loading stale", "", &[], acl(AclQuestion::DryRun)),
+    row("acl|genpass", -2, "noscript loading stale", "", &[], acl(AclQuestion::GenPass)),
     row("acl|getuser", 3, "admin noscript loading stale", "", &[], acl(AclQuestion::GetUser)),
     row("acl|help", 2, "loading stale", "", &[], Here(Local::Help)),
     row("acl|list", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::List)),
-    row("acl|load", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|log", -2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|load", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Load)),
+    row("acl|log", -2, "admin noscript loading stale", "", &[], acl(AclQuestion::Log)),
     row("acl|save", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
-    row("acl|setuser", -3, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|setuser", -3, "admin noscript loading stale", "", &[], acl(AclQuestion::SetUser)),
     row("acl|users", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Users)),
     row("acl|whoami", 2, "noscript loading stale", "", &[], acl(AclQuestion::WhoAmI)),
 ];
@@ -143,7 +143,7 @@ static SLOWLOG: &[Command] = &[
 const ROLES: Carry = never("the roles of the nodes are not for clients to see or change");
 const REPLICATION: Carry =
     Refused(Refusal::Unknown("spoken between nodes; its replies are none, or without end"));
-const ACCESS_CONTROL: Carry = later("access control");
+const ACCESS_CONTROL: Carry = never("users are kept in the file that --acl-file names; it is only read");
 const MODULES: Carry = Carry::Admin("it would change a node for all clients", Admin::AllShards(Merge::AllOk));
 
 /// What nodes tell of themselves, put together.
@@ -161,7 +161,7 @@ const fn persistence(merge: Merge) -> Carry {
     Carry::Admin("each node sees to its own persistence", Admin::AllShards(merge))
 }
 
-/// Answered for the one user that there is.
+/// Answered from the users that the proxy knows.
 const fn acl(question: AclQuestion) -> Carry {
     Here(Local::Acl(question))
 }

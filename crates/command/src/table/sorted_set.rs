@@ -1,18 +1,18 @@
 //! Sorted sets.
 
 use crate::carry::Across::Gathered;
-use crate::carry::Carry;
-use crate::carry::Carry::Shard;
+use crate::carry::Carry::{Blocking, Shard};
+use crate::carry::Wait;
 use crate::command::{Command, row};
-use crate::table::{counted, key, keys, later};
+use crate::table::{counted, key, keys};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
-    row("bzmpop", -5, "write blocking movablekeys", "sortedset", &[counted(2, "RW access delete")], BLOCKING),
+    row("bzmpop", -5, "write blocking movablekeys", "sortedset", &[counted(2, "RW access delete")], Blocking(Wait::First)),
     row("bzpopmax", -3, "write noscript blocking fast", "sortedset",
-        &[keys(1, -2, 1, "RW access delete")], BLOCKING),
+        &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)),
     row("bzpopmin", -3, "write noscript blocking fast", "sortedset",
-        &[keys(1, -2, 1, "RW access delete")], BLOCKING),
+        &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)),
     row("zadd", -4, "write denyoom fast", "sortedset", &[key(1, "RW update")], Shard),
     row("zcard", 2, "readonly fast", "sortedset", &[key(1, "RO")], Shard),
     row("zcount", 4, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
@@ -52,5 +52,3 @@ pub(super) static COMMANDS: &[Command] = &[
     row("zunionstore", -4, "write denyoom movablekeys", "sortedset",
         &[key(1, "OW update"), counted(2, "RO access")], Shard).across(Gathered),
 ];
-
-const BLOCKING: Carry = later("blocking commands");

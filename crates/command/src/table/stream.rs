@@ -1,7 +1,7 @@
 //! Streams.
 
-use crate::carry::Carry::{AnyShard, Container, Shard, ShardIf};
-use crate::carry::Guard;
+use crate::carry::Carry::{AnyShard, Blocking, Container, Shard};
+use crate::carry::Wait;
 use crate::command::{Command, container, row};
 use crate::table::{FIRST_HALF, behind, key};
 
@@ -21,9 +21,9 @@ pub(super) static COMMANDS: &[Command] = &[
     row("xpending", -3, "readonly", "stream", &[key(1, "RO access")], Shard).tips("nondeterministic_output"),
     row("xrange", -4, "readonly", "stream", &[key(1, "RO access")], Shard),
     row("xread", -4, "readonly blocking movablekeys", "stream",
-        &[behind("STREAMS", 1, FIRST_HALF, "RO access")], ShardIf(Guard::Blocks)),
+        &[behind("STREAMS", 1, FIRST_HALF, "RO access")], Blocking(Wait::Block)),
     row("xreadgroup", -7, "write blocking movablekeys", "stream",
-        &[behind("STREAMS", 4, FIRST_HALF, "RO access")], ShardIf(Guard::Blocks)),
+        &[behind("STREAMS", 4, FIRST_HALF, "RO access")], Blocking(Wait::Block)),
     row("xrevrange", -4, "readonly", "stream", &[key(1, "RO access")], Shard),
     row("xsetid", -3, "write denyoom fast", "stream", &[key(1, "RW update")], Shard),
     row("xtrim", -4, "write", "stream", &[key(1, "RW delete")], Shard).tips("nondeterministic_output"),

@@ -59,7 +59,7 @@ fn every_command_is_described_as_redis_describes_it() {
     for command in common() {
         let theirs = node.ask(&format!("COMMAND INFO {}", command.name));
         let mut ours = Vec::new();
-        command::write_info(&mut ours, command);
+        command::write_info(&mut ours, command, false);
         assert_eq!(normalized(&Value::of(&ours)), normalized(&theirs.array()[0]), "{}", command.name);
     }
 }
@@ -202,7 +202,7 @@ fn answer(request: &resp::Request<'_>) -> Vec<u8> {
     let resolved = command::resolve(request);
     match resolved {
         Resolved::Command(Command { carry: Carry::Here(command::Local::Command(question)), .. }) => {
-            about::write(*question, request, &mut out);
+            about::write(*question, request, false, &mut out);
         }
         _ => resolved.write_error(&mut out, request),
     }
@@ -270,8 +270,10 @@ fn a_request_without_keys_where_there_must_be_some_is_an_error_on_any_shard() {
     let Some(mut node) = Node::start() else { return };
     let mut prng = seeded_prng();
     let forwarded = common().filter(|command| {
-        matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_))
-            && !command.flags.contains(Flags::NO_MANDATORY_KEYS)
+        matches!(
+            command.carry,
+            Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_) | Carry::Blocking(_)
+        ) && !command.flags.contains(Flags::NO_MANDATORY_KEYS)
     });
     for command in forwarded {
         for _ in 0..100 {
@@ -293,12 +295,15 @@ fn what_is_forwarded_gets_exactly_one_reply_and_at_once() {
     let Some(mut node) = Node::start() else { return };
     let mut prng = seeded_prng();
     for command in common() {
-        if matches!(command.carry, Carry::Refused(_) | Carry::Admin(..) | Carry::Here(_) | Carry::Container) {
+        if matches!(
+            command.carry,
+            Carry::Refused(_) | Carry::Admin(..) | Carry::Here(_) | Carry::Transaction(_) | Carry::Container
+        ) {
             continue;
         }
         for _ in 0..20 {
             let args = random_request(&mut prng, command);
-            if passes_guard(command, &args) {
+            if answers_at_once(command, &args) {
                 node.ask_raw(&args);
                 assert_eq!(node.ask("ECHO marker"), Value::Text("marker".into()), "behind {args:?}");
             }
@@ -307,7 +312,7 @@ fn what_is_forwarded_gets_exactly_one_reply_and_at_once() {
 }
 
 #[test]
-fn no_read_that_passes_the_guard_blocks() {
+fn no_read_that_is_said_not_to_wait_blocks() {
     let Some(mut node) = Node::start() else { return };
     let mut prng = seeded_prng();
     // A group to read from, and an empty stream, which is where a read would block.
@@ -322,7 +327,7 @@ fn no_read_that_passes_the_guard_blocks() {
         let options = (0..options).map(|_| *prng.pick(words)).collect::<Vec<_>>();
         let end: &[u8] = if start.len() == 1 { b"$" } else { b">" };
         let args = [start, &options, &[b"STREAMS", b"a", end]].concat();
-        match passes_guard(command::find(args[0]).expect("in the table"), &args) {
+        match answers_at_once(command::find(args[0]).expect("in the table"), &args) {
             true => passed += usize::from(!matches!(Value::of(&node.ask_raw(&args)), Value::Error(_))),
             false => held_back += 1,
         }
@@ -330,9 +335,10 @@ fn no_read_that_passes_the_guard_blocks() {
     assert!(passed > 300 && held_back > 300, "{passed} reads that make sense, {held_back} held back");
 }
 
-fn passes_guard(command: &Command, args: &[&[u8]]) -> bool {
+fn answers_at_once(command: &Command, args: &[&[u8]]) -> bool {
     match command.carry {
         Carry::ShardIf(guard) => with_request(args, |request| guard.check(request).is_ok()),
+        Carry::Blocking(wait) => with_request(args, |request| wait.patience(request).is_none()),
         _ => true,
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Gather {
     request: Copy,
     /// Values are only passed on: what they are does not matter, and a mark stands for each while the command runs.
     carries: bool,
+    /// The protocol of the reply.
+    resp3: bool,
     keys: Vec<Key>,
     stage: Stage,
 }
@@ -100,6 +102,7 @@ impl Gather {
         command: &Command,
         request: &Request<'_>,
         shard_of: impl Fn(&[u8]) -> ShardId,
+        resp3: bool,
     ) -> Result<(Gather, Vec<Question>), &'static str> {
         let is_copy = command.name == "copy";
         let options = || (3..request.len()).map(|at| request.arg(at));
@@ -110,7 +113,7 @@ impl Gather {
         let replaces = !is_copy || options().any(|option| option.eq_ignore_ascii_case(b"REPLACE"));
         let carries = command.across == Across::Carried;
         let (mut keys, mut places) = (Vec::<Key>::new(), HashMap::new());
-        let found = command.for_each_key(request, |at, flags| {
+        let found = command.each_key(request, &mut |at, flags| {
             let index = *places.entry(request.arg(at)).or_insert(keys.len());
             if index == keys.len() {
                 keys.push(Key::new(at, shard_of(request.arg(at))));
@@ -118,7 +121,7 @@ impl Gather {
             keys[index].roles.add(flags, carries, replaces);
         });
         found.map_err(|_| errors::CROSS_SLOT)?;
-        let mut gather = Gather { request: Copy::of(request), carries, keys, stage: Stage::Weighing };
+        let mut gather = Gather { request: Copy::of(request), carries, resp3, keys, stage: Stage::Weighing };
         let mut questions = gather.weigh();
         if questions.is_empty() {
             questions = gather.gather(0);
@@ -230,7 +233,7 @@ impl Gather {
             }
         }
         let mut reply = Vec::new();
-        scratch.run(&self.request.as_request(), &mut reply);
+        scratch.run(&self.request.as_request(), self.resp3, &mut reply);
         if reply::is_error(&reply) {
             return Next::Reply(reply);
         }

@@ -20,11 +20,19 @@ use topology::ShardId;
 pub(super) struct Move {
     source: Place,
     target: Place,
-    journal: Vec<u8>,
-    /// The shard of the source, in errors.
-    source_name: String,
+    journal: Journal,
+    /// The protocol of the reply.
+    resp3: bool,
     element: Element,
     stage: Stage,
+}
+
+/// Where an element is on its way.
+#[derive(Debug)]
+pub(super) struct Journal {
+    pub name: Vec<u8>,
+    /// The name of its shard, which is that of the source.
+    pub shard: String,
 }
 
 #[derive(Debug)]
@@ -96,11 +104,11 @@ impl Element {
     }
 
     /// The reply if there is nothing to move.
-    fn nothing(&self) -> Next {
+    fn nothing(&self, resp3: bool) -> Next {
         let mut reply = Vec::new();
         match self {
             Element::Member(_) => encode::integer(&mut reply, 0),
-            Element::AtEnd { .. } => encode::nil(&mut reply),
+            Element::AtEnd { .. } => encode::null(&mut reply, resp3),
         }
         Next::Reply(reply)
     }
@@ -122,15 +130,15 @@ impl Move {
         command: &Command,
         request: &Request<'_>,
         shard_of: impl Fn(&[u8]) -> ShardId,
-        journal: String,
-        source_name: &str,
+        journal: Journal,
+        resp3: bool,
     ) -> Result<(Move, Vec<Question>), &'static str> {
         let place = |at: usize| Place { key: request.arg(at).to_vec(), shard: shard_of(request.arg(at)) };
         let moving = Move {
             source: place(1),
             target: place(2),
-            journal: journal.into_bytes(),
-            source_name: source_name.to_owned(),
+            journal,
+            resp3,
             element: Element::of(command, request)?,
             stage: Stage::Looking,
         };
@@ -182,7 +190,7 @@ impl Move {
         }
         let (kind, none) = (self.element.kind(), &b"+none\r\n"[..]);
         match types.as_slice() {
-            [source, _] if source == none => self.element.nothing(),
+            [source, _] if source == none => self.element.nothing(self.resp3),
             [source, target] if source == kind && (target == kind || target == none) => self.claim(),
             _ => Next::error(errors::WRONG_TYPE),
         }
@@ -190,7 +198,7 @@ impl Move {
 
     fn claim(&mut self) -> Next {
         self.stage = Stage::Claiming;
-        let (source, journal) = (&*self.source.key, &*self.journal);
+        let (source, journal) = (&*self.source.key, &*self.journal.name);
         Next::Ask(vec![match &self.element {
             Element::Member(member) => self.at_source(&[b"SMOVE", source, journal, member]),
             Element::AtEnd { from, .. } => self.at_source(&[b"LMOVE", source, journal, from.word(), b"LEFT"]),
@@ -210,13 +218,13 @@ impl Move {
         }
         match &mut self.element {
             Element::Member(_) if bytes == b":1\r\n" => self.add(),
-            Element::Member(_) => self.element.nothing(),
+            Element::Member(_) => self.element.nothing(self.resp3),
             Element::AtEnd { value, .. } => match reply::as_bulk(&bytes) {
                 Some(element) => {
                     *value = element.to_vec();
                     self.add()
                 }
-                None => self.element.nothing(),
+                None => self.element.nothing(self.resp3),
             },
         }
     }
@@ -234,13 +242,13 @@ impl Move {
 
     fn drop_journal(&mut self) -> Next {
         self.stage = Stage::Dropping;
-        Next::Ask(vec![self.at_source(&[b"UNLINK", &self.journal])])
+        Next::Ask(vec![self.at_source(&[b"UNLINK", &self.journal.name])])
     }
 
     /// Puts back what was claimed, if anything was, and then tells the client this error.
     fn undo(&mut self, error: String) -> Next {
         self.stage = Stage::Undoing { error };
-        let (source, journal) = (&*self.source.key, &*self.journal);
+        let (source, journal) = (&*self.source.key, &*self.journal.name);
         Next::Ask(vec![match &self.element {
             Element::Member(member) => self.at_source(&[b"SMOVE", journal, source, member]),
             Element::AtEnd { from, .. } => self.at_source(&[b"LMOVE", journal, source, b"LEFT", from.word()]),
@@ -252,7 +260,7 @@ impl Move {
     }
 
     fn kept_in_journal(&self, error: &str) -> String {
-        errors::kept_in_journal(error, &self.journal, &self.source_name)
+        errors::kept_in_journal(error, &self.journal.name, &self.journal.shard)
     }
 }
 

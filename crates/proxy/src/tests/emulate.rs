@@ -32,7 +32,7 @@ fn dumped(line: &str) -> Vec<u8> {
         encode::bulk(&mut bytes, word.as_bytes());
         spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
     }
-    scratch.run(&Request::new(&bytes, &spans), &mut Vec::new());
+    scratch.run(&Request::new(&bytes, &spans), false, &mut Vec::new());
     scratch.dump(words[1].as_bytes()).expect("the line makes the key of its first argument")
 }
 
@@ -510,6 +510,34 @@ fn a_client_that_does_not_want_to_hear_hears_nothing() {
     rig.node_sends(0, ":-2|$-1|");
     rig.node_sends(1, ":-2|$-1|");
     assert_eq!(rig.taken(client), "+PONG|");
+}
+
+#[test]
+fn a_client_in_another_database_with_resp3_is_served_there() {
+    let mut rig = rig(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, "select 3|hello 3|");
+    rig.taken(client);
+    rig.client_sends(client, &format!("sunion {a} {b}|lmove {a} {b} left left|"));
+    let greeting = "*2|$5|HELLO|$1|3|*2|$6|SELECT|$1|3|*1|$4|PING|";
+    let conns = [0, 1].map(|shard| rig.bring_up_greeted(shard, greeting, "%0|+OK|+PONG|"));
+    assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
+    for conn in conns {
+        assert!(rig.taken(conn).contains("|USAGE|"));
+        rig.sends(conn, "_|");
+    }
+    for conn in conns {
+        assert!(rig.taken(conn).contains("|DUMP|"));
+    }
+    rig.sends(conns[0], ":-2|_|");
+    let found = holds(&dumped("SADD s 1"));
+    rig.event(Event::Received { conn: conns[1], bytes: &found });
+    assert_eq!(rig.taken(client), "~1|$1|1|");
+    for conn in conns {
+        assert!(rig.taken(conn).contains("|TYPE|"));
+        rig.sends(conn, "+none|");
+    }
+    assert_eq!(rig.taken(client), "_|");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl World {
             encode::bulk(&mut bytes, word.as_bytes());
             spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
         }
-        self.nodes[shard as usize].run(&Request::new(&bytes, &spans), &mut reply);
+        self.nodes[shard as usize].run(&Request::new(&bytes, &spans), false, &mut reply);
         String::from_utf8_lossy(&reply).replace("\r\n", "|")
     }
 
@@ -164,7 +164,7 @@ fn run(node: &mut Scratch, request: &[u8], replies: &mut Vec<u8>) {
     let request = Request::new(request, &spans);
     match request.arg(0) {
         b"PING" => replies.extend_from_slice(b"+PONG\r\n"),
-        _ => node.run(&request, replies),
+        _ => node.run(&request, false, replies),
     }
 }
 

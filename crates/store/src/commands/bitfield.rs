@@ -1,17 +1,18 @@
 //! BITFIELD: integers of any width at any bit of a string.
 
+use resp::Request;
 use resp::integer::parse_i64;
-use resp::{Request, encode};
 
 use crate::args::{integer, is};
 use crate::commands::strings::{TEXT_BYTES_MAX, grow};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 
 type Done = Result<(), Error>;
 type Text = Vec<u8>;
 
-pub(crate) fn bitfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn bitfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let steps = parse(request)?;
     let Some(end) = steps.iter().filter(|step| step.writes()).map(Step::end).max() else {
         return read(keyspace, request.arg(1), &steps, out);
@@ -20,7 +21,7 @@ pub(crate) fn bitfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
     if end.div_ceil(8) > keyspace.memory_max {
         return Err(Error::OutOfMemory);
     }
-    encode::array_header(out, steps.len());
+    out.array(steps.len());
     keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
         // As in Redis, there is room even for what then fails by its overflow.
         grow(text, end.div_ceil(8));
@@ -28,7 +29,7 @@ pub(crate) fn bitfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
     })
 }
 
-pub(crate) fn bitfield_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn bitfield_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let steps = parse(request)?;
     if steps.iter().any(Step::writes) {
         return Err(Error::BITFIELD_RO);
@@ -36,18 +37,18 @@ pub(crate) fn bitfield_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &
     read(keyspace, request.arg(1), &steps, out)
 }
 
-fn read(keyspace: &mut Keyspace, key: &[u8], steps: &[Step], out: &mut Vec<u8>) -> Done {
+fn read(keyspace: &mut Keyspace, key: &[u8], steps: &[Step], out: &mut Reply) -> Done {
     keyspace.stats.count(true);
     let text = keyspace.read::<Text>(key)?.map_or(&[][..], Vec::as_slice);
-    encode::array_header(out, steps.len());
-    steps.iter().for_each(|step| encode::integer(out, step.field.value(text) as i64));
+    out.array(steps.len());
+    steps.iter().for_each(|step| out.integer(step.field.value(text) as i64));
     Ok(())
 }
 
-fn write_value(value: Option<i128>, out: &mut Vec<u8>) {
+fn write_value(value: Option<i128>, out: &mut Reply) {
     match value {
-        Some(value) => encode::integer(out, value as i64),
-        None => encode::nil(out),
+        Some(value) => out.integer(value as i64),
+        None => out.nil(),
     }
 }
 

@@ -1,18 +1,20 @@
 //! Commands on the bits of strings.
 
+use resp::Request;
 use resp::integer::parse_i64;
-use resp::{Request, encode};
 
 use crate::args::{integer, is};
 use crate::commands::strings::{TEXT_BYTES_MAX, byte_range, clamped_range, grow};
+use crate::database::NEVER;
 use crate::error::Error;
-use crate::keyspace::{Keyspace, NEVER};
+use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::value::Value;
 
 type Done = Result<(), Error>;
 type Text = Vec<u8>;
 
-pub(crate) fn setbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn setbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let offset = bit_offset(request.arg(2))?;
     let is_set = match parse_i64(request.arg(3)) {
         Some(bit @ (0 | 1)) => bit == 1,
@@ -29,20 +31,20 @@ pub(crate) fn setbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         text[offset / 8] = if is_set { text[offset / 8] | mask } else { text[offset / 8] & !mask };
         old
     })?;
-    encode::integer(out, i64::from(old));
+    out.integer(i64::from(old));
     Ok(())
 }
 
-pub(crate) fn getbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn getbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let offset = bit_offset(request.arg(2))?;
     let bit = keyspace.read::<Text>(request.arg(1))?.is_some_and(|text| bit_of(text, offset));
-    encode::integer(out, i64::from(bit));
+    out.integer(i64::from(bit));
     Ok(())
 }
 
-pub(crate) fn bitcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn bitcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let Some(text) = keyspace.read::<Text>(request.arg(1))? else {
-        encode::integer(out, 0);
+        out.integer(0);
         return Ok(());
     };
     let (from, to) = match request.len() {
@@ -57,17 +59,17 @@ pub(crate) fn bitcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         }
         _ => return Err(Error::Syntax),
     };
-    encode::integer(out, ones(text, from, to) as i64);
+    out.integer(ones(text, from, to) as i64);
     Ok(())
 }
 
-pub(crate) fn bitpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn bitpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let wanted = match integer(request.arg(2))? {
         bit @ (0 | 1) => bit == 1,
         _ => return Err(Error::BitArgument),
     };
     let Some(text) = keyspace.read::<Text>(request.arg(1))? else {
-        encode::integer(out, if wanted { -1 } else { 0 });
+        out.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
     if request.len() > 6 {
@@ -84,11 +86,11 @@ pub(crate) fn bitpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         None if !wanted && end.is_none() && from < to => text.len() as i64 * 8,
         None => -1,
     };
-    encode::integer(out, position);
+    out.integer(position);
     Ok(())
 }
 
-pub(crate) fn bitop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn bitop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let combine: fn(u8, u8) -> u8 = match request.arg(1) {
         word if is(word, "AND") => |one, other| one & other,
         word if is(word, "OR") => |one, other| one | other,
@@ -117,7 +119,7 @@ pub(crate) fn bitop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
     } else {
         keyspace.set(request.arg(2), Value::Text(result), NEVER);
     }
-    encode::integer(out, len as i64);
+    out.integer(len as i64);
     Ok(())
 }
 

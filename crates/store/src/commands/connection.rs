@@ -1,20 +1,196 @@
-//! Commands that touch no key.
+//! Commands that touch no key but the state of a connection.
 
-use resp::{Request, encode};
+use resp::Request;
+use resp::integer::parse_i64;
 
+use crate::args::{is, shown};
+use crate::callers::CallerId;
+use crate::commands::generic::database;
+use crate::commands::info::REDIS_VERSION;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
+use crate::store::Store;
 
-pub(crate) fn ping(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+type Done = Result<(), Error>;
+
+pub(crate) fn ping(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Result<(), Error> {
     match (request.get(1), request.len()) {
-        (None, _) => encode::simple(out, b"PONG"),
-        (Some(message), 2) => encode::bulk(out, message),
+        (None, _) => out.simple(b"PONG"),
+        (Some(message), 2) => out.bulk(message),
         _ => return Err(Error::Arity("ping".to_owned())),
     }
     Ok(())
 }
 
-pub(crate) fn echo(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
-    encode::bulk(out, request.arg(1));
+pub(crate) fn echo(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Result<(), Error> {
+    out.bulk(request.arg(1));
     Ok(())
+}
+
+pub(crate) fn select(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    store.callers.running(caller).database = database(request.arg(1))?;
+    out.simple(b"OK");
+    Ok(())
+}
+
+pub(crate) fn hello(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    let state = store.callers.running(caller);
+    let mut is_resp3 = state.is_resp3;
+    if let Some(version) = request.get(1) {
+        is_resp3 = match parse_i64(version).ok_or(Error::PROTOCOL_NUMBER)? {
+            2 => false,
+            3 => true,
+            _ => return Err(Error::PROTOCOL),
+        };
+    }
+    let mut at = 2;
+    while let Some(word) = request.get(at) {
+        match (request.get(at + 1), request.get(at + 2)) {
+            // The one user that there is has no password, so that any will do.
+            (Some(user), Some(_)) if is(word, "AUTH") => {
+                if user != b"default" {
+                    return Err(Error::WRONG_PASSWORD);
+                }
+                at += 2;
+            }
+            (Some(name), _) if is(word, "SETNAME") => {
+                // It stays, whatever is wrong behind it.
+                state.name = valid_name(name)?.to_vec();
+                at += 1;
+            }
+            _ => return Err(Error::hello_option(word)),
+        }
+        at += 1;
+    }
+    (state.is_resp3, out.is_resp3) = (is_resp3, is_resp3);
+    let number = state.number;
+    out.map(7);
+    let texts = [("server", "redis"), ("version", REDIS_VERSION)];
+    texts.iter().for_each(|(field, text)| write_field(field, text, out));
+    out.bulk(b"proto");
+    out.integer(if is_resp3 { 3 } else { 2 });
+    out.bulk(b"id");
+    out.integer(number as i64);
+    let texts = [("mode", "standalone"), ("role", "master")];
+    texts.iter().for_each(|(field, text)| write_field(field, text, out));
+    out.bulk(b"modules");
+    out.array(0);
+    Ok(())
+}
+
+fn write_field(field: &str, text: &str, out: &mut Reply) {
+    out.bulk(field.as_bytes());
+    out.bulk(text.as_bytes());
+}
+
+/// RESET: the connection is as if it had just begun.
+pub(crate) fn reset(store: &mut Store, caller: CallerId, _: &Request<'_>, out: &mut Reply) -> Done {
+    let state = store.callers.running(caller);
+    (state.database, state.is_resp3) = (0, false);
+    state.name.clear();
+    out.is_resp3 = false;
+    out.simple(b"RESET");
+    Ok(())
+}
+
+/// CLIENT: what one connection can be asked and told about itself.
+pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    let subcommands = [("id", 2), ("getname", 2), ("setname", 3), ("no-evict", 3)];
+    let word = request.arg(1);
+    let found = subcommands.iter().find(|(name, _)| is(word, name));
+    let (name, arity) = found.ok_or_else(|| Error::UnknownSubcommand(shown(word), "CLIENT"))?;
+    if request.len() != *arity {
+        return Err(Error::Arity(format!("client|{name}")));
+    }
+    let state = store.callers.running(caller);
+    match *name {
+        "id" => out.integer(state.number as i64),
+        "getname" => out.bulk_or_nil(Some(&*state.name).filter(|name| !name.is_empty())),
+        "setname" => {
+            state.name = valid_name(request.arg(2))?.to_vec();
+            out.simple(b"OK");
+        }
+        // Nobody is cut off for want of memory.
+        _ if is(request.arg(2), "ON") || is(request.arg(2), "OFF") => out.simple(b"OK"),
+        _ => return Err(Error::Syntax),
+    }
+    Ok(())
+}
+
+/// Redis shows names in lists that are read by the word.
+fn valid_name(name: &[u8]) -> Result<&[u8], Error> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) { Ok(name) } else { Err(Error::CLIENT_NAME) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::World;
+    use crate::{EvictionPolicy, StoreSettings};
+
+    #[test]
+    fn each_connection_has_a_database_and_a_protocol_of_its_own() {
+        let mut world = World::new(StoreSettings::default());
+        let (one, other) = (world.store.admit(), world.store.admit());
+        for (caller, line, reply) in [
+            (one, "SELECT 3", "+OK"),
+            (one, "SET k in-three", "+OK"),
+            (other, "GET k", "$-1"),
+            (other, "SELECT 16", "-ERR DB index is out of range"),
+            (other, "SET k in-zero", "+OK"),
+            (one, "GET k", "$8 in-three"),
+            (one, "CLIENT ID", ":2"),
+            (one, "CLIENT SETNAME first", "+OK"),
+            (one, "DBSIZE", ":1"),
+            (one, "COPY k copy DB 0", ":1"),
+            (other, "DBSIZE", ":2"),
+            (other, "MOVE copy 3", ":1"),
+            (other, "MOVE k 3", ":0"),
+            (one, "FLUSHDB", "+OK"),
+            (other, "GET k", "$7 in-zero"),
+            (other, "SWAPDB 0 3", "+OK"),
+            (one, "GET k", "$7 in-zero"),
+            (one, "RESET", "+RESET"),
+            (one, "GET k", "$-1"),
+            (one, "CLIENT GETNAME", "$-1"),
+        ] {
+            assert_eq!(world.ask_as(caller, line), reply, "{line}");
+        }
+        assert!(world.ask_as(one, "HELLO 3 SETNAME me").starts_with("%7 $6 server $5 redis "));
+        assert_eq!(world.ask_as(one, "GET k"), "_");
+        assert_eq!(world.ask_as(other, "GET k"), "$-1");
+        assert_eq!(world.ask_as(one, "CLIENT GETNAME"), "$2 me");
+        assert!(world.ask_as(one, "HELLO 2").starts_with("*14 $6 server "));
+    }
+
+    #[test]
+    fn nothing_of_a_connection_is_left_for_the_next_one() {
+        let mut world = World::new(StoreSettings::default());
+        let gone = world.store.admit();
+        world.ask_as(gone, "SELECT 5");
+        world.ask_as(gone, "HELLO 3");
+        world.store.dismiss(gone);
+        let next = world.store.admit();
+        assert_eq!(world.ask_as(next, "SET k v"), "+OK");
+        assert_eq!(world.ask("GET k"), "$1 v");
+        assert_eq!(world.ask_as(next, "GET missing"), "$-1");
+        assert_eq!(world.ask_as(gone, "GET k"), "", "nobody is there to be answered");
+    }
+
+    #[test]
+    fn keys_expire_and_are_evicted_in_every_database() {
+        let settings =
+            StoreSettings { seed: 7, memory_max: Some(30_000), policy: EvictionPolicy::AllKeysLru };
+        let mut world = World::new(settings);
+        for number in 0..900 {
+            world.ask(&format!("SELECT {}", number % 3));
+            assert_eq!(world.ask(&format!("SET k{number} v PX {}", 1_000 + number)), "+OK");
+        }
+        let keyspace = world.ask("INFO keyspace");
+        assert!(["db0:", "db1:", "db2:"].iter().all(|db| keyspace.contains(db)), "{keyspace}");
+        assert!(world.store.memory_used() <= 30_500);
+        world.now_ms += 2_000;
+        while world.store.work(world.now_ms) {}
+        assert_eq!((world.store.len(), world.store.memory_used()), (0, 0));
+    }
 }

@@ -5,12 +5,14 @@
 //! ```
 
 use crc::{CRC_64_REDIS, Crc};
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is};
+use crate::database::NEVER;
 use crate::error::Error;
 use crate::formats::rdb;
-use crate::keyspace::{Keyspace, NEVER};
+use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::value::Value;
 
 type Done = Result<(), Error>;
@@ -24,13 +26,13 @@ const CHECKSUM_BYTES: usize = 8;
 
 static CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
 
-pub(crate) fn dump(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn dump(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let Some(entry) = keyspace.find(request.arg(1)) else {
-        encode::nil(out);
+        out.nil();
         return Ok(());
     };
     let payload = write(&entry.value);
-    encode::bulk(out, &payload);
+    out.bulk(&payload);
     Ok(())
 }
 
@@ -92,7 +94,7 @@ impl Options {
     }
 }
 
-pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let key = request.arg(1);
     let options = Options::parse(request)?;
     if !options.replaces && keyspace.find(key).is_some() {
@@ -118,7 +120,7 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         keyspace.set(key, value, expires_at);
         keyspace.set_idle(key, options.idle_s.unwrap_or_default() as u64);
     }
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 

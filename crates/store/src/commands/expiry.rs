@@ -1,10 +1,12 @@
 //! Commands about when keys expire.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is, shown};
+use crate::database::NEVER;
 use crate::error::Error;
-use crate::keyspace::{Keyspace, NEVER};
+use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 
 type Done = Result<(), Error>;
 
@@ -47,19 +49,19 @@ pub(crate) fn expiry_at(span: Span, arg: &[u8], now_ms: u64, name: &'static str)
     at.and_then(|at| u64::try_from(at).ok()).ok_or(Error::ExpireTime(name))
 }
 
-pub(crate) fn expire(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn expire(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     change(keyspace, request, Span::Seconds, "expire", out)
 }
 
-pub(crate) fn pexpire(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn pexpire(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     change(keyspace, request, Span::Millis, "pexpire", out)
 }
 
-pub(crate) fn expireat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn expireat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     change(keyspace, request, Span::AtSeconds, "expireat", out)
 }
 
-pub(crate) fn pexpireat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn pexpireat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     change(keyspace, request, Span::AtMillis, "pexpireat", out)
 }
 
@@ -111,7 +113,7 @@ fn change(
     request: &Request<'_>,
     span: Span,
     name: &'static str,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
 ) -> Done {
     let key = request.arg(1);
     let condition = Condition::parse(request)?;
@@ -124,49 +126,44 @@ fn change(
             _ => _ = keyspace.remove(key),
         }
     }
-    encode::integer(out, i64::from(changes));
+    out.integer(i64::from(changes));
     Ok(())
 }
 
-pub(crate) fn ttl(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn ttl(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let now_ms = keyspace.now_ms;
     show(keyspace, request, |at| (at.saturating_sub(now_ms) + 500) / 1_000, out)
 }
 
-pub(crate) fn pttl(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn pttl(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let now_ms = keyspace.now_ms;
     show(keyspace, request, |at| at.saturating_sub(now_ms), out)
 }
 
-pub(crate) fn expiretime(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn expiretime(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, |at| (at + 500) / 1_000, out)
 }
 
-pub(crate) fn pexpiretime(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn pexpiretime(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, |at| at, out)
 }
 
-fn show(
-    keyspace: &mut Keyspace,
-    request: &Request<'_>,
-    shape: impl Fn(u64) -> u64,
-    out: &mut Vec<u8>,
-) -> Done {
+fn show(keyspace: &mut Keyspace, request: &Request<'_>, shape: impl Fn(u64) -> u64, out: &mut Reply) -> Done {
     let shown = match keyspace.find(request.arg(1)).map(|entry| entry.expires_at) {
         None => -2,
         Some(NEVER) => -1,
         Some(at) => i64::try_from(shape(at)).unwrap_or(i64::MAX),
     };
-    encode::integer(out, shown);
+    out.integer(shown);
     Ok(())
 }
 
-pub(crate) fn persist(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn persist(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let key = request.arg(1);
     let expires = keyspace.find(key).is_some_and(|entry| entry.expires_at != NEVER);
     if expires {
         keyspace.set_expiry(key, NEVER);
     }
-    encode::integer(out, i64::from(expires));
+    out.integer(i64::from(expires));
     Ok(())
 }

@@ -1,115 +1,174 @@
 //! Commands on keys of any type.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is, shown};
 use crate::commands::help;
 use crate::commands::monitor;
+use crate::database::DATABASES;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::value::Value;
 use resp::integer::parse_i64;
 use stdx::glob;
 
 type Done = Result<(), Error>;
 
-pub(crate) fn del(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn del(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let removed = request.args().skip(1).filter(|key| keyspace.remove(key)).count();
-    encode::integer(out, removed as i64);
+    out.integer(removed as i64);
     Ok(())
 }
 
-pub(crate) fn exists(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn exists(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let found = request.args().skip(1).filter(|key| keyspace.find(key).is_some()).count();
-    encode::integer(out, found as i64);
+    out.integer(found as i64);
     Ok(())
 }
 
-pub(crate) fn kind(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn kind(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let name = keyspace.find(request.arg(1)).map_or("none", |entry| entry.value.type_name());
-    encode::simple(out, name.as_bytes());
+    out.simple(name.as_bytes());
     Ok(())
 }
 
-pub(crate) fn keys(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn keys(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let pattern = request.arg(1);
     let found: Vec<&[u8]> =
         keyspace.iter().map(|(key, _)| key).filter(|key| glob::matches(pattern, key)).collect();
-    encode::array_header(out, found.len());
-    found.iter().for_each(|key| encode::bulk(out, key));
+    out.array(found.len());
+    found.iter().for_each(|key| out.bulk(key));
     Ok(())
 }
 
-pub(crate) fn randomkey(keyspace: &mut Keyspace, _: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn randomkey(keyspace: &mut Keyspace, _: &Request<'_>, out: &mut Reply) -> Done {
     match keyspace.random_key() {
-        Some(key) => encode::bulk(out, &key),
-        None => encode::nil(out),
+        Some(key) => out.bulk(&key),
+        None => out.nil(),
     }
     Ok(())
 }
 
-pub(crate) fn rename(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn rename(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (value, expires_at) = keyspace.take(request.arg(1)).ok_or(Error::NoSuchKey)?;
     keyspace.set(request.arg(2), value, expires_at);
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
-pub(crate) fn renamenx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn renamenx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     keyspace.find(request.arg(1)).ok_or(Error::NoSuchKey)?;
     let is_free = keyspace.find(request.arg(2)).is_none();
     if is_free && let Some((value, expires_at)) = keyspace.take(request.arg(1)) {
         keyspace.set(request.arg(2), value, expires_at);
     }
-    encode::integer(out, i64::from(is_free));
+    out.integer(i64::from(is_free));
     Ok(())
 }
 
-pub(crate) fn copy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn copy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (from, to) = (request.arg(1), request.arg(2));
     let (mut replaces, mut at) = (false, 3);
+    let source = keyspace.selected();
+    let mut target = source;
     while let Some(word) = request.get(at) {
         match request.get(at + 1) {
             _ if is(word, "REPLACE") => replaces = true,
             Some(db) if is(word, "DB") => {
-                // There is one database.
-                if integer(db)? != 0 {
-                    return Err(Error::DbIndex);
-                }
+                target = database(db)?;
                 at += 1;
             }
             _ => return Err(Error::Syntax),
         }
         at += 1;
     }
-    if from == to {
+    if from == to && source == target {
         return Err(Error::SameKey);
     }
-    let is_there = keyspace.find(from).is_some();
+    let copied = keyspace.copy(from);
     keyspace.stats.count(false);
-    let may = is_there && (replaces || keyspace.find(to).is_none());
-    encode::integer(out, i64::from(may && keyspace.copy(from, to)));
+    let is_copied = copied.is_some_and(|(value, expires_at)| {
+        keyspace.within(target, |keyspace| {
+            let may = replaces || keyspace.find(to).is_none();
+            if may {
+                keyspace.set(to, value, expires_at);
+            }
+            may
+        })
+    });
+    out.integer(i64::from(is_copied));
     Ok(())
 }
 
-pub(crate) fn dbsize(keyspace: &mut Keyspace, _: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    encode::integer(out, keyspace.len() as i64);
-    Ok(())
-}
-
-/// FLUSHDB and FLUSHALL, which are the same where there is one database.
-pub(crate) fn flush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    match request.get(1) {
-        None => {}
-        Some(word) if request.len() == 2 && (is(word, "ASYNC") || is(word, "SYNC")) => {}
-        Some(_) => return Err(Error::Syntax),
+/// MOVE, to another database.
+pub(crate) fn shift(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    let (key, target) = (request.arg(1), database(request.arg(2))?);
+    if target == keyspace.selected() {
+        return Err(Error::SameKey);
     }
-    keyspace.clear();
-    encode::simple(out, b"OK");
+    let may =
+        keyspace.find(key).is_some() && keyspace.within(target, |keyspace| keyspace.find(key).is_none());
+    if may && let Some((value, expires_at)) = keyspace.take(key) {
+        keyspace.within(target, |keyspace| keyspace.set(key, value, expires_at));
+    }
+    out.integer(i64::from(may));
     Ok(())
 }
 
-pub(crate) fn object(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+/// SWAPDB: who selected one of the two sees the keys of the other from now on.
+pub(crate) fn swapdb(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    let number =
+        |arg, error: Error| parse_i64(arg).filter(|number| i32::try_from(*number).is_ok()).ok_or(error);
+    let one = number(request.arg(1), Error::SWAPDB_FIRST)?;
+    let other = number(request.arg(2), Error::SWAPDB_SECOND)?;
+    keyspace.swap(valid(one)?, valid(other)?);
+    out.simple(b"OK");
+    Ok(())
+}
+
+/// The database that a client named.
+pub(crate) fn database(arg: &[u8]) -> Result<u8, Error> {
+    let number = integer(arg)?;
+    if i32::try_from(number).is_err() {
+        return Err(Error::NotInt);
+    }
+    valid(number)
+}
+
+fn valid(number: i64) -> Result<u8, Error> {
+    u8::try_from(number).ok().filter(|&number| number < DATABASES).ok_or(Error::DbIndex)
+}
+
+pub(crate) fn dbsize(keyspace: &mut Keyspace, _: &Request<'_>, out: &mut Reply) -> Done {
+    out.integer(keyspace.len() as i64);
+    Ok(())
+}
+
+pub(crate) fn flushdb(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    check_flush(request)?;
+    keyspace.clear();
+    out.simple(b"OK");
+    Ok(())
+}
+
+pub(crate) fn flushall(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    check_flush(request)?;
+    (0..DATABASES).for_each(|number| keyspace.within(number, Keyspace::clear));
+    out.simple(b"OK");
+    Ok(())
+}
+
+/// Both of its options are the same to us: what is flushed is gone at once and freed later.
+fn check_flush(request: &Request<'_>) -> Done {
+    match request.get(1) {
+        None => Ok(()),
+        Some(word) if request.len() == 2 && (is(word, "ASYNC") || is(word, "SYNC")) => Ok(()),
+        Some(_) => Err(Error::Syntax),
+    }
+}
+
+pub(crate) fn object(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let subcommand = request.arg(1);
     if is(subcommand, "HELP") {
         return help::write(request, "OBJECT", help::OBJECT, out);
@@ -121,11 +180,11 @@ pub(crate) fn object(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         return Err(Error::Arity(format!("object|{name}")));
     };
     match (name, keyspace.peek(key)) {
-        (_, None) => encode::nil(out),
-        ("encoding", Some(entry)) => encode::bulk(out, entry.value.encoding().as_bytes()),
+        (_, None) => out.nil(),
+        ("encoding", Some(entry)) => out.bulk(entry.value.encoding().as_bytes()),
         ("freq", Some(_)) => return Err(Error::NO_FREQUENCY),
-        ("refcount", Some(entry)) => encode::integer(out, refcount(keyspace, &entry.value)),
-        (_, Some(entry)) => encode::integer(out, (keyspace.idle_ms(entry) / 1_000) as i64),
+        ("refcount", Some(entry)) => out.integer(refcount(keyspace, &entry.value)),
+        (_, Some(entry)) => out.integer((keyspace.idle_ms(entry) / 1_000) as i64),
     }
     Ok(())
 }
@@ -142,7 +201,7 @@ fn refcount(keyspace: &Keyspace, value: &Value) -> i64 {
 const SHARED_INTEGERS: i64 = 10_000;
 
 /// MEMORY USAGE: what the key counts for in our own account, which is not what it would cost Redis.
-pub(crate) fn memory(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn memory(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     if is(request.arg(1), "HELP") {
         return help::write(request, "MEMORY", help::MEMORY, out);
     }
@@ -158,8 +217,8 @@ pub(crate) fn memory(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         }
     }
     match keyspace.peek(key) {
-        Some(entry) => encode::integer(out, entry.memory() as i64),
-        None => encode::nil(out),
+        Some(entry) => out.integer(entry.memory() as i64),
+        None => out.nil(),
     }
     Ok(())
 }

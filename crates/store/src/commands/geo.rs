@@ -3,19 +3,19 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{float, integer, is};
 use crate::commands::zsets::{self, Options, store};
 use crate::error::Error;
 use crate::formats::geohash::{LATITUDE_MAX, LONGITUDE_MAX, Place, Shape, score_ranges};
 use crate::keyspace::Keyspace;
-use crate::replies::nil_array;
+use crate::replies::Reply;
 use crate::values::zset::Zset;
 
 type Done = Result<(), Error>;
 
-pub(crate) fn geoadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn geoadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (mut options, mut first) = (Options::default(), 2);
     while let Some(word) = request.get(first) {
         match word {
@@ -34,35 +34,35 @@ pub(crate) fn geoadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
     let pairs = triples.map(|at| Ok((place(request, at)?.score(), request.arg(at + 2))));
     let pairs: Vec<(f64, &[u8])> = pairs.collect::<Result<_, Error>>()?;
     let added = zsets::add(keyspace, request.arg(1), options, &pairs)?;
-    encode::integer(out, added.new + if options.counts_changed { added.changed } else { 0 });
+    out.integer(added.new + if options.counts_changed { added.changed } else { 0 });
     Ok(())
 }
 
-pub(crate) fn geopos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn geopos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let zset = keyspace.read::<Zset>(request.arg(1))?;
-    encode::array_header(out, request.len() - 2);
+    out.array(request.len() - 2);
     for member in request.args().skip(2) {
         match zset.and_then(|zset| zset.score(member)) {
             Some(score) => write_place(Place::from_score(score), out),
-            None => nil_array(out),
+            None => out.nil_array(),
         }
     }
     Ok(())
 }
 
-pub(crate) fn geohash(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn geohash(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let zset = keyspace.read::<Zset>(request.arg(1))?;
-    encode::array_header(out, request.len() - 2);
+    out.array(request.len() - 2);
     for member in request.args().skip(2) {
         match zset.and_then(|zset| zset.score(member)) {
-            Some(score) => encode::bulk(out, &Place::from_score(score).letters()),
-            None => encode::nil(out),
+            Some(score) => out.bulk(&Place::from_score(score).letters()),
+            None => out.nil(),
         }
     }
     Ok(())
 }
 
-pub(crate) fn geodist(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn geodist(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let unit_m = match request.len() {
         4 => 1.0,
         5 => unit_m(request.arg(4))?,
@@ -72,36 +72,32 @@ pub(crate) fn geodist(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     let place = |member| zset.and_then(|zset| zset.score(member)).map(Place::from_score);
     match (place(request.arg(2)), place(request.arg(3))) {
         (Some(one), Some(other)) => write_distance(one.distance_m(other) / unit_m, out),
-        _ => encode::nil(out),
+        _ => out.nil(),
     }
     Ok(())
 }
 
-pub(crate) fn georadius(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn georadius(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     search(keyspace, request, Form { key: 1, by: Origin::Place, may_store: true }, out)
 }
 
-pub(crate) fn georadius_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn georadius_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     search(keyspace, request, Form { key: 1, by: Origin::Place, may_store: false }, out)
 }
 
-pub(crate) fn georadiusbymember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn georadiusbymember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     search(keyspace, request, Form { key: 1, by: Origin::Member, may_store: true }, out)
 }
 
-pub(crate) fn georadiusbymember_ro(
-    keyspace: &mut Keyspace,
-    request: &Request<'_>,
-    out: &mut Vec<u8>,
-) -> Done {
+pub(crate) fn georadiusbymember_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     search(keyspace, request, Form { key: 1, by: Origin::Member, may_store: false }, out)
 }
 
-pub(crate) fn geosearch(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn geosearch(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     search(keyspace, request, Form { key: 1, by: Origin::Options, may_store: false }, out)
 }
 
-pub(crate) fn geosearchstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn geosearchstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     search(keyspace, request, Form { key: 2, by: Origin::Options, may_store: true }, out)
 }
 
@@ -325,20 +321,20 @@ impl<'a> Query<'a> {
         found
     }
 
-    fn write(&self, found: &[Found], out: &mut Vec<u8>) {
+    fn write(&self, found: &[Found], out: &mut Reply) {
         let details = [self.with_distance, self.with_hash, self.with_place];
         let details = details.iter().filter(|wanted| **wanted).count();
-        encode::array_header(out, found.len());
+        out.array(found.len());
         for one in found {
             if details > 0 {
-                encode::array_header(out, details + 1);
+                out.array(details + 1);
             }
-            encode::bulk(out, &one.member);
+            out.bulk(&one.member);
             if self.with_distance {
                 write_distance(one.distance, out);
             }
             if self.with_hash {
-                encode::integer(out, one.score as i64);
+                out.integer(one.score as i64);
             }
             if self.with_place {
                 write_place(one.place, out);
@@ -347,7 +343,7 @@ impl<'a> Query<'a> {
     }
 }
 
-fn search(keyspace: &mut Keyspace, request: &Request<'_>, form: Form, out: &mut Vec<u8>) -> Done {
+fn search(keyspace: &mut Keyspace, request: &Request<'_>, form: Form, out: &mut Reply) -> Done {
     let zset = keyspace.read::<Zset>(request.arg(form.key))?;
     let query = Query::parse(request, form, zset)?;
     let found = zset.map(|zset| query.run(zset)).unwrap_or_default();
@@ -377,14 +373,14 @@ fn unit_m(arg: &[u8]) -> Result<f64, Error> {
     units.iter().find(|(name, _)| is(arg, name)).map(|(_, metres)| *metres).ok_or(Error::GEO_UNIT)
 }
 
-fn write_place(place: Place, out: &mut Vec<u8>) {
-    encode::array_header(out, 2);
+fn write_place(place: Place, out: &mut Reply) {
+    out.array(2);
     for degrees in [place.longitude, place.latitude] {
         let text = format!("{degrees:.17}");
-        encode::bulk(out, text.trim_end_matches('0').trim_end_matches('.').as_bytes());
+        out.double_as(text.trim_end_matches('0').trim_end_matches('.').as_bytes());
     }
 }
 
-fn write_distance(distance: f64, out: &mut Vec<u8>) {
-    encode::bulk(out, format!("{distance:.4}").as_bytes());
+fn write_distance(distance: f64, out: &mut Reply) {
+    out.bulk(format!("{distance:.4}").as_bytes());
 }

@@ -1,26 +1,27 @@
 //! Commands on hashes.
 
+use resp::Request;
 use resp::integer::parse_i64;
-use resp::{Request, encode};
 
 use crate::args::{float_text, integer, is, signed_count};
 use crate::commands::sets::REPEATS_MAX;
 use crate::error::Error;
 use crate::formats::extended::Extended;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::hash::{Field, Hash};
 
 type Done = Result<(), Error>;
 
-pub(crate) fn hset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let added = set_pairs(keyspace, request, "hset")?;
-    encode::integer(out, added);
+    out.integer(added);
     Ok(())
 }
 
-pub(crate) fn hmset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hmset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     set_pairs(keyspace, request, "hmset")?;
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
@@ -34,43 +35,43 @@ fn set_pairs(keyspace: &mut Keyspace, request: &Request<'_>, name: &str) -> Resu
     })
 }
 
-pub(crate) fn hsetnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hsetnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let is_new = keyspace.edit_or_create(request.arg(1), |hash: &mut Hash| {
         hash.get(request.arg(2)).is_none() && hash.set(request.arg(2), request.arg(3))
     })?;
-    encode::integer(out, i64::from(is_new));
+    out.integer(i64::from(is_new));
     Ok(())
 }
 
-pub(crate) fn hget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let hash = keyspace.read::<Hash>(request.arg(1))?;
     write_value(hash, request.arg(2), out);
     Ok(())
 }
 
-pub(crate) fn hmget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hmget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let hash = keyspace.read::<Hash>(request.arg(1))?;
-    encode::array_header(out, request.len() - 2);
+    out.array(request.len() - 2);
     request.args().skip(2).for_each(|name| write_value(hash, name, out));
     Ok(())
 }
 
-fn write_value(hash: Option<&Hash>, name: &[u8], out: &mut Vec<u8>) {
+fn write_value(hash: Option<&Hash>, name: &[u8], out: &mut Reply) {
     match hash.and_then(|hash| hash.get(name)) {
-        Some(value) => encode::bulk(out, value),
-        None => encode::nil(out),
+        Some(value) => out.bulk(value),
+        None => out.nil(),
     }
 }
 
-pub(crate) fn hgetall(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hgetall(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     write_all(keyspace, request, true, true, out)
 }
 
-pub(crate) fn hkeys(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hkeys(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     write_all(keyspace, request, true, false, out)
 }
 
-pub(crate) fn hvals(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hvals(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     write_all(keyspace, request, false, true, out)
 }
 
@@ -79,51 +80,62 @@ fn write_all(
     request: &Request<'_>,
     names: bool,
     values: bool,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
 ) -> Done {
     let hash = keyspace.read::<Hash>(request.arg(1))?;
     let len = hash.map_or(0, Hash::len);
-    encode::array_header(out, len * (usize::from(names) + usize::from(values)));
+    if names && values {
+        out.map(len);
+    } else {
+        out.array(len);
+    }
     hash.into_iter().flat_map(Hash::iter).for_each(|field| write_field(field, names, values, out));
     Ok(())
 }
 
-fn write_field(field: &Field, name: bool, value: bool, out: &mut Vec<u8>) {
+fn write_field(field: &Field, name: bool, value: bool, out: &mut Reply) {
     if name {
-        encode::bulk(out, &field.name);
+        out.bulk(&field.name);
     }
     if value {
-        encode::bulk(out, &field.value);
+        out.bulk(&field.value);
     }
 }
 
-pub(crate) fn hlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    encode::integer(out, keyspace.read::<Hash>(request.arg(1))?.map_or(0, Hash::len) as i64);
+fn write_drawn(field: &Field, with_value: bool, out: &mut Reply) {
+    if with_value {
+        out.pair();
+    }
+    write_field(field, true, with_value, out);
+}
+
+pub(crate) fn hlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    out.integer(keyspace.read::<Hash>(request.arg(1))?.map_or(0, Hash::len) as i64);
     Ok(())
 }
 
-pub(crate) fn hdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let removed = keyspace.edit(request.arg(1), |hash: &mut Hash| {
         request.args().skip(2).filter(|name| hash.remove(name)).count()
     })?;
-    encode::integer(out, removed.unwrap_or_default() as i64);
+    out.integer(removed.unwrap_or_default() as i64);
     Ok(())
 }
 
-pub(crate) fn hexists(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hexists(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let hash = keyspace.read::<Hash>(request.arg(1))?;
-    encode::integer(out, i64::from(hash.is_some_and(|hash| hash.get(request.arg(2)).is_some())));
+    out.integer(i64::from(hash.is_some_and(|hash| hash.get(request.arg(2)).is_some())));
     Ok(())
 }
 
-pub(crate) fn hstrlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hstrlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let hash = keyspace.read::<Hash>(request.arg(1))?;
     let len = hash.and_then(|hash| hash.get(request.arg(2))).map_or(0, <[u8]>::len);
-    encode::integer(out, len as i64);
+    out.integer(len as i64);
     Ok(())
 }
 
-pub(crate) fn hincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let increment = integer(request.arg(3))?;
     let value = keyspace.edit_or_create(request.arg(1), |hash: &mut Hash| {
         let old = hash.get(request.arg(2)).map_or(Some(0), parse_i64).ok_or(Error::HashNotInteger)?;
@@ -131,11 +143,11 @@ pub(crate) fn hincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         hash.set(request.arg(2), itoa::Buffer::new().format(value).as_bytes());
         Ok(value)
     })??;
-    encode::integer(out, value);
+    out.integer(value);
     Ok(())
 }
 
-pub(crate) fn hincrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hincrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let increment = float_text(request.arg(3))?;
     if increment.is_infinite() {
         return Err(Error::IncrementInfinite);
@@ -146,11 +158,11 @@ pub(crate) fn hincrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: 
         hash.set(request.arg(2), sum.as_bytes());
         Ok(sum)
     })??;
-    encode::bulk(out, sum.as_bytes());
+    out.bulk(sum.as_bytes());
     Ok(())
 }
 
-pub(crate) fn hrandfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hrandfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let mut prng = keyspace.fork_prng();
     let count = request.get(2).map(signed_count).transpose()?;
     let with_values = match (request.get(3), request.len()) {
@@ -164,22 +176,26 @@ pub(crate) fn hrandfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
     let hash = keyspace.read::<Hash>(request.arg(1))?;
     let Some(count) = count else {
         match hash.and_then(|hash| hash.random(&mut prng)) {
-            Some(field) => encode::bulk(out, &field.name),
-            None => encode::nil(out),
+            Some(field) => out.bulk(&field.name),
+            None => out.nil(),
         }
         return Ok(());
     };
     let len = hash.map_or(0, Hash::len);
     let shown =
         if count < 0 && len > 0 { count.unsigned_abs() as usize } else { len.min(count.max(0) as usize) };
-    encode::array_header(out, shown * (1 + usize::from(with_values)));
+    if with_values {
+        out.pairs(shown);
+    } else {
+        out.array(shown);
+    }
     let Some(hash) = hash else { return Ok(()) };
     if count < 0 {
         let fields = (0..shown).filter_map(|_| hash.random(&mut prng));
-        fields.for_each(|field| write_field(field, true, with_values, out));
+        fields.for_each(|field| write_drawn(field, with_values, out));
     } else {
         let fields = crate::commands::sets::sample(hash.iter(), len, shown, &mut prng);
-        fields.for_each(|field| write_field(field, true, with_values, out));
+        fields.for_each(|field| write_drawn(field, with_values, out));
     }
     Ok(())
 }

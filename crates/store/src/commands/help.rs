@@ -1,23 +1,24 @@
 //! HELP of the commands that have subcommands, in Redis's words.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::error::Error;
+use crate::replies::Reply;
 
 /// The reply to `<container> HELP`; `lines` are those between the first and the last two, which all have in common.
 pub(crate) fn write(
     request: &Request<'_>,
     container: &'static str,
     lines: &str,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
 ) -> Result<(), Error> {
     if request.len() != 2 {
         return Err(Error::Arity(format!("{}|help", container.to_lowercase())));
     }
     let first = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
-    encode::array_header(out, lines.lines().count() + 3);
+    out.array(lines.lines().count() + 3);
     let all = std::iter::once(&*first).chain(lines.lines()).chain(["HELP", "    Prints this help."]);
-    all.for_each(|line| encode::simple(out, line.as_bytes()));
+    all.for_each(|line| out.simple(line.as_bytes()));
     Ok(())
 }
 

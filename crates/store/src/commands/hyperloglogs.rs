@@ -1,16 +1,17 @@
 //! Commands on HyperLogLogs, which are strings.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::hyperloglog::{self, Corrupt, REGISTERS};
 
 type Done = Result<(), Error>;
 type Text = Vec<u8>;
 
 /// Of a corrupt value, the elements before the one that shows it stay added, as in Redis.
-pub(crate) fn pfadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn pfadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let is_new = open(keyspace, request.arg(1))?;
     let is_changed = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
         if is_new {
@@ -25,18 +26,18 @@ pub(crate) fn pfadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
         }
         Ok(is_changed)
     })?;
-    encode::integer(out, i64::from(is_changed.map_err(corrupt)?));
+    out.integer(i64::from(is_changed.map_err(corrupt)?));
     Ok(())
 }
 
-pub(crate) fn pfcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn pfcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     if request.len() > 2 {
         let (registers, _) = union(keyspace, request)?;
-        encode::integer(out, hyperloglog::count_merged(&registers) as i64);
+        out.integer(hyperloglog::count_merged(&registers) as i64);
         return Ok(());
     }
     if open(keyspace, request.arg(1))? {
-        encode::integer(out, 0);
+        out.integer(0);
         return Ok(());
     }
     // The cardinality is kept in the value, though nothing else is written.
@@ -48,11 +49,11 @@ pub(crate) fn pfcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
             Ok(count)
         }
     })?;
-    encode::integer(out, count.unwrap_or(Ok(0)).map_err(corrupt)? as i64);
+    out.integer(count.unwrap_or(Ok(0)).map_err(corrupt)? as i64);
     Ok(())
 }
 
-pub(crate) fn pfmerge(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn pfmerge(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (registers, any_dense) = union(keyspace, request)?;
     keyspace.stats.count(false);
     keyspace
@@ -70,7 +71,7 @@ pub(crate) fn pfmerge(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
             Ok(())
         })?
         .map_err(corrupt)?;
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 

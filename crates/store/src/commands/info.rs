@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::is;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 
 /// Writes the lines of one section.
 type Writer = fn(&Keyspace, &mut String);
@@ -21,7 +22,7 @@ const SECTIONS: [(&str, Writer); 6] = [
     ("Keyspace", databases),
 ];
 
-pub(crate) fn info(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+pub(crate) fn info(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Result<(), Error> {
     let names_all = |word: &[u8]| ["default", "all", "everything"].iter().any(|all| is(word, all));
     let wants_all = request.len() == 1 || request.args().skip(1).any(names_all);
     let mut text = String::new();
@@ -35,7 +36,7 @@ pub(crate) fn info(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
         push(&mut text, format_args!("# {name}"));
         write_section(keyspace, &mut text);
     }
-    encode::bulk(out, text.as_bytes());
+    out.verbatim(text.as_bytes());
     Ok(())
 }
 
@@ -83,11 +84,11 @@ fn replication(_: &Keyspace, text: &mut String) {
 
 /// As in Redis, an empty database is not listed.
 fn databases(keyspace: &Keyspace, text: &mut String) {
-    let (expires, average_ms) = keyspace.volatile();
-    if keyspace.len() > 0 {
-        push(text, format_args!("db0:keys={},expires={expires},avg_ttl={average_ms}", keyspace.len()));
+    for (number, database) in keyspace.databases().filter(|(_, database)| database.len() > 0) {
+        let (keys, (expires, average_ms)) = (database.len(), database.volatile(keyspace.now_ms));
+        push(text, format_args!("db{number}:keys={keys},expires={expires},avg_ttl={average_ms}"));
     }
 }
 
 /// The Redis whose commands we have; libraries choose their own by it.
-const REDIS_VERSION: &str = "7.0.15";
+pub(crate) const REDIS_VERSION: &str = "7.0.15";

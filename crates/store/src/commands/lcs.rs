@@ -1,16 +1,17 @@
 //! LCS: the longest bytes that two strings have in common, in order but not in one piece.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is};
 use crate::commands::strings::TEXT_BYTES_MAX;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 
 type Done = Result<(), Error>;
 type Text = Vec<u8>;
 
-pub(crate) fn lcs(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lcs(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let text = |key: &[u8]| keyspace.peek_at::<Text>(key).map_err(|_| Error::LCS_NOT_STRINGS);
     let (one, other) = (text(request.arg(1)), text(request.arg(2)));
     let (one, other) = (one?, other?);
@@ -18,14 +19,14 @@ pub(crate) fn lcs(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<
     let (one, other) = (one.map_or(&[][..], Vec::as_slice), other.map_or(&[][..], Vec::as_slice));
     let table = Lengths::new(one, other, keyspace.memory_max)?;
     if options.shows_len && !options.shows_ranges {
-        encode::integer(out, table.len() as i64);
+        out.integer(table.len() as i64);
         return Ok(());
     }
     let (common, matches) = table.walk();
     if options.shows_ranges {
         options.write_ranges(&matches, table.len(), out);
     } else {
-        encode::bulk(out, &common);
+        out.bulk(&common);
     }
     Ok(())
 }
@@ -61,24 +62,24 @@ impl Options {
         Ok(options)
     }
 
-    fn write_ranges(&self, matches: &[Match], len: usize, out: &mut Vec<u8>) {
+    fn write_ranges(&self, matches: &[Match], len: usize, out: &mut Reply) {
         let is_long = |one: &&Match| i64::try_from(one.len).is_ok_and(|len| len >= self.match_len_min);
-        encode::array_header(out, 4);
-        encode::bulk(out, b"matches");
-        encode::array_header(out, matches.iter().filter(is_long).count());
+        out.map(2);
+        out.bulk(b"matches");
+        out.array(matches.iter().filter(is_long).count());
         for found in matches.iter().filter(is_long) {
-            encode::array_header(out, 2 + usize::from(self.shows_match_len));
+            out.array(2 + usize::from(self.shows_match_len));
             for start in [found.one, found.other] {
-                encode::array_header(out, 2);
-                encode::integer(out, start as i64);
-                encode::integer(out, (start + found.len - 1) as i64);
+                out.array(2);
+                out.integer(start as i64);
+                out.integer((start + found.len - 1) as i64);
             }
             if self.shows_match_len {
-                encode::integer(out, found.len as i64);
+                out.integer(found.len as i64);
             }
         }
-        encode::bulk(out, b"len");
-        encode::integer(out, len as i64);
+        out.bulk(b"len");
+        out.integer(len as i64);
     }
 }
 

@@ -1,42 +1,42 @@
 //! Commands on lists.
 
+use resp::Request;
 use resp::integer::parse_i64;
-use resp::{Request, encode};
 
 use crate::args::{Multipop, index, integer, is, positive, range, signed_count};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
-use crate::replies::{bulk_or_nil, nil_array};
+use crate::replies::Reply;
 use crate::values::list::{End, List};
 use crate::values::value::Kind;
 
 type Done = Result<(), Error>;
 
-pub(crate) fn lpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     push(keyspace, request, End::Left, out)
 }
 
-pub(crate) fn rpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn rpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     push(keyspace, request, End::Right, out)
 }
 
-fn push(keyspace: &mut Keyspace, request: &Request<'_>, end: End, out: &mut Vec<u8>) -> Done {
+fn push(keyspace: &mut Keyspace, request: &Request<'_>, end: End, out: &mut Reply) -> Done {
     let len = keyspace.edit_or_create(request.arg(1), |list| push_all(list, request, end))?;
-    encode::integer(out, len as i64);
+    out.integer(len as i64);
     Ok(())
 }
 
-pub(crate) fn lpushx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lpushx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     pushx(keyspace, request, End::Left, out)
 }
 
-pub(crate) fn rpushx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn rpushx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     pushx(keyspace, request, End::Right, out)
 }
 
-fn pushx(keyspace: &mut Keyspace, request: &Request<'_>, end: End, out: &mut Vec<u8>) -> Done {
+fn pushx(keyspace: &mut Keyspace, request: &Request<'_>, end: End, out: &mut Reply) -> Done {
     let len = keyspace.edit(request.arg(1), |list| push_all(list, request, end))?;
-    encode::integer(out, len.unwrap_or_default() as i64);
+    out.integer(len.unwrap_or_default() as i64);
     Ok(())
 }
 
@@ -45,94 +45,94 @@ fn push_all(list: &mut List, request: &Request<'_>, end: End) -> usize {
     list.len()
 }
 
-pub(crate) fn lpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     pop(keyspace, request, End::Left, "lpop", out)
 }
 
-pub(crate) fn rpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn rpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     pop(keyspace, request, End::Right, "rpop", out)
 }
 
-fn pop(keyspace: &mut Keyspace, request: &Request<'_>, end: End, name: &str, out: &mut Vec<u8>) -> Done {
+fn pop(keyspace: &mut Keyspace, request: &Request<'_>, end: End, name: &str, out: &mut Reply) -> Done {
     if request.len() > 3 {
         return Err(Error::Arity(name.to_owned()));
     }
     let count = request.get(2).map(positive).transpose()?;
     let found = keyspace.edit(request.arg(1), |list: &mut List| match count {
-        None => bulk_or_nil(out, list.pop(end).as_deref()),
+        None => out.bulk_or_nil(list.pop(end).as_deref()),
         Some(count) => {
             let len = count.min(list.len());
-            encode::array_header(out, len);
-            (0..len).filter_map(|_| list.pop(end)).for_each(|item| encode::bulk(out, &item));
+            out.array(len);
+            (0..len).filter_map(|_| list.pop(end)).for_each(|item| out.bulk(&item));
         }
     })?;
     match (found, count) {
         (Some(()), _) => {}
-        (None, None) => encode::nil(out),
-        (None, Some(_)) => nil_array(out),
+        (None, None) => out.nil(),
+        (None, Some(_)) => out.nil_array(),
     }
     Ok(())
 }
 
-pub(crate) fn lmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let query = Multipop::parse(request, ["LEFT", "RIGHT"])?;
     let end = if query.from_second { End::Right } else { End::Left };
     for key in query.keys(request) {
         let popped = keyspace.edit(key, |list: &mut List| {
-            encode::array_header(out, 2);
-            encode::bulk(out, key);
+            out.array(2);
+            out.bulk(key);
             let len = query.count.min(list.len());
-            encode::array_header(out, len);
-            (0..len).filter_map(|_| list.pop(end)).for_each(|item| encode::bulk(out, &item));
+            out.array(len);
+            (0..len).filter_map(|_| list.pop(end)).for_each(|item| out.bulk(&item));
         })?;
         if popped.is_some() {
             return Ok(());
         }
     }
-    nil_array(out);
+    out.nil_array();
     Ok(())
 }
 
-pub(crate) fn llen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    encode::integer(out, keyspace.read::<List>(request.arg(1))?.map_or(0, List::len) as i64);
+pub(crate) fn llen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    out.integer(keyspace.read::<List>(request.arg(1))?.map_or(0, List::len) as i64);
     Ok(())
 }
 
-pub(crate) fn lrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (start, stop) = (integer(request.arg(2))?, integer(request.arg(3))?);
     let list = keyspace.read::<List>(request.arg(1))?;
     match list.and_then(|list| Some((list, range(start, stop, list.len())?))) {
         Some((list, (from, to))) => {
-            encode::array_header(out, to - from);
-            list.range(from, to).for_each(|item| encode::bulk(out, item));
+            out.array(to - from);
+            list.range(from, to).for_each(|item| out.bulk(item));
         }
-        None => encode::array_header(out, 0),
+        None => out.array(0),
     }
     Ok(())
 }
 
-pub(crate) fn lindex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lindex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let Some(list) = keyspace.read::<List>(request.arg(1))? else {
-        encode::nil(out);
+        out.nil();
         return Ok(());
     };
     let place = index(integer(request.arg(2))?, list.len());
-    bulk_or_nil(out, place.and_then(|place| list.get(place)));
+    out.bulk_or_nil(place.and_then(|place| list.get(place)));
     Ok(())
 }
 
-pub(crate) fn lset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let set = |list: &mut List| {
         let place = index(integer(request.arg(2))?, list.len()).ok_or(Error::IndexOutOfRange)?;
         list.set(place, request.arg(3));
         Ok(())
     };
     keyspace.edit(request.arg(1), set)?.ok_or(Error::NoSuchKey)??;
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
-pub(crate) fn linsert(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn linsert(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let behind = match request.arg(2) {
         word if is(word, "BEFORE") => false,
         word if is(word, "AFTER") => true,
@@ -142,28 +142,28 @@ pub(crate) fn linsert(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         let found = list.insert(request.arg(3), behind, request.arg(4));
         if found { list.len() as i64 } else { -1 }
     })?;
-    encode::integer(out, len.unwrap_or_default());
+    out.integer(len.unwrap_or_default());
     Ok(())
 }
 
-pub(crate) fn lrem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lrem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let count = integer(request.arg(2))?;
     let end = if count < 0 { End::Right } else { End::Left };
     let count_max = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
     let removed =
         keyspace.edit(request.arg(1), |list: &mut List| list.remove(request.arg(3), count_max, end))?;
-    encode::integer(out, removed.unwrap_or_default() as i64);
+    out.integer(removed.unwrap_or_default() as i64);
     Ok(())
 }
 
-pub(crate) fn ltrim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn ltrim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (start, stop) = (integer(request.arg(2))?, integer(request.arg(3))?);
     let cut = keyspace.edit(request.arg(1), |list: &mut List| {
         let (from, to) = range(start, stop, list.len()).unwrap_or_default();
         list.trim(from, to)
     })?;
     cut.into_iter().flatten().for_each(|list| keyspace.discard(list.into_value()));
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
@@ -218,22 +218,22 @@ impl Search {
     }
 }
 
-pub(crate) fn lpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let search = Search::parse(request)?;
     let list = keyspace.read::<List>(request.arg(1))?;
     let found = list.map(|list| search.find(list, request.arg(2))).unwrap_or_default();
     match (search.count, found.first()) {
         (Some(_), _) => {
-            encode::array_header(out, found.len());
-            found.iter().for_each(|&place| encode::integer(out, place as i64));
+            out.array(found.len());
+            found.iter().for_each(|&place| out.integer(place as i64));
         }
-        (None, Some(&place)) => encode::integer(out, place as i64),
-        (None, None) => encode::nil(out),
+        (None, Some(&place)) => out.integer(place as i64),
+        (None, None) => out.nil(),
     }
     Ok(())
 }
 
-pub(crate) fn lmove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn lmove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let end = |word: &[u8]| match word {
         _ if is(word, "LEFT") => Ok(End::Left),
         _ if is(word, "RIGHT") => Ok(End::Right),
@@ -243,15 +243,15 @@ pub(crate) fn lmove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
     shift(keyspace, request, from, to, out)
 }
 
-pub(crate) fn rpoplpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn rpoplpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     shift(keyspace, request, End::Right, End::Left, out)
 }
 
 /// From the end of one list to the end of another, or of the same.
-fn shift(keyspace: &mut Keyspace, request: &Request<'_>, from: End, to: End, out: &mut Vec<u8>) -> Done {
+fn shift(keyspace: &mut Keyspace, request: &Request<'_>, from: End, to: End, out: &mut Reply) -> Done {
     let (source, target) = (request.arg(1), request.arg(2));
     if keyspace.read::<List>(source)?.is_none() {
-        encode::nil(out);
+        out.nil();
         return Ok(());
     }
     keyspace.read::<List>(target)?;
@@ -261,13 +261,13 @@ fn shift(keyspace: &mut Keyspace, request: &Request<'_>, from: End, to: End, out
             list.push(to, &item);
             Some(item)
         })?;
-        bulk_or_nil(out, turned.flatten().as_deref());
+        out.bulk_or_nil(turned.flatten().as_deref());
         return Ok(());
     }
     let item = keyspace.edit(source, |list: &mut List| list.pop(from))?.flatten();
     if let Some(item) = &item {
         keyspace.edit_or_create(target, |list: &mut List| list.push(to, item))?;
     }
-    bulk_or_nil(out, item.as_deref());
+    out.bulk_or_nil(item.as_deref());
     Ok(())
 }

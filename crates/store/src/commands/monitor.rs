@@ -1,35 +1,35 @@
 //! What people and their tools ask a server about itself. A store keeps no slow log, watches no latency and has no
 //! scripts, and says so in the way in which a Redis says it that has none.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{is, shown};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 
 type Done = Result<(), Error>;
 
 /// SLOWLOG: always empty.
-pub(crate) fn slowlog(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn slowlog(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     match request.arg(1) {
-        word if is(word, "GET") => encode::array_header(out, 0),
-        word if is(word, "LEN") => encode::integer(out, 0),
-        word if is(word, "RESET") => encode::simple(out, b"OK"),
+        word if is(word, "GET") => out.array(0),
+        word if is(word, "LEN") => out.integer(0),
+        word if is(word, "RESET") => out.simple(b"OK"),
         word => return Err(Error::UnknownSubcommand(shown(word), "SLOWLOG")),
     }
     Ok(())
 }
 
 /// LATENCY: nothing is watched.
-pub(crate) fn latency(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn latency(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     match request.arg(1) {
-        word if ["LATEST", "HISTORY", "HISTOGRAM"].iter().any(|name| is(word, name)) => {
-            encode::array_header(out, 0);
+        word if is(word, "HISTOGRAM") => out.map(0),
+        word if ["LATEST", "HISTORY"].iter().any(|name| is(word, name)) => {
+            out.array(0);
         }
-        word if is(word, "RESET") => encode::integer(out, 0),
-        word if is(word, "DOCTOR") => {
-            encode::bulk(out, b"Dave, the embedded store does not watch its latency.\n")
-        }
+        word if is(word, "RESET") => out.integer(0),
+        word if is(word, "DOCTOR") => out.verbatim(b"Dave, the embedded store does not watch its latency.\n"),
         word if is(word, "GRAPH") => {
             return Err(Error::NoSamples(shown(request.get(2).unwrap_or_default())));
         }
@@ -39,12 +39,12 @@ pub(crate) fn latency(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>
 }
 
 /// MEMORY, but for USAGE, which is about a key.
-pub(crate) fn memory(keyspace: &Keyspace, subcommand: &[u8], out: &mut Vec<u8>) -> Done {
+pub(crate) fn memory(keyspace: &Keyspace, subcommand: &[u8], out: &mut Reply) -> Done {
     match subcommand {
         word if is(word, "DOCTOR") => {
-            encode::bulk(out, b"Sam, every byte of the embedded store is accounted for: see INFO memory.\n");
+            out.verbatim(b"Sam, every byte of the embedded store is accounted for: see INFO memory.\n");
         }
-        word if is(word, "PURGE") => encode::simple(out, b"OK"),
+        word if is(word, "PURGE") => out.simple(b"OK"),
         word if is(word, "STATS") => stats(keyspace, out),
         word => return Err(Error::UnknownSubcommand(shown(word), "MEMORY")),
     }
@@ -52,50 +52,50 @@ pub(crate) fn memory(keyspace: &Keyspace, subcommand: &[u8], out: &mut Vec<u8>) 
 }
 
 /// Of Redis's figures those that there are here.
-fn stats(keyspace: &Keyspace, out: &mut Vec<u8>) {
-    let (bytes, keys) = (keyspace.memory_used(), keyspace.len());
+fn stats(keyspace: &Keyspace, out: &mut Reply) {
+    let (bytes, keys) = (keyspace.memory_used(), keyspace.len_of_all());
     let figures = [
         ("total.allocated", bytes),
         ("keys.count", keys),
         ("keys.bytes-per-key", bytes / keys.max(1)),
         ("dataset.bytes", bytes),
     ];
-    encode::array_header(out, 2 * figures.len());
+    out.map(figures.len());
     for (name, figure) in figures {
-        encode::bulk(out, name.as_bytes());
-        encode::integer(out, figure as i64);
+        out.bulk(name.as_bytes());
+        out.integer(figure as i64);
     }
 }
 
 /// SCRIPT: there are none, and none can be loaded.
-pub(crate) fn script(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn script(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     match request.arg(1) {
         word if is(word, "EXISTS") => {
-            encode::array_header(out, request.len() - 2);
-            (2..request.len()).for_each(|_| encode::integer(out, 0));
+            out.array(request.len() - 2);
+            (2..request.len()).for_each(|_| out.integer(0));
         }
-        word if is(word, "FLUSH") => encode::simple(out, b"OK"),
+        word if is(word, "FLUSH") => out.simple(b"OK"),
         word => return Err(Error::not_here(&[b"script|", word].concat())),
     }
     Ok(())
 }
 
 /// FUNCTION: there are none, and none can be loaded.
-pub(crate) fn function(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn function(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     match request.arg(1) {
-        word if is(word, "LIST") => encode::array_header(out, 0),
-        word if is(word, "FLUSH") => encode::simple(out, b"OK"),
+        word if is(word, "LIST") => out.array(0),
+        word if is(word, "FLUSH") => out.simple(b"OK"),
         word => return Err(Error::not_here(&[b"function|", word].concat())),
     }
     Ok(())
 }
 
 /// MODULE LIST.
-pub(crate) fn module(_: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn module(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     if !is(request.arg(1), "LIST") {
         return Err(Error::UnknownSubcommand(shown(request.arg(1)), "MODULE"));
     }
-    encode::array_header(out, 0);
+    out.array(0);
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! SCAN and its kin: a page of a walk that misses nothing that stays, however much comes and goes.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is};
 use crate::error::Error;
-use crate::formats::double;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::hash::{Hash, LISTPACK_ENTRIES_MAX};
 use crate::values::set::Set;
 use crate::values::value::Kind;
@@ -51,7 +51,7 @@ impl<'a> Options<'a> {
     }
 }
 
-pub(crate) fn scan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn scan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let cursor = cursor(request.arg(1))?;
     let options = Options::parse(request, 2, true)?;
     let mut page = Page::default();
@@ -65,7 +65,7 @@ pub(crate) fn scan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
     Ok(())
 }
 
-pub(crate) fn hscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn hscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     scan_collection(keyspace, request, out, |hash: &Hash, cursor, options, page| {
         hash.scan(cursor, options.count_for(hash.len(), LISTPACK_ENTRIES_MAX), |field| {
             if options.matches(&field.name) {
@@ -76,7 +76,7 @@ pub(crate) fn hscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
     })
 }
 
-pub(crate) fn sscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     scan_collection(keyspace, request, out, |set: &Set, cursor, options, page| {
         set.scan(cursor, options.count_for(set.len(), SMALL_ENTRIES_MAX), |member| {
             if options.matches(member) {
@@ -86,13 +86,13 @@ pub(crate) fn sscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
     })
 }
 
-pub(crate) fn zscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     scan_collection(keyspace, request, out, |zset: &Zset, cursor, options, page| {
         zset.scan(cursor, options.count_for(zset.len(), SMALL_ENTRIES_MAX), |scored| {
             if options.matches(&scored.member) {
                 page.add(&scored.member);
                 page.len += 1;
-                double::write_bulk(&mut page.items, scored.score);
+                page.items.double_text(scored.score);
             }
         })
     })
@@ -101,7 +101,7 @@ pub(crate) fn zscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
 fn scan_collection<K: Kind>(
     keyspace: &mut Keyspace,
     request: &Request<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
     walk: impl FnOnce(&K, u64, &Options<'_>, &mut Page) -> u64,
 ) -> Done {
     let cursor = cursor(request.arg(2))?;
@@ -117,21 +117,22 @@ fn scan_collection<K: Kind>(
 /// What was found, encoded; its number is known only at the end.
 #[derive(Default)]
 struct Page {
-    items: Vec<u8>,
+    /// All of it bulks, which are the same in every protocol.
+    items: Reply,
     len: usize,
 }
 
 impl Page {
     fn add(&mut self, item: &[u8]) {
-        encode::bulk(&mut self.items, item);
+        self.items.bulk(item);
         self.len += 1;
     }
 
-    fn write(&self, cursor: u64, out: &mut Vec<u8>) {
-        encode::array_header(out, 2);
-        encode::bulk(out, itoa::Buffer::new().format(cursor).as_bytes());
-        encode::array_header(out, self.len);
-        out.extend_from_slice(&self.items);
+    fn write(&self, cursor: u64, out: &mut Reply) {
+        out.array(2);
+        out.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+        out.array(self.len);
+        out.append(&self.items);
     }
 }
 

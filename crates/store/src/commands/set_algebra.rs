@@ -1,10 +1,11 @@
 //! Commands that make one set of several.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::set::Set;
 use crate::values::value::Kind;
 
@@ -53,45 +54,45 @@ impl Join {
     }
 }
 
-pub(crate) fn sinter(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sinter(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, Join::Inter, out)
 }
 
-pub(crate) fn sunion(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sunion(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, Join::Union, out)
 }
 
-pub(crate) fn sdiff(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sdiff(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, Join::Diff, out)
 }
 
-fn show(keyspace: &mut Keyspace, request: &Request<'_>, join: Join, out: &mut Vec<u8>) -> Done {
+fn show(keyspace: &mut Keyspace, request: &Request<'_>, join: Join, out: &mut Reply) -> Done {
     let result = join.collect(&sets(keyspace, request.args().skip(1))?, keyspace.empty());
-    encode::array_header(out, result.len());
-    result.iter().for_each(|member| encode::bulk(out, member));
+    out.set(result.len());
+    result.iter().for_each(|member| out.bulk(member));
     Ok(())
 }
 
-pub(crate) fn sinterstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sinterstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     store(keyspace, request, Join::Inter, out)
 }
 
-pub(crate) fn sunionstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sunionstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     store(keyspace, request, Join::Union, out)
 }
 
-pub(crate) fn sdiffstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sdiffstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     store(keyspace, request, Join::Diff, out)
 }
 
-fn store(keyspace: &mut Keyspace, request: &Request<'_>, join: Join, out: &mut Vec<u8>) -> Done {
+fn store(keyspace: &mut Keyspace, request: &Request<'_>, join: Join, out: &mut Reply) -> Done {
     let result = join.collect(&sets(keyspace, request.args().skip(2))?, keyspace.empty());
-    encode::integer(out, result.len() as i64);
+    out.integer(result.len() as i64);
     keyspace.set_collection(request.arg(1), result.into_value());
     Ok(())
 }
 
-pub(crate) fn sintercard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sintercard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let count = integer(request.arg(1)).ok().filter(|&count| count > 0).ok_or(Error::Numkeys)?;
     let count = usize::try_from(count).map_err(|_| Error::Numkeys)?;
     if count > request.len() - 2 {
@@ -108,7 +109,7 @@ pub(crate) fn sintercard(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         found += 1;
         found != count_max
     });
-    encode::integer(out, found as i64);
+    out.integer(found as i64);
     Ok(())
 }
 

@@ -1,59 +1,60 @@
 //! Commands on one set.
 
-use resp::{Request, encode};
+use resp::Request;
 use stdx::Prng;
 
 use crate::args::{positive, signed_count};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::set::Set;
 
 type Done = Result<(), Error>;
 
-pub(crate) fn sadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let added = keyspace.edit_or_create(request.arg(1), |set: &mut Set| {
         request.args().skip(2).filter(|member| set.insert(member)).count()
     })?;
-    encode::integer(out, added as i64);
+    out.integer(added as i64);
     Ok(())
 }
 
-pub(crate) fn srem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn srem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let removed = keyspace.edit(request.arg(1), |set: &mut Set| {
         request.args().skip(2).filter(|member| set.remove(member)).count()
     })?;
-    encode::integer(out, removed.unwrap_or_default() as i64);
+    out.integer(removed.unwrap_or_default() as i64);
     Ok(())
 }
 
-pub(crate) fn sismember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sismember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let set = keyspace.read::<Set>(request.arg(1))?;
-    encode::integer(out, i64::from(set.is_some_and(|set| set.contains(request.arg(2)))));
+    out.integer(i64::from(set.is_some_and(|set| set.contains(request.arg(2)))));
     Ok(())
 }
 
-pub(crate) fn smismember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn smismember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let set = keyspace.read::<Set>(request.arg(1))?;
-    encode::array_header(out, request.len() - 2);
+    out.array(request.len() - 2);
     for member in request.args().skip(2) {
-        encode::integer(out, i64::from(set.is_some_and(|set| set.contains(member))));
+        out.integer(i64::from(set.is_some_and(|set| set.contains(member))));
     }
     Ok(())
 }
 
-pub(crate) fn smembers(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn smembers(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let set = keyspace.read::<Set>(request.arg(1))?;
-    encode::array_header(out, set.map_or(0, Set::len));
-    set.into_iter().flat_map(Set::iter).for_each(|member| encode::bulk(out, member));
+    out.set(set.map_or(0, Set::len));
+    set.into_iter().flat_map(Set::iter).for_each(|member| out.bulk(member));
     Ok(())
 }
 
-pub(crate) fn scard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    encode::integer(out, keyspace.read::<Set>(request.arg(1))?.map_or(0, Set::len) as i64);
+pub(crate) fn scard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    out.integer(keyspace.read::<Set>(request.arg(1))?.map_or(0, Set::len) as i64);
     Ok(())
 }
 
-pub(crate) fn spop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn spop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     if request.len() > 3 {
         return Err(Error::Syntax);
     }
@@ -68,11 +69,11 @@ pub(crate) fn spop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
     }
     match (count, popped.first()) {
         (Some(_), _) => {
-            encode::array_header(out, popped.len());
-            popped.iter().for_each(|member| encode::bulk(out, member));
+            out.set(popped.len());
+            popped.iter().for_each(|member| out.bulk(member));
         }
-        (None, Some(member)) => encode::bulk(out, member),
-        (None, None) => encode::nil(out),
+        (None, Some(member)) => out.bulk(member),
+        (None, None) => out.nil(),
     }
     Ok(())
 }
@@ -88,7 +89,7 @@ fn pop_some(set: &mut Set, count: usize, prng: &mut Prng) -> Vec<Box<[u8]>> {
     popped
 }
 
-pub(crate) fn srandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn srandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     if request.len() > 3 {
         return Err(Error::Syntax);
     }
@@ -97,8 +98,8 @@ pub(crate) fn srandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
     let set = keyspace.read::<Set>(request.arg(1))?;
     let Some(count) = count else {
         match set.and_then(|set| set.random(&mut prng)) {
-            Some(member) => encode::bulk(out, member),
-            None => encode::nil(out),
+            Some(member) => out.bulk(member),
+            None => out.nil(),
         }
         return Ok(());
     };
@@ -106,25 +107,25 @@ pub(crate) fn srandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
         return Err(Error::OutOfRange);
     }
     let Some(set) = set else {
-        encode::array_header(out, 0);
+        out.array(0);
         return Ok(());
     };
     if count < 0 {
         let shown = count.unsigned_abs() as usize;
-        encode::array_header(out, shown);
-        (0..shown).filter_map(|_| set.random(&mut prng)).for_each(|member| encode::bulk(out, member));
+        out.array(shown);
+        (0..shown).filter_map(|_| set.random(&mut prng)).for_each(|member| out.bulk(member));
     } else {
         let shown = set.len().min(count as usize);
-        encode::array_header(out, shown);
-        sample(set.iter(), set.len(), shown, &mut prng).for_each(|member| encode::bulk(out, member));
+        out.array(shown);
+        sample(set.iter(), set.len(), shown, &mut prng).for_each(|member| out.bulk(member));
     }
     Ok(())
 }
 
-pub(crate) fn smove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn smove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (source, target, member) = (request.arg(1), request.arg(2), request.arg(3));
     let Some(is_there) = keyspace.read::<Set>(source)?.map(|set| set.contains(member)) else {
-        encode::integer(out, 0);
+        out.integer(0);
         return Ok(());
     };
     keyspace.read::<Set>(target)?;
@@ -132,7 +133,7 @@ pub(crate) fn smove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
         keyspace.edit(source, |set: &mut Set| set.remove(member))?;
         keyspace.edit_or_create(target, |set: &mut Set| set.insert(member))?;
     }
-    encode::integer(out, i64::from(is_there));
+    out.integer(i64::from(is_there));
     Ok(())
 }
 

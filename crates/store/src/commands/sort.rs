@@ -4,39 +4,39 @@
 
 use std::cmp::Ordering;
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is};
 use crate::error::Error;
 use crate::formats::double;
 use crate::keyspace::Keyspace;
-use crate::replies::bulk_or_nil;
+use crate::replies::Reply;
 use crate::values::list::{End, List};
 use crate::values::value::{Kind, Value};
 
 type Done = Result<(), Error>;
 
-pub(crate) fn sort(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sort(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let query = Query::parse(request, true)?;
     let Some(target) = query.target else { return show(keyspace, &query, request.arg(1), out) };
     let mut list = List::default();
     for element in query.run(keyspace, request.arg(1))? {
         query.each_column(keyspace, element, |value| list.push(End::Right, value.unwrap_or_default()));
     }
-    encode::integer(out, list.len() as i64);
+    out.integer(list.len() as i64);
     keyspace.set_collection(target, list.into_value());
     Ok(())
 }
 
-pub(crate) fn sort_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn sort_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, &Query::parse(request, false)?, request.arg(1), out)
 }
 
-fn show(keyspace: &Keyspace, query: &Query<'_>, key: &[u8], out: &mut Vec<u8>) -> Done {
+fn show(keyspace: &Keyspace, query: &Query<'_>, key: &[u8], out: &mut Reply) -> Done {
     let elements = query.run(keyspace, key)?;
-    encode::array_header(out, elements.len() * query.columns.len().max(1));
+    out.array(elements.len() * query.columns.len().max(1));
     for element in elements {
-        query.each_column(keyspace, element, |value| bulk_or_nil(out, value));
+        query.each_column(keyspace, element, |value| out.bulk_or_nil(value));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is, shown};
 use crate::commands::help;
@@ -11,15 +11,15 @@ use crate::commands::streams::{
 };
 use crate::error::Error;
 use crate::keyspace::Keyspace;
-use crate::replies::nil_array;
+use crate::replies::Reply;
 use crate::values::group::{Group, Pending};
 use crate::values::stream::{Id, Stream};
 use crate::values::value::Kind;
 
 type Done = Result<(), Error>;
 
-pub(crate) fn xgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    let subcommands: [(&str, i32, crate::dispatch::Run); 5] = [
+pub(crate) fn xgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    let subcommands: [(&str, i32, crate::dispatch::OnKeys); 5] = [
         ("create", -5, create),
         ("setid", -5, setid),
         ("destroy", 4, destroy),
@@ -72,7 +72,7 @@ fn check_group(keyspace: &mut Keyspace, request: &Request<'_>) -> Done {
     stream(keyspace, request)?.group(group).map(drop).ok_or_else(|| Error::no_group_of(group, key))
 }
 
-fn create(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+fn create(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (makes_stream, read) = parse_options(request, true)?;
     let last = keyspace.read::<Stream>(request.arg(2))?.map(|stream| stream.last_id);
     if last.is_none() && !makes_stream {
@@ -91,11 +91,11 @@ fn create(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> 
     if !is_new {
         return Err(Error::GROUP_EXISTS);
     }
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
-fn setid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+fn setid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (_, read) = parse_options(request, false)?;
     check_group(keyspace, request)?;
     if ![5, 7].contains(&request.len()) {
@@ -109,35 +109,35 @@ fn setid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> D
         id => parse_id(id, 0)?,
     };
     edit(keyspace, request.arg(2), request.arg(3), |group, _| (group.last_id, group.read) = (id, read))?;
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
-fn destroy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+fn destroy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     stream(keyspace, request)?;
     let rest = keyspace.edit(request.arg(2), |stream: &mut Stream| stream.remove_group(request.arg(3)))?;
     let rest = rest.flatten();
-    encode::integer(out, i64::from(rest.is_some()));
+    out.integer(i64::from(rest.is_some()));
     // What was pending may be much.
     rest.into_iter().for_each(|rest| keyspace.discard(rest.into_value()));
     Ok(())
 }
 
-fn createconsumer(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+fn createconsumer(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     check_group(keyspace, request)?;
     let now_ms = keyspace.now_ms;
     let is_new = edit(keyspace, request.arg(2), request.arg(3), |group, _| {
         group.add_consumer(request.arg(4), now_ms)
     })?;
-    encode::integer(out, i64::from(is_new.unwrap_or_default()));
+    out.integer(i64::from(is_new.unwrap_or_default()));
     Ok(())
 }
 
-fn delconsumer(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+fn delconsumer(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     check_group(keyspace, request)?;
     let pending =
         edit(keyspace, request.arg(2), request.arg(3), |group, _| group.remove_consumer(request.arg(4)))?;
-    encode::integer(out, pending.unwrap_or_default() as i64);
+    out.integer(pending.unwrap_or_default() as i64);
     Ok(())
 }
 
@@ -160,7 +160,7 @@ enum From {
     Pending(Id),
 }
 
-pub(crate) fn xreadgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xreadgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let reading = Reading::parse(request, true)?;
     let (group, consumer) = reading.group.ok_or(Error::XREADGROUP_NEEDS_GROUP)?;
     let mut from = Vec::with_capacity(reading.streams);
@@ -176,7 +176,7 @@ pub(crate) fn xreadgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
             },
         });
     }
-    let (mut body, mut len, now_ms) = (Vec::new(), 0, keyspace.now_ms);
+    let (mut body, mut len, now_ms) = (out.part(), 0, keyspace.now_ms);
     for ((key, _), from) in reading.pairs(request).zip(from) {
         // For the account of look-ups: Redis asks for the key again.
         keyspace.find(key);
@@ -186,8 +186,8 @@ pub(crate) fn xreadgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
                 return false;
             }
             let name = group.see_consumer(consumer, now_ms);
-            encode::array_header(&mut body, 2);
-            encode::bulk(&mut body, key);
+            body.named();
+            body.bulk(key);
             let pending = Pending { consumer: name, delivered_ms: now_ms, deliveries: 1 };
             match from {
                 From::Pending(id) => write_pending(group, stream, &pending, id, reading.count(), &mut body),
@@ -205,13 +205,7 @@ pub(crate) fn xreadgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
 }
 
 /// Shows what is new to the group and makes it pending, unless it needs no acknowledgement.
-fn write_news(
-    group: &mut Group,
-    stream: &Stream,
-    pending: Option<&Pending>,
-    count: usize,
-    out: &mut Vec<u8>,
-) {
+fn write_news(group: &mut Group, stream: &Stream, pending: Option<&Pending>, count: usize, out: &mut Reply) {
     let from = group.last_id.next().unwrap_or(Id::MAX);
     write_all(stream.range(from, Id::MAX), count, out);
     for found in stream.range(from, Id::MAX).take(count) {
@@ -227,12 +221,12 @@ fn write_pending(
     delivery: &Pending,
     behind: Id,
     count: usize,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
 ) {
     let Some(consumer) = group.consumer(&delivery.consumer) else { return };
     let ids = consumer.pending().range((Bound::Excluded(behind), Bound::Unbounded)).take(count);
     let ids: Vec<Id> = ids.copied().collect();
-    encode::array_header(out, ids.len());
+    out.array(ids.len());
     for id in ids {
         let deliveries = group.pending().get(&id).map_or(0, |pending| pending.deliveries);
         match stream.range(id, id).next() {
@@ -241,25 +235,25 @@ fn write_pending(
                 group.assign(id, Pending { deliveries: deliveries.wrapping_add(1), ..delivery.clone() });
             }
             None => {
-                encode::array_header(out, 2);
+                out.array(2);
                 write_id(id, out);
-                nil_array(out);
+                out.nil_array();
             }
         }
     }
 }
 
-pub(crate) fn xack(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xack(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let stream = keyspace.read::<Stream>(request.arg(1))?;
     if stream.and_then(|stream| stream.group(request.arg(2))).is_none() {
-        encode::integer(out, 0);
+        out.integer(0);
         return Ok(());
     }
     let ids = parse_ids(request.args().skip(3))?;
     let acknowledged = edit(keyspace, request.arg(1), request.arg(2), |group, _| {
         ids.iter().filter(|&&id| group.acknowledge(id)).count()
     })?;
-    encode::integer(out, acknowledged.unwrap_or_default() as i64);
+    out.integer(acknowledged.unwrap_or_default() as i64);
     Ok(())
 }
 
@@ -294,7 +288,7 @@ impl<'a> PendingQuery<'a> {
     }
 }
 
-pub(crate) fn xpending(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xpending(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let query = PendingQuery::parse(request)?;
     let (key, name, now_ms) = (request.arg(1), request.arg(2), keyspace.now_ms);
     let stream = keyspace.read::<Stream>(key)?;
@@ -322,13 +316,13 @@ pub(crate) fn xpending(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
             all.filter(|(_, one)| is_idle(one)).take(query.count).collect()
         }
     };
-    encode::array_header(out, found.len());
+    out.array(found.len());
     for (id, pending) in found {
-        encode::array_header(out, 4);
+        out.array(4);
         write_id(*id, out);
-        encode::bulk(out, &pending.consumer);
-        encode::integer(out, now_ms.saturating_sub(pending.delivered_ms) as i64);
-        encode::integer(out, pending.deliveries as i64);
+        out.bulk(&pending.consumer);
+        out.integer(now_ms.saturating_sub(pending.delivered_ms) as i64);
+        out.integer(pending.deliveries as i64);
     }
     Ok(())
 }
@@ -339,25 +333,25 @@ fn idle_ms(now_ms: u64, delivered_ms: u64) -> i64 {
 }
 
 /// How much is pending, from where to where, and for whom.
-fn write_summary(group: &Group, out: &mut Vec<u8>) {
-    encode::array_header(out, 4);
-    encode::integer(out, group.pending().len() as i64);
+fn write_summary(group: &Group, out: &mut Reply) {
+    out.array(4);
+    out.integer(group.pending().len() as i64);
     let (Some((first, _)), Some((last, _))) =
         (group.pending().first_key_value(), group.pending().last_key_value())
     else {
-        encode::nil(out);
-        encode::nil(out);
-        return nil_array(out);
+        out.nil();
+        out.nil();
+        return out.nil_array();
     };
     write_id(*first, out);
     write_id(*last, out);
     let busy: Vec<_> =
         group.consumers().iter().filter(|(_, consumer)| !consumer.pending().is_empty()).collect();
-    encode::array_header(out, busy.len());
+    out.array(busy.len());
     for (name, consumer) in busy {
-        encode::array_header(out, 2);
-        encode::bulk(out, name);
-        encode::bulk(out, itoa::Buffer::new().format(consumer.pending().len()).as_bytes());
+        out.array(2);
+        out.bulk(name);
+        out.bulk(itoa::Buffer::new().format(consumer.pending().len()).as_bytes());
     }
 }
 
@@ -406,7 +400,7 @@ impl Claim {
     }
 }
 
-pub(crate) fn xclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (key, name, now_ms) = (request.arg(1), request.arg(2), keyspace.now_ms);
     let stream = keyspace.read::<Stream>(key)?;
     stream.and_then(|stream| stream.group(name)).ok_or_else(|| Error::no_group(key, name))?;
@@ -438,8 +432,8 @@ pub(crate) fn xclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
     Ok(())
 }
 
-fn write_claimed(stream: &Stream, ids: &[Id], just_ids: bool, out: &mut Vec<u8>) {
-    encode::array_header(out, ids.len());
+fn write_claimed(stream: &Stream, ids: &[Id], just_ids: bool, out: &mut Reply) {
+    out.array(ids.len());
     for &id in ids {
         if just_ids {
             write_id(id, out);
@@ -449,7 +443,7 @@ fn write_claimed(stream: &Stream, ids: &[Id], just_ids: bool, out: &mut Vec<u8>)
     }
 }
 
-pub(crate) fn xautoclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xautoclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (key, name, now_ms) = (request.arg(1), request.arg(2), keyspace.now_ms);
     let stream = keyspace.read::<Stream>(key)?;
     let is_there = stream.is_some_and(|stream| stream.group(name).is_some());
@@ -499,10 +493,10 @@ pub(crate) fn xautoclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         }
         let behind = looked_at.last().map_or(Bound::Included(from), |&id| Bound::Excluded(id));
         let next = group.pending().range((behind, Bound::Unbounded)).next();
-        encode::array_header(out, 3);
+        out.array(3);
         write_id(next.map_or(Id::MIN, |(id, _)| *id), out);
         write_claimed(stream, &claimed, just_ids, out);
-        encode::array_header(out, deleted.len());
+        out.array(deleted.len());
         deleted.iter().for_each(|&id| write_id(id, out));
     })?;
     Ok(())

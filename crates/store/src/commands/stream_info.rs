@@ -1,18 +1,19 @@
 //! XINFO: what can be said of a stream, its groups and their consumers.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is, shown};
 use crate::commands::help;
 use crate::commands::streams::{write_all, write_found, write_id};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::group::Group;
 use crate::values::stream::{Id, Stream};
 
 type Done = Result<(), Error>;
 
-pub(crate) fn xinfo(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xinfo(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let subcommands = [("stream", 3, usize::MAX), ("groups", 3, 3), ("consumers", 4, 4)];
     if is(request.arg(1), "HELP") {
         return help::write(request, "XINFO", help::XINFO, out);
@@ -56,19 +57,19 @@ fn full_count(request: &Request<'_>) -> Result<Option<usize>, Error> {
 /// Entries that FULL shows if it is not told how many.
 const FULL_COUNT: usize = 10;
 
-fn write_stream(stream: &Stream, full: Option<usize>, out: &mut Vec<u8>) {
-    encode::array_header(out, if full.is_some() { 18 } else { 20 });
+fn write_stream(stream: &Stream, full: Option<usize>, out: &mut Reply) {
+    out.map(if full.is_some() { 9 } else { 10 });
     let keys = stream.node_keys();
     write_number("length", stream.len(), out);
     write_number("radix-tree-keys", keys.len(), out);
     write_number("radix-tree-nodes", tree_nodes(&keys, 0), out);
-    encode::bulk(out, b"last-generated-id");
+    out.bulk(b"last-generated-id");
     write_id(stream.last_id, out);
-    encode::bulk(out, b"max-deleted-entry-id");
+    out.bulk(b"max-deleted-entry-id");
     write_id(stream.max_deleted_id, out);
-    encode::bulk(out, b"entries-added");
-    encode::integer(out, stream.added as i64);
-    encode::bulk(out, b"recorded-first-entry-id");
+    out.bulk(b"entries-added");
+    out.integer(stream.added as i64);
+    out.bulk(b"recorded-first-entry-id");
     write_id(stream.first_id(), out);
     let Some(count) = full else {
         write_number("groups", stream.groups().len(), out);
@@ -76,48 +77,48 @@ fn write_stream(stream: &Stream, full: Option<usize>, out: &mut Vec<u8>) {
             ("first-entry", stream.range(Id::MIN, Id::MAX).next()),
             ("last-entry", stream.range_back(Id::MIN, Id::MAX).next()),
         ] {
-            encode::bulk(out, name.as_bytes());
+            out.bulk(name.as_bytes());
             match found {
                 Some(found) => write_found(&found, out),
-                None => encode::nil(out),
+                None => out.nil(),
             }
         }
         return;
     };
-    encode::bulk(out, b"entries");
+    out.bulk(b"entries");
     write_all(stream.range(Id::MIN, Id::MAX), count, out);
-    encode::bulk(out, b"groups");
-    encode::array_header(out, stream.groups().len());
+    out.bulk(b"groups");
+    out.array(stream.groups().len());
     stream.groups().for_each(|(name, group)| write_full_group(stream, name, group, count, out));
 }
 
-fn write_number(name: &str, number: usize, out: &mut Vec<u8>) {
-    encode::bulk(out, name.as_bytes());
-    encode::integer(out, number as i64);
+fn write_number(name: &str, number: usize, out: &mut Reply) {
+    out.bulk(name.as_bytes());
+    out.integer(number as i64);
 }
 
-fn write_name(name: &[u8], out: &mut Vec<u8>) {
-    encode::bulk(out, b"name");
-    encode::bulk(out, name);
+fn write_name(name: &[u8], out: &mut Reply) {
+    out.bulk(b"name");
+    out.bulk(name);
 }
 
 /// How far a group is.
-fn write_progress(stream: &Stream, group: &Group, out: &mut Vec<u8>) {
-    encode::bulk(out, b"last-delivered-id");
+fn write_progress(stream: &Stream, group: &Group, out: &mut Reply) {
+    out.bulk(b"last-delivered-id");
     write_id(group.last_id, out);
     for (name, number) in [("entries-read", group.read.map(|read| read as i64)), ("lag", group.lag(stream))] {
-        encode::bulk(out, name.as_bytes());
+        out.bulk(name.as_bytes());
         match number {
-            Some(number) => encode::integer(out, number),
-            None => encode::nil(out),
+            Some(number) => out.integer(number),
+            None => out.nil(),
         }
     }
 }
 
-fn write_groups(stream: &Stream, out: &mut Vec<u8>) {
-    encode::array_header(out, stream.groups().len());
+fn write_groups(stream: &Stream, out: &mut Reply) {
+    out.array(stream.groups().len());
     for (name, group) in stream.groups() {
-        encode::array_header(out, 12);
+        out.map(6);
         write_name(name, out);
         write_number("consumers", group.consumers().len(), out);
         write_number("pending", group.pending().len(), out);
@@ -125,47 +126,47 @@ fn write_groups(stream: &Stream, out: &mut Vec<u8>) {
     }
 }
 
-fn write_consumers(group: &Group, now_ms: u64, out: &mut Vec<u8>) {
-    encode::array_header(out, group.consumers().len());
+fn write_consumers(group: &Group, now_ms: u64, out: &mut Reply) {
+    out.array(group.consumers().len());
     for (name, consumer) in group.consumers() {
-        encode::array_header(out, 6);
+        out.map(3);
         write_name(name, out);
         write_number("pending", consumer.pending().len(), out);
-        encode::bulk(out, b"idle");
-        encode::integer(out, now_ms.saturating_sub(consumer.seen_ms) as i64);
+        out.bulk(b"idle");
+        out.integer(now_ms.saturating_sub(consumer.seen_ms) as i64);
     }
 }
 
-fn write_full_group(stream: &Stream, name: &[u8], group: &Group, count: usize, out: &mut Vec<u8>) {
-    encode::array_header(out, 14);
+fn write_full_group(stream: &Stream, name: &[u8], group: &Group, count: usize, out: &mut Reply) {
+    out.map(7);
     write_name(name, out);
     write_progress(stream, group, out);
     write_number("pel-count", group.pending().len(), out);
-    encode::bulk(out, b"pending");
-    encode::array_header(out, group.pending().len().min(count));
+    out.bulk(b"pending");
+    out.array(group.pending().len().min(count));
     for (id, pending) in group.pending().iter().take(count) {
-        encode::array_header(out, 4);
+        out.array(4);
         write_id(*id, out);
-        encode::bulk(out, &pending.consumer);
-        encode::integer(out, pending.delivered_ms as i64);
-        encode::integer(out, pending.deliveries as i64);
+        out.bulk(&pending.consumer);
+        out.integer(pending.delivered_ms as i64);
+        out.integer(pending.deliveries as i64);
     }
-    encode::bulk(out, b"consumers");
-    encode::array_header(out, group.consumers().len());
+    out.bulk(b"consumers");
+    out.array(group.consumers().len());
     for (name, consumer) in group.consumers() {
-        encode::array_header(out, 8);
+        out.map(4);
         write_name(name, out);
-        encode::bulk(out, b"seen-time");
-        encode::integer(out, consumer.seen_ms as i64);
+        out.bulk(b"seen-time");
+        out.integer(consumer.seen_ms as i64);
         write_number("pel-count", consumer.pending().len(), out);
-        encode::bulk(out, b"pending");
-        encode::array_header(out, consumer.pending().len().min(count));
+        out.bulk(b"pending");
+        out.array(consumer.pending().len().min(count));
         for id in consumer.pending().iter().take(count) {
             let pending = group.pending().get(id);
-            encode::array_header(out, 3);
+            out.array(3);
             write_id(*id, out);
-            encode::integer(out, pending.map_or(0, |pending| pending.delivered_ms) as i64);
-            encode::integer(out, pending.map_or(0, |pending| pending.deliveries) as i64);
+            out.integer(pending.map_or(0, |pending| pending.delivered_ms) as i64);
+            out.integer(pending.map_or(0, |pending| pending.deliveries) as i64);
         }
     }
 }

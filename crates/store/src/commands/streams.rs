@@ -1,12 +1,12 @@
 //! Commands on streams without groups.
 
+use resp::Request;
 use resp::integer::parse_i64;
-use resp::{Request, encode};
 
 use crate::args::{integer, is};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
-use crate::replies::nil_array;
+use crate::replies::Reply;
 use crate::values::stream::{Found, Id, Keep, NODE_ENTRIES_MAX, Stream, Trim};
 
 type Done = Result<(), Error>;
@@ -48,21 +48,21 @@ pub(crate) fn parse_to(arg: &[u8]) -> Result<Id, Error> {
     }
 }
 
-pub(crate) fn write_id(id: Id, out: &mut Vec<u8>) {
-    encode::bulk(out, &id.to_text());
+pub(crate) fn write_id(id: Id, out: &mut Reply) {
+    out.bulk(&id.to_text());
 }
 
-pub(crate) fn write_found(found: &Found<'_>, out: &mut Vec<u8>) {
-    encode::array_header(out, 2);
+pub(crate) fn write_found(found: &Found<'_>, out: &mut Reply) {
+    out.array(2);
     write_id(found.id, out);
-    encode::array_header(out, found.len());
-    found.each(|field| encode::bulk(out, field));
+    out.array(found.len());
+    found.each(|field| out.bulk(field));
 }
 
 /// An array of what is found, as many as there are up to `count`.
-pub(crate) fn write_all<'s>(all: impl Iterator<Item = Found<'s>>, count: usize, out: &mut Vec<u8>) {
+pub(crate) fn write_all<'s>(all: impl Iterator<Item = Found<'s>>, count: usize, out: &mut Reply) {
     let found: Vec<Found<'_>> = all.take(count).collect();
-    encode::array_header(out, found.len());
+    out.array(found.len());
     found.iter().for_each(|found| write_found(found, out));
 }
 
@@ -157,7 +157,7 @@ fn parse_keep(arg: &[u8], is_len: bool) -> Result<Keep, Error> {
     usize::try_from(integer(arg)?).map(Keep::Len).map_err(|_| Error::STREAM_MAXLEN)
 }
 
-pub(crate) fn xadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let options = Options::parse(request, true)?;
     let fields: Vec<&[u8]> = request.args().skip(options.end + 1).collect();
     if fields.len() < 2 || !fields.len().is_multiple_of(2) {
@@ -168,7 +168,7 @@ pub(crate) fn xadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
     }
     let last = keyspace.read::<Stream>(request.arg(1))?.map(|stream| stream.last_id);
     if last.is_none() && options.makes_no_stream {
-        encode::nil(out);
+        out.nil();
         return Ok(());
     }
     if last == Some(Id::MAX) {
@@ -186,25 +186,25 @@ pub(crate) fn xadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
     Ok(())
 }
 
-pub(crate) fn xtrim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xtrim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let options = Options::parse(request, false)?;
     let removed = keyspace
         .edit(request.arg(1), |stream: &mut Stream| options.trim.map_or(0, |trim| stream.trim(trim)))?;
-    encode::integer(out, removed.unwrap_or_default() as i64);
+    out.integer(removed.unwrap_or_default() as i64);
     Ok(())
 }
 
-pub(crate) fn xlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    encode::integer(out, keyspace.read::<Stream>(request.arg(1))?.map_or(0, Stream::len) as i64);
+pub(crate) fn xlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    out.integer(keyspace.read::<Stream>(request.arg(1))?.map_or(0, Stream::len) as i64);
     Ok(())
 }
 
-pub(crate) fn xrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let from = parse_from(request.arg(2))?;
     show(keyspace, request, (from, parse_to(request.arg(3))?), false, out)
 }
 
-pub(crate) fn xrevrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xrevrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let from = parse_from(request.arg(3))?;
     show(keyspace, request, (from, parse_to(request.arg(2))?), true, out)
 }
@@ -214,7 +214,7 @@ fn show(
     request: &Request<'_>,
     (from, to): (Id, Id),
     reversed: bool,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
 ) -> Done {
     let mut count = None;
     for at in (4..request.len()).step_by(2) {
@@ -223,20 +223,20 @@ fn show(
         count = Some(usize::try_from(integer(value)?).unwrap_or_default());
     }
     let Some(stream) = keyspace.read::<Stream>(request.arg(1))? else {
-        encode::array_header(out, 0);
+        out.array(0);
         return Ok(());
     };
     match count {
-        Some(0) => nil_array(out),
+        Some(0) => out.nil_array(),
         _ if reversed => write_all(stream.range_back(from, to), count.unwrap_or(usize::MAX), out),
         _ => write_all(stream.range(from, to), count.unwrap_or(usize::MAX), out),
     }
     Ok(())
 }
 
-pub(crate) fn xdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     if keyspace.read::<Stream>(request.arg(1))?.is_none() {
-        encode::integer(out, 0);
+        out.integer(0);
         return Ok(());
     }
     let ids = parse_ids(request.args().skip(2))?;
@@ -250,7 +250,7 @@ pub(crate) fn xdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
         }
         removed
     })?;
-    encode::integer(out, removed.unwrap_or_default());
+    out.integer(removed.unwrap_or_default());
     Ok(())
 }
 
@@ -259,7 +259,7 @@ pub(crate) fn parse_ids<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<Vec<
     args.map(|arg| parse_id(arg, 0)).collect()
 }
 
-pub(crate) fn xsetid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xsetid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let id = parse_id(request.arg(2), 0)?;
     let (mut added, mut max_deleted) = (None, Id::MIN);
     for at in (3..request.len()).step_by(2) {
@@ -290,7 +290,7 @@ pub(crate) fn xsetid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         Ok(())
     };
     keyspace.edit(request.arg(1), set)?.ok_or(Error::NoSuchKey)??;
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
@@ -366,7 +366,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-pub(crate) fn xread(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn xread(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let reading = Reading::parse(request, false)?;
     let mut after = Vec::with_capacity(reading.streams);
     for (key, id) in reading.pairs(request) {
@@ -377,15 +377,15 @@ pub(crate) fn xread(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
             _ => parse_id(id, 0)?,
         });
     }
-    let (mut body, mut len) = (Vec::new(), 0);
+    let (mut body, mut len) = (out.part(), 0);
     for ((key, _), after) in reading.pairs(request).zip(after) {
         let Some(stream) = keyspace.read::<Stream>(key)? else { continue };
         let Some(from) = after.next().filter(|_| stream.len() > 0 && stream.last_live_id() > after) else {
             continue;
         };
         len += 1;
-        encode::array_header(&mut body, 2);
-        encode::bulk(&mut body, key);
+        body.named();
+        body.bulk(key);
         write_all(stream.range(from, Id::MAX), reading.count(), &mut body);
     }
     write_streams(len, &body, out);
@@ -393,12 +393,12 @@ pub(crate) fn xread(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
 }
 
 /// The reply of XREAD and XREADGROUP.
-pub(crate) fn write_streams(len: usize, body: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_streams(len: usize, body: &Reply, out: &mut Reply) {
     if len == 0 {
-        return nil_array(out);
+        return out.nil_array();
     }
-    encode::array_header(out, len);
-    out.extend_from_slice(body);
+    out.named_list(len);
+    out.append(body);
 }
 
 /// Redis's `STREAM_LISTPACK_MAX_SIZE`.

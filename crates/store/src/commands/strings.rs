@@ -1,19 +1,21 @@
 //! Commands on strings.
 
+use resp::Request;
 use resp::integer::parse_i64;
-use resp::{Request, encode};
 
 use crate::args::{float_text, integer, is};
 use crate::commands::expiry::{Span, expiry_at};
+use crate::database::NEVER;
 use crate::error::Error;
 use crate::formats::extended::Extended;
-use crate::keyspace::{Keyspace, NEVER};
+use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::value::Value;
 
 type Done = Result<(), Error>;
 type Text = Vec<u8>;
 
-pub(crate) fn get(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn get(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     write_text(keyspace.read::<Text>(request.arg(1))?, out);
     Ok(())
 }
@@ -60,11 +62,11 @@ impl<'a> Options<'a> {
     }
 }
 
-pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (key, value) = (request.arg(1), request.arg(2));
     if request.len() == 3 {
         keyspace.set(key, Value::Text(value.to_vec()), NEVER);
-        encode::simple(out, b"OK");
+        out.simple(b"OK");
         return Ok(());
     }
     let options = Options::parse(request, 3, true)?;
@@ -80,32 +82,32 @@ pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<
     let old_expiry = keyspace.find(key).map(|entry| entry.expires_at);
     if (options.if_absent && old_expiry.is_some()) || (options.if_present && old_expiry.is_none()) {
         if !options.reads {
-            encode::nil(out);
+            out.nil();
         }
         return Ok(());
     }
     let kept = old_expiry.filter(|_| options.keeps_expiry);
     keyspace.set(key, Value::Text(value.to_vec()), expires_at.or(kept).unwrap_or(NEVER));
     if !options.reads {
-        encode::simple(out, b"OK");
+        out.simple(b"OK");
     }
     Ok(())
 }
 
-pub(crate) fn setnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn setnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let is_new = keyspace.find(request.arg(1)).is_none();
     if is_new {
         keyspace.set(request.arg(1), Value::Text(request.arg(2).to_vec()), NEVER);
     }
-    encode::integer(out, i64::from(is_new));
+    out.integer(i64::from(is_new));
     Ok(())
 }
 
-pub(crate) fn setex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn setex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     set_for(keyspace, request, Span::Seconds, "setex", out)
 }
 
-pub(crate) fn psetex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn psetex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     set_for(keyspace, request, Span::Millis, "psetex", out)
 }
 
@@ -114,39 +116,39 @@ fn set_for(
     request: &Request<'_>,
     span: Span,
     name: &'static str,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
 ) -> Done {
     let expires_at = expiry_at(span, request.arg(2), keyspace.now_ms, name)?;
     keyspace.set(request.arg(1), Value::Text(request.arg(3).to_vec()), expires_at);
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
-pub(crate) fn getset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn getset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     write_text(keyspace.read::<Text>(request.arg(1))?, out);
     keyspace.set(request.arg(1), Value::Text(request.arg(2).to_vec()), NEVER);
     Ok(())
 }
 
-pub(crate) fn getdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn getdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     write_text(keyspace.read::<Text>(request.arg(1))?, out);
     keyspace.remove(request.arg(1));
     Ok(())
 }
 
-pub(crate) fn getex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn getex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let options = Options::parse(request, 2, false)?;
     let now_ms = keyspace.now_ms;
     let key = request.arg(1);
     let Some(text) = keyspace.read::<Text>(key)? else {
-        encode::nil(out);
+        out.nil();
         return Ok(());
     };
     let expires_at = match options.expiry {
         Some((span, number)) => Some(expiry_at(span, number, now_ms, "getex")?),
         None => options.persists.then_some(NEVER),
     };
-    encode::bulk(out, text);
+    out.bulk(text);
     match expires_at {
         Some(at) if at <= now_ms => _ = keyspace.remove(key),
         Some(at) => keyspace.set_expiry(key, at),
@@ -155,8 +157,8 @@ pub(crate) fn getex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Ve
     Ok(())
 }
 
-pub(crate) fn mget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    encode::array_header(out, request.len() - 1);
+pub(crate) fn mget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    out.array(request.len() - 1);
     for key in request.args().skip(1) {
         // A key of another type is nil here and no error.
         write_text(keyspace.read::<Text>(key).unwrap_or_default(), out);
@@ -164,18 +166,18 @@ pub(crate) fn mget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
     Ok(())
 }
 
-pub(crate) fn mset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn mset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     set_pairs(keyspace, request, "mset")?;
-    encode::simple(out, b"OK");
+    out.simple(b"OK");
     Ok(())
 }
 
-pub(crate) fn msetnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn msetnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let any_exists = (1..request.len()).step_by(2).any(|at| keyspace.find(request.arg(at)).is_some());
     if request.len().is_multiple_of(2) || !any_exists {
         set_pairs(keyspace, request, "msetnx")?;
     }
-    encode::integer(out, i64::from(!any_exists));
+    out.integer(i64::from(!any_exists));
     Ok(())
 }
 
@@ -189,7 +191,7 @@ fn set_pairs(keyspace: &mut Keyspace, request: &Request<'_>, name: &str) -> Done
     Ok(())
 }
 
-pub(crate) fn append(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn append(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let tail = request.arg(2);
     let len = keyspace.read::<Text>(request.arg(1))?.map_or(0, Vec::len);
     check_len(len.saturating_add(tail.len()))?;
@@ -197,29 +199,29 @@ pub(crate) fn append(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut V
         text.extend_from_slice(tail);
         text.len()
     })?;
-    encode::integer(out, len as i64);
+    out.integer(len as i64);
     Ok(())
 }
 
-pub(crate) fn strlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    encode::integer(out, keyspace.read::<Text>(request.arg(1))?.map_or(0, Vec::len) as i64);
+pub(crate) fn strlen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    out.integer(keyspace.read::<Text>(request.arg(1))?.map_or(0, Vec::len) as i64);
     Ok(())
 }
 
-pub(crate) fn getrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn getrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (start, end) = (integer(request.arg(2))?, integer(request.arg(3))?);
     let text = keyspace.read::<Text>(request.arg(1))?.map_or(&[][..], Vec::as_slice);
     let (from, to) = byte_range(start, end, text.len()).unwrap_or_default();
-    encode::bulk(out, &text[from..to]);
+    out.bulk(&text[from..to]);
     Ok(())
 }
 
-pub(crate) fn setrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn setrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (key, part) = (request.arg(1), request.arg(3));
     let offset = usize::try_from(integer(request.arg(2))?).map_err(|_| Error::OffsetOutOfRange)?;
     let len = keyspace.read::<Text>(key)?.map_or(0, Vec::len);
     if part.is_empty() {
-        encode::integer(out, len as i64);
+        out.integer(len as i64);
         return Ok(());
     }
     let end = offset.saturating_add(part.len());
@@ -232,28 +234,28 @@ pub(crate) fn setrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         text[offset..end].copy_from_slice(part);
         text.len()
     })?;
-    encode::integer(out, len as i64);
+    out.integer(len as i64);
     Ok(())
 }
 
-pub(crate) fn incr(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn incr(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     add(keyspace, request.arg(1), 1, out)
 }
 
-pub(crate) fn decr(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn decr(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     add(keyspace, request.arg(1), -1, out)
 }
 
-pub(crate) fn incrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn incrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     add(keyspace, request.arg(1), integer(request.arg(2))?, out)
 }
 
-pub(crate) fn decrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn decrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let decrement = integer(request.arg(2))?;
     add(keyspace, request.arg(1), decrement.checked_neg().ok_or(Error::DecrementOverflow)?, out)
 }
 
-fn add(keyspace: &mut Keyspace, key: &[u8], increment: i64, out: &mut Vec<u8>) -> Done {
+fn add(keyspace: &mut Keyspace, key: &[u8], increment: i64, out: &mut Reply) -> Done {
     let sum = |old: i64| old.checked_add(increment).ok_or(Error::Overflow);
     let changed = keyspace.edit(key, |text: &mut Text| {
         let value = sum(parse_i64(text).ok_or(Error::NotInteger)?)?;
@@ -268,11 +270,11 @@ fn add(keyspace: &mut Keyspace, key: &[u8], increment: i64, out: &mut Vec<u8>) -
             increment
         }
     };
-    encode::integer(out, value);
+    out.integer(value);
     Ok(())
 }
 
-pub(crate) fn incrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn incrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (old, expires_at) = match keyspace.find(request.arg(1)) {
         None => (Extended::default(), NEVER),
         Some(entry) => match &entry.value {
@@ -281,15 +283,15 @@ pub(crate) fn incrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: &
         },
     };
     let sum = old.plus(float_text(request.arg(2))?).ok_or(Error::NotANumber)?.to_string().into_bytes();
-    encode::bulk(out, &sum);
+    out.bulk(&sum);
     keyspace.set(request.arg(1), Value::Text(sum), expires_at);
     Ok(())
 }
 
-fn write_text(text: Option<&Text>, out: &mut Vec<u8>) {
+fn write_text(text: Option<&Text>, out: &mut Reply) {
     match text {
-        Some(text) => encode::bulk(out, text),
-        None => encode::nil(out),
+        Some(text) => out.bulk(text),
+        None => out.nil(),
     }
 }
 

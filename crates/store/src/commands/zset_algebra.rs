@@ -1,13 +1,14 @@
 //! Commands that make one sorted set of several. Plain sets count as sorted sets whose scores are all 1.
 
+use resp::Request;
 use resp::integer::parse_i64;
-use resp::{Request, encode};
 
 use crate::args::{integer, is};
-use crate::commands::zsets::{store, write};
+use crate::commands::zsets::{store, write_list};
 use crate::error::Error;
 use crate::formats::double;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::value::Value;
 use crate::values::zset::Zset;
 
@@ -192,15 +193,15 @@ fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-pub(crate) fn zunionstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zunionstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     join_and_store(keyspace, request, Join::Union, "zunionstore", out)
 }
 
-pub(crate) fn zinterstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zinterstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     join_and_store(keyspace, request, Join::Inter, "zinterstore", out)
 }
 
-pub(crate) fn zdiffstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zdiffstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     join_and_store(keyspace, request, Join::Diff, "zdiffstore", out)
 }
 
@@ -209,22 +210,22 @@ fn join_and_store(
     request: &Request<'_>,
     join: Join,
     name: &'static str,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
 ) -> Done {
     let result = Query::parse(keyspace, request, 2, join, name)?.run(keyspace, join);
     store(keyspace, request.arg(1), result, out);
     Ok(())
 }
 
-pub(crate) fn zunion(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zunion(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     join_and_show(keyspace, request, Join::Union, "zunion", out)
 }
 
-pub(crate) fn zinter(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zinter(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     join_and_show(keyspace, request, Join::Inter, "zinter", out)
 }
 
-pub(crate) fn zdiff(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zdiff(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     join_and_show(keyspace, request, Join::Diff, "zdiff", out)
 }
 
@@ -233,16 +234,15 @@ fn join_and_show(
     request: &Request<'_>,
     join: Join,
     name: &'static str,
-    out: &mut Vec<u8>,
+    out: &mut Reply,
 ) -> Done {
     let query = Query::parse(keyspace, request, 1, join, name)?;
     let result = query.run(keyspace, join);
-    encode::array_header(out, result.len() * (1 + usize::from(query.with_scores)));
-    result.iter().for_each(|scored| write(scored, query.with_scores, out));
+    write_list(result.iter(), result.len(), query.with_scores, out);
     Ok(())
 }
 
-pub(crate) fn zintercard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zintercard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let query = Query::parse(keyspace, request, 1, Join::Inter, ZINTERCARD)?;
     let least = query.sources.iter().min_by_key(|source| source.len()).expect("there is at least one key");
     let limit = if query.limit == 0 { usize::MAX } else { query.limit };
@@ -251,7 +251,7 @@ pub(crate) fn zintercard(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         let is_common = found < limit && query.sources.iter().all(|source| source.score(member).is_some());
         found += usize::from(is_common);
     });
-    encode::integer(out, found as i64);
+    out.integer(found as i64);
     Ok(())
 }
 

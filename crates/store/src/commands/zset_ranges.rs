@@ -2,13 +2,14 @@
 //!
 //! Every range becomes a half-open range of ranks; what is done with it does not care where it came from.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{integer, is, range};
-use crate::commands::zsets::{store, write};
+use crate::commands::zsets::{store, write_list};
 use crate::error::Error;
 use crate::formats::double;
 use crate::keyspace::Keyspace;
+use crate::replies::Reply;
 use crate::values::zset::{Scored, Zset};
 
 type Done = Result<(), Error>;
@@ -192,47 +193,46 @@ impl<'a> Query<'a> {
 
 const RANGE: Form = Form { by: By::Rank, reversed: false, first: 2, takes_form: true, takes_scores: true };
 
-pub(crate) fn zrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, RANGE, out)
 }
 
-pub(crate) fn zrevrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrevrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, Form { reversed: true, takes_form: false, ..RANGE }, out)
 }
 
-pub(crate) fn zrangebyscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrangebyscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, Form { by: By::Score, takes_form: false, ..RANGE }, out)
 }
 
-pub(crate) fn zrevrangebyscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrevrangebyscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, Form { by: By::Score, reversed: true, takes_form: false, ..RANGE }, out)
 }
 
-pub(crate) fn zrangebylex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrangebylex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, Form { by: By::Lex, takes_form: false, ..RANGE }, out)
 }
 
-pub(crate) fn zrevrangebylex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrevrangebylex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     show(keyspace, request, Form { by: By::Lex, reversed: true, takes_form: false, ..RANGE }, out)
 }
 
-fn show(keyspace: &mut Keyspace, request: &Request<'_>, form: Form, out: &mut Vec<u8>) -> Done {
+fn show(keyspace: &mut Keyspace, request: &Request<'_>, form: Form, out: &mut Reply) -> Done {
     let query = Query::parse(request, form)?;
     let Some(zset) = keyspace.read::<Zset>(request.arg(1))? else {
-        encode::array_header(out, 0);
+        out.array(0);
         return Ok(());
     };
     let (from, to) = query.ranks(zset);
-    encode::array_header(out, (to - from) * (1 + usize::from(query.with_scores)));
     if query.reversed {
-        zset.range_back(from, to).for_each(|scored| write(scored, query.with_scores, out));
+        write_list(zset.range_back(from, to), to - from, query.with_scores, out);
     } else {
-        zset.range(from, to).for_each(|scored| write(scored, query.with_scores, out));
+        write_list(zset.range(from, to), to - from, query.with_scores, out);
     }
     Ok(())
 }
 
-pub(crate) fn zrangestore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrangestore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let query = Query::parse(request, Form { first: 3, takes_scores: false, ..RANGE })?;
     let mut result: Zset = keyspace.empty();
     if let Some(zset) = keyspace.read::<Zset>(request.arg(2))? {
@@ -243,37 +243,37 @@ pub(crate) fn zrangestore(keyspace: &mut Keyspace, request: &Request<'_>, out: &
     Ok(())
 }
 
-pub(crate) fn zcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     count(keyspace, request, Range::by_score(request.arg(2), request.arg(3))?, out)
 }
 
-pub(crate) fn zlexcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zlexcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     count(keyspace, request, Range::by_lex(request.arg(2), request.arg(3))?, out)
 }
 
-fn count(keyspace: &mut Keyspace, request: &Request<'_>, range: Range<'_>, out: &mut Vec<u8>) -> Done {
+fn count(keyspace: &mut Keyspace, request: &Request<'_>, range: Range<'_>, out: &mut Reply) -> Done {
     let ranks = keyspace.read::<Zset>(request.arg(1))?.map(|zset| range.ranks(zset, false));
-    encode::integer(out, ranks.map_or(0, |(from, to)| to - from) as i64);
+    out.integer(ranks.map_or(0, |(from, to)| to - from) as i64);
     Ok(())
 }
 
-pub(crate) fn zremrangebyrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zremrangebyrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     remove(keyspace, request, Range::by_rank(request.arg(2), request.arg(3))?, out)
 }
 
-pub(crate) fn zremrangebyscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zremrangebyscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     remove(keyspace, request, Range::by_score(request.arg(2), request.arg(3))?, out)
 }
 
-pub(crate) fn zremrangebylex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zremrangebylex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     remove(keyspace, request, Range::by_lex(request.arg(2), request.arg(3))?, out)
 }
 
-fn remove(keyspace: &mut Keyspace, request: &Request<'_>, range: Range<'_>, out: &mut Vec<u8>) -> Done {
+fn remove(keyspace: &mut Keyspace, request: &Request<'_>, range: Range<'_>, out: &mut Reply) -> Done {
     let removed = keyspace.edit(request.arg(1), |zset: &mut Zset| {
         let (from, to) = range.ranks(zset, false);
         zset.remove_range(from, to)
     })?;
-    encode::integer(out, removed.unwrap_or_default() as i64);
+    out.integer(removed.unwrap_or_default() as i64);
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! Commands on one sorted set, except for ranges.
 
-use resp::{Request, encode};
+use resp::Request;
 
 use crate::args::{Multipop, float, is, positive, signed_count};
 use crate::commands::sets::{REPEATS_MAX, sample};
 use crate::error::Error;
-use crate::formats::double;
 use crate::keyspace::Keyspace;
-use crate::replies::nil_array;
+use crate::replies::Reply;
 use crate::values::value::Kind;
 use crate::values::zset::{Scored, Zset};
 
@@ -83,7 +82,7 @@ pub(crate) struct Added {
     last_score: Option<f64>,
 }
 
-pub(crate) fn zadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (options, first) = Options::parse(request);
     options.check(request.len() - first)?;
     let pairs = (first..request.len()).step_by(2);
@@ -91,18 +90,18 @@ pub(crate) fn zadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec
         pairs.map(|at| Ok((float(request.arg(at))?, request.arg(at + 1)))).collect::<Result<_, Error>>()?;
     let added = add(keyspace, request.arg(1), options, &pairs)?;
     match added.last_score {
-        Some(score) if options.increments => double::write_bulk(out, score),
-        None if options.increments => encode::nil(out),
-        _ if options.counts_changed => encode::integer(out, added.new + added.changed),
-        _ => encode::integer(out, added.new),
+        Some(score) if options.increments => out.double(score),
+        None if options.increments => out.nil(),
+        _ if options.counts_changed => out.integer(added.new + added.changed),
+        _ => out.integer(added.new),
     }
     Ok(())
 }
 
-pub(crate) fn zincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let options = Options { increments: true, ..Options::default() };
     let added = add(keyspace, request.arg(1), options, &[(float(request.arg(2))?, request.arg(3))])?;
-    double::write_bulk(out, added.last_score.unwrap_or_default());
+    out.double(added.last_score.unwrap_or_default());
     Ok(())
 }
 
@@ -128,65 +127,65 @@ pub(crate) fn add(
     })?
 }
 
-pub(crate) fn zrem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let removed = keyspace.edit(request.arg(1), |zset: &mut Zset| {
         request.args().skip(2).filter(|member| zset.remove(member)).count()
     })?;
-    encode::integer(out, removed.unwrap_or_default() as i64);
+    out.integer(removed.unwrap_or_default() as i64);
     Ok(())
 }
 
-pub(crate) fn zscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let zset = keyspace.read::<Zset>(request.arg(1))?;
     write_score(zset.and_then(|zset| zset.score(request.arg(2))), out);
     Ok(())
 }
 
-pub(crate) fn zmscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zmscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let zset = keyspace.read::<Zset>(request.arg(1))?;
-    encode::array_header(out, request.len() - 2);
+    out.array(request.len() - 2);
     let scores = request.args().skip(2).map(|member| zset.and_then(|zset| zset.score(member)));
     scores.for_each(|score| write_score(score, out));
     Ok(())
 }
 
-fn write_score(score: Option<f64>, out: &mut Vec<u8>) {
+fn write_score(score: Option<f64>, out: &mut Reply) {
     match score {
-        Some(score) => double::write_bulk(out, score),
-        None => encode::nil(out),
+        Some(score) => out.double(score),
+        None => out.nil(),
     }
 }
 
-pub(crate) fn zcard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
-    encode::integer(out, keyspace.read::<Zset>(request.arg(1))?.map_or(0, Zset::len) as i64);
+pub(crate) fn zcard(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    out.integer(keyspace.read::<Zset>(request.arg(1))?.map_or(0, Zset::len) as i64);
     Ok(())
 }
 
-pub(crate) fn zrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let zset = keyspace.read::<Zset>(request.arg(1))?;
     write_rank(zset.and_then(|zset| zset.rank(request.arg(2))), out);
     Ok(())
 }
 
-pub(crate) fn zrevrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrevrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let zset = keyspace.read::<Zset>(request.arg(1))?;
     let rank = zset.and_then(|zset| Some(zset.len() - 1 - zset.rank(request.arg(2))?));
     write_rank(rank, out);
     Ok(())
 }
 
-fn write_rank(rank: Option<usize>, out: &mut Vec<u8>) {
+fn write_rank(rank: Option<usize>, out: &mut Reply) {
     match rank {
-        Some(rank) => encode::integer(out, rank as i64),
-        None => encode::nil(out),
+        Some(rank) => out.integer(rank as i64),
+        None => out.nil(),
     }
 }
 
-pub(crate) fn zpopmin(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zpopmin(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     pop(keyspace, request, lowest, out)
 }
 
-pub(crate) fn zpopmax(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zpopmax(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     pop(keyspace, request, highest, out)
 }
 
@@ -201,15 +200,20 @@ fn highest(zset: &Zset) -> Option<&Scored> {
     zset.at(zset.len().checked_sub(1)?)
 }
 
-fn pop(keyspace: &mut Keyspace, request: &Request<'_>, choose: Choose, out: &mut Vec<u8>) -> Done {
+fn pop(keyspace: &mut Keyspace, request: &Request<'_>, choose: Choose, out: &mut Reply) -> Done {
     if request.len() > 3 {
         return Err(Error::Syntax);
     }
     let count = request.get(2).map_or(Ok(1), positive)?;
     let popped = keyspace.edit(request.arg(1), |zset: &mut Zset| take(zset, choose, count))?;
     let popped = popped.unwrap_or_default();
-    encode::array_header(out, popped.len() * 2);
-    popped.iter().for_each(|scored| write(scored, true, out));
+    // Without a count RESP3 has one flat pair too.
+    if request.len() == 2 {
+        out.array(2 * popped.len());
+        popped.iter().for_each(|scored| write_flat(scored, out));
+    } else {
+        write_list(popped.iter(), popped.len(), true, out);
+    }
     Ok(())
 }
 
@@ -224,27 +228,27 @@ fn take(zset: &mut Zset, choose: Choose, count: usize) -> Vec<Scored> {
     taken
 }
 
-pub(crate) fn zmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let query = Multipop::parse(request, ["MIN", "MAX"])?;
     let choose = if query.from_second { highest } else { lowest };
     for key in query.keys(request) {
         let Some(popped) = keyspace.edit(key, |zset: &mut Zset| take(zset, choose, query.count))? else {
             continue;
         };
-        encode::array_header(out, 2);
-        encode::bulk(out, key);
-        encode::array_header(out, popped.len());
+        out.array(2);
+        out.bulk(key);
+        out.array(popped.len());
         for scored in &popped {
-            encode::array_header(out, 2);
-            write(scored, true, out);
+            out.array(2);
+            write_flat(scored, out);
         }
         return Ok(());
     }
-    nil_array(out);
+    out.nil_array();
     Ok(())
 }
 
-pub(crate) fn zrandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Vec<u8>) -> Done {
+pub(crate) fn zrandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let mut prng = keyspace.fork_prng();
     let count = request.get(2).map(signed_count).transpose()?;
     let with_scores = match (request.get(3), request.len()) {
@@ -258,34 +262,52 @@ pub(crate) fn zrandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
     let zset = keyspace.read::<Zset>(request.arg(1))?;
     let Some(count) = count else {
         match zset.and_then(|zset| zset.random(&mut prng)) {
-            Some(scored) => encode::bulk(out, &scored.member),
-            None => encode::nil(out),
+            Some(scored) => out.bulk(&scored.member),
+            None => out.nil(),
         }
         return Ok(());
     };
     let len = zset.map_or(0, Zset::len);
     let shown =
         if count < 0 && len > 0 { count.unsigned_abs() as usize } else { len.min(count.max(0) as usize) };
-    encode::array_header(out, shown * (1 + usize::from(with_scores)));
-    let Some(zset) = zset else { return Ok(()) };
+    let Some(zset) = zset else {
+        out.array(0);
+        return Ok(());
+    };
     if count < 0 {
-        let members = (0..shown).filter_map(|_| zset.random(&mut prng));
-        members.for_each(|scored| write(scored, with_scores, out));
+        write_list((0..shown).filter_map(|_| zset.random(&mut prng)), shown, with_scores, out);
     } else {
-        sample(zset.iter(), len, shown, &mut prng).for_each(|scored| write(scored, with_scores, out));
+        write_list(sample(zset.iter(), len, shown, &mut prng), shown, with_scores, out);
     }
     Ok(())
 }
 
-pub(crate) fn write(scored: &Scored, with_score: bool, out: &mut Vec<u8>) {
-    encode::bulk(out, &scored.member);
-    if with_score {
-        double::write_bulk(out, scored.score);
+/// Members, of which there are `len`.
+pub(crate) fn write_list<'z>(
+    members: impl Iterator<Item = &'z Scored>,
+    len: usize,
+    with_scores: bool,
+    out: &mut Reply,
+) {
+    if !with_scores {
+        out.array(len);
+        return members.for_each(|scored| out.bulk(&scored.member));
+    }
+    out.pairs(len);
+    for scored in members {
+        out.pair();
+        write_flat(scored, out);
     }
 }
 
+/// A member and its score.
+pub(crate) fn write_flat(scored: &Scored, out: &mut Reply) {
+    out.bulk(&scored.member);
+    out.double(scored.score);
+}
+
 /// Stores a result and tells its length; an empty one removes the key.
-pub(crate) fn store(keyspace: &mut Keyspace, key: &[u8], zset: Zset, out: &mut Vec<u8>) {
-    encode::integer(out, zset.len() as i64);
+pub(crate) fn store(keyspace: &mut Keyspace, key: &[u8], zset: Zset, out: &mut Reply) {
+    out.integer(zset.len() as i64);
     keyspace.set_collection(key, zset.into_value());
 }

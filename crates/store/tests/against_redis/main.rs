@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use node::Node;
 use resp::{Request, Span, encode, reply};
 use stdx::Prng;
-use store::{Store, StoreSettings};
+use store::{CallerId, Store, StoreSettings};
 
 /// The run that is made when no seed is named: the same each time. Others are for whoever looks for trouble.
 const FIRST_SEED: u64 = 1;
@@ -37,6 +37,11 @@ fn random_requests_get_the_replies_of_redis() {
     for number in 0..number_from("SHARDIS_REQUESTS").unwrap_or(REQUESTS) {
         let words = match number % REQUESTS_PER_ROUND {
             0 => vec![b"FLUSHALL".to_vec()],
+            // Every other round is in RESP3.
+            1 => vec![
+                b"HELLO".to_vec(),
+                if number / REQUESTS_PER_ROUND % 2 == 1 { b"3" } else { b"2" }.to_vec(),
+            ],
             _ => requests::random(&mut prng),
         };
         let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -71,8 +76,8 @@ fn random_requests_get_the_replies_of_redis() {
                 lookups(&node.ask_raw(STATS)),
                 "before request {number}"
             );
-            while ours.work(now_ms()) {}
-            assert_eq!(ours.memory_used(), 0, "the account before request {number} of seed {seed}");
+            while ours.store.work(now_ms()) {}
+            assert_eq!(ours.store.memory_used(), 0, "the account before request {number} of seed {seed}");
         }
         names.insert(words[0].to_ascii_lowercase());
     }
@@ -323,8 +328,16 @@ fn encodings_are_called_as_redis_calls_them() {
     }
 }
 
-fn store(seed: u64) -> Store {
-    Store::new(StoreSettings { seed, ..StoreSettings::default() })
+/// A store with a connection to it.
+struct Ours {
+    store: Store,
+    caller: CallerId,
+}
+
+fn store(seed: u64) -> Ours {
+    let mut store = Store::new(StoreSettings { seed, ..StoreSettings::default() });
+    let caller = store.admit();
+    Ours { store, caller }
 }
 
 fn number_from(variable: &str) -> Option<u64> {
@@ -337,15 +350,15 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
-fn ask(store: &mut Store, args: &[&[u8]]) -> Vec<u8> {
+fn ask(ours: &mut Ours, args: &[&[u8]]) -> Vec<u8> {
     let (mut bytes, mut spans, mut out) = (Vec::new(), Vec::new(), Vec::new());
     encode::array_header(&mut bytes, args.len());
     for arg in args {
         encode::bulk(&mut bytes, arg);
         spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
     }
-    store.run(&Request::new(&bytes, &spans), now_ms(), &mut out);
-    store.work(now_ms());
+    ours.store.run(ours.caller, &Request::new(&bytes, &spans), now_ms(), &mut out);
+    ours.store.work(now_ms());
     out
 }
 
@@ -354,7 +367,13 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
     let name = String::from_utf8_lossy(args[0]).to_lowercase();
     // A zero keeps its sign in a large sorted set of Redis and loses it in a small one; with us it always does.
     let text = |bytes: &[u8]| match name.as_bytes()[0] {
-        b'z' => bytes.escape_ascii().to_string().replace("$2\\r\\n-0\\r\\n", "$1\\r\\n0\\r\\n"),
+        b'z' => bytes
+            .escape_ascii()
+            .to_string()
+            .replace("$2\\r\\n-0\\r\\n", "$1\\r\\n0\\r\\n")
+            .replace(",-0\\r", ",0\\r"),
+        // The numbers of the connections.
+        b'h' if name == "hello" => without_id(bytes),
         _ => bytes.escape_ascii().to_string(),
     };
     let together = match name.as_str() {
@@ -380,25 +399,62 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
         // Equal weights leave the order to chance.
         "sort" | "sort_ro" if [&b"BY"[..], b"ALPHA"].iter().all(|word| args.contains(word)) => 1,
         "hgetall" => 2,
-        "hrandfield" | "zrandmember" if args.len() == 4 => 2,
+        "hrandfield" | "zrandmember" if args.len() == 4 => {
+            if is_nested(bytes) {
+                1
+            } else {
+                2
+            }
+        }
         "keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop" | "srandmember"
         | "hrandfield" | "zrandmember" => 1,
         _ => return vec![text(bytes)],
     };
-    let Some(elements) = reply::elements(bytes) else { return vec![text(bytes)] };
-    let elements: Vec<String> = elements.map(text).collect();
+    let Some(elements) = elements(bytes) else { return vec![text(bytes)] };
+    let elements: Vec<String> = elements.into_iter().map(text).collect();
     let mut groups: Vec<String> = elements.chunks(together).map(|group| group.join(" ")).collect();
     groups.sort();
     groups
 }
 
+/// The elements of an array, a set or a map, whose keys and values are elements.
+fn elements(bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let end = bytes.iter().position(|&byte| byte == b'\n')? + 1;
+    let len: i64 = std::str::from_utf8(&bytes[1..end - 2]).ok()?.parse().ok()?;
+    let len = usize::try_from(len).ok()?;
+    let len = match bytes[0] {
+        b'*' | b'~' => len,
+        b'%' => 2 * len,
+        _ => return None,
+    };
+    let mut rest = &bytes[end..];
+    let elements = (0..len).map(|_| {
+        let (element, behind) = rest.split_at(reply::first_len(rest));
+        rest = behind;
+        element
+    });
+    Some(elements.collect())
+}
+
+/// An array of arrays.
+fn is_nested(bytes: &[u8]) -> bool {
+    elements(bytes).is_some_and(|elements| elements.iter().any(|element| element[0] == b'*'))
+}
+
+/// HELLO's reply without the number of the connection.
+fn without_id(bytes: &[u8]) -> String {
+    let text = bytes.escape_ascii().to_string();
+    let Some((before, behind)) = text.split_once("id\\r\\n:") else { return text };
+    before.to_owned() + behind.trim_start_matches(|digit: char| digit.is_ascii_digit())
+}
+
 /// The rows of a reply, each without the element that depends on the clock.
 fn rows_without(bytes: &[u8], left_out: usize) -> Option<Vec<String>> {
     let row = |row: &[u8]| {
-        let elements = reply::elements(row)?.enumerate().filter(|(at, _)| *at != left_out);
+        let elements = elements(row)?.into_iter().enumerate().filter(|(at, _)| *at != left_out);
         Some(elements.map(|(_, element)| element.escape_ascii().to_string()).collect())
     };
-    reply::elements(bytes)?.map(row).collect()
+    elements(bytes)?.into_iter().map(row).collect()
 }
 
 /// A reply without the integers that are instants.
@@ -411,7 +467,7 @@ fn without_times(bytes: &[u8]) -> String {
 }
 
 /// Whether a SORT shows a set as it lies.
-fn is_left_to_chance(args: &[&[u8]], node: &mut Node, ours: &mut Store) -> bool {
+fn is_left_to_chance(args: &[&[u8]], node: &mut Node, ours: &mut Ours) -> bool {
     let has = |word: &[u8]| args.iter().any(|arg| arg.eq_ignore_ascii_case(word));
     let Some(key) = args.get(1).filter(|_| has(b"nosort") && !has(b"STORE")) else { return false };
     // Both are asked, because both count their look-ups.

@@ -64,6 +64,22 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
             format!("{kind}{own}")
         }
         // Weights for SORT.
+        // Databases.
+        "o" => (*prng.pick(&[
+            "0",
+            "0",
+            "0",
+            "1",
+            "1",
+            "1",
+            "15",
+            "16",
+            "-1",
+            "x",
+            "2147483648",
+            "9223372036854775808",
+        ]))
+        .to_owned(),
         // HyperLogLogs, and what makes many different ones.
         "H" => format!("p{own}"),
         "g" => prng.below(2_000).to_string(),
@@ -209,6 +225,22 @@ const VALUES: [&str; 14] = [
 ];
 
 const PATTERNS: &str = "\
+SELECT $o
+SELECT $o
+MOVE $k $o
+MOVE $l $o
+MOVE $r $o
+SWAPDB $o $o
+COPY $k $k DB $o ?REPLACE
+COPY $z $z ?REPLACE DB $o
+HELLO
+HELLO ?2|3|4|x ?SETNAME_$m|AUTH_default_x|AUTH_x_y|x
+RESET
+CLIENT SETNAME $v
+CLIENT GETNAME
+CLIENT NO-EVICT ?ON|off|x
+CLIENT x
+CLIENT GETNAME x
 PING
 PING $v
 ECHO $v

@@ -1,0 +1,242 @@
+//! Who we are and whom we trust, made of PEM text: what a handshake needs. Reads no file.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    ServerConnection, SignatureScheme,
+};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+/// Why credentials are of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// Where a certificate should be, there is none.
+    #[error("there is no certificate in it; it should have a part BEGIN CERTIFICATE")]
+    NoCertificate,
+    /// Where a key should be, there is none.
+    #[error(
+        "there is no key in it that can be read; it should have a part BEGIN PRIVATE KEY, without a passphrase"
+    )]
+    NoKey,
+    /// What should be PEM is not.
+    #[error("it is no PEM: {0}")]
+    Pem(pem::Error),
+    /// The key is of another certificate, or of a kind that is not supported.
+    #[error("certificate and key do not fit: {0}")]
+    Key(Error),
+    /// A certificate of an authority cannot be trusted.
+    #[error("the authority's certificate cannot be used: {0}")]
+    Authority(String),
+    /// What rustls refuses otherwise.
+    #[error("{0}")]
+    Other(Error),
+}
+
+/// A certificate, with those between it and its authority, and its key.
+#[derive(Clone, Debug)]
+pub struct Identity(Arc<CertifiedKey>);
+
+impl Identity {
+    /// Reads both from PEM. Refuses a key of another certificate.
+    pub fn new(certificates: &[u8], key: &[u8]) -> Result<Identity, CredentialsError> {
+        let chain = parse_certificates(certificates)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
+            pem::Error::NoItemsFound => CredentialsError::NoKey,
+            error => CredentialsError::Pem(error),
+        })?;
+        let certified = CertifiedKey::from_der(chain, key, &default_provider());
+        Ok(Identity(Arc::new(certified.map_err(CredentialsError::Key)?)))
+    }
+
+    /// Whether it is the one for `name`.
+    fn is_of(&self, name: &ServerName<'_>) -> bool {
+        let parsed = self.0.cert.first().map(ParsedCertificate::try_from);
+        matches!(parsed, Some(Ok(parsed)) if verify_server_name(&parsed, name).is_ok())
+    }
+}
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// They are not asked for one.
+    No,
+    /// They may; if they do, it must be good.
+    Optional,
+    /// They must.
+    Required,
+}
+
+/// Takes clients in: our certificates, and whose certificates clients may have. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Acceptor(Arc<ServerConfig>);
+
+impl Acceptor {
+    /// Shows clients the identity that has the name they ask for, or the first. `authorities` in PEM sign the certificates
+    /// of clients, unless `auth` is [`ClientAuth::No`].
+    pub fn new(
+        identities: Vec<Identity>,
+        auth: ClientAuth,
+        authorities: &[u8],
+    ) -> Result<Acceptor, CredentialsError> {
+        let provider = Arc::new(default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(CredentialsError::Other)?;
+        let builder = match auth {
+            ClientAuth::No => builder.with_no_client_auth(),
+            ClientAuth::Optional | ClientAuth::Required => {
+                let roots = Arc::new(parse_authorities(authorities)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier =
+                    if auth == ClientAuth::Optional { verifier.allow_unauthenticated() } else { verifier };
+                let refused = |error: rustls::server::VerifierBuilderError| {
+                    CredentialsError::Authority(error.to_string())
+                };
+                builder.with_client_cert_verifier(verifier.build().map_err(refused)?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(ByName(identities)));
+        // Clients that come back need neither certificates nor signatures. The key of the tickets is new with every
+        // reload, so that nobody comes back on the strength of a certificate that is not trusted any more.
+        config.ticketer = Ticketer::new().map_err(CredentialsError::Other)?;
+        Ok(Acceptor(Arc::new(config)))
+    }
+
+    /// Our side of a handshake.
+    pub(crate) fn begin(&self) -> io::Result<Connection> {
+        let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
+        Ok(Connection::Server(connection))
+    }
+}
+
+/// The identities of a listener.
+#[derive(Debug)]
+struct ByName(Vec<Identity>);
+
+impl ResolvesServerCert for ByName {
+    /// The one of the name that the client wants, if it can verify its signatures; else the first that it can.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let schemes = hello.signature_schemes();
+        let usable = || self.0.iter().filter(|identity| identity.0.key.choose_scheme(schemes).is_some());
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let named = name.and_then(|name| usable().find(|identity| identity.is_of(&name)));
+        named.or_else(|| usable().next()).map(|identity| Arc::clone(&identity.0))
+    }
+}
+
+/// Who may sign a node's certificate.
+#[derive(Clone, Copy, Debug)]
+pub enum Trust<'a> {
+    /// These, in PEM.
+    Authorities(&'a [u8]),
+    /// Whom this system trusts.
+    System,
+    /// Anybody: the connection is encrypted, but nobody knows with whom.
+    Anybody,
+}
+
+/// Connects to nodes. Cheap to clone; clones resume each other's sessions.
+#[derive(Clone, Debug)]
+pub struct Connector(Arc<ClientConfig>);
+
+impl Connector {
+    /// Trusts nodes as `trust` says and shows `identity` to those that ask for one.
+    pub fn new(trust: Trust<'_>, identity: Option<Identity>) -> Result<Connector, CredentialsError> {
+        let provider = Arc::new(default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(CredentialsError::Other)?;
+        let builder = match trust {
+            Trust::Authorities(authorities) => {
+                builder.with_root_certificates(parse_authorities(authorities)?)
+            }
+            Trust::System => builder.with_root_certificates(system_authorities()?),
+            Trust::Anybody => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Credulous(provider)))
+            }
+        };
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity(key)) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
+        };
+        Ok(Connector(Arc::new(config)))
+    }
+
+    /// Our side of a handshake with the node that is called `name`: a DNS name or an IP address.
+    pub(crate) fn begin(&self, name: &str) -> io::Result<Connection> {
+        let named = ServerName::try_from(name.to_owned()).map_err(|_| {
+            io::Error::new(ErrorKind::InvalidInput, format!("TLS: {name} is no name for a certificate"))
+        })?;
+        let connection = ClientConnection::new(Arc::clone(&self.0), named).map_err(io::Error::other)?;
+        Ok(Connection::Client(connection))
+    }
+}
+
+fn parse_certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
+    let chain: Vec<_> =
+        CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(CredentialsError::Pem)?;
+    if chain.is_empty() { Err(CredentialsError::NoCertificate) } else { Ok(chain) }
+}
+
+fn parse_authorities(text: &[u8]) -> Result<RootCertStore, CredentialsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in parse_certificates(text)? {
+        roots.add(certificate).map_err(|error| CredentialsError::Authority(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+/// Those of the system that can be used: there are always some that nobody can read.
+fn system_authorities() -> Result<RootCertStore, CredentialsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err(CredentialsError::Authority("this system has none".to_owned()));
+    }
+    Ok(roots)
+}
+
+/// Believes every node that it is the one we want.
+#[derive(Debug)]
+struct Credulous(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,112 @@
+//! The PROXY protocol (<https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt>), versions 1 and 2: what a load balancer
+//! says of a client before the client's own bytes. Reads no socket.
+
+use proxy_header::{Error, ParseConfig, ProxiedAddress, ProxyHeader};
+use std::net::SocketAddr;
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Its length.
+    pub len: usize,
+    /// The client and the address at which the load balancer was reached; `None` where it speaks for itself, to see
+    /// whether we live, or does not know.
+    pub addrs: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// How long a header may be: 107 bytes in version 1; in version 2 a few hundred, with names and a certificate's subject.
+pub(crate) const HEADER_BYTES_MAX: usize = 2048;
+
+/// How the two versions begin.
+const SIGNATURES: [&[u8]; 2] = [b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"];
+
+/// Reads the header at the start of `bytes`. `None` if there is more to come of it.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Header>, &'static str> {
+    let fits = |signature: &&[u8]| bytes.starts_with(signature) || signature.starts_with(bytes);
+    if !SIGNATURES.iter().any(fits) {
+        return Err("no PROXY header");
+    }
+    let config = ParseConfig { include_tlvs: false, ..ParseConfig::default() };
+    match ProxyHeader::parse(bytes, config) {
+        Ok((header, len)) => Ok(Some(Header { len, addrs: header.proxied_address().map(addrs) })),
+        Err(Error::BufferTooShort) if bytes.len() < HEADER_BYTES_MAX => Ok(None),
+        Err(Error::BufferTooShort) => Err("the PROXY header is too long"),
+        Err(_) => Err("the PROXY header is malformed"),
+    }
+}
+
+fn addrs(proxied: &ProxiedAddress) -> (SocketAddr, SocketAddr) {
+    (proxied.source, proxied.destination)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addrs(source: &str, destination: &str) -> Option<(SocketAddr, SocketAddr)> {
+        Some((source.parse().expect("an address"), destination.parse().expect("an address")))
+    }
+
+    /// A header of version 2 with this command, family, and rest.
+    fn version_2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(rest.len()).expect("it is short").to_be_bytes();
+        [SIGNATURES[1], &[command, family], &len, rest].concat()
+    }
+
+    #[test]
+    fn both_versions_tell_the_client() {
+        let v4 = [10, 0, 0, 7, 10, 0, 0, 1, 0x30, 0x39, 0x18, 0xeb];
+        let mut v6 = [0; 36];
+        (v6[15], v6[31], v6[33], v6[35]) = (1, 2, 9, 8);
+        let with_more = [&v4[..], &[0xee, 0, 1, 7]].concat();
+        let cases: [(&[u8], _); 8] = [
+            (b"PROXY TCP4 10.0.0.7 10.0.0.1 12345 6379\r\n", addrs("10.0.0.7:12345", "10.0.0.1:6379")),
+            (b"PROXY TCP6 ::1 ::2 9 8\r\n", addrs("[::1]:9", "[::2]:8")),
+            (b"PROXY UNKNOWN\r\n", None),
+            (b"PROXY UNKNOWN ff ff 1 1\r\n", None),
+            (&version_2(0x21, 0x11, &v4), addrs("10.0.0.7:12345", "10.0.0.1:6379")),
+            (&version_2(0x21, 0x21, &v6), addrs("[::1]:9", "[::2]:8")),
+            (&version_2(0x21, 0x11, &with_more), addrs("10.0.0.7:12345", "10.0.0.1:6379")),
+            (&version_2(0x20, 0x00, b""), None),
+        ];
+        for (bytes, addrs) in cases {
+            let len = bytes.len();
+            let with_request = [bytes, b"PING\r\n"].concat();
+            assert_eq!(parse(&with_request), Ok(Some(Header { len, addrs })), "{}", bytes.escape_ascii());
+            for cut in 0..len {
+                assert_eq!(parse(&bytes[..cut]), Ok(None), "{} of {}", cut, bytes.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused_as_soon_as_it_shows() {
+        let none: [&[u8]; 6] = [b"*", b"PI", b"PROXYTCP4", b"\r\nP", b"\x16\x03", b"GET / HTTP/1.1\r\n"];
+        for bytes in none {
+            assert_eq!(parse(bytes), Err("no PROXY header"), "{}", bytes.escape_ascii());
+        }
+        let malformed: [&[u8]; 8] = [
+            b"PROXY TCP5 10.0.0.7 10.0.0.1 1 2\r\n",
+            b"PROXY TCP4 10.0.0.7 10.0.0.1 1 65536\r\n",
+            b"PROXY TCP4 10.0.0.256 10.0.0.1 1 2\r\n",
+            b"PROXY TCP4 ::1 ::2 1 2\r\n",
+            b"PROXY TCP4 10.0.0.7 10.0.0.1 1 2\rx",
+            &version_2(0x11, 0x11, &[0; 12]),
+            &version_2(0x21, 0x99, &[0; 12]),
+            &version_2(0x21, 0x11, &[0; 4]),
+        ];
+        for bytes in malformed {
+            let with_request = [bytes, b"*1\r\n$4\r\nPING\r\n"].concat();
+            assert!(parse(&with_request).is_err(), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_header_that_does_not_end_is_refused() {
+        let line = [b"PROXY TCP4 ".as_slice(), &[b'1'; 200]].concat();
+        assert!(parse(&line).is_err());
+        let announced = version_2(0x21, 0x11, &[0; 4000]);
+        assert_eq!(parse(&announced[..HEADER_BYTES_MAX - 1]), Ok(None));
+        assert_eq!(parse(&announced[..HEADER_BYTES_MAX]), Err("the PROXY header is too long"));
+    }
+}

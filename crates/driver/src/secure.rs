@@ -1,0 +1,159 @@
+//! What is different about a socket with TLS, and the driver's doors for such. Plain sockets pass by here.
+
+use crate::credentials::Connector;
+use crate::lobby::{Entry, Guest, Verdict};
+use crate::socket::Socket;
+use crate::tls::{Then, TlsStream};
+use crate::{Advance, Conn, Driver, More};
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use rustls::Connection;
+use std::io;
+use std::net::SocketAddr;
+use stdx::{Id, Instant};
+
+impl Socket {
+    /// Puts TLS over a TCP socket; others stay as they are.
+    pub(crate) fn secure(self, tls: Connection) -> Socket {
+        match self {
+            Socket::Tcp(stream) => Socket::Tls(Box::new(TlsStream::new(stream, tls))),
+            other => other,
+        }
+    }
+
+    /// The TCP socket, also below TLS.
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Socket::Tcp(stream) => Some(stream),
+            Socket::Tls(tls) => Some(tls.below()),
+            Socket::Unix(_) => None,
+        }
+    }
+
+    /// Goes on with the handshake; true once there is none to go on with.
+    pub(crate) fn handshake(&mut self) -> io::Result<bool> {
+        match self {
+            Socket::Tls(tls) => tls.handshake(),
+            Socket::Tcp(_) | Socket::Unix(_) => Ok(true),
+        }
+    }
+
+    /// Whether it holds bytes that the kernel did not take.
+    pub(crate) fn has_sealed(&self) -> bool {
+        matches!(self, Socket::Tls(tls) if tls.has_sealed())
+    }
+
+    /// What TLS says before a connection is closed: that nothing was cut off.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Socket::Tls(tls) = self {
+            tls.say_goodbye();
+        }
+    }
+}
+
+impl Conn {
+    /// As [`Conn::advance`], for a connection with TLS whose handshake is over.
+    pub(crate) fn advance_tls(&mut self, buffer: &mut [u8]) -> Advance {
+        match self.try_advance_tls(buffer) {
+            Ok(advance) => advance,
+            Err(error) => Advance::Failed(error),
+        }
+    }
+
+    fn try_advance_tls(&mut self, buffer: &mut [u8]) -> io::Result<Advance> {
+        let Socket::Tls(tls) = &mut self.socket else { return Ok(Advance::Nothing) };
+        if self.writable {
+            self.writable = false;
+            if tls.flush()? {
+                self.blocked = false;
+                return Ok(Advance::Writable);
+            }
+        }
+        if !self.readable || self.paused || self.ended {
+            return Ok(Advance::Nothing);
+        }
+        let progress = tls.read(buffer)?;
+        // TLS may have had something to say itself, which must leave even if nobody sends anything.
+        self.blocked |= tls.has_sealed();
+        let more = match progress.then {
+            Then::More => More::NextTurn,
+            Then::End => More::Now,
+            Then::Wait if self.hung_up => More::Now,
+            Then::Wait => {
+                self.readable = false;
+                More::Nothing
+            }
+        };
+        Ok(match progress.len {
+            0 if progress.then == Then::End => {
+                self.ended = true;
+                Advance::Ended
+            }
+            0 => Advance::Nothing,
+            len => Advance::Received { len, more },
+        })
+    }
+}
+
+impl Driver {
+    /// As [`Driver::connect`], to a node that speaks TLS and whose certificate is for `name`. `Connected` comes after the
+    /// handshake.
+    pub fn connect_tls(
+        &mut self,
+        id: Id,
+        addr: SocketAddr,
+        connector: &Connector,
+        name: &str,
+    ) -> io::Result<()> {
+        let tls = connector.begin(name)?;
+        self.insert(id, Socket::connect_tcp(addr)?.secure(tls), true)
+    }
+
+    /// Takes in a client that was accepted elsewhere and that has to do what `entry` asks for, until `deadline`. What becomes
+    /// of it is told by [`Driver::poll_guest`].
+    pub fn receive(
+        &mut self,
+        stream: std::net::TcpStream,
+        peer: SocketAddr,
+        entry: &Entry,
+        deadline: Instant,
+    ) -> io::Result<()> {
+        self.lobby.receive(self.poll.registry(), stream, peer, entry, deadline)
+    }
+
+    /// How many clients have not yet done what was asked of them.
+    pub fn guests(&self) -> usize {
+        self.lobby.len()
+    }
+
+    /// When [`Driver::poll_guest`] must be called at the latest.
+    pub fn guests_deadline(&self) -> Instant {
+        self.lobby.deadline()
+    }
+
+    /// A client that was received and has done what was asked of it, or was refused. Goes on with a few in each turn, so
+    /// that they do not delay those that are in.
+    pub fn poll_guest(&mut self, now: Instant) -> Option<Verdict> {
+        self.lobby.poll(self.poll.registry(), now)
+    }
+
+    /// Closes the client that has been waiting for the longest, to make room for another.
+    pub fn refuse_oldest_guest(&mut self, reason: &str) -> Option<Verdict> {
+        self.lobby.refuse_oldest(self.poll.registry(), reason)
+    }
+
+    /// Takes over a client that is ready and calls it `id`.
+    pub fn admit(&mut self, id: Id, mut guest: Guest) -> io::Result<()> {
+        let token = Token(id.index as usize);
+        self.poll.registry().reregister(&mut guest.socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        let mut conn = Conn::new(id, guest.socket, false);
+        // What it has sent behind its handshake may be here already, and the kernel does not know.
+        conn.readable = true;
+        self.place(conn);
+        self.list_now(id.index as usize);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

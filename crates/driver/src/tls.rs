@@ -1,0 +1,264 @@
+//! One stream under TLS: rustls does the cryptography and touches no socket, this moves bytes between it and the stream
+//! below. Never blocks, and holds no more than a few records in either direction.
+//!
+//! ```text
+//!   socket ─► scratch ─► rustls ─► the driver's buffer ─► user        read
+//!   socket ◄─ sealed ◄── rustls ◄─ user's bytes, a record at a time   write
+//! ```
+//!
+//! A byte counts as taken by [`TlsStream::write`] when the record around it has left whole: a record that is cut off
+//! cannot be read by the other side, so what was not taken was certainly not received. Until then the caller keeps
+//! and offers it again, and nothing is lost if it closes once all was taken.
+
+use rustls::{AlertDescription, Connection, Error, InvalidMessage};
+use std::io::{self, ErrorKind, Read, Write};
+
+/// A stream whose handshake may still be going on.
+#[derive(Debug)]
+pub(crate) struct TlsStream<S> {
+    below: S,
+    tls: Connection,
+    /// Records that `below` has not taken yet; empty but for a stream that is blocked.
+    sealed: Vec<u8>,
+    /// How many bytes at the start of `sealed` have left.
+    sealed_front: usize,
+    /// How many bytes of the user are in `sealed` and not reported as taken.
+    owed: usize,
+    /// Bytes from below that wait because there was no room for what comes out of them.
+    unread: Vec<u8>,
+    /// Bytes that came during the handshake.
+    shaken: usize,
+    /// The other side sends no more.
+    ended: bool,
+}
+
+/// What one read brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Bytes at the start of the buffer.
+    pub len: usize,
+    /// What follows.
+    pub then: Then,
+}
+
+/// What follows on a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Nothing, until the socket has more.
+    Wait,
+    /// There is more, here or in the socket.
+    More,
+    /// The end.
+    End,
+}
+
+/// What is sealed at a time: the largest record. So a stream that is blocked holds one record beside what its user
+/// holds of it.
+const RECORD_BYTES_MAX: usize = 16 * 1024;
+/// A handshake takes some KiB, with a client's chain of certificates perhaps ten. Who sends more is after our memory.
+const HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
+/// Read at once during a handshake: a flight seldom has more.
+const HANDSHAKE_READ_BYTES: usize = 4 * 1024;
+
+impl<S: Read + Write> TlsStream<S> {
+    /// `tls` over `below`, with nothing sent yet.
+    pub(crate) fn new(below: S, tls: Connection) -> TlsStream<S> {
+        TlsStream {
+            below,
+            tls,
+            sealed: Vec::new(),
+            sealed_front: 0,
+            owed: 0,
+            unread: Vec::new(),
+            shaken: 0,
+            ended: false,
+        }
+    }
+
+    /// The stream below.
+    pub(crate) fn below(&self) -> &S {
+        &self.below
+    }
+
+    /// The same, to register it.
+    pub(crate) fn below_mut(&mut self) -> &mut S {
+        &mut self.below
+    }
+
+    /// Goes on with the handshake as far as it can. True once it is over and all that belongs to it was sent.
+    pub(crate) fn handshake(&mut self) -> io::Result<bool> {
+        loop {
+            self.seal();
+            if !self.flush()? || !self.tls.is_handshaking() {
+                return Ok(!self.has_sealed());
+            }
+            let mut flight = [0; HANDSHAKE_READ_BYTES];
+            match self.below.read(&mut flight) {
+                Ok(0) => return Err(failed("the connection was closed in the middle of the handshake")),
+                Ok(len) => {
+                    self.shaken += len;
+                    if self.shaken > HANDSHAKE_BYTES_MAX {
+                        return Err(failed("the handshake is too long"));
+                    }
+                    self.feed(&flight[..len], &mut [], &mut 0)?;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads into `buffer` until that is about full, or the stream below has no more for now and nothing of it is kept
+    /// here: what is kept would not make a socket readable again.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Progress> {
+        // One half takes what comes from below, the other what becomes of it.
+        let (plain, scratch) = buffer.split_at_mut(buffer.len() / 2);
+        let (mut len, mut is_drained) = (0, false);
+        loop {
+            len += self.open(&mut plain[len..])?;
+            if len < plain.len() {
+                let unread = std::mem::take(&mut self.unread);
+                self.feed(&unread, plain, &mut len)?;
+            }
+            let room = plain.len() - len;
+            if room < plain.len() / 4 || !self.unread.is_empty() {
+                return Ok(Progress { len, then: Then::More });
+            }
+            if self.ended {
+                return Ok(Progress { len, then: Then::End });
+            }
+            if is_drained {
+                return Ok(Progress { len, then: Then::Wait });
+            }
+            // No more than there is room for: what would have to be kept is a record at most.
+            let scratch = &mut scratch[..room];
+            match self.below.read(scratch) {
+                // Without a word of goodbye. What was cut off is no whole request or reply, and what is whole was
+                // authenticated: so this is an end like any other, as it is for Redis.
+                Ok(0) => self.ended = true,
+                Ok(count) => {
+                    is_drained = count < scratch.len();
+                    self.feed(&scratch[..count], plain, &mut len)?;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => is_drained = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Gives `bytes` from below to rustls and what becomes of them to `plain`, from `len` on. What finds no room is
+    /// kept. To be called only while rustls has nothing for the user: it does not take more than it can keep.
+    fn feed(&mut self, bytes: &[u8], plain: &mut [u8], len: &mut usize) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.ended {
+            // Takes nothing behind the other side's last word.
+            self.tls.read_tls(&mut rest)?;
+            let state = self.tls.process_new_packets().map_err(|error| self.refuse(&error))?;
+            self.ended |= state.peer_has_closed();
+            let came = state.plaintext_bytes_to_read();
+            let opened = self.open(&mut plain[*len..])?;
+            *len += opened;
+            if opened < came {
+                self.unread = rest.to_vec();
+                break;
+            }
+        }
+        // Words of TLS itself: an answer to new keys, say.
+        self.seal();
+        self.flush().map(|_| ())
+    }
+
+    /// Takes what rustls has for the user.
+    fn open(&mut self, plain: &mut [u8]) -> io::Result<usize> {
+        match self.tls.reader().read(plain) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            read => read,
+        }
+    }
+
+    /// Says why to the other side, if it can be said at once, and gives the reason.
+    fn refuse(&mut self, error: &Error) -> io::Error {
+        self.seal();
+        // The connection is lost in any case.
+        let _ = self.flush();
+        failed(&explain(error))
+    }
+
+    /// Sends `bytes` as far as the stream below takes them; returns how many have left. They begin with those that were
+    /// not taken the last time.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = 0;
+        while self.flush()? {
+            taken += std::mem::take(&mut self.owed).min(bytes.len() - taken);
+            let rest = &bytes[taken..];
+            if rest.is_empty() {
+                break;
+            }
+            self.owed = self.tls.writer().write(&rest[..rest.len().min(RECORD_BYTES_MAX)])?;
+            self.seal();
+        }
+        Ok(taken)
+    }
+
+    /// Takes over the records that rustls wants to send.
+    fn seal(&mut self) {
+        while self.tls.wants_write() {
+            // Fails only if the writer does, and a Vec does not.
+            let _ = self.tls.write_tls(&mut self.sealed);
+        }
+    }
+
+    /// Sends what is sealed. True if all has left.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        while self.has_sealed() {
+            match self.below.write(&self.sealed[self.sealed_front..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => self.sealed_front += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // An idle stream owns no buffer.
+        (self.sealed, self.sealed_front) = (Vec::new(), 0);
+        Ok(true)
+    }
+
+    /// Whether something waits for the stream below.
+    pub(crate) fn has_sealed(&self) -> bool {
+        self.sealed_front < self.sealed.len()
+    }
+
+    /// Tells the other side that no more will come, if the stream below takes that.
+    pub(crate) fn say_goodbye(&mut self) {
+        self.tls.send_close_notify();
+        self.seal();
+        // Who does not hear it finds the connection closed all the same.
+        let _ = self.flush();
+    }
+}
+
+/// Why a stream is given up.
+fn failed(reason: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("TLS: {reason}"))
+}
+
+/// What rustls says, in words for an operator where its own are none.
+fn explain(error: &Error) -> String {
+    match error {
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the other side does not speak it".to_owned()
+        }
+        Error::NoCertificatesPresented => "the client has no certificate".to_owned(),
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the other side wants a certificate of ours".to_owned()
+        }
+        Error::AlertReceived(alert) => format!("the other side refused: {alert:?}"),
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

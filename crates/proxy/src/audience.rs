@@ -1,0 +1,204 @@
+//! How many clients of all workers are subscribed to what, and how many of our own connections nodes count for it.
+//!
+//! A node counts the connections that are subscribed, of which a worker has one for all its clients. So what it says of
+//! a message (so many got it) is put right by what is known here: less our connections, plus our clients. Subscribers
+//! that come to the node by other ways stay counted as the node counts them.
+
+use command::Topic as Kind;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use stdx::glob;
+use topology::ShardId;
+
+/// What all workers know of each other's subscribers.
+#[derive(Debug, Default)]
+pub(crate) struct Audience {
+    /// How many topics there are: while there is none, nobody need ask for more.
+    topics: AtomicUsize,
+    by_name: RwLock<Names>,
+}
+
+/// By kind and name.
+type Names = [BTreeMap<Arc<[u8]>, Figures>; Kind::COUNT];
+
+/// Who listens to one topic: by worker.
+#[derive(Debug, Default)]
+struct Figures(Vec<Listeners>);
+
+/// Those of one worker.
+#[derive(Debug)]
+struct Listeners {
+    worker: usize,
+    /// Clients of ours.
+    clients: usize,
+    /// Shards whose node counts the worker's connection.
+    nodes: Vec<ShardId>,
+}
+
+impl Figures {
+    /// What the node of `shard` counts too little. Clients of a worker that has just lost its connection get nothing.
+    fn difference(&self, shard: ShardId) -> i64 {
+        let reached = self.0.iter().filter(|listeners| listeners.nodes.contains(&shard));
+        reached.map(|listeners| listeners.clients as i64 - 1).sum()
+    }
+
+    fn clients(&self) -> usize {
+        self.0.iter().map(|listeners| listeners.clients).sum()
+    }
+
+    fn of_worker(&mut self, worker: usize) -> &mut Listeners {
+        let at = self.0.iter().position(|listeners| listeners.worker == worker).unwrap_or_else(|| {
+            self.0.push(Listeners { worker, clients: 0, nodes: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+}
+
+impl Audience {
+    fn read(&self) -> RwLockReadGuard<'_, Names> {
+        self.by_name.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Names> {
+        self.by_name.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is known of `worker`'s listeners to a topic, which is forgotten when nobody is left.
+    fn change(&self, worker: usize, kind: Kind, name: &Arc<[u8]>, change: impl FnOnce(&mut Listeners)) {
+        let mut names = self.write();
+        let names = &mut names[kind as usize];
+        let before = names.len();
+        let figures = names.entry(Arc::clone(name)).or_default();
+        change(figures.of_worker(worker));
+        figures.0.retain(|listeners| listeners.clients > 0 || !listeners.nodes.is_empty());
+        if figures.0.is_empty() {
+            names.remove(name);
+        }
+        match names.len() {
+            after if after > before => drop(self.topics.fetch_add(1, Ordering::Release)),
+            after if after < before => drop(self.topics.fetch_sub(1, Ordering::Release)),
+            _ => {}
+        }
+    }
+
+    /// One client more of `worker` is subscribed.
+    pub(crate) fn add_client(&self, worker: usize, kind: Kind, name: &Arc<[u8]>) {
+        self.change(worker, kind, name, |listeners| listeners.clients += 1);
+    }
+
+    /// One client less.
+    pub(crate) fn remove_client(&self, worker: usize, kind: Kind, name: &Arc<[u8]>) {
+        self.change(worker, kind, name, |listeners| {
+            debug_assert!(listeners.clients > 0, "a client was added before");
+            listeners.clients = listeners.clients.saturating_sub(1);
+        });
+    }
+
+    /// The connection of `worker` to the node of `shard` is subscribed.
+    pub(crate) fn add_node(&self, worker: usize, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
+        self.change(worker, kind, name, |listeners| {
+            debug_assert!(!listeners.nodes.contains(&shard), "it leaves before it is added again");
+            listeners.nodes.push(shard);
+        });
+    }
+
+    /// It is not any more.
+    pub(crate) fn remove_node(&self, worker: usize, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
+        self.change(worker, kind, name, |listeners| listeners.nodes.retain(|node| *node != shard));
+    }
+
+    /// By how much the number of receivers that the node of `shard` tells for a message to `channel` is to be changed.
+    /// With patterns it takes a comparison with each, as at the node.
+    #[inline]
+    pub(crate) fn difference(&self, kind: Kind, channel: &[u8], shard: ShardId) -> i64 {
+        if self.topics.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        self.difference_of(kind, channel, shard)
+    }
+
+    fn difference_of(&self, kind: Kind, channel: &[u8], shard: ShardId) -> i64 {
+        let names = self.read();
+        let own = names[kind as usize].get(channel).map_or(0, |figures| figures.difference(shard));
+        if kind == Kind::ShardChannel {
+            return own;
+        }
+        let patterns = names[Kind::Pattern as usize].iter();
+        let matching = patterns.filter(|(pattern, _)| glob::matches(pattern, channel));
+        own + matching.map(|(_, figures)| figures.difference(shard)).sum::<i64>()
+    }
+
+    /// The topics of `kind` that have clients and whose names match `pattern`, by name.
+    pub(crate) fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Arc<[u8]>> {
+        let names = self.read();
+        let heard = names[kind as usize].iter().filter(|(_, figures)| figures.clients() > 0);
+        let wanted = heard.filter(|(name, _)| pattern.is_none_or(|pattern| glob::matches(pattern, name)));
+        wanted.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// How many clients are subscribed to a topic.
+    pub(crate) fn clients(&self, kind: Kind, name: &[u8]) -> usize {
+        self.read()[kind as usize].get(name).map_or(0, Figures::clients)
+    }
+
+    /// How many topics of `kind` have clients.
+    pub(crate) fn count(&self, kind: Kind) -> usize {
+        self.read()[kind as usize].values().filter(|figures| figures.clients() > 0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Arc<[u8]> {
+        text.as_bytes().into()
+    }
+
+    #[test]
+    fn a_node_counts_connections_where_redis_counts_clients() {
+        let (audience, news, all) = (Audience::default(), name("news"), name("n*"));
+        let difference = |channel: &[u8]| audience.difference(Kind::Channel, channel, ShardId(0));
+        assert_eq!(difference(b"news"), 0);
+        // Two workers, with three clients between them.
+        (0..2).for_each(|worker| audience.add_node(worker, Kind::Channel, &news, ShardId(0)));
+        [0, 0, 1].into_iter().for_each(|worker| audience.add_client(worker, Kind::Channel, &news));
+        assert_eq!((difference(b"news"), difference(b"sports")), (1, 0));
+        // A pattern of two clients of one worker.
+        (0..2).for_each(|shard| audience.add_node(0, Kind::Pattern, &all, ShardId(shard)));
+        (0..2).for_each(|_| audience.add_client(0, Kind::Pattern, &all));
+        assert_eq!((difference(b"news"), difference(b"none"), difference(b"sports")), (2, 1, 0));
+        assert_eq!(audience.difference(Kind::ShardChannel, b"news", ShardId(0)), 0);
+        // The last clients have left, and the node does not know yet.
+        [0, 0, 1].into_iter().for_each(|worker| audience.remove_client(worker, Kind::Channel, &news));
+        assert_eq!(difference(b"news"), -2 + 1);
+    }
+
+    #[test]
+    fn who_cannot_be_reached_is_no_receiver() {
+        let (audience, news) = (Audience::default(), name("news"));
+        let difference = || audience.difference(Kind::Channel, b"news", ShardId(0));
+        (0..2).for_each(|worker| audience.add_node(worker, Kind::Channel, &news, ShardId(0)));
+        [0, 0, 1, 1, 1].into_iter().for_each(|worker| audience.add_client(worker, Kind::Channel, &news));
+        assert_eq!(difference(), 3);
+        audience.remove_node(1, Kind::Channel, &news, ShardId(0));
+        assert_eq!((difference(), audience.clients(Kind::Channel, b"news")), (1, 5));
+    }
+
+    #[test]
+    fn what_nobody_listens_to_is_forgotten() {
+        let (audience, news) = (Audience::default(), name("news"));
+        audience.add_node(0, Kind::Channel, &news, ShardId(1));
+        assert_eq!(audience.names(Kind::Channel, None), [], "no client has been told");
+        audience.add_client(0, Kind::Channel, &news);
+        assert_eq!(audience.names(Kind::Channel, Some(b"n?ws")), [Arc::clone(&news)]);
+        assert_eq!(audience.names(Kind::Channel, Some(b"s*")), []);
+        assert_eq!((audience.clients(Kind::Channel, b"news"), audience.count(Kind::Channel)), (1, 1));
+        audience.remove_client(0, Kind::Channel, &news);
+        audience.remove_node(0, Kind::Channel, &news, ShardId(1));
+        assert_eq!(audience.topics.load(Ordering::Acquire), 0);
+        assert_eq!((audience.clients(Kind::Channel, b"news"), audience.count(Kind::Channel)), (0, 0));
+    }
+}

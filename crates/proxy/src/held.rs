@@ -1,0 +1,260 @@
+//! Connections that a client holds alone: while it watches keys for its transaction, and while it waits for an element.
+//!
+//! ```text
+//!   WATCH ─► watching ── EXEC ──► the transaction goes out on it ── its reply ─┐
+//!               ├── UNWATCH, DISCARD, RESET ──► UNWATCH goes out on it ── OK ──┼─► another client's
+//!   BLPOP ─► waiting ── an element, the time is up, CLIENT UNBLOCK ────────────┘
+//!               └── the client leaves ──► closed at once
+//! ```
+//!
+//! What goes over such a connection must neither overtake the client's other requests nor be overtaken by them. So it is
+//! sent when all earlier ones were answered, and nothing behind it is read before it was answered itself.
+//!
+//! A connection whose client leaves while it waits is closed at once and not used again: an element that comes then must
+//! stay where it is. If a connection that watches is lost, nobody knows whether the keys have changed: EXEC is answered
+//! as if they had.
+
+use crate::ConnId;
+use crate::backend::{Purpose, Ticket, Use};
+use crate::core::{Asked, Core};
+use crate::errors::{self, Lost};
+use crate::pinned::Pinning;
+use crate::proxy::{Peer, Proxy};
+use crate::requests::Step;
+use crate::route::{self, Keys, Route};
+use crate::session::{Owed, Session};
+use command::{Command, Wait};
+use resp::integer::parse_i64;
+use resp::{Request, encode};
+use std::num::NonZeroU32;
+use std::time::Duration;
+use topology::ShardId;
+
+/// A connection that a client holds, by its place among the backends: the first place is always a shared one's.
+pub(crate) type HeldNode = NonZeroU32;
+
+/// Whether keys are watched for a client's transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// None.
+    #[default]
+    No,
+    /// On this connection.
+    On(HeldNode),
+    /// The first WATCH is in flight on this connection.
+    Asked(HeldNode),
+    /// They were, and EXEC is in flight on this connection: its reply ends the watch.
+    Ending(HeldNode),
+    /// They were, on a connection that was lost.
+    Lost,
+}
+
+const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
+const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
+
+impl Core {
+    /// Whether a request that must go by itself may be sent now. If not, it is read again when it may.
+    pub(crate) fn is_alone(&mut self, session: &mut Session) -> bool {
+        if session.is_pending() {
+            debug_assert_eq!(session.pinning, Pinning::No, "who is pinned has one request pending at most");
+            session.pinning = Pinning::Turning;
+        }
+        !session.is_pending()
+    }
+
+    /// A connection to `shard` for the session alone.
+    pub(crate) fn hold(&mut self, session: &Session, shard: ShardId) -> Result<HeldNode, Lost> {
+        if self.held >= self.limits.held_conns_max {
+            return Err(self.not_sent(shard, "too many clients have a connection of their own"));
+        }
+        let node = self.own_node(session.lane, shard)?;
+        let backend = &mut self.backends[node as usize];
+        backend.used_by = Use::Held;
+        backend.held_by = Some(session.conn);
+        self.held += 1;
+        Ok(HeldNode::new(node).expect("the first place is a shared connection's"))
+    }
+
+    /// Sends a request on a connection that the session holds. Nothing behind it is read before it was answered.
+    pub(crate) fn send_held(&mut self, session: &mut Session, node: HeldNode, bytes: &[u8], owed: Owed) {
+        let place = session.reserve(owed);
+        self.enqueue_on(node.get(), bytes, Asked::by_client(session.conn, place));
+        session.fences += 1;
+    }
+
+    /// Sends a request that its node may be long in answering.
+    pub(crate) fn forward_waiting(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        wait: Wait,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Step {
+        let Some(patience) = wait.patience(request) else {
+            return self.forward(session, command, request, keys);
+        };
+        if !self.is_alone(session) {
+            return self.read_again();
+        }
+        match route::route(command, request, &self.topology, keys) {
+            Route::Parts => self.refuse(session, errors::CROSS_SLOT),
+            Route::One(shard) => match self.hold(session, shard) {
+                Ok(node) => self.send_waiting(session, node, request.bytes, patience),
+                Err(lost) => self.refuse(session, &lost.text()),
+            },
+        }
+        Step::Done
+    }
+
+    /// Sends a request that may be answered `patience` later than others.
+    fn send_waiting(&mut self, session: &mut Session, node: HeldNode, bytes: &[u8], patience: Duration) {
+        // A permit for large transfers is not for those who wait.
+        self.unpin(session);
+        if !std::mem::replace(&mut self.backends[node.get() as usize].asked_name, true) {
+            let asked = Asked { purpose: Purpose::Name, ..Asked::by_nobody() };
+            self.enqueue_on(node.get(), CLIENT_ID, asked);
+        }
+        self.send_held(session, node, bytes, Owed::Node);
+        self.set_waiting(session, Some(node));
+        self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
+    }
+
+    /// The session watches no keys any more, and its transaction, if there is one, is not carried out.
+    pub(crate) fn end_watch(&mut self, session: &mut Session) {
+        if let Watch::On(node) = std::mem::take(&mut session.watch) {
+            self.backends[node.get() as usize].held_by = None;
+            self.enqueue_on(node.get(), UNWATCH, Asked::by_nobody());
+        }
+    }
+
+    /// A client goes: what it holds is closed.
+    pub(crate) fn let_holds_go(&mut self, session: &mut Session) {
+        let watching = match std::mem::take(&mut session.watch) {
+            Watch::Asked(node) | Watch::On(node) | Watch::Ending(node) => Some(node),
+            Watch::No | Watch::Lost => None,
+        };
+        let waiting = session.waits_on;
+        if waiting.is_some() {
+            self.set_waiting(session, None);
+        }
+        self.pins.doomed.extend(watching.into_iter().chain(waiting).map(HeldNode::get));
+    }
+
+    /// The session waits from now on, or does not any more. All can see how many do.
+    fn set_waiting(&mut self, session: &mut Session, node: Option<HeldNode>) {
+        session.waits_on = node;
+        match node {
+            Some(_) => self.counters.clients_blocked += 1,
+            None => self.counters.clients_blocked -= 1,
+        }
+        self.board.publish_clients(self.settings.worker, &self.counters);
+    }
+
+    /// Lets the client go that waits on the connection `node`: it is answered as if its time were up. Not if the node has
+    /// not yet said how it calls the connection.
+    pub(crate) fn end_wait(&mut self, node: HeldNode) {
+        let backend = &mut self.backends[node.get() as usize];
+        let (shard, Some(name)) = (backend.shard, backend.name) else { return };
+        if self.admit(shard).is_ok() {
+            self.backends[node.get() as usize].is_sought = true;
+            self.ask_to_unblock(shard, name, false, Asked::by_nobody());
+        }
+    }
+
+    /// Asks the node of `shard` to let the client go that waits on the connection which it calls `name`.
+    pub(crate) fn ask_to_unblock(&mut self, shard: ShardId, name: i64, by_error: bool, asked: Asked) {
+        let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
+        let mut digits = itoa::Buffer::new();
+        let mut bytes = self.pool.take();
+        encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
+        self.enqueue(shard, &bytes, asked);
+        self.pool.give(bytes);
+    }
+
+    /// The request of `session` on the connection `node` was answered with `reply`, or is lost. `None` if the session
+    /// goes on holding the connection; else whether another client may have it.
+    fn end_request(&mut self, session: &mut Session, node: HeldNode, reply: Option<&[u8]>) -> Option<bool> {
+        session.fences -= 1;
+        self.clients_to_resume.push(session.conn);
+        if session.waits_on == Some(node) {
+            self.set_waiting(session, None);
+            return Some(true);
+        }
+        let failed = reply.is_none_or(resp::reply::is_error);
+        let (watch, left) = match session.watch {
+            Watch::Asked(held) if held == node && failed => (Watch::No, Some(true)),
+            Watch::Asked(held) if held == node => (Watch::On(node), None),
+            // An EXEC that was not even discarded has left the keys watched.
+            Watch::Ending(held) if held == node => {
+                let ended = !failed || reply.is_some_and(|reply| reply.starts_with(b"-EXECABORT "));
+                (Watch::No, Some(ended))
+            }
+            watch => (watch, None),
+        };
+        session.watch = watch;
+        left
+    }
+
+    /// Nobody holds the connection `node` any more: it is the next client's if all on it was answered, and else closed.
+    fn return_held(&mut self, node: u32) {
+        let backend = &mut self.backends[node as usize];
+        if !backend.is_clean() || backend.is_sought {
+            return self.pins.doomed.push(node);
+        }
+        backend.used_by = Use::Pinned;
+        self.held -= 1;
+        let shard = backend.shard;
+        self.pins.add_idle(shard, node);
+    }
+}
+
+impl Proxy {
+    /// The connection `node`, which one client holds, brought `reply` to `ticket`. Called before it is delivered.
+    pub(crate) fn note_held_reply(&mut self, node: u32, ticket: &Ticket, reply: &[u8]) {
+        let core = &mut self.core;
+        if ticket.is_of_client() {
+            let (Some(Peer::Client(session)), Some(held)) =
+                (self.peers.get_mut(ticket.conn), HeldNode::new(node))
+            else {
+                return;
+            };
+            match core.end_request(session, held, Some(reply)) {
+                None => return,
+                Some(true) => core.backends[node as usize].held_by = None,
+                Some(false) => return core.pins.doomed.push(node),
+            }
+        }
+        // The answer to UNWATCH is for nobody.
+        if core.backends[node as usize].held_by.is_none() {
+            core.return_held(node);
+        }
+    }
+
+    /// The connection `node`, which `holder` held, is gone, and so are `tickets`, which were in flight on it.
+    pub(crate) fn note_held_loss<'a>(
+        &mut self,
+        node: u32,
+        holder: Option<ConnId>,
+        tickets: impl IntoIterator<Item = &'a Ticket>,
+    ) {
+        let (Some(conn), Some(held)) = (holder, HeldNode::new(node)) else { return };
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        for _ in tickets.into_iter().filter(|ticket| ticket.is_of_client()) {
+            self.core.end_request(session, held, None);
+        }
+        if session.watch == Watch::On(held) {
+            session.watch = Watch::Lost;
+        }
+        self.answer_seekers(node);
+    }
+
+    /// The node has said which number it gave to the connection `node`: those who seek who waits there are told.
+    pub(crate) fn note_name(&mut self, node: u32, reply: &[u8]) {
+        let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
+        let name = digits.and_then(parse_i64);
+        let backend = &mut self.core.backends[node as usize];
+        (backend.name, backend.hides_name) = (name, name.is_none());
+        self.answer_seekers(node);
+    }
+}

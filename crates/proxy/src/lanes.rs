@@ -1,0 +1,256 @@
+//! Lanes: clients that have chosen another database, or RESP3, share connections of their own.
+//!
+//! A lane is the shared connections, one to each shard, for one database and one version of the protocol: what a node
+//! remembers of a connection is the same for all who use it. Lane 0 (database 0, RESP2) is there from the start. The
+//! connections of any other are made when the first request needs them, and closed when no client has been in the lane
+//! for a while.
+//!
+//! ```text
+//!   session ─ lane 0 ──────────────────► backend of the shard
+//!           └ SELECT 3 ─► lane 5 ─ first request ─► greeting: SELECT 3, PING ─► a backend more
+//! ```
+//!
+//! SELECT costs no round trip: it is answered here. But what follows it takes another connection than what went before,
+//! so it is held back until all of that was answered ([`Pinning::Turning`]): nothing of one client overtakes.
+
+use crate::backend::{Backend, Use};
+use crate::core::Core;
+use crate::credentials::Credentials;
+use crate::errors::{self, Lost};
+use crate::limits::Limits;
+use crate::pinned::Pinning;
+use crate::session::Session;
+use command::Naming;
+use resp::{Request, encode};
+use std::collections::HashMap;
+use std::sync::Arc;
+use stdx::Instant;
+use topology::ShardId;
+
+/// Names a lane of this worker, as long as the worker lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaneId(u16);
+
+impl LaneId {
+    /// That of database 0 and RESP2, in which every client begins. Its connections have the numbers of their shards.
+    pub(crate) const FIRST: LaneId = LaneId(0);
+}
+
+/// What all who use a connection have chosen alike. There are as many lanes at most as there are values of this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct LaneKind {
+    /// Below [`DATABASES_MAX`].
+    pub database: u16,
+    /// Replies are of RESP3.
+    pub resp3: bool,
+}
+
+/// More databases cannot be had: the lanes of all must have a number.
+pub(crate) const DATABASES_MAX: u16 = 16 * 1024;
+
+/// What a connection begins with, before any request: it makes the connection what its lane wants, and ends with a PING.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    bytes: Arc<[u8]>,
+    requests: usize,
+}
+
+impl Greeting {
+    /// That of a connection for `kind`, of whom `credentials` tell who it is.
+    pub(crate) fn of(kind: LaneKind, credentials: &Credentials) -> Greeting {
+        let database = itoa::Buffer::new().format(kind.database).to_owned();
+        let mut requests: Vec<&[&[u8]]> = Vec::new();
+        let select: &[&[u8]] = &[b"SELECT", database.as_bytes()];
+        if kind.resp3 {
+            requests.push(&[b"HELLO", b"3"]);
+        }
+        if kind.database > 0 {
+            requests.push(select);
+        }
+        requests.push(&[b"PING"]);
+        // Before all others: nodes answer nothing else until they know who asks.
+        let mut bytes = credentials.request().unwrap_or_default().to_vec();
+        requests.iter().for_each(|request| encode::request(&mut bytes, request));
+        let requests = requests.len() + usize::from(credentials.request().is_some());
+        Greeting { bytes: bytes.into(), requests }
+    }
+
+    /// Its wire bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many replies answer it. The last is a PONG.
+    pub(crate) fn replies(&self) -> usize {
+        self.requests
+    }
+}
+
+/// One lane but the first.
+#[derive(Debug)]
+struct Lane {
+    kind: LaneKind,
+    greeting: Greeting,
+    /// By shard: the connection, or [`NO_NODE`]. Empty as long as there is none.
+    nodes: Vec<u32>,
+    /// How many clients are in it.
+    clients: usize,
+    /// When the last of them went.
+    left_at: Instant,
+}
+
+const NO_NODE: u32 = u32::MAX;
+
+/// All lanes of a worker.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    lanes: Vec<Lane>,
+    by_kind: HashMap<LaneKind, LaneId>,
+    credentials: Credentials,
+    /// How many connections there are of all but the first.
+    nodes: usize,
+}
+
+impl Lanes {
+    /// The first one alone.
+    pub(crate) fn new(credentials: Credentials) -> Lanes {
+        let mut lanes = Lanes { lanes: Vec::new(), by_kind: HashMap::new(), credentials, nodes: 0 };
+        lanes.of_kind(LaneKind::default());
+        lanes
+    }
+
+    /// The lane of `kind`.
+    fn of_kind(&mut self, kind: LaneKind) -> LaneId {
+        *self.by_kind.entry(kind).or_insert_with(|| {
+            let (greeting, left_at) = (Greeting::of(kind, &self.credentials), Instant::ZERO);
+            self.lanes.push(Lane { kind, greeting, nodes: Vec::new(), clients: 0, left_at });
+            LaneId(self.lanes.len() as u16 - 1)
+        })
+    }
+
+    /// What its clients have chosen.
+    pub(crate) fn kind(&self, lane: LaneId) -> LaneKind {
+        self.lanes[usize::from(lane.0)].kind
+    }
+
+    /// What its connections begin with.
+    pub(crate) fn greeting(&self, lane: LaneId) -> &Greeting {
+        &self.lanes[usize::from(lane.0)].greeting
+    }
+
+    /// The connection of `lane` to `shard`, if there is one.
+    #[inline]
+    pub(crate) fn node(&self, lane: LaneId, shard: ShardId) -> Option<u32> {
+        if lane == LaneId::FIRST {
+            return Some(shard.0);
+        }
+        let node = self.lanes[usize::from(lane.0)].nodes.get(shard.0 as usize).copied()?;
+        (node != NO_NODE).then_some(node)
+    }
+
+    fn set_node(&mut self, lane: LaneId, shard: ShardId, node: u32) {
+        let nodes = &mut self.lanes[usize::from(lane.0)].nodes;
+        if nodes.len() <= shard.0 as usize {
+            nodes.resize(shard.0 as usize + 1, NO_NODE);
+        }
+        nodes[shard.0 as usize] = node;
+        self.nodes += 1;
+    }
+
+    /// The connection `node` of `lane` to `shard` is gone, if it was one of these.
+    pub(crate) fn forget(&mut self, lane: LaneId, shard: ShardId, node: u32) {
+        if lane != LaneId::FIRST && self.node(lane, shard) == Some(node) {
+            self.lanes[usize::from(lane.0)].nodes[shard.0 as usize] = NO_NODE;
+            self.nodes -= 1;
+        }
+    }
+
+    /// A client of `lane` is not in it any more.
+    pub(crate) fn leave(&mut self, lane: LaneId, now: Instant) {
+        if lane != LaneId::FIRST {
+            let lane = &mut self.lanes[usize::from(lane.0)];
+            lane.clients -= 1;
+            lane.left_at = now;
+        }
+    }
+
+    fn enter(&mut self, lane: LaneId) {
+        if lane != LaneId::FIRST {
+            self.lanes[usize::from(lane.0)].clients += 1;
+        }
+    }
+
+    /// Connections of lanes that no client was in for `lane_idle`.
+    fn unused<'a>(&'a self, limits: &'a Limits, now: Instant) -> impl Iterator<Item = u32> + 'a {
+        let empty = move |lane: &&Lane| lane.clients == 0 && now.since(lane.left_at) >= limits.lane_idle;
+        let nodes = self.lanes.iter().filter(empty).flat_map(|lane| &lane.nodes);
+        nodes.copied().filter(|&node| node != NO_NODE)
+    }
+}
+
+impl Core {
+    /// The connection to `shard` that the clients of `lane` share, if it takes a request now.
+    #[inline]
+    pub(crate) fn shared_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+        let node = match self.lanes.node(lane, shard) {
+            Some(node) => node,
+            None => self.open_node(lane, shard)?,
+        };
+        self.admit_on(node).map(|()| node)
+    }
+
+    /// Makes the connection of `lane` to `shard`.
+    #[cold]
+    fn open_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+        if self.lanes.nodes >= self.limits.lane_nodes_max {
+            return Err(self.not_sent(shard, errors::LANE_NODES_MAX));
+        }
+        let node = self.unused_node(lane, shard);
+        self.backends[node as usize].used_by = Use::Shared;
+        self.lanes.set_node(lane, shard, node);
+        Ok(node)
+    }
+
+    /// From now on the session's requests go over the lane of `kind`, once all before them were answered.
+    pub(crate) fn change_lane(&mut self, session: &mut Session, kind: LaneKind) {
+        let lane = self.lanes.of_kind(kind);
+        if lane == session.lane {
+            return;
+        }
+        self.lanes.leave(session.lane, self.now);
+        self.lanes.enter(lane);
+        (session.lane, session.resp3) = (lane, kind.resp3);
+        if session.is_pending() && session.pinning == Pinning::No {
+            session.pinning = Pinning::Turning;
+        }
+    }
+
+    /// Whether `request` names a database that clients may not choose. Its node may have more of them; what is not even
+    /// a number for a database, it refuses itself.
+    pub(crate) fn lacks_database(&self, naming: Naming, request: &Request<'_>) -> bool {
+        let databases = i64::from(self.settings.databases);
+        let is_missing = |&database: &i64| database >= databases && i32::try_from(database).is_ok();
+        naming.databases(request).iter().any(is_missing)
+    }
+
+    /// A connection of a lane that no client needs any more, and on which nothing is in flight.
+    pub(crate) fn next_unused_node(&self, now: Instant) -> Option<u32> {
+        let is_quiet = |backend: &Backend| backend.in_flight() == 0;
+        self.lanes.unused(&self.limits, now).find(|&node| is_quiet(&self.backends[node as usize]))
+    }
+
+    /// A place for `backend` among the connections.
+    pub(crate) fn add_node(&mut self, backend: Backend) -> u32 {
+        self.check_at = self.now;
+        match self.vacant.pop() {
+            Some(node) => {
+                self.backends[node as usize] = backend;
+                node
+            }
+            None => {
+                self.backends.push(backend);
+                self.backends.len() as u32 - 1
+            }
+        }
+    }
+}

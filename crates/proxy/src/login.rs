@@ -1,0 +1,288 @@
+//! Who a client is, and whether it may have a request carried out.
+//!
+//! ```text
+//!   arrives ─► default user is open? ──yes──► logged in ─► request ─► permit ─┬─► carried out
+//!                     └─no─► password due ── AUTH, HELLO ──┘                  └─► NOAUTH, NOPERM
+//! ```
+//!
+//! A client that may do everything costs a look at one byte for each request. When the users change, every worker gives
+//! its clients those of the same name, and closes the clients of users that are gone.
+
+use crate::core::Core;
+use crate::errors;
+use crate::inquiry::{Gathered, Question};
+use crate::proxy::{Peer, Proxy};
+use crate::session::{Phase, Session};
+use command::{Carry, Command, Flags, Guard, Number};
+use resp::request::{RequestError, RequestLimits, Scanner};
+use resp::{Request, encode};
+use std::sync::Arc;
+use stdx::{Id, Instant};
+use users::{Context, DEFAULT, Denial, Denied, Reason, User, Users};
+
+/// Who a client is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    /// `None` is the default user, as long as it may do everything.
+    user: Option<Arc<User>>,
+    checks: Checks,
+}
+
+/// What is looked at before a request is carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Checks {
+    /// Nothing: the user may do everything.
+    #[default]
+    Nothing,
+    /// Whether the user may do it.
+    Rights,
+    /// The client has not said its password: hardly anything is carried out.
+    Password,
+}
+
+/// Why a request is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Obstacle {
+    /// Nobody knows who asks.
+    NoAuth,
+    /// The user may not do it.
+    Denied(Denied),
+    /// This option of SORT reads keys that are not named, and the user may not read all.
+    SortOption(&'static str),
+}
+
+impl Login {
+    /// A client that has just arrived, or has said RESET.
+    pub(crate) fn newcomer(users: &Users) -> Login {
+        let user = users.default_user();
+        match user.is_open() {
+            true => Login::of(user),
+            false => Login { user: Some(Arc::clone(user)), checks: Checks::Password },
+        }
+    }
+
+    /// A client that is `user`.
+    fn of(user: &Arc<User>) -> Login {
+        match user.is_unlimited() {
+            true if user.name() == DEFAULT => Login::default(),
+            true => Login { user: Some(Arc::clone(user)), checks: Checks::Nothing },
+            false => Login { user: Some(Arc::clone(user)), checks: Checks::Rights },
+        }
+    }
+
+    /// The same client after the users have changed; `None` if its user is gone.
+    fn among(&self, users: &Users) -> Option<Login> {
+        match self.is_missing() {
+            true => Some(Login::newcomer(users)),
+            false => users.get(self.name()).map(Login::of),
+        }
+    }
+
+    /// Whether requests must be looked at.
+    #[inline]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checks != Checks::Nothing
+    }
+
+    /// Whether the client must say a password first.
+    #[inline]
+    pub(crate) fn is_missing(&self) -> bool {
+        self.checks == Checks::Password
+    }
+
+    /// The user's name.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.user.as_ref().map_or(DEFAULT, |user| user.name())
+    }
+
+    /// Whether a request of which only the beginning is known, with its one key, may be carried out whatever follows.
+    pub(crate) fn permits_any(&self, number: Number, key: &[u8]) -> bool {
+        match (self.checks, &self.user) {
+            (Checks::Nothing, _) => true,
+            (Checks::Rights, Some(user)) => user.permits_any(number, key),
+            (Checks::Rights, None) | (Checks::Password, _) => false,
+        }
+    }
+
+    /// What stands against `request`.
+    fn obstacle(&self, command: &Command, number: Number, request: &Request<'_>) -> Option<Obstacle> {
+        let user = match (self.checks, &self.user) {
+            (Checks::Nothing, _) => return None,
+            (Checks::Rights, Some(user)) => user,
+            _ if command.flags.contains(Flags::NO_AUTH) => return None,
+            _ => return Some(Obstacle::NoAuth),
+        };
+        if let Err(denied) = user.permits(command, number, request) {
+            return Some(Obstacle::Denied(denied));
+        }
+        let is_sort = command.carry == Carry::ShardIf(Guard::Patterns);
+        if !is_sort || user.permits_reading_all(command, number, request) {
+            return None;
+        }
+        command::sort_option_of_all_keys(request).map(Obstacle::SortOption)
+    }
+}
+
+/// What a client may announce that has not said its password: as in Redis.
+pub(crate) const UNAUTHENTICATED: RequestLimits =
+    RequestLimits { args_max: 10, bulk_bytes_max: 16 * 1024, line_bytes_max: 64 * 1024 };
+
+/// What is wrong with `bytes`, of which `error` was found by [`UNAUTHENTICATED`]: that they are no request, or that the
+/// password was not said.
+pub(crate) fn unauthenticated_error(
+    bytes: &[u8],
+    error: RequestError,
+    limits: &RequestLimits,
+) -> RequestError {
+    let (mut args, mut inline) = (Vec::new(), Vec::new());
+    match (Scanner::default().scan(bytes, limits, &mut args, &mut inline), error) {
+        (Err(error), _) => error,
+        (Ok(_), RequestError::ArgsLen) => RequestError::UnauthenticatedArgs,
+        (Ok(_), RequestError::BulkLen) => RequestError::UnauthenticatedBulk,
+        (Ok(_), error) => error,
+    }
+}
+
+impl Core {
+    /// Whether `request` may be carried out for the session. If not, the client was told why. To be asked if
+    /// [`Login::is_checked`], before anything else is done.
+    #[cold]
+    pub(crate) fn permit(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) -> bool {
+        let Some(obstacle) = session.login.obstacle(command, self.asking, request) else { return true };
+        if let Obstacle::Denied(denied) = obstacle {
+            let (reason, object) = match denied {
+                Denied::Command => (Reason::Command, command.name.as_bytes()),
+                Denied::Key(at) => (Reason::Key, request.arg(at)),
+                Denied::Channel(at) => (Reason::Channel, request.arg(at)),
+            };
+            self.note_denial(session, reason, object, session.login.name());
+        }
+        match obstacle {
+            Obstacle::NoAuth => self.refuse(session, errors::NO_AUTH),
+            Obstacle::Denied(Denied::Command) => self.refuse(session, &errors::no_permission(&command.name)),
+            Obstacle::Denied(Denied::Key(_)) => self.refuse(session, errors::NO_PERMISSION_KEYS),
+            Obstacle::Denied(Denied::Channel(_)) => self.refuse(session, errors::NO_PERMISSION_CHANNELS),
+            Obstacle::SortOption(option) => self.refuse(session, &errors::sort_denied(option)),
+        }
+        false
+    }
+
+    /// For ACL LOG.
+    fn note_denial(&self, session: &Session, reason: Reason, object: &[u8], user: &[u8]) {
+        let denial = Denial {
+            count: 1,
+            reason,
+            context: Context::Toplevel,
+            object: object.to_vec(),
+            user: user.to_vec(),
+            at: self.now,
+            client: self.client_line(session).trim_end().to_owned(),
+        };
+        self.settings.registry.denials().note(denial);
+    }
+
+    /// The client says that it is `name`. False if the password is not right.
+    pub(crate) fn log_in(
+        &mut self,
+        session: &mut Session,
+        request: &Request<'_>,
+        name: &[u8],
+        password: &[u8],
+    ) -> bool {
+        match self.users.authenticate(name, password) {
+            Some(user) => {
+                session.login = Login::of(user);
+                true
+            }
+            None => {
+                self.note_denial(session, Reason::Auth, request.arg(0), name);
+                false
+            }
+        }
+    }
+
+    /// `AUTH [user] password`
+    pub(crate) fn auth(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let (name, password) = match request.len() {
+            2 if self.users.default_user().needs_no_password() => {
+                return errors::write(reply, errors::NO_PASSWORD);
+            }
+            2 => (DEFAULT, request.arg(1)),
+            3 => (request.arg(1), request.arg(2)),
+            _ => return errors::write(reply, errors::SYNTAX),
+        };
+        match self.log_in(session, request, name, password) {
+            true => encode::simple(reply, b"OK"),
+            false => errors::write(reply, errors::WRONG_PASSWORD),
+        }
+    }
+
+    /// ACL SETUSER and DELUSER: `users` are the newest. The client is answered when all workers have them.
+    pub(crate) fn spread_users(&mut self, session: &mut Session, users: Arc<Users>, deleted: Option<usize>) {
+        let question = Question::Users { asker: session.client, users };
+        self.ask_workers(session, question, Gathered::Users { deleted });
+    }
+
+    /// ACL LOAD: whoever drives the proxy is to read the file.
+    pub(crate) fn load_users(&mut self, session: &mut Session) {
+        let deadline = self.now + self.limits.request_timeout;
+        let inquiry = self.inquire(session, Gathered::Loading, self.settings.workers, deadline);
+        self.errands.extend(inquiry.map(Errand));
+    }
+}
+
+/// The wish of a client to have the ACL file read again.
+#[derive(Debug)]
+pub struct Errand(Id);
+
+impl Proxy {
+    /// That the ACL file is to be read again: the answer goes to [`Proxy::handle_loaded`].
+    pub fn poll_errand(&mut self) -> Option<Errand> {
+        self.core.errands.pop_front()
+    }
+
+    /// The ACL file was read: the users, which are in the registry already, or what is wrong with the file.
+    pub fn handle_loaded(&mut self, errand: Errand, outcome: Result<Arc<Users>, String>, now: Instant) {
+        self.core.begin(now);
+        match outcome {
+            Ok(users) => {
+                let question = Arc::new(Question::Users { asker: 0, users });
+                self.replace_gathered(errand.0, Gathered::Users { deleted: None });
+                self.core.questions.push_back((errand.0, question));
+            }
+            Err(text) => {
+                self.replace_gathered(errand.0, Gathered::Refused(text));
+                self.conclude(errand.0);
+            }
+        }
+        self.follow_up();
+    }
+
+    /// There are other users, which are in the registry already.
+    pub fn handle_users(&mut self, users: &Arc<Users>, now: Instant) {
+        self.core.begin(now);
+        self.adopt_users(users, 0);
+        self.follow_up();
+    }
+
+    /// From now on the users are `users`, if nobody knows newer ones. Clients whose user is gone are closed; the client
+    /// `asker`, who has just deleted itself, when it has its answer.
+    pub(crate) fn adopt_users(&mut self, users: &Arc<Users>, asker: u64) {
+        if users.version() <= self.core.users.version() {
+            return;
+        }
+        self.core.users = Arc::clone(users);
+        for index in 0..self.peers.places() {
+            let Some(conn) = self.peers.id_at(index) else { continue };
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            match session.login.among(users) {
+                Some(login) => session.login = login,
+                None if session.client == asker => {
+                    session.login = Login::newcomer(users);
+                    session.phase = Phase::Closing { linger: false };
+                }
+                None => self.close_client(conn),
+            }
+        }
+    }
+}

@@ -1,0 +1,706 @@
+//! Publish and subscribe over shards.
+//!
+//! ```text
+//!   SUBSCRIBE ─► topic ─► is it there already? ─ yes ─► told at once
+//!                              └ no ─► its nodes are asked ─► confirmed ─► all who wait are told
+//!   node ─► message ─► topic ─► each of its clients' outputs
+//! ```
+//!
+//! A channel belongs to a shard by its hash, as a key, so each message comes from one node. Patterns are subscribed to
+//! on all nodes, and so are the channels of keyspace notifications, which each node publishes for its own keys. For all
+//! its clients a worker has one connection of this kind to a node: it is made when it is needed first, made again when
+//! it is lost, and closed when it has been of no use for some seconds. What its nodes say is RESP2, whatever the
+//! clients speak: the frame of a message differs by its first byte only.
+//!
+//! A client is told that it is subscribed when the nodes have confirmed that, and that it is not any more when they
+//! know: so what it does next on another connection finds it true. A node that cannot be had is an error in that place,
+//! which Redis does not know.
+
+use crate::ConnId;
+use crate::backend::{Backend, Purpose, State, Ticket, Use};
+use crate::core::{Asked, Core};
+use crate::errors::{self, Lost};
+use crate::event::{CloseReason, Notice};
+use crate::lanes::LaneId;
+use crate::proxy::{Peer, Proxy};
+use crate::replies::Fault;
+use crate::session::{Owed, Phase, Session};
+use crate::subscriptions::{Deserted, Topics, Wait};
+use command::{Carry, Command, Local, PubSubQuestion, Topic as Kind};
+use resp::reply::{as_bulk, as_integer, elements, is_error};
+use resp::{Request, encode};
+use std::sync::Arc;
+use stdx::{Id, Slab};
+use topology::ShardId;
+
+/// All that a worker knows of its clients' subscriptions.
+#[derive(Debug)]
+pub(crate) struct Subscriptions {
+    pub topics: Topics,
+    /// The connections over which messages come, by shard.
+    sources: Vec<Source>,
+    /// Topics that nobody is subscribed to any more, until the nodes know.
+    leaving: Slab<Leaving>,
+    /// Reused by each message.
+    listeners: Vec<ConnId>,
+}
+
+/// Where the messages of a shard come from.
+#[derive(Clone, Debug, Default)]
+struct Source {
+    /// The connection's place among the backends.
+    node: Option<u32>,
+    /// The log was told that messages may be missing.
+    has_gap: bool,
+}
+
+/// Nodes are told that a topic is of no interest any more.
+#[derive(Debug)]
+struct Leaving {
+    kind: Kind,
+    name: Arc<[u8]>,
+    /// Shards whose node counts our connection as a subscriber.
+    counted: Vec<ShardId>,
+    /// Nodes that have not answered.
+    left: usize,
+    /// Who is to be told then: a place in a client's order, and the text.
+    client: Option<(ConnId, u32, Vec<u8>)>,
+}
+
+/// Channels to which nodes publish what happens to their own keys.
+const NOTIFICATIONS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
+
+impl Subscriptions {
+    pub(crate) fn new(shards: usize) -> Subscriptions {
+        Subscriptions {
+            topics: Topics::new(shards),
+            sources: vec![Source::default(); shards],
+            leaving: Slab::default(),
+            listeners: Vec::new(),
+        }
+    }
+
+    /// The connection over which messages of `shard` come.
+    fn node(&self, shard: ShardId) -> Option<u32> {
+        self.sources[shard.0 as usize].node
+    }
+}
+
+impl Core {
+    /// SUBSCRIBE and its kin: each name is answered by itself.
+    pub(crate) fn subscribe(&mut self, session: &mut Session, kind: Kind, request: &Request<'_>) {
+        for name in request.args().skip(1) {
+            self.subscribe_to(session, kind, name);
+        }
+        session.speak_up();
+    }
+
+    fn subscribe_to(&mut self, session: &mut Session, kind: Kind, name: &[u8]) {
+        let conn = session.conn;
+        let known = self.subscriptions.topics.find(kind, name);
+        let own = known.filter(|id| session.is_subscribed_to(kind, *id));
+        let (id, waits) = match own {
+            Some(id) => (id, self.subscriptions.topics.get(id).is_some_and(|topic| topic.waits(conn))),
+            None => match self.topic_for(kind, name) {
+                Ok(id) => (id, !self.join(session, kind, id)),
+                Err(text) => return self.refuse(session, &text),
+            },
+        };
+        let count = session.subscriptions(kind);
+        if !waits {
+            return self.tell(session, kind.subscribe(), Some(name), count);
+        }
+        let place = session.reserve(Owed::Subscription);
+        let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
+        topic.wait(conn, Wait { place, count });
+        let unasked: Vec<ShardId> = topic.unasked().collect();
+        unasked.into_iter().for_each(|shard| self.ask_for(id, shard));
+    }
+
+    /// The topic, if a client may be subscribed to it now; else what it is told.
+    fn topic_for(&mut self, kind: Kind, name: &[u8]) -> Result<Id, String> {
+        let topics = &self.subscriptions.topics;
+        if topics.held_bytes() + name.len() > self.limits.subscription_bytes_max {
+            return Err(errors::SUBSCRIPTIONS_MAX.to_owned());
+        }
+        let known = topics.find(kind, name);
+        let home = self.home_of(kind, name);
+        let needed: Vec<ShardId> = match known.and_then(|id| topics.get(id)) {
+            Some(topic) => topic.lacking().collect(),
+            None => topics.homes(home).collect(),
+        };
+        for shard in needed {
+            self.admit(shard).map_err(|lost| lost.text())?;
+        }
+        Ok(known.unwrap_or_else(|| self.subscriptions.topics.insert(kind, name, home)))
+    }
+
+    /// The shard from which all messages of a topic come; `None` if they may come from any.
+    fn home_of(&self, kind: Kind, name: &[u8]) -> Option<ShardId> {
+        let is_everywhere = match kind {
+            Kind::Pattern => true,
+            Kind::Channel => NOTIFICATIONS.iter().any(|prefix| name.starts_with(prefix)),
+            Kind::ShardChannel => false,
+        };
+        (!is_everywhere).then(|| self.topology.shard_of(name))
+    }
+
+    /// Subscribes the session to a topic that it has not. Whether the nodes have confirmed before.
+    fn join(&mut self, session: &mut Session, kind: Kind, id: Id) -> bool {
+        if session.subscribed.is_none() {
+            self.counters.subscribers += 1;
+        }
+        session.subscribed.get_or_insert_default().insert(kind, id);
+        let is_there = self.subscriptions.topics.join(id, session.conn);
+        if is_there && let Some(topic) = self.subscriptions.topics.get(id) {
+            self.board.audience.add_client(self.settings.worker, kind, &topic.name);
+        }
+        is_there
+    }
+
+    /// UNSUBSCRIBE and its kin, of those that are named or of all.
+    pub(crate) fn unsubscribe(&mut self, session: &mut Session, kind: Kind, request: &Request<'_>) {
+        for name in request.args().skip(1) {
+            match self.subscriptions.topics.find(kind, name) {
+                Some(id) if session.is_subscribed_to(kind, id) => self.leave(session, kind, id, true),
+                _ => self.tell(session, kind.unsubscribe(), Some(name), session.subscriptions(kind)),
+            }
+        }
+        if request.len() == 1 {
+            let all = session.topics(kind);
+            if all.is_empty() {
+                self.tell(session, kind.unsubscribe(), None, session.subscriptions(kind));
+            }
+            all.into_iter().for_each(|id| self.leave(session, kind, id, true));
+        }
+        session.speak_up();
+    }
+
+    /// The session is subscribed to nothing any more, and not told so: it is reset or gone.
+    pub(crate) fn unsubscribe_from_all(&mut self, session: &mut Session) {
+        for kind in Kind::ALL {
+            session.topics(kind).into_iter().for_each(|id| self.leave(session, kind, id, false));
+        }
+    }
+
+    /// Ends a subscription. What was still to be confirmed is; with `is_told`, the client is told once the nodes know.
+    fn leave(&mut self, session: &mut Session, kind: Kind, id: Id, is_told: bool) {
+        let Some(name) = self.subscriptions.topics.get(id).map(|topic| Arc::clone(&topic.name)) else {
+            return;
+        };
+        let Some((subscription, deserted)) = self.subscriptions.topics.leave(id, session.conn) else {
+            return;
+        };
+        session.forget_topic(kind, id);
+        if session.subscribed.is_none() {
+            self.counters.subscribers -= 1;
+        }
+        if subscription.waits.is_empty() {
+            self.board.audience.remove_client(self.settings.worker, kind, &name);
+        }
+        self.confirm_waits(session, kind, &name, subscription.waits);
+        let leaving = deserted.and_then(|deserted| self.desert(deserted));
+        if !is_told {
+            return;
+        }
+        let count = session.subscriptions(kind);
+        let Some(leaving) = leaving.and_then(|id| self.subscriptions.leaving.get_mut(id)) else {
+            return self.tell(session, kind.unsubscribe(), Some(&name), count);
+        };
+        let mut text = Vec::new();
+        write_change(&mut text, session, kind.unsubscribe(), Some(&name), count);
+        leaving.client = Some((session.conn, session.reserve(Owed::Subscription), text));
+    }
+
+    /// Tells the nodes that nobody is left. What waits for their answers; nothing if none has to be told.
+    fn desert(&mut self, deserted: Deserted) -> Option<Id> {
+        let Deserted { kind, name, asked } = deserted;
+        if asked.is_empty() {
+            return None;
+        }
+        let confirmed = asked.iter().filter(|(_, confirmed)| *confirmed);
+        let counted = confirmed.map(|(shard, _)| *shard).collect();
+        let leaving = Leaving { kind, name: Arc::clone(&name), counted, left: asked.len(), client: None };
+        let id = self.subscriptions.leaving.insert(leaving);
+        for (shard, _) in asked {
+            self.say(shard, kind.unsubscribe(), &name, id, Purpose::Unsubscribe);
+        }
+        Some(id)
+    }
+
+    /// Asks the node of `shard` for the messages of a topic.
+    fn ask_for(&mut self, id: Id, shard: ShardId) {
+        let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
+        topic.ask(shard);
+        let (kind, name) = (topic.kind, Arc::clone(&topic.name));
+        self.say(shard, kind.subscribe(), &name, id, Purpose::Subscribe);
+    }
+
+    /// Queues a request with one name, which has one answer.
+    fn say(&mut self, shard: ShardId, word: &str, name: &[u8], id: Id, purpose: Purpose) {
+        let node = self.source_of(shard);
+        let mut request = self.pool.take();
+        encode::request(&mut request, &[word.as_bytes(), name]);
+        // A topic has no client: its number takes the place of one.
+        self.enqueue_on(node, &request, Asked { conn: id, place: 0, part: shard.0, purpose, kept: false });
+        self.pool.give(request);
+    }
+
+    /// The connection over which messages of `shard` come; one is made if there is none, and at once.
+    fn source_of(&mut self, shard: ShardId) -> u32 {
+        if let Some(node) = self.subscriptions.node(shard) {
+            if let State::Waiting { until } = &mut self.backends[node as usize].state {
+                *until = (*until).min(self.now);
+                self.check_at = self.now;
+            }
+            return node;
+        }
+        let greeting = self.lanes.greeting(LaneId::FIRST).clone();
+        let node = self.add_node(Backend::new(shard, Use::Subscription, LaneId::FIRST, greeting));
+        self.subscriptions.sources[shard.0 as usize].node = Some(node);
+        node
+    }
+
+    /// The node of `shard` will not count our connection any more. Whom to tell what, if that was the last.
+    fn absorb_leaving(&mut self, id: Id, shard: ShardId) -> Option<(ConnId, u32, Vec<u8>)> {
+        let leaving = self.subscriptions.leaving.get_mut(id)?;
+        if leaving.counted.contains(&shard) {
+            leaving.counted.retain(|counted| *counted != shard);
+            self.board.audience.remove_node(self.settings.worker, leaving.kind, &leaving.name, shard);
+        }
+        leaving.left -= 1;
+        if leaving.left > 0 {
+            return None;
+        }
+        self.subscriptions.leaving.remove(id)?.client
+    }
+
+    /// Tells the session of a change of its subscriptions that is true now.
+    fn tell(&mut self, session: &mut Session, word: &str, name: Option<&[u8]>, count: usize) {
+        let mut text = self.pool.take();
+        write_change(&mut text, session, word, name, count);
+        if session.is_pending() {
+            session.raise_fence(session.next_place());
+        }
+        self.answer(session, &text);
+        self.pool.give(text);
+    }
+
+    /// Tells the session that it is subscribed, in the places that waited for that.
+    fn confirm_waits(&mut self, session: &mut Session, kind: Kind, name: &[u8], waits: Vec<Wait>) {
+        for Wait { place, count } in waits {
+            let mut text = self.pool.take();
+            write_change(&mut text, session, kind.subscribe(), Some(name), count);
+            session.raise_fence(place);
+            self.settle(session, place, &text);
+            self.pool.give(text);
+        }
+    }
+
+    /// PUBLISH: to the shard of the channel. What the node says of receivers is put right if somebody listens here.
+    pub(crate) fn send_message(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        kind: Kind,
+        request: &Request<'_>,
+    ) {
+        let channel = request.arg(1);
+        let shard = self.topology.shard_of(channel);
+        let difference = self.board.audience.difference(kind, channel, shard);
+        if difference == 0 {
+            return self.send(session, command, shard, request.bytes);
+        }
+        let node = match self.node_for(session, shard) {
+            Ok(node) => node,
+            Err(lost) => return self.refuse(session, &lost.text()),
+        };
+        // More than 2^31 clients cannot be connected.
+        let place = session.reserve(Owed::Receivers(difference as i32));
+        self.enqueue_on(node, request.bytes, Asked::by_client(session.conn, place));
+    }
+
+    /// PUBSUB: of the clients of all workers.
+    pub(crate) fn pubsub(&self, question: PubSubQuestion, request: &Request<'_>, reply: &mut Vec<u8>) {
+        let audience = &self.board.audience;
+        match question {
+            PubSubQuestion::Names(_) if request.len() > 3 => errors::write_subcommand_syntax(reply, request),
+            PubSubQuestion::Names(kind) => {
+                let names = audience.names(kind, request.get(2));
+                encode::array_header(reply, names.len());
+                names.iter().for_each(|name| encode::bulk(reply, name));
+            }
+            PubSubQuestion::Subscribers(kind) => {
+                encode::array_header(reply, 2 * (request.len() - 2));
+                for name in request.args().skip(2) {
+                    encode::bulk(reply, name);
+                    encode::integer(reply, audience.clients(kind, name) as i64);
+                }
+            }
+            PubSubQuestion::Patterns => encode::integer(reply, audience.count(Kind::Pattern) as i64),
+        }
+    }
+
+    /// Whether the session, which is subscribed and speaks RESP2, may ask for `command`; else it is told that not.
+    #[cold]
+    pub(crate) fn allows_subscriber(&mut self, session: &mut Session, command: &Command) -> bool {
+        let is_allowed = matches!(
+            command.carry,
+            Carry::Here(
+                Local::Subscribe(_) | Local::Unsubscribe(_) | Local::Ping | Local::Quit | Local::Reset
+            )
+        );
+        if !is_allowed {
+            self.refuse(session, &errors::only_while_subscribed(&command.name));
+        }
+        is_allowed
+    }
+
+    /// The worker's connections for messages that are of no use any more.
+    pub(crate) fn next_deserted(&mut self) -> Option<u32> {
+        let (now, after) = (self.now, self.limits.pinned_idle);
+        let Subscriptions { topics, sources, .. } = &mut self.subscriptions;
+        let (backends, shards) = (&self.backends, (0..).map(ShardId));
+        sources.iter_mut().zip(shards).find_map(|(source, shard)| {
+            let backend = &backends[source.node? as usize];
+            let is_deserted = topics.at_shard(shard) == 0 && backend.is_clean();
+            if is_deserted && backend.is_silent_for(after, now) { source.node.take() } else { None }
+        })
+    }
+}
+
+impl Proxy {
+    /// How many channels and patterns clients are subscribed to; 0 once no client is left.
+    pub fn topics(&self) -> usize {
+        self.core.subscriptions.topics.len()
+    }
+
+    /// Reads what comes over a connection for messages.
+    pub(crate) fn handle_subscription_bytes(&mut self, node: u32, bytes: &[u8]) {
+        let backend = &mut self.core.backends[node as usize];
+        match backend.take_input(bytes) {
+            None => {
+                let Ok(consumed) = self.read_messages(node, bytes) else { return };
+                let core = &mut self.core;
+                core.backends[node as usize].keep_input(&bytes[consumed..], &mut core.pool);
+            }
+            Some(input) => {
+                let Ok(consumed) = self.read_messages(node, &input) else { return };
+                let core = &mut self.core;
+                core.backends[node as usize].restore_input(input, consumed, &mut core.pool);
+            }
+        }
+        self.check_reply_size(node);
+    }
+
+    /// Hands every complete message and answer on. Returns how many bytes they were; an error if the connection was
+    /// given up.
+    fn read_messages(&mut self, node: u32, bytes: &[u8]) -> Result<usize, ()> {
+        let mut at = 0;
+        loop {
+            let core = &mut self.core;
+            let next = core.backends[node as usize].next_reply(&bytes[at..], &core.limits);
+            let handled = match next {
+                Ok(None) => return Ok(at),
+                Ok(Some(len)) => {
+                    at += len;
+                    self.handle_said(node, &bytes[at - len..at])
+                }
+                Err(error) => Err(Fault::Garbled(error.to_string())),
+            };
+            if let Err(fault) = handled {
+                self.fail_node(node, fault);
+                return Err(());
+            }
+        }
+    }
+
+    /// A message, or the answer to what was asked first.
+    fn handle_said(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+        if let Some((kind, name)) = message_of(reply) {
+            self.distribute(kind, name, reply);
+            return Ok(());
+        }
+        let backend = &mut self.core.backends[node as usize];
+        let Some(&ticket) = backend.front() else {
+            return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
+        };
+        let shard = backend.shard;
+        backend.pop();
+        match ticket.purpose {
+            Purpose::Subscribe if is_error(reply) => {
+                if let Some(topic) = self.core.subscriptions.topics.get_mut(ticket.conn) {
+                    topic.refuse(shard);
+                }
+                self.deny(ticket.conn, reply);
+            }
+            Purpose::Subscribe => return self.handle_subscribed(ticket.conn, shard, reply),
+            Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Passes a message on to all who are subscribed.
+    fn distribute(&mut self, kind: Kind, name: &[u8], message: &[u8]) {
+        let core = &mut self.core;
+        let topics = &core.subscriptions.topics;
+        // Somebody may just have unsubscribed.
+        let Some(topic) = topics.find(kind, name).and_then(|id| topics.get(id)) else { return };
+        let mut listeners = std::mem::take(&mut core.subscriptions.listeners);
+        listeners.extend(topic.listeners());
+        // A push of RESP3 differs by its first byte.
+        let mut as_push = None;
+        let mut has_blocked = false;
+        for &conn in &listeners {
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            if !matches!(session.phase, Phase::Open | Phase::Ending) {
+                continue;
+            }
+            let frame = match session.resp3 {
+                false => message,
+                true => as_push.get_or_insert_with(|| [b">", &message[1..]].concat()).as_slice(),
+            };
+            session.push(frame, &mut self.core.pool);
+            has_blocked |= session.blocked;
+            self.after_push(conn, message.len());
+        }
+        listeners.clear();
+        self.core.subscriptions.listeners = listeners;
+        if has_blocked {
+            self.relieve_of_subscribers();
+        }
+    }
+
+    /// A message was added to the output of `conn`.
+    fn after_push(&mut self, conn: ConnId, len: usize) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        let core = &mut self.core;
+        core.counters.messages += 1;
+        core.list_client(session);
+        if session.blocked {
+            // It is not listed, and would not be counted before it takes something.
+            core.recount_client(session);
+        }
+        if session.is_slow_subscriber(len, core.now, &core.limits) {
+            core.note_closed(session, CloseReason::SlowSubscriber);
+            self.close_client(conn);
+        }
+    }
+
+    /// The node of `shard` says that it has subscribed us.
+    fn handle_subscribed(&mut self, id: Id, shard: ShardId, reply: &[u8]) -> Result<(), Fault> {
+        let core = &mut self.core;
+        // If nobody is left, the node was told so behind what it answers now.
+        let Some(topic) = core.subscriptions.topics.get_mut(id) else { return Ok(()) };
+        if !confirms(reply, topic.kind.subscribe(), &topic.name) {
+            return Err(Fault::Garbled("a subscription that nobody asked for".to_owned()));
+        }
+        let (kind, name) = (topic.kind, Arc::clone(&topic.name));
+        core.board.audience.add_node(core.settings.worker, kind, &name, shard);
+        if topic.confirm(shard) {
+            for (conn, waits) in topic.take_waits() {
+                let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+                self.core.board.audience.add_client(self.core.settings.worker, kind, &name);
+                self.core.confirm_waits(session, kind, &name, waits);
+            }
+        }
+        Ok(())
+    }
+
+    /// A node does not want to subscribe us, or cannot: those who wait are told, and are not subscribed.
+    fn deny(&mut self, id: Id, error: &[u8]) {
+        let Some(topic) = self.core.subscriptions.topics.get_mut(id) else { return };
+        let kind = topic.kind;
+        for (conn, waits) in topic.take_waits() {
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            let core = &mut self.core;
+            session.forget_topic(kind, id);
+            core.counters.subscribers -= u64::from(session.subscribed.is_none());
+            for wait in waits {
+                core.counters.errors += 1;
+                core.settle(session, wait.place, error);
+            }
+            if let Some((_, Some(deserted))) = core.subscriptions.topics.leave(id, conn) {
+                core.desert(deserted);
+            }
+        }
+    }
+
+    /// A node will send no messages of a topic any more: it said so, or the connection is gone.
+    pub(crate) fn handle_unsubscribed(&mut self, ticket: Ticket) {
+        let told = self.core.absorb_leaving(ticket.conn, ShardId(ticket.part));
+        let Some((conn, place, text)) = told else { return };
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+            self.core.settle(session, place, &text);
+        }
+    }
+
+    /// The connection for messages of `shard` is there: asks for all that it is for.
+    pub(crate) fn handle_source(&mut self, shard: ShardId) {
+        let core = &mut self.core;
+        let unasked = core.subscriptions.topics.unasked(shard);
+        unasked.into_iter().for_each(|id| core.ask_for(id, shard));
+        if std::mem::take(&mut core.subscriptions.sources[shard.0 as usize].has_gap) {
+            let topics = core.subscriptions.topics.at_shard(shard);
+            let shard = core.shard_name(shard).to_owned();
+            core.notice(Notice::SubscribedAgain { shard, topics });
+        }
+    }
+
+    /// The connection for messages of `shard` is gone. Who waits for it is told; what was subscribed to will be again.
+    pub(crate) fn handle_source_lost(&mut self, shard: ShardId, reason: &str) {
+        let core = &mut self.core;
+        let loss = core.subscriptions.topics.lose(shard);
+        for topic in loss.confirmed.iter().filter_map(|id| core.subscriptions.topics.get(*id)) {
+            core.board.audience.remove_node(core.settings.worker, topic.kind, &topic.name, shard);
+        }
+        let name = core.shard_name(shard).to_owned();
+        if !loss.confirmed.is_empty() {
+            core.counters.message_gaps += 1;
+            core.subscriptions.sources[shard.0 as usize].has_gap = true;
+            let (topics, reason) = (loss.confirmed.len(), reason.to_owned());
+            core.notice(Notice::MessagesMissed { shard: name.clone(), topics, reason });
+        }
+        let lost = Lost::NotSent { shard: name, reason: reason.to_owned() };
+        let mut error = Vec::new();
+        errors::write(&mut error, &lost.text());
+        loss.waited_for.into_iter().for_each(|id| self.deny(id, &error));
+        let core = &mut self.core;
+        if core.subscriptions.topics.at_shard(shard) == 0 {
+            let source = std::mem::take(&mut core.subscriptions.sources[shard.0 as usize]);
+            source.node.into_iter().for_each(|node| core.vacate(node));
+        }
+    }
+}
+
+impl Session {
+    /// Whether only few commands are allowed now.
+    #[inline]
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.subscribed.is_some() && !self.resp3
+    }
+
+    fn is_subscribed_to(&self, kind: Kind, id: Id) -> bool {
+        self.subscribed.as_ref().is_some_and(|subscribed| subscribed.contains(kind, id))
+    }
+
+    fn topics(&self, kind: Kind) -> Vec<Id> {
+        self.subscribed.as_ref().map_or_else(Vec::new, |subscribed| subscribed.of_kind(kind).collect())
+    }
+
+    /// How many subscriptions it is told to have when one of `kind` changes.
+    fn subscriptions(&self, kind: Kind) -> usize {
+        self.subscribed.as_ref().map_or(0, |subscribed| subscribed.count(kind))
+    }
+
+    /// How many topics of `kind` it is subscribed to.
+    pub(crate) fn topic_count(&self, kind: Kind) -> usize {
+        self.subscribed.as_ref().map_or(0, |subscribed| subscribed.len(kind))
+    }
+
+    fn forget_topic(&mut self, kind: Kind, id: Id) {
+        let Some(subscribed) = &mut self.subscribed else { return };
+        subscribed.remove(kind, id);
+        if subscribed.is_empty() {
+            self.subscribed = None;
+        }
+    }
+
+    /// Whether so much waits for it, which is subscribed, that it is to be closed: the hard limit at once, the soft
+    /// one in time. One message of `newest` bytes may be larger.
+    pub(crate) fn is_slow_subscriber(
+        &mut self,
+        newest: usize,
+        now: stdx::Instant,
+        limits: &crate::Limits,
+    ) -> bool {
+        let held = self.held_bytes();
+        let Some(subscribed) = &mut self.subscribed else { return false };
+        if held.saturating_sub(newest) > limits.subscriber_bytes_max {
+            return true;
+        }
+        if held <= limits.subscriber_bytes_soft {
+            subscribed.slow_since = None;
+            return false;
+        }
+        now.since(*subscribed.slow_since.get_or_insert(now)) > limits.subscriber_patience
+    }
+}
+
+/// What a client is told of its subscriptions: `subscribe`, the name, and how many it has now.
+fn write_change(out: &mut Vec<u8>, session: &Session, word: &str, name: Option<&[u8]>, count: usize) {
+    out.extend_from_slice(if session.resp3 { b">3\r\n" } else { b"*3\r\n" });
+    encode::bulk(out, word.as_bytes());
+    match name {
+        Some(name) => encode::bulk(out, name),
+        None if session.resp3 => out.extend_from_slice(b"_\r\n"),
+        None => encode::nil(out),
+    }
+    encode::integer(out, count as i64);
+}
+
+/// PING of a client that can get nothing but arrays.
+pub(crate) fn write_pong(request: &Request<'_>, reply: &mut Vec<u8>) {
+    encode::array_header(reply, 2);
+    encode::bulk(reply, b"pong");
+    encode::bulk(reply, request.get(1).unwrap_or_default());
+}
+
+/// The node's number of receivers, changed by `difference`; what is no number stays as it is.
+pub(crate) fn write_receivers(reply: &[u8], difference: i32, out: &mut Vec<u8>) {
+    match as_integer(reply) {
+        // Between a change here and at the node it may seem that fewer than nobody listen.
+        Some(receivers) => encode::integer(out, (receivers + i64::from(difference)).max(0)),
+        None => out.extend_from_slice(reply),
+    }
+}
+
+/// The kind and name of the topic that a message belongs to; `None` if `reply` is none.
+fn message_of(reply: &[u8]) -> Option<(Kind, &[u8])> {
+    const BEGINNINGS: [(Kind, &[u8]); Kind::COUNT] = [
+        (Kind::Channel, b"*3\r\n$7\r\nmessage\r\n"),
+        (Kind::Pattern, b"*4\r\n$8\r\npmessage\r\n"),
+        (Kind::ShardChannel, b"*3\r\n$8\r\nsmessage\r\n"),
+    ];
+    let rest = |(kind, begins): &(Kind, &[u8])| Some((*kind, reply.strip_prefix(*begins)?));
+    let (kind, rest) = BEGINNINGS.iter().find_map(rest)?;
+    Some((kind, as_bulk(rest)?))
+}
+
+/// Whether `reply` says `word` of `name`.
+fn confirms(reply: &[u8], word: &str, name: &[u8]) -> bool {
+    let Some(mut fields) = elements(reply) else { return false };
+    let mut next = || fields.next().and_then(as_bulk);
+    next() == Some(word.as_bytes()) && next() == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_from_answers() {
+        let message = b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n";
+        assert_eq!(message_of(message), Some((Kind::Channel, &b"a"[..])));
+        let message = b"*4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$1\r\na\r\n$0\r\n\r\n";
+        assert_eq!(message_of(message), Some((Kind::Pattern, &b"a*"[..])));
+        let answer = b"*3\r\n$9\r\nsubscribe\r\n$7\r\nmessage\r\n:1\r\n";
+        assert_eq!(message_of(answer), None);
+        assert!(confirms(answer, "subscribe", b"message"));
+        assert!(!confirms(answer, "subscribe", b"other") && !confirms(answer, "psubscribe", b"message"));
+        assert!(!confirms(b"+PONG\r\n", "subscribe", b"message"));
+    }
+
+    #[test]
+    fn nobody_is_not_less_than_nobody() {
+        let changed = |reply: &str, difference| {
+            let mut out = Vec::new();
+            write_receivers(reply.as_bytes(), difference, &mut out);
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(changed(":1\r\n", 2), ":3\r\n");
+        assert_eq!(changed(":1\r\n", -2), ":0\r\n");
+        assert_eq!(changed("-NOPERM no\r\n", -2), "-NOPERM no\r\n");
+    }
+}

@@ -1,0 +1,415 @@
+//! Who is subscribed to what, and which nodes know: the tables of one worker, and of one client. Nothing here sends or
+//! answers; `pubsub.rs` does.
+//!
+//! ```text
+//!   client ──► its topics ◄──► topic: its clients, and the shards whose nodes were asked and have confirmed
+//! ```
+//!
+//! A topic lives on one shard, or, if its messages may come from any node (a pattern, a keyspace notification), on all.
+//! A client's subscription waits as long as a node of its topic has not confirmed.
+
+use crate::ConnId;
+use command::Topic as Kind;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use stdx::{Id, Instant, Slab};
+use topology::ShardId;
+
+/// All topics that clients of a worker are subscribed to.
+#[derive(Debug)]
+pub(crate) struct Topics {
+    topics: Slab<Topic>,
+    /// By kind. Looked up only: the order in a hash table is nobody's business.
+    by_name: [HashMap<Arc<[u8]>, Id>; Kind::COUNT],
+    /// By shard: how many topics live there.
+    at_shard: Vec<usize>,
+    held_bytes: usize,
+}
+
+/// What somebody is subscribed to.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    pub kind: Kind,
+    pub name: Arc<[u8]>,
+    /// Where its messages come from; `None` is every shard.
+    home: Option<ShardId>,
+    /// Shards whose node has not confirmed, or whose connection was lost since.
+    lacking: Vec<Lack>,
+    subscribers: BTreeMap<ConnId, Subscription>,
+}
+
+/// A node that is to confirm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lack {
+    shard: ShardId,
+    /// It was asked on the connection that there is, or that is being made.
+    asked: bool,
+}
+
+/// One client's part in a topic: confirmed if nothing waits.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subscription {
+    /// The client's places that wait to be confirmed. Several, if it asks again before the first is answered.
+    pub waits: Vec<Wait>,
+}
+
+/// A place in a client's order that waits to be told of its subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub place: u32,
+    /// How many subscriptions the client is told to have.
+    pub count: usize,
+}
+
+/// What is left of a topic that nobody is subscribed to any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Deserted {
+    pub kind: Kind,
+    pub name: Arc<[u8]>,
+    /// Shards whose nodes were asked, and whether they have confirmed: they are to be told.
+    pub asked: Vec<(ShardId, bool)>,
+}
+
+/// What became of the topics of a shard when the connection to it was lost.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// Those that the node had confirmed.
+    pub confirmed: Vec<Id>,
+    /// Those with clients that wait.
+    pub waited_for: Vec<Id>,
+}
+
+/// What a topic is counted for in memory beside its name, with its places in tables.
+const TOPIC_BYTES: usize = 300;
+/// The same for one client's subscription, on both sides.
+const SUBSCRIPTION_BYTES: usize = 120;
+
+impl Topics {
+    pub(crate) fn new(shards: usize) -> Topics {
+        Topics {
+            topics: Slab::default(),
+            by_name: Default::default(),
+            at_shard: vec![0; shards],
+            held_bytes: 0,
+        }
+    }
+
+    pub(crate) fn find(&self, kind: Kind, name: &[u8]) -> Option<Id> {
+        self.by_name[kind as usize].get(name).copied()
+    }
+
+    pub(crate) fn get(&self, id: Id) -> Option<&Topic> {
+        self.topics.get(id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Topic> {
+        self.topics.get_mut(id)
+    }
+
+    /// Adds a topic, on the shard `home` or on all. Nobody is subscribed to it yet and no node was asked.
+    pub(crate) fn insert(&mut self, kind: Kind, name: &[u8], home: Option<ShardId>) -> Id {
+        let name: Arc<[u8]> = name.into();
+        self.held_bytes += TOPIC_BYTES + name.len();
+        let lacking = self.homes(home).map(|shard| Lack { shard, asked: false }).collect();
+        let subscribers = BTreeMap::new();
+        let topic = Topic { kind, name: Arc::clone(&name), home, lacking, subscribers };
+        self.homes(home).for_each(|shard| self.at_shard[shard.0 as usize] += 1);
+        let id = self.topics.insert(topic);
+        self.by_name[kind as usize].insert(name, id);
+        id
+    }
+
+    /// The shards that `home` stands for.
+    pub(crate) fn homes(&self, home: Option<ShardId>) -> impl Iterator<Item = ShardId> + use<> {
+        let all = 0..self.at_shard.len() as u32;
+        let shards = home.map_or(all, |shard| shard.0..shard.0 + 1);
+        shards.map(ShardId)
+    }
+
+    /// Subscribes `conn`, which is not subscribed yet. Whether all nodes have confirmed before.
+    pub(crate) fn join(&mut self, id: Id, conn: ConnId) -> bool {
+        let Some(topic) = self.topics.get_mut(id) else { return false };
+        self.held_bytes += SUBSCRIPTION_BYTES;
+        topic.subscribers.insert(conn, Subscription::default());
+        topic.lacking.is_empty()
+    }
+
+    /// Ends the subscription of `conn`. What waited for it, and what is left of the topic if it was the last.
+    pub(crate) fn leave(&mut self, id: Id, conn: ConnId) -> Option<(Subscription, Option<Deserted>)> {
+        let topic = self.topics.get_mut(id)?;
+        let subscription = topic.subscribers.remove(&conn)?;
+        self.held_bytes -= SUBSCRIPTION_BYTES;
+        let deserted = if topic.subscribers.is_empty() { self.remove(id) } else { None };
+        Some((subscription, deserted))
+    }
+
+    fn remove(&mut self, id: Id) -> Option<Deserted> {
+        let topic = self.topics.remove(id)?;
+        self.by_name[topic.kind as usize].remove(&topic.name);
+        self.held_bytes -= TOPIC_BYTES + topic.name.len();
+        let mut asked = Vec::new();
+        for shard in self.homes(topic.home) {
+            self.at_shard[shard.0 as usize] -= 1;
+            match topic.lacking.iter().find(|lack| lack.shard == shard) {
+                None => asked.push((shard, true)),
+                Some(Lack { asked: true, .. }) => asked.push((shard, false)),
+                Some(_) => {}
+            }
+        }
+        Some(Deserted { kind: topic.kind, name: topic.name, asked })
+    }
+
+    /// Bytes that all this is counted for.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// How many topics there are; 0 once no client is left.
+    pub(crate) fn len(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// How many topics live on `shard`.
+    pub(crate) fn at_shard(&self, shard: ShardId) -> usize {
+        self.at_shard[shard.0 as usize]
+    }
+
+    /// The topics that live on `shard`.
+    fn ids_at(&self, shard: ShardId) -> impl Iterator<Item = Id> {
+        let ids = (0..self.topics.places()).filter_map(|index| self.topics.id_at(index));
+        ids.filter(move |id| self.topics.get(*id).is_some_and(|topic| topic.lives_on(shard)))
+    }
+
+    /// The node of `shard` forgot all: the connection to it is gone. Looks at every topic.
+    pub(crate) fn lose(&mut self, shard: ShardId) -> Loss {
+        let ids: Vec<Id> = self.ids_at(shard).collect();
+        let mut loss = Loss::default();
+        for id in ids {
+            let Some(topic) = self.topics.get_mut(id) else { continue };
+            match topic.lacking.iter_mut().find(|lack| lack.shard == shard) {
+                Some(lack) => lack.asked = false,
+                None => {
+                    topic.lacking.push(Lack { shard, asked: false });
+                    loss.confirmed.push(id);
+                }
+            }
+            if topic.is_waited_for() {
+                loss.waited_for.push(id);
+            }
+        }
+        loss
+    }
+
+    /// What the node of `shard` is to be asked for, now that there is a connection: see [`Topic::ask`].
+    pub(crate) fn unasked(&self, shard: ShardId) -> Vec<Id> {
+        let unasked = Lack { shard, asked: false };
+        let lacks = |id: &Id| self.topics.get(*id).is_some_and(|topic| topic.lacking.contains(&unasked));
+        self.ids_at(shard).filter(lacks).collect()
+    }
+}
+
+impl Topic {
+    fn lives_on(&self, shard: ShardId) -> bool {
+        self.home.is_none_or(|home| home == shard)
+    }
+
+    /// Shards whose node was not asked yet.
+    pub(crate) fn unasked(&self) -> impl Iterator<Item = ShardId> {
+        self.lacking.iter().filter(|lack| !lack.asked).map(|lack| lack.shard)
+    }
+
+    /// Shards whose node has not confirmed.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = ShardId> {
+        self.lacking.iter().map(|lack| lack.shard)
+    }
+
+    /// The node of `shard` is asked now.
+    pub(crate) fn ask(&mut self, shard: ShardId) {
+        for lack in self.lacking.iter_mut().filter(|lack| lack.shard == shard) {
+            lack.asked = true;
+        }
+    }
+
+    /// The node of `shard` does not want to; it may be asked again.
+    pub(crate) fn refuse(&mut self, shard: ShardId) {
+        for lack in self.lacking.iter_mut().filter(|lack| lack.shard == shard) {
+            lack.asked = false;
+        }
+    }
+
+    /// The node of `shard` has confirmed. Whether all have now.
+    pub(crate) fn confirm(&mut self, shard: ShardId) -> bool {
+        self.lacking.retain(|lack| lack.shard != shard);
+        self.lacking.is_empty()
+    }
+
+    /// Lets a place of the subscriber `conn` wait.
+    pub(crate) fn wait(&mut self, conn: ConnId, wait: Wait) {
+        if let Some(subscription) = self.subscribers.get_mut(&conn) {
+            subscription.waits.push(wait);
+        }
+    }
+
+    /// Whether the subscriber `conn` waits.
+    pub(crate) fn waits(&self, conn: ConnId) -> bool {
+        self.subscribers.get(&conn).is_some_and(|subscription| !subscription.waits.is_empty())
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.subscribers.values().any(|subscription| !subscription.waits.is_empty())
+    }
+
+    /// Takes all waits out: those subscribers are confirmed, or are to leave.
+    pub(crate) fn take_waits(&mut self) -> Vec<(ConnId, Vec<Wait>)> {
+        let waiting = self.subscribers.iter_mut().filter(|(_, subscription)| !subscription.waits.is_empty());
+        waiting.map(|(conn, subscription)| (*conn, std::mem::take(&mut subscription.waits))).collect()
+    }
+
+    /// The subscribers that get messages: all that are confirmed.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = ConnId> {
+        let confirmed = self.subscribers.iter().filter(|(_, subscription)| subscription.waits.is_empty());
+        confirmed.map(|(conn, _)| *conn)
+    }
+}
+
+/// What one client is subscribed to.
+#[derive(Debug, Default)]
+pub(crate) struct Subscribed {
+    topics: [BTreeSet<Id>; Kind::COUNT],
+    /// The last place in its order that must not be overtaken by a message: that of a confirmation, or of a message
+    /// that waits there itself.
+    pub fence: Option<u32>,
+    /// Since when more waits for it than the soft limit allows.
+    pub slow_since: Option<Instant>,
+}
+
+impl Subscribed {
+    pub(crate) fn insert(&mut self, kind: Kind, id: Id) {
+        self.topics[kind as usize].insert(id);
+    }
+
+    pub(crate) fn remove(&mut self, kind: Kind, id: Id) {
+        self.topics[kind as usize].remove(&id);
+    }
+
+    pub(crate) fn contains(&self, kind: Kind, id: Id) -> bool {
+        self.topics[kind as usize].contains(&id)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.topics.iter().all(BTreeSet::is_empty)
+    }
+
+    /// The topics of `kind`, the place that was taken first in the table first.
+    pub(crate) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = Id> {
+        self.topics[kind as usize].iter().copied()
+    }
+
+    /// How many topics of `kind`.
+    pub(crate) fn len(&self, kind: Kind) -> usize {
+        self.topics[kind as usize].len()
+    }
+
+    /// How many subscriptions a client is told to have: channels and patterns together, shard channels by themselves.
+    pub(crate) fn count(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::ShardChannel => self.len(Kind::ShardChannel),
+            Kind::Channel | Kind::Pattern => self.len(Kind::Channel) + self.len(Kind::Pattern),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: ConnId = ConnId { index: 1, generation: 0 };
+    const OTHER: ConnId = ConnId { index: 2, generation: 0 };
+    const WAIT: Wait = Wait { place: 3, count: 1 };
+
+    /// Over two shards, with a topic that `ONE` is subscribed to and whose nodes were asked.
+    fn asked(kind: Kind, home: Option<ShardId>) -> (Topics, Id) {
+        let mut topics = Topics::new(2);
+        let id = topics.insert(kind, b"news", home);
+        assert!(!topics.join(id, ONE), "no node has confirmed");
+        let topic = topics.get_mut(id).expect("it is there");
+        topic.wait(ONE, WAIT);
+        let homes: Vec<ShardId> = topic.unasked().collect();
+        homes.into_iter().for_each(|shard| topic.ask(shard));
+        (topics, id)
+    }
+
+    #[test]
+    fn a_topic_on_all_shards_is_there_once_all_nodes_have_confirmed() {
+        let (mut topics, id) = asked(Kind::Pattern, None);
+        assert_eq!([0, 1].map(|shard| topics.at_shard(ShardId(shard))), [1, 1]);
+        let topic = topics.get_mut(id).expect("it is there");
+        assert_eq!(topic.unasked().count(), 0);
+        assert!(!topic.confirm(ShardId(1)));
+        assert_eq!(topic.listeners().count(), 0, "who waits gets no messages");
+        assert!(topic.confirm(ShardId(0)));
+        assert_eq!(topic.take_waits(), [(ONE, vec![WAIT])]);
+        assert_eq!(topic.listeners().collect::<Vec<_>>(), [ONE]);
+        assert!(topics.join(id, OTHER), "nobody need be asked again");
+    }
+
+    #[test]
+    fn the_last_who_leaves_takes_the_topic_with_him() {
+        let (mut topics, id) = asked(Kind::Channel, Some(ShardId(1)));
+        assert_eq!(topics.find(Kind::Channel, b"news"), Some(id));
+        assert_eq!(topics.find(Kind::ShardChannel, b"news"), None, "kinds have names of their own");
+        topics.join(id, OTHER);
+        topics.get_mut(id).expect("it is there").confirm(ShardId(1));
+        assert_eq!(topics.leave(id, ONE), Some((Subscription { waits: vec![WAIT] }, None)));
+        assert_eq!(topics.leave(id, ONE), None);
+        let (subscription, deserted) = topics.leave(id, OTHER).expect("it was there");
+        let name: Arc<[u8]> = b"news"[..].into();
+        assert_eq!(subscription, Subscription::default());
+        let expected = Deserted { kind: Kind::Channel, name, asked: vec![(ShardId(1), true)] };
+        assert_eq!(deserted, Some(expected));
+        assert_eq!((topics.len(), topics.held_bytes(), topics.at_shard(ShardId(1))), (0, 0, 0));
+        assert_eq!(topics.find(Kind::Channel, b"news"), None);
+    }
+
+    #[test]
+    fn only_nodes_that_were_asked_are_told_that_nobody_is_left() {
+        let (mut topics, id) = asked(Kind::Pattern, None);
+        topics.get_mut(id).expect("it is there").confirm(ShardId(0));
+        topics.lose(ShardId(0));
+        let (_, deserted) = topics.leave(id, ONE).expect("it was there");
+        assert_eq!(deserted.map(|topic| topic.asked), Some(vec![(ShardId(1), false)]));
+    }
+
+    #[test]
+    fn what_a_lost_node_had_confirmed_is_asked_for_again() {
+        let (mut topics, id) = asked(Kind::Channel, Some(ShardId(0)));
+        let elsewhere = topics.insert(Kind::Channel, b"sports", Some(ShardId(1)));
+        assert_eq!(topics.lose(ShardId(0)), Loss { confirmed: vec![], waited_for: vec![id] });
+        assert_eq!(topics.unasked(ShardId(0)), [id]);
+        topics.get_mut(id).expect("it is there").confirm(ShardId(0));
+        topics.get_mut(id).expect("it is there").take_waits();
+        assert_eq!(topics.lose(ShardId(0)), Loss { confirmed: vec![id], waited_for: vec![] });
+        let topic = topics.get_mut(id).expect("it is there");
+        assert_eq!(topic.listeners().count(), 1, "who was confirmed stays");
+        topic.ask(ShardId(0));
+        assert_eq!(topics.unasked(ShardId(0)), []);
+        assert_eq!(topics.unasked(ShardId(1)), [elsewhere]);
+    }
+
+    #[test]
+    fn clients_are_told_counts_as_by_redis() {
+        let mut subscribed = Subscribed::default();
+        let ids = [0, 1, 2, 3].map(|index| Id { index, generation: 0 });
+        let kinds = [Kind::Channel, Kind::Channel, Kind::Pattern, Kind::ShardChannel];
+        ids.into_iter().zip(kinds).for_each(|(id, kind)| subscribed.insert(kind, id));
+        let counts = |subscribed: &Subscribed| {
+            [Kind::Channel, Kind::Pattern, Kind::ShardChannel].map(|kind| subscribed.count(kind))
+        };
+        assert_eq!(counts(&subscribed), [3, 3, 1]);
+        subscribed.remove(Kind::Channel, ids[0]);
+        assert_eq!(counts(&subscribed), [2, 2, 1]);
+        assert!(!subscribed.contains(Kind::Channel, ids[0]) && subscribed.contains(Kind::Channel, ids[1]));
+        kinds.into_iter().zip(ids).for_each(|(kind, id)| subscribed.remove(kind, id));
+        assert!(subscribed.is_empty());
+    }
+}

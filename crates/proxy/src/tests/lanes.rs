@@ -1,0 +1,340 @@
+//! Lanes, event by event: databases and versions of the protocol on connections of their own.
+
+use crate::testing::Rig;
+use crate::{ConnId, Limits};
+use std::time::Duration;
+
+/// How a connection for database 3 begins, and what its node answers.
+const TO_3: (&str, &str) = ("*2|$6|SELECT|$1|3|*1|$4|PING|", "+OK|+PONG|");
+
+/// A client that has selected database 3, over one shard, and the connection of its lane, on which nothing waits.
+fn in_database_3(rig: &mut Rig) -> (ConnId, ConnId) {
+    let client = rig.client();
+    rig.client_sends(client, "select 3|get x|");
+    let conn = rig.bring_up_greeted(0, TO_3.0, TO_3.1);
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");
+    rig.sends(conn, "$-1|");
+    assert_eq!(rig.taken(client), "+OK|$-1|");
+    (client, conn)
+}
+
+#[test]
+fn select_is_answered_at_once_and_requests_take_another_connection() {
+    let mut rig = Rig::ready(1);
+    let (client, conn) = in_database_3(&mut rig);
+    let other = rig.client();
+    rig.client_sends(client, "get x|");
+    rig.client_sends(other, "get x|");
+    assert_eq!((rig.taken(conn).as_str(), rig.node_got(0).as_str()), ("*2|$3|get|$1|x|", "*2|$3|get|$1|x|"));
+    // All who are in the lane share its connection.
+    rig.client_sends(other, "select 3|");
+    rig.node_sends(0, "$1|0|");
+    rig.client_sends(other, "incr x|");
+    assert_eq!(rig.taken(conn), "*2|$4|incr|$1|x|");
+    rig.sends(conn, "$1|3|:4|");
+    assert_eq!((rig.taken(client).as_str(), rig.taken(other).as_str()), ("$1|3|", "$1|0|+OK|:4|"));
+}
+
+#[test]
+fn nothing_overtakes_what_is_in_flight_in_the_lane_before() {
+    let mut rig = Rig::ready(1);
+    let (client, conn) = in_database_3(&mut rig);
+    rig.client_sends(client, "set x 3|select 0|set x 0|select 3|get x|");
+    assert_eq!((rig.taken(conn).as_str(), rig.node_got(0).as_str()), ("*3|$3|set|$1|x|$1|3|", ""));
+    rig.sends(conn, "+OK|");
+    assert_eq!((rig.taken(client).as_str(), rig.taken(conn).as_str()), ("+OK|+OK|", ""));
+    assert_eq!(rig.node_got(0), "*3|$3|set|$1|x|$1|0|");
+    rig.node_sends(0, "+OK|");
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");
+    rig.sends(conn, "$1|3|");
+    assert_eq!(rig.taken(client), "+OK|+OK|$1|3|");
+}
+
+#[test]
+fn what_a_client_sent_before_it_ended_is_carried_out_in_its_lanes() {
+    let mut rig = Rig::ready(1);
+    let (client, conn) = in_database_3(&mut rig);
+    rig.client_sends(client, "get x|select 0|get x|select 3|get x|");
+    rig.event(crate::Event::Ended { conn: client });
+    rig.sends(conn, "$1|1|");
+    rig.node_sends(0, "$1|2|");
+    rig.sends(conn, "$1|3|");
+    assert_eq!(rig.taken(client), "$1|1|+OK|$1|2|+OK|$1|3|");
+    assert!(rig.is_closed(client));
+}
+
+#[test]
+fn databases_that_there_are_not_are_refused_in_redis_words() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "select 16|select -1|select x|select 3000000000|select 15|select 0|");
+    assert_eq!(
+        rig.taken(client),
+        "-ERR DB index is out of range|-ERR DB index is out of range|\
+         -ERR value is not an integer or out of range|\
+         -ERR value is out of range, value must between -2147483648 and 2147483647|+OK|+OK|"
+    );
+}
+
+#[test]
+fn a_node_that_refuses_the_greeting_is_down_for_that_lane_alone() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    rig.client_sends(client, "select 3|get x|");
+    rig.bring_up_greeted(0, TO_3.0, "-ERR DB index is out of range|+PONG|");
+    let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: ERR DB index is out of range|";
+    assert_eq!(rig.taken(client), format!("+OK|{refusal}"));
+    rig.client_sends(client, "get x|");
+    assert_eq!(rig.taken(client), refusal);
+    rig.client_sends(other, "get x|");
+    rig.node_sends(0, "$1|0|");
+    assert_eq!(rig.taken(other), "$1|0|");
+    assert_eq!((rig.proxy.counters().nodes_up, rig.notices().len()), (1, 0));
+}
+
+#[test]
+fn a_lane_that_nobody_is_in_is_closed_after_a_while() {
+    let mut rig = Rig::ready(1);
+    let (client, conn) = in_database_3(&mut rig);
+    let stays_for = |rig: &mut Rig, seconds| {
+        rig.pass(Duration::from_secs(seconds));
+        // A node that was silent for some seconds is asked whether it lives, over each lane.
+        if rig.taken(conn) == "*1|$4|PING|" {
+            rig.sends(conn, "+PONG|");
+            rig.node_sends(0, "+PONG|");
+        }
+        !rig.is_closed(conn)
+    };
+    assert!((0..20).all(|_| stays_for(&mut rig, 1)), "its client is still there");
+    rig.client_sends(client, "reset|");
+    assert!((0..4).all(|_| stays_for(&mut rig, 1)), "it may come back");
+    assert!(!(0..2).all(|_| stays_for(&mut rig, 1)));
+    // The place that it had is used again.
+    let connections = rig.proxy.core.backends.len();
+    in_database_3(&mut rig);
+    assert_eq!(rig.proxy.core.backends.len(), connections);
+}
+
+#[test]
+fn connections_of_lanes_are_bounded() {
+    let mut rig = Rig::ready_with(2, Limits { lane_nodes_max: 1, ..Limits::default() });
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("select 3|get {a}|"));
+    let conn = rig.bring_up_greeted(0, TO_3.0, TO_3.1);
+    rig.sends(conn, "$-1|");
+    rig.client_sends(client, &format!("get {b}|"));
+    let refusal = "-TRYAGAIN shard 127.0.0.1:7001 unavailable: too many databases are in use at once|";
+    assert_eq!(rig.taken(client), format!("+OK|$-1|{refusal}"));
+}
+
+#[test]
+fn what_goes_to_all_shards_and_what_is_split_keeps_to_the_lane() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("select 3|mget {a} {b}|dbsize|"));
+    let conns = [0, 1].map(|shard| rig.bring_up_greeted(shard, TO_3.0, TO_3.1));
+    for (conn, key, value) in [(conns[0], &a, "x"), (conns[1], &b, "y")] {
+        assert_eq!(rig.taken(conn), format!("*2|$4|mget|$2|{key}|*1|$6|dbsize|"));
+        rig.sends(conn, &format!("*1|$1|{value}|:2|"));
+    }
+    assert_eq!(rig.taken(client), "+OK|*2|$1|x|$1|y|:4|");
+}
+
+#[test]
+fn a_scan_and_a_script_keep_to_the_lane() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let a = rig.key(0);
+    rig.client_sends(client, &format!("select 3|scan 0|select 0|get {a}|"));
+    let first = rig.bring_up_greeted(0, TO_3.0, TO_3.1);
+    assert_eq!(rig.taken(first), "*2|$4|scan|$1|0|");
+    // The next shard is asked over the lane in which the scan began, though its client has left it.
+    rig.sends(first, "*2|$1|0|*1|$1|k|");
+    let second = rig.bring_up_greeted(1, TO_3.0, TO_3.1);
+    assert_eq!(rig.taken(second), "*2|$4|scan|$1|0|");
+    assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
+    rig.sends(second, "*2|$1|0|*0|");
+    rig.node_sends(0, "$1|v|");
+    assert_eq!(rig.taken(client), "+OK|*2|$1|0|*1|$1|k|+OK|$1|v|");
+
+    rig.node_got(0);
+    rig.client_sends(client, &format!("eval return 1 {a}|select 3|"));
+    assert_eq!(rig.node_got(0), format!("*3|$4|eval|$6|return|$1|1|$2|{a}|").replace("*3", "*4"));
+}
+
+#[test]
+fn a_large_reply_is_asked_for_again_in_the_lane_that_it_came_in() {
+    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, relay_bytes_max: 30, ..Limits::default() });
+    // A new client's replies are expected to be as large as most are: the first ones come over a connection of its own.
+    // That is free again when the lane needs one to share, and is taken for it.
+    let (client, conn) = in_database_3(&mut rig);
+    for _ in 0..80 {
+        rig.client_sends(client, "exists y|");
+        assert_eq!(rig.taken(conn), "*2|$6|exists|$1|y|");
+        rig.sends(conn, ":0|");
+    }
+    rig.taken(client);
+    rig.client_sends(client, "get x|select 0|get x|");
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");
+    rig.sends(conn, "$40|0123456789");
+    let pinned = rig.bring_up_greeted(0, TO_3.0, TO_3.1);
+    assert_eq!((rig.taken(pinned).as_str(), rig.node_got(0).as_str()), ("*2|$3|get|$1|x|", ""));
+    let value = "0123456789".repeat(4);
+    rig.sends(pinned, &format!("$40|{value}|"));
+    assert_eq!(rig.taken(client), format!("$40|{value}|+OK|"));
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|x|");
+    rig.node_sends(0, "$1|0|");
+    assert_eq!(rig.taken(client), "$1|0|");
+}
+
+#[test]
+fn client_list_shows_the_database() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "select 7|client list|");
+    let lines = rig.taken(client);
+    assert!(lines.contains(" db=7 ") && lines.contains(" resp=2"), "{lines}");
+}
+
+/// How a connection of RESP3 for database 0 begins, and what its node answers.
+const TO_RESP3: (&str, &str) = ("*2|$5|HELLO|$1|3|*1|$4|PING|", "%1|$5|proto|:3|+PONG|");
+
+/// What HELLO answers to the first client in a protocol.
+fn hello(header: &str, proto: u8) -> String {
+    format!(
+        "{header}|$6|server|$5|redis|$7|version|$6|7.0.15|$5|proto|:{proto}|$2|id|:1|$4|mode|$10|standalone|\
+         $4|role|$6|master|$7|modules|*0|"
+    )
+}
+
+#[test]
+fn hello_chooses_the_protocol_and_reset_goes_back() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "hello|hello 3 setname me|get x|");
+    assert_eq!(rig.taken(client), hello("*14", 2) + &hello("%7", 3));
+    let conn = rig.bring_up_greeted(0, TO_RESP3.0, TO_RESP3.1);
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");
+    rig.sends(conn, "_|");
+    rig.client_sends(client, "hello|client getname|config get save|hello 2|client getname|");
+    let answers = format!("_|{}$2|me|%1|$4|save|$0||{}$2|me|", hello("%7", 3), hello("*14", 2));
+    assert_eq!(rig.taken(client), answers);
+    rig.client_sends(client, "get x|hello 3|reset|client getname|get x|");
+    assert_eq!((rig.node_got(0).as_str(), rig.taken(conn).as_str()), ("*2|$3|get|$1|x|", ""));
+    rig.node_sends(0, "$1|2|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|x|");
+    assert_eq!(rig.taken(client), format!("$1|2|{}+RESET|$-1|", hello("%7", 3)));
+}
+
+#[test]
+fn a_hello_that_fails_changes_nothing() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(
+        client,
+        "hello 4|hello x|hello 3 foo|hello 3 setname|hello 3 setname a\u{7f}b|client getname|",
+    );
+    assert_eq!(
+        rig.taken(client),
+        "-NOPROTO unsupported protocol version|-ERR Protocol version is not an integer or out of range|\
+         -ERR Syntax error in HELLO option 'foo'|-ERR Syntax error in HELLO option 'setname'|\
+         -ERR Client names cannot contain spaces, newlines or special characters.|$-1|"
+    );
+}
+
+#[test]
+fn merged_replies_are_of_the_protocol_in_which_was_asked() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("hello 3|mget {a} {b}|randomkey|keys *|scan 0 count 1|hello 2|"));
+    let conns = [0, 1].map(|shard| rig.bring_up_greeted(shard, TO_RESP3.0, TO_RESP3.1));
+    rig.taken(client);
+    rig.sends(conns[0], "*1|_|_|*1|$1|k|*2|$1|0|*1|$1|k|");
+    rig.sends(conns[1], "*1|$1|v|_|*0|");
+    assert!(rig.taken(client).starts_with("*2|_|$1|v|_|*1|$1|k|*2|"));
+}
+
+#[test]
+fn every_type_of_resp3_passes_untouched() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, &format!("hello 3|{}", "get x|".repeat(11)));
+    let conn = rig.bring_up_greeted(0, TO_RESP3.0, TO_RESP3.1);
+    rig.taken(client);
+    let replies = "%1|$1|a|,1.5|~2|:1|:2|_|#t|(12345678901234567890|=6|txt:hi|!5|ERR x|\
+                   |1|$3|ttl|:3|$1|v|,inf|*2|%0|~0|+OK|";
+    let replies = replies.replace("||1|", "|\u{1}1|");
+    // An attribute's byte is the one that stands for line ends here.
+    let bytes = replies.replace('|', "\r\n").replace('\u{1}', "|");
+    rig.event(crate::Event::Received { conn, bytes: bytes.as_bytes() });
+    assert_eq!(rig.taken(client), bytes.replace("\r\n", "|"));
+}
+
+#[test]
+fn a_push_that_nobody_subscribed_to_reaches_nobody() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    rig.client_sends(client, "hello 3|get x|");
+    let conn = rig.bring_up_greeted(0, TO_RESP3.0, TO_RESP3.1);
+    rig.client_sends(other, "hello 3|get y|");
+    rig.taken(client);
+    rig.taken(other);
+    // It may be meant as the reply to the first request: then all others would get the reply of somebody else.
+    rig.sends(conn, ">2|$10|invalidate|*1|$1|x|$1|x|$1|y|");
+    let lost = "-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    assert_eq!((rig.taken(client).as_str(), rig.taken(other).as_str()), (lost, lost));
+    assert!(rig.is_closed(conn));
+}
+
+#[test]
+fn a_large_push_is_not_taken_for_a_large_reply() {
+    let lost = "-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get x|");
+    rig.node_sends(0, ">1|$100000|x");
+    assert_eq!(rig.taken(client), lost);
+    // The same on a connection of the client's own.
+    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, ..Limits::default() });
+    let client = rig.client();
+    rig.client_sends(client, "get x|");
+    let pinned = rig.bring_up_pinned(0);
+    rig.sends(pinned, ">1|$100|x");
+    assert_eq!(rig.taken(client), lost);
+}
+
+#[test]
+fn what_is_told_of_clients_and_commands_has_the_shapes_of_resp3() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(
+        client,
+        "hello 3|client list|command info get|client trackinginfo|lolwut|cluster slots|",
+    );
+    let mut replies = rig.taken(client);
+    rig.client_sends(client, "cluster shards|cluster info|");
+    replies += &rig.taken(client);
+    for part in [
+        "|txt:id=1 ",
+        " resp=3\n|*1|*10|$3|get|:2|~2|+readonly|+fast|:1|:1|:1|~3|+@read|+@string|+@fast|~0|~1|%3|$5|flags|",
+        "|%3|$5|flags|~1|$3|off|$8|redirect|:-1|$8|prefixes|*0|=22|txt:Redis ver. 7.0.15\n|",
+        "|%0|",
+        "|*1|%2|$5|slots|*2|:0|:16383|$5|nodes|*1|%7|$2|id|",
+        "|=316|txt:cluster_state:ok|",
+    ] {
+        assert!(replies.contains(part), "{part} in {replies}");
+    }
+}
+
+#[test]
+fn move_and_copy_to_a_database_that_clients_may_not_choose_are_refused() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "move x 16|copy x y replace db 16|move x 15|copy x y db -1|");
+    assert_eq!(rig.taken(client), "-ERR DB index is out of range|-ERR DB index is out of range|");
+    let forwarded = "*3|$4|move|$1|x|$2|15|*5|$4|copy|$1|x|$1|y|$2|db|$2|-1|";
+    assert_eq!(rig.node_got(0), forwarded);
+}

@@ -1,0 +1,351 @@
+//! MULTI, EXEC and DISCARD, without a connection of the client's own; with WATCH, over the one that watches ([`crate::held`]).
+//!
+//! ```text
+//! client:   MULTI    SET a 1    INCR b      EXEC
+//!            +OK     +QUEUED    +QUEUED      │         the node's n + 2 replies: n + 1 for nobody,
+//!              └────────┴──────────┴─────────┴──► MULTI, SET a 1, INCR b, EXEC ──► the last for the client
+//! ```
+//!
+//! Commands are checked when they come, as Redis checks them, and kept here. With EXEC all of them go out in one piece
+//! over the connection that all clients share, so that nothing of another client can get between. All keys must be on
+//! one shard: the first command that does not fit is refused, and EXEC then says so, as after every refused command.
+//! What a node could not answer truthfully for all shards, and what would change the connection that others use too,
+//! is refused the same way.
+//!
+//! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
+//! on whether a byte of EXEC was written.
+
+use crate::core::{Asked, Core};
+use crate::errors;
+use crate::held::Watch;
+use crate::requests::Step;
+use crate::route::{self, KEYLESS_SHARD, Keys, Route};
+use crate::scripts::Named;
+use crate::session::{Owed, Session};
+use command::{Carry, Command, Flags, Guard, Local, Refusal, Transaction as Act};
+use resp::Request;
+use stdx::{BufferPool, append};
+use topology::ShardId;
+
+/// What a client has begun with MULTI.
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    /// MULTI and the commands behind it, as they will be sent.
+    requests: Vec<u8>,
+    /// How many commands.
+    commands: u32,
+    /// Where the keys are; `None` if no command has named one yet.
+    shard: Option<ShardId>,
+    /// Scripts and functions that commands name.
+    named: Vec<Named>,
+    /// A command may write.
+    may_write: bool,
+    /// A command was refused: EXEC will say so, and nothing is kept any more.
+    is_spoilt: bool,
+    /// What it holds, as it was counted last.
+    counted_bytes: usize,
+}
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// Where a command of a transaction may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// There, for its keys.
+    At(ShardId),
+    /// Wherever the others do.
+    Anywhere,
+}
+
+impl Transaction {
+    fn new(pool: &mut BufferPool) -> Transaction {
+        let mut requests = pool.take();
+        append(&mut requests, MULTI);
+        Transaction {
+            requests,
+            commands: 0,
+            shard: None,
+            named: Vec::new(),
+            may_write: false,
+            is_spoilt: false,
+            counted_bytes: 0,
+        }
+    }
+
+    /// How many commands wait for EXEC.
+    pub(crate) fn commands(&self) -> u32 {
+        self.commands
+    }
+
+    /// Whether one of them may write.
+    pub(crate) fn may_write(&self) -> bool {
+        self.may_write
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.requests.capacity() + self.named.capacity() * size_of::<Named>()
+    }
+}
+
+impl Core {
+    /// Carries out MULTI and what belongs to it, for a client that has no transaction begun.
+    pub(crate) fn transact(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        act: Act,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Step {
+        match act {
+            Act::Begin => {
+                let mut transaction = Transaction::new(&mut self.pool);
+                if let Watch::On(node) = session.watch {
+                    transaction.shard = Some(self.backends[node.get() as usize].shard);
+                }
+                session.transaction = Some(Box::new(transaction));
+                self.answer(session, OK);
+            }
+            Act::Execute => self.refuse(session, errors::EXEC_WITHOUT_MULTI),
+            Act::Discard => self.refuse(session, errors::DISCARD_WITHOUT_MULTI),
+            Act::Watch => return self.watch(session, command, request, keys),
+            Act::Unwatch => {
+                self.end_watch(session);
+                self.answer(session, OK);
+            }
+        }
+        Step::Done
+    }
+
+    /// WATCH, on a connection of the client's own.
+    fn watch(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Step {
+        if !self.is_alone(session) {
+            return self.read_again();
+        }
+        let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
+            self.refuse(session, errors::CROSS_SLOT);
+            return Step::Done;
+        };
+        match session.watch {
+            Watch::On(node) if self.backends[node.get() as usize].shard != shard => {
+                self.refuse(session, errors::CROSS_SLOT);
+            }
+            Watch::On(node) if self.backends[node.get() as usize].lane != session.lane => {
+                self.refuse(session, errors::WATCH_ELSEWHERE);
+            }
+            Watch::On(node) => self.send_held(session, node, request.bytes, Owed::Node),
+            // EXEC will fail whatever becomes of these keys.
+            Watch::Lost => self.answer(session, OK),
+            Watch::No | Watch::Asked(_) | Watch::Ending(_) => match self.hold(session, shard) {
+                Ok(node) => {
+                    session.watch = Watch::Asked(node);
+                    self.send_held(session, node, request.bytes, Owed::Node);
+                }
+                Err(lost) => self.refuse(session, &lost.text()),
+            },
+        }
+        Step::Done
+    }
+
+    /// Carries out or keeps `command`, of a client that has sent MULTI.
+    pub(crate) fn carry_out_in_transaction(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
+        match command.carry {
+            Carry::Transaction(Act::Begin) => self.complain(session, errors::NESTED_MULTI),
+            Carry::Transaction(Act::Watch) => self.complain(session, errors::WATCH_IN_MULTI),
+            Carry::Transaction(Act::Execute) => return self.execute(session),
+            Carry::Transaction(Act::Discard) => {
+                self.end_transaction(session);
+                self.answer(session, OK);
+            }
+            Carry::Here(local @ (Local::Quit | Local::Reset)) => {
+                self.answer_here(session, local, command, request, reply);
+            }
+            _ if command.flags.contains(Flags::NO_MULTI) => self.refuse(session, errors::NOT_IN_MULTI),
+            _ => self.keep_for_exec(session, command, request, keys),
+        }
+        Step::Done
+    }
+
+    /// An error that leaves the transaction as it is.
+    fn complain(&mut self, session: &mut Session, text: &str) {
+        let mut reply = self.pool.take();
+        errors::write(&mut reply, text);
+        self.tally.count_failed(self.asking, &reply);
+        self.answer(session, &reply);
+        self.pool.give(reply);
+    }
+
+    /// Keeps a command until EXEC, if it can be a part of the transaction.
+    fn keep_for_exec(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) {
+        let place = match self.place_in_transaction(command, request, keys) {
+            Ok(place) => place,
+            Err(refusal) => return self.refuse_command(session, command, refusal, request),
+        };
+        let Some(transaction) = &mut session.transaction else { return };
+        match (place, transaction.shard) {
+            _ if transaction.is_spoilt => return self.answer(session, QUEUED),
+            (Some(Place::At(shard)), None) => transaction.shard = Some(shard),
+            (Some(Place::At(shard)), Some(all)) if shard != all => {
+                return self.refuse(session, errors::CROSS_SLOT);
+            }
+            (Some(_), _) => {}
+            (None, _) => return self.refuse(session, errors::CROSS_SLOT),
+        }
+        if transaction.requests.len() + request.bytes.len() > self.limits.transaction_bytes_max {
+            return self.refuse(session, errors::TRANSACTION_TOO_LARGE);
+        }
+        append(&mut transaction.requests, request.bytes);
+        transaction.commands += 1;
+        transaction.may_write |= command.may_write();
+        if let Carry::Script(script) = command.carry
+            && let Some(named) = self.board.scripts.named(script, request)
+        {
+            transaction.named.push(named);
+        }
+        let holds = transaction.held_bytes();
+        self.memory.recount_unread(&mut transaction.counted_bytes, holds);
+        self.answer(session, QUEUED);
+    }
+
+    /// Where `command` may run as a part of a transaction; `None` if its keys are on several shards.
+    fn place_in_transaction(
+        &mut self,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Result<Option<Place>, Refusal> {
+        let has_one_shard = self.topology.shard_count() == 1;
+        match command.carry {
+            // What would wait does not in a transaction.
+            Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) | Carry::Publish(_) => {}
+            Carry::ShardIf(Guard::Patterns) if has_one_shard => {}
+            Carry::ShardIf(guard) => guard.check(request)?,
+            Carry::AnyShard | Carry::Transaction(_) => return Ok(Some(Place::Anywhere)),
+            Carry::Here(Local::Ping | Local::Echo | Local::Time | Local::Lolwut | Local::Wait) => {
+                return Ok(Some(Place::Anywhere));
+            }
+            Carry::AllShards(_) | Carry::Cursor if has_one_shard => {
+                // What it does to scripts is noted now: to load one that is there already does no harm.
+                self.note_scripts(command, request, &[]);
+                return Ok(Some(Place::Anywhere));
+            }
+            Carry::AllShards(_) | Carry::Cursor => return Err(Refusal::Never(NEEDS_ALL_SHARDS)),
+            Carry::Here(_) | Carry::Container => return Err(Refusal::Never(ANSWERED_HERE)),
+            Carry::Admin(why, _) if !self.settings.allow_admin => return Err(Refusal::Admin(why)),
+            Carry::Admin(..) => return Err(Refusal::Never(NEEDS_ALL_SHARDS)),
+            Carry::Refused(refusal) => return Err(refusal),
+        }
+        Ok(match route::route(command, request, &self.topology, keys) {
+            Route::Parts => None,
+            Route::One(_) if command.single_key().is_none() && keys.positions.is_empty() => {
+                Some(Place::Anywhere)
+            }
+            Route::One(shard) => Some(Place::At(shard)),
+        })
+    }
+
+    /// EXEC.
+    fn execute(&mut self, session: &mut Session) -> Step {
+        // What goes over a connection of the client's own must not overtake what it has sent before.
+        if matches!(session.watch, Watch::On(_)) && !self.is_alone(session) {
+            return self.read_again();
+        }
+        let Some(transaction) = self.take_transaction(session) else { return Step::Done };
+        let shard = transaction.shard.unwrap_or(KEYLESS_SHARD);
+        match session.watch {
+            _ if transaction.is_spoilt => {
+                self.end_watch(session);
+                self.refuse(session, errors::EXEC_ABORT);
+            }
+            Watch::Lost => {
+                self.end_watch(session);
+                self.answer(session, null_array(session));
+            }
+            Watch::On(node) if self.backends[node.get() as usize].lane != session.lane => {
+                self.end_watch(session);
+                self.refuse(session, errors::EXEC_ELSEWHERE);
+            }
+            Watch::On(node) => {
+                session.watch = Watch::Ending(node);
+                self.queue_transaction(node.get(), &transaction);
+                self.send_held(session, node, EXEC, Owed::Exec);
+            }
+            _ if transaction.commands == 0 => self.answer(session, b"*0\r\n"),
+            _ => match self.shared_node(session.lane, shard) {
+                Ok(node) => {
+                    self.queue_transaction(node, &transaction);
+                    let place = session.reserve(Owed::Exec);
+                    self.enqueue_on(node, EXEC, Asked::by_client(session.conn, place));
+                }
+                Err(lost) => self.refuse(session, &lost.text_of_exec()),
+            },
+        }
+        self.pool.give(transaction.requests);
+        Step::Done
+    }
+
+    /// Queues all of it but EXEC, which must follow at once.
+    fn queue_transaction(&mut self, node: u32, transaction: &Transaction) {
+        for named in &transaction.named {
+            self.bring_along(node, named);
+        }
+        // One ticket stands for the replies to MULTI and to all commands: they say QUEUED, or else EXEC says more.
+        let queued = Asked { part: transaction.commands, ..Asked::by_nobody() };
+        self.enqueue_on(node, &transaction.requests, queued);
+    }
+
+    /// A command was refused: if it belongs to a transaction, that will not be carried out.
+    pub(crate) fn spoil_transaction(&mut self, session: &mut Session) {
+        if let Some(transaction) = &mut session.transaction {
+            transaction.is_spoilt = true;
+            self.pool.give(std::mem::take(&mut transaction.requests));
+            transaction.named = Vec::new();
+            self.memory.recount_unread(&mut transaction.counted_bytes, 0);
+        }
+    }
+
+    /// The transaction ends without being carried out, and what was watched for it is not any more.
+    pub(crate) fn end_transaction(&mut self, session: &mut Session) {
+        self.end_watch(session);
+        if let Some(transaction) = self.take_transaction(session) {
+            self.pool.give(transaction.requests);
+        }
+    }
+
+    fn take_transaction(&mut self, session: &mut Session) -> Option<Box<Transaction>> {
+        let mut transaction = session.transaction.take()?;
+        self.memory.recount_unread(&mut transaction.counted_bytes, 0);
+        Some(transaction)
+    }
+}
+
+/// What EXEC says when a watched key has changed.
+fn null_array(session: &Session) -> &'static [u8] {
+    if session.resp3 { b"_\r\n" } else { b"*-1\r\n" }
+}
+
+const OK: &[u8] = b"+OK\r\n";
+const QUEUED: &[u8] = b"+QUEUED\r\n";
+const NEEDS_ALL_SHARDS: &str = "a transaction runs on one shard, and this needs all";
+const ANSWERED_HERE: &str = "a transaction runs on a node, and this is answered by the proxy";

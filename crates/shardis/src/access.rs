@@ -1,0 +1,98 @@
+//! Where users and passwords come from: options and files. Files are read at the start, and again on SIGHUP and ACL LOAD.
+
+use proxy::Credentials;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use users::{Registry, Users};
+
+/// A password. It shows nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(Vec<u8>);
+
+impl Secret {
+    /// From the command line.
+    pub(crate) fn parse(text: &str) -> Result<Secret, String> {
+        Secret::of(text.as_bytes())
+    }
+
+    /// The first line of the file at `path`.
+    pub(crate) fn read(path: &Path) -> Result<Secret, String> {
+        let text = read(path)?;
+        let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Secret::of(line).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// What nodes are told with it.
+    pub(crate) fn credentials(&self, user: Option<&str>) -> Credentials {
+        Credentials::new(user.map(str::as_bytes), &self.0)
+    }
+
+    fn of(password: &[u8]) -> Result<Secret, String> {
+        if password.is_empty() {
+            Err("there is no password".to_owned())
+        } else {
+            Ok(Secret(password.to_vec()))
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("(hidden)")
+    }
+}
+
+/// What says who the users are.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// Nothing: everybody may do everything.
+    Nothing,
+    /// `--requirepass`.
+    Password(Secret),
+    /// `--requirepass-file`.
+    PasswordFile(PathBuf),
+    /// `--acl-file`.
+    AclFile(PathBuf),
+}
+
+impl Source {
+    /// The users as they are now. The error names file and line, and no password.
+    pub(crate) fn users(&self) -> Result<Users, String> {
+        match self {
+            Source::Nothing => Ok(Users::default()),
+            Source::Password(password) => Ok(Users::with_password(&password.0)),
+            Source::PasswordFile(path) => Ok(Users::with_password(&Secret::read(path)?.0)),
+            Source::AclFile(path) => {
+                let text = read(path)?;
+                Users::parse(&path.display().to_string(), &text).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// What an operator may have overlooked.
+    pub(crate) fn warning(&self, users: &Users) -> Option<&'static str> {
+        let is_open = users.default_user().is_open() && users.default_user().is_unlimited();
+        (matches!(self, Source::AclFile(_)) && is_open)
+            .then_some("the ACL file lets every client do everything without a password, as user default")
+    }
+
+    /// The registry of a process, with the users as they are now.
+    pub(crate) fn registry(&self) -> Result<Registry, String> {
+        let mut secret = [0; 32];
+        let random = std::fs::File::open("/dev/urandom");
+        random
+            .and_then(|mut random| std::io::Read::read_exact(&mut random, &mut secret))
+            .map_err(|error| format!("/dev/urandom: {error}"))?;
+        Ok(Registry::new(self.users()?, secret, matches!(self, Source::AclFile(_))))
+    }
+
+    /// Whether it can change while the process runs.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Source::PasswordFile(_) | Source::AclFile(_))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}

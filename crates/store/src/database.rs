@@ -1,0 +1,141 @@
+//! One of the numbered databases: its keys, and the order in which they expire.
+
+use std::collections::BTreeSet;
+
+use stdx::Prng;
+
+use crate::policy::EvictionPolicy;
+use crate::table::{Keyed, Table};
+use crate::values::value::{ALLOCATION_BYTES, Value};
+
+/// Keys of their own name space. What changes them keeps the account in `keyspace`.
+pub(crate) struct Database {
+    pub(crate) entries: Table<Entry>,
+    /// When keys expire, with the hash of the key. Two keys of one hash and one instant share a place here: the second
+    /// is then not expired actively, but still never seen after its time.
+    pub(crate) expiries: BTreeSet<(u64, u64)>,
+    /// Keys that expire, and the sum of their instants.
+    volatile: usize,
+    expiries_sum: u128,
+}
+
+/// One key with its value.
+pub(crate) struct Entry {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) value: Value,
+    /// Unix time in milliseconds after which the key is gone; [`NEVER`] if it stays.
+    pub(crate) expires_at: u64,
+    /// When it was last used, in units of the keyspace's clock.
+    pub(crate) touched: u32,
+}
+
+/// The expiry of a key that stays.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+impl Keyed for Entry {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+impl Entry {
+    /// Bytes by our own accounting.
+    pub(crate) fn memory(&self) -> usize {
+        let expiry = if self.expires_at == NEVER { 0 } else { EXPIRY_BYTES };
+        ENTRY_BYTES + self.key.len() + ALLOCATION_BYTES + self.value.memory() + expiry
+    }
+
+    /// Whether `policy` evicts it before `other`; false where chance decides.
+    pub(crate) fn goes_before(&self, other: &Entry, policy: EvictionPolicy, clock: u32) -> bool {
+        match policy {
+            EvictionPolicy::VolatileTtl => self.expires_at < other.expires_at,
+            _ if policy.is_lru() => clock.wrapping_sub(self.touched) > clock.wrapping_sub(other.touched),
+            _ => false,
+        }
+    }
+}
+
+impl Database {
+    pub(crate) fn new(seed: u64) -> Database {
+        Database { entries: Table::new(seed), expiries: BTreeSet::new(), volatile: 0, expiries_sum: 0 }
+    }
+
+    /// Keys, those counted that expired and were not found out yet.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many keys expire, and the average of the milliseconds that are left to them.
+    pub(crate) fn volatile(&self, now_ms: u64) -> (usize, u64) {
+        let average = self.expiries_sum.checked_div(self.volatile as u128).unwrap_or_default();
+        (self.volatile, u64::try_from(average).unwrap_or(u64::MAX).saturating_sub(now_ms))
+    }
+
+    /// Whether the time of a key is over.
+    pub(crate) fn is_due(&self, now_ms: u64) -> bool {
+        self.expiries.first().is_some_and(|&(expires_at, _)| expires_at < now_ms)
+    }
+
+    /// The entry that stands at a place of the index of expiries.
+    pub(crate) fn expiring(&self, expires_at: u64, hash: u64) -> Option<&Entry> {
+        self.entries.find_hash(hash, |entry| entry.expires_at == expires_at)
+    }
+
+    /// A key of that hash expires at another time than before.
+    #[inline]
+    pub(crate) fn index_expiry(&mut self, hash: u64, old: u64, new: u64) {
+        if old == new {
+            return;
+        }
+        if old != NEVER {
+            self.expiries.remove(&(old, hash));
+            self.volatile -= 1;
+            self.expiries_sum -= u128::from(old);
+        }
+        if new != NEVER {
+            self.expiries.insert((new, hash));
+            self.volatile += 1;
+            self.expiries_sum += u128::from(new);
+        }
+    }
+
+    /// What `policy` would evict first.
+    pub(crate) fn victim(&self, policy: EvictionPolicy, clock: u32, prng: &mut Prng) -> Option<&Entry> {
+        if self.len() == 0 || (policy.is_volatile() && self.expiries.is_empty()) {
+            return None;
+        }
+        let samples = match policy {
+            EvictionPolicy::NoEviction => return None,
+            EvictionPolicy::VolatileTtl => 0,
+            EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom => 1,
+            EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru => LRU_SAMPLES,
+        };
+        let draws = if policy.is_volatile() { samples * DRAWS_PER_VOLATILE } else { samples };
+        let oldest = (0..draws)
+            .filter_map(|_| self.entries.random(prng))
+            .filter(|entry| !policy.is_volatile() || entry.expires_at != NEVER)
+            .take(samples)
+            .max_by_key(|entry| clock.wrapping_sub(entry.touched));
+        // Keys that expire are so rare that none was drawn, or the order of expiry is what counts.
+        let first_to_expire = || {
+            let &(expires_at, hash) = self.expiries.first()?;
+            self.expiring(expires_at, hash)
+        };
+        if policy.is_volatile() { oldest.or_else(first_to_expire) } else { oldest }
+    }
+}
+
+/// Redis's default for `databases`.
+pub(crate) const DATABASES: u8 = 16;
+
+/// An entry in a table that is two thirds full.
+pub(crate) const ENTRY_BYTES: usize = std::mem::size_of::<Entry>() * 3 / 2 + 2;
+
+/// An instant and a hash in the index of expiries, whose nodes are two thirds full.
+pub(crate) const EXPIRY_BYTES: usize = 32;
+
+/// Redis's `maxmemory-samples`.
+pub(crate) const LRU_SAMPLES: usize = 5;
+
+/// Draws until a key that expires is found. If they are rarer, the one that expires first is taken.
+const DRAWS_PER_VOLATILE: usize = 16;

@@ -1,0 +1,160 @@
+//! What all workers of a process share: the newest users, and what was denied. Nothing of it is on the path of a request
+//! that passes: each worker has its own copy of the users, and is told when there are others.
+
+use crate::denials::Denials;
+use crate::rules::{self, RuleError};
+use crate::user::{DEFAULT, User, Users};
+use sha2::{Digest, Sha256};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// See the module.
+#[derive(Default)]
+pub struct Registry {
+    users: Mutex<Arc<Users>>,
+    denials: Mutex<Denials>,
+    /// For ACL GENPASS: nobody else knows it.
+    secret: [u8; 32],
+    drawn: AtomicU64,
+    /// Whether users come from a file.
+    has_file: bool,
+}
+
+/// The longest password that ACL GENPASS makes.
+const GENERATED_BITS_MAX: usize = 4096;
+
+impl Registry {
+    /// With these users. `secret` is random, and decides the passwords that are generated; `has_file`: the users come
+    /// from a file that can be read again.
+    pub fn new(users: Users, secret: [u8; 32], has_file: bool) -> Registry {
+        Registry { users: Mutex::new(Arc::new(users)), secret, has_file, ..Registry::default() }
+    }
+
+    /// Whether users come from a file.
+    pub fn has_file(&self) -> bool {
+        self.has_file
+    }
+
+    /// The newest users.
+    pub fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.lock())
+    }
+
+    /// `users` take the place of those before.
+    pub fn replace(&self, users: Users) -> Arc<Users> {
+        let mut current = self.lock();
+        *current = Arc::new(Users { version: current.version + 1, ..users });
+        Arc::clone(&current)
+    }
+
+    /// ACL SETUSER: applies `rules` to the user `name`, who is made if there is none. On an error nothing changes, and
+    /// its text is what Redis says.
+    pub fn set_user(&self, name: &[u8], rules: &[&[u8]]) -> Result<Arc<Users>, String> {
+        if rules::has_blanks(name) {
+            return Err("ERR Usernames can't contain spaces or null characters".to_owned());
+        }
+        let joined = rules::join_selectors(rules).map_err(|at| {
+            let open = String::from_utf8_lossy(rules[at]);
+            format!("ERR Unmatched parenthesis in acl selector starting at '{open}'.")
+        })?;
+        let mut current = self.lock();
+        let mut user = current.get(name).map_or_else(|| User::new(name), |user| User::clone(user));
+        for rule in joined {
+            user.apply(&rule).map_err(|error| modifier_error(&rule, error))?;
+        }
+        let mut users = Users::clone(&current);
+        users.version += 1;
+        users.by_name.insert(name.into(), Arc::new(user));
+        *current = Arc::new(users);
+        Ok(Arc::clone(&current))
+    }
+
+    /// ACL DELUSER: how many of `names` there were. `None` if one of them is the default user, who stays.
+    pub fn delete_users<'n>(
+        &self,
+        names: impl Iterator<Item = &'n [u8]> + Clone,
+    ) -> Option<(Arc<Users>, usize)> {
+        if names.clone().any(|name| name == DEFAULT) {
+            return None;
+        }
+        let mut current = self.lock();
+        let mut users = Users::clone(&current);
+        users.version += 1;
+        let deleted = names.filter(|name| users.by_name.remove(*name).is_some()).count();
+        *current = Arc::new(users);
+        Some((Arc::clone(&current), deleted))
+    }
+
+    /// The log of what was denied.
+    pub fn denials(&self) -> MutexGuard<'_, Denials> {
+        self.denials.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A password that nobody can guess, of so many bits, in hexadecimal digits; `None` if they are none or too many.
+    pub fn generate_password(&self, bits: i64) -> Option<String> {
+        let bits = usize::try_from(bits).ok().filter(|bits| (1..=GENERATED_BITS_MAX).contains(bits))?;
+        let digits = bits.div_ceil(4);
+        let mut text = String::new();
+        while text.len() < digits {
+            let number = self.drawn.fetch_add(1, Ordering::Relaxed);
+            let block = Sha256::new().chain_update(self.secret).chain_update(number.to_le_bytes()).finalize();
+            text.extend(block.iter().map(|byte| format!("{byte:02x}")));
+        }
+        text.truncate(digits);
+        Some(text)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Users>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Redis shows the rule, whatever it is; a password is not shown here.
+fn modifier_error(rule: &[u8], error: RuleError) -> String {
+    let shown = if rules::is_secret(rule) { &rule[..1] } else { rule };
+    format!("ERR Error in ACL SETUSER modifier '{}': {error}", String::from_utf8_lossy(shown))
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Registry").field("version", &self.users().version).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_set_and_deleted_whole_or_not_at_all() {
+        let registry = Registry::default();
+        let before = registry.users();
+        assert!(registry.set_user(b"bob", &[b"on", b"+nosuch"]).is_err());
+        assert_eq!(registry.users().version(), before.version());
+        let users = registry.set_user(b"bob", &[b"on", b"(+get", b"~a)"]).expect("valid");
+        assert!(users.get(b"bob").is_some() && users.version() > before.version());
+        assert!(before.get(b"bob").is_none(), "who looked before sees what was before");
+        assert!(registry.delete_users([b"bob".as_slice(), DEFAULT].into_iter()).is_none());
+        let (users, deleted) =
+            registry.delete_users([b"bob".as_slice(), b"eve"].into_iter()).expect("allowed");
+        assert_eq!((deleted, users.get(b"bob").is_none()), (1, true));
+    }
+
+    #[test]
+    fn errors_of_setuser_show_no_password() {
+        let registry = Registry::default();
+        let error = registry.set_user(b"bob", &[b"<secret"]).expect_err("no such password");
+        assert!(error.starts_with("ERR Error in ACL SETUSER modifier '<': The password"), "{error}");
+        let error = registry.set_user(b"a b", &[]).expect_err("a blank");
+        assert_eq!(error, "ERR Usernames can't contain spaces or null characters");
+    }
+
+    #[test]
+    fn generated_passwords_are_long_enough_and_never_the_same() {
+        let registry = Registry::new(Users::default(), [7; 32], false);
+        assert_eq!(registry.generate_password(5).map(|text| text.len()), Some(2));
+        assert_eq!(registry.generate_password(4096).map(|text| text.len()), Some(1024));
+        assert_ne!(registry.generate_password(256), registry.generate_password(256));
+        assert_eq!([0, -1, 4097].map(|bits| registry.generate_password(bits)), [None, None, None]);
+    }
+}

@@ -1,0 +1,211 @@
+//! Users and what they are made of.
+
+use crate::bits::Bits;
+use crate::password::Hash;
+use command::{KeyFlags, Number};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The user that a client is until it says otherwise.
+pub const DEFAULT: &[u8] = b"default";
+
+/// All users at one time. There is always a default user.
+#[derive(Clone, Debug)]
+pub struct Users {
+    /// Counts the changes.
+    pub(crate) version: u64,
+    pub(crate) by_name: BTreeMap<Box<[u8]>, Arc<User>>,
+}
+
+impl Default for Users {
+    /// The default user alone, who needs no password and may do everything: what a Redis is that was told nothing.
+    fn default() -> Users {
+        Users::of([User::unlimited(DEFAULT)])
+    }
+}
+
+impl Users {
+    /// These users, and a default user who may do everything if there is none among them.
+    pub(crate) fn of(users: impl IntoIterator<Item = User>) -> Users {
+        let users = users.into_iter().map(|user| (user.name.clone(), Arc::new(user)));
+        let mut by_name: BTreeMap<_, _> = users.collect();
+        by_name.entry(DEFAULT.into()).or_insert_with(|| Arc::new(User::unlimited(DEFAULT)));
+        Users { version: 0, by_name }
+    }
+
+    /// The default user alone, who may do everything once it has said `password`: Redis's `requirepass`.
+    pub fn with_password(password: &[u8]) -> Users {
+        let mut user = User::unlimited(DEFAULT);
+        user.free = false;
+        user.passwords.push(Hash::of(password));
+        Users::of([user])
+    }
+
+    /// The user `name`.
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<User>> {
+        self.by_name.get(name)
+    }
+
+    /// The user that a client is until it says otherwise.
+    pub fn default_user(&self) -> &Arc<User> {
+        self.by_name.get(DEFAULT).expect("there is always a default user")
+    }
+
+    /// All users in the order of their names, which is Redis's.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<User>> {
+        self.by_name.values()
+    }
+
+    /// The user `name`, if it is enabled and `password` is one of its own.
+    pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
+        self.get(name).filter(|user| user.enabled && user.takes(password))
+    }
+
+    /// Counts the changes: of two [`Users`] of one [`Registry`](crate::Registry) the one with more is newer.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// One user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub(crate) name: Box<[u8]>,
+    /// `on`: clients may become this user.
+    pub(crate) enabled: bool,
+    /// `nopass`: any password will do.
+    pub(crate) free: bool,
+    /// `sanitize-payload` or `skip-sanitize-payload`, if one was said. Nodes do as they are configured; it is only shown.
+    pub(crate) sanitizes: Option<bool>,
+    pub(crate) passwords: Vec<Hash>,
+    /// What it may do by the rules outside of parentheses.
+    pub(crate) root: Selector,
+    /// Other things that it may do.
+    pub(crate) selectors: Vec<Selector>,
+}
+
+impl User {
+    /// A user as `ACL SETUSER name` makes it: it is off and may do nothing.
+    pub(crate) fn new(name: &[u8]) -> User {
+        User {
+            name: name.into(),
+            enabled: false,
+            free: false,
+            sanitizes: None,
+            passwords: Vec::new(),
+            root: Selector::default(),
+            selectors: Vec::new(),
+        }
+    }
+
+    fn unlimited(name: &[u8]) -> User {
+        let root =
+            Selector { commands: Bits::ALL, all_keys: true, all_channels: true, ..Selector::default() };
+        User { enabled: true, free: true, root, ..User::new(name) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Whether a client is this user without a word: enabled, and any password will do.
+    pub fn is_open(&self) -> bool {
+        self.enabled && self.free
+    }
+
+    /// Whether any password will do (`nopass`).
+    pub fn needs_no_password(&self) -> bool {
+        self.free
+    }
+
+    /// Whether clients may become this user.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Whether it may do everything, so that nothing need be looked at.
+    pub fn is_unlimited(&self) -> bool {
+        self.all_selectors().any(Selector::is_unlimited)
+    }
+
+    /// Whether `password` is one of its own. All are compared, whichever fits.
+    pub(crate) fn takes(&self, password: &[u8]) -> bool {
+        let hash = Hash::of(password);
+        self.free || self.passwords.iter().fold(false, |found, own| found | own.is_same(hash))
+    }
+
+    pub(crate) fn all_selectors(&self) -> impl Iterator<Item = &Selector> {
+        std::iter::once(&self.root).chain(&self.selectors)
+    }
+}
+
+/// Commands, keys and channels that may be used together.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Selector {
+    pub commands: Bits,
+    /// Commands that may be used with this first argument only: `+select|0`.
+    pub first_args: Vec<(Number, Box<[u8]>)>,
+    pub all_keys: bool,
+    pub keys: Vec<KeyPattern>,
+    pub all_channels: bool,
+    pub channels: Vec<Box<[u8]>>,
+}
+
+impl Default for Selector {
+    fn default() -> Selector {
+        Selector {
+            commands: Bits::NONE,
+            first_args: Vec::new(),
+            all_keys: false,
+            keys: Vec::new(),
+            all_channels: false,
+            channels: Vec::new(),
+        }
+    }
+}
+
+impl Selector {
+    fn is_unlimited(&self) -> bool {
+        self.all_keys && self.all_channels && self.commands == Bits::ALL
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&String::from_utf8_lossy(&self.describe()))
+    }
+}
+
+/// Keys by a glob pattern, and what may be done with them.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct KeyPattern {
+    pub glob: Box<[u8]>,
+    pub rights: Rights,
+}
+
+/// What is, or may be, done with a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub read: bool,
+    pub write: bool,
+}
+
+impl Rights {
+    pub(crate) const ALL: Rights = Rights { read: true, write: true };
+
+    /// What a command does with the keys of a spec with these flags.
+    pub(crate) fn needed(flags: KeyFlags) -> Rights {
+        const WRITES: KeyFlags = KeyFlags::INSERT.and(KeyFlags::DELETE).and(KeyFlags::UPDATE);
+        Rights { read: flags.contains(KeyFlags::ACCESS), write: flags.intersects(WRITES) }
+    }
+
+    pub(crate) fn and(self, other: Rights) -> Rights {
+        Rights { read: self.read || other.read, write: self.write || other.write }
+    }
+
+    pub(crate) fn contains(self, other: Rights) -> bool {
+        (self.read || !other.read) && (self.write || !other.write)
+    }
+}

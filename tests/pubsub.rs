@@ -1,0 +1,312 @@
+//! Publish and subscribe over real nodes, where Redis can be asked the same beside one.
+
+use crate::harness::client::Ended;
+use crate::harness::{Client, RedisServer, World, poll_until, show};
+use std::time::Duration;
+
+/// Two workers, so that subscribers and publishers meet over the nodes only.
+const FLAGS: &[&str] = &["--workers=2", "--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
+
+/// The number of the worker that serves `client`, of two.
+fn worker_of(client: &mut Client) -> u64 {
+    let reply = client.command(&[b"CLIENT", b"ID"]);
+    let id: u64 = String::from_utf8_lossy(&reply[1..reply.len() - 2]).parse().expect("a number");
+    (id - 1) % 2
+}
+
+/// A client of worker `worker`.
+fn connect_to(world: &World, worker: u64) -> Client {
+    let mut others = Vec::new();
+    poll_until("a client of that worker", || {
+        let mut client = world.connect();
+        if worker_of(&mut client) == worker {
+            return Some(client);
+        }
+        others.push(client);
+        None
+    })
+}
+
+fn message(channel: &str, text: &str) -> Vec<u8> {
+    let text =
+        format!("*3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n{text}\r\n", channel.len(), text.len());
+    text.into_bytes()
+}
+
+#[track_caller]
+fn assert_reads(client: &mut Client, expected: &[u8]) {
+    assert_eq!(show(&client.read_reply()), show(expected));
+}
+
+/// What a client reads that sends `lines` in one go, up to the answer to a last PING.
+fn transcript(client: &mut Client, lines: &str) -> String {
+    client.send(format!("{lines}\r\nPING the-end\r\n").as_bytes());
+    let (bytes, ended) = client.read_until(b"the-end\r\n");
+    assert_eq!(ended, Ended::Marker, "{}", show(&bytes));
+    show(&bytes)
+}
+
+#[test]
+fn changes_of_subscriptions_and_refusals_are_told_as_by_redis() {
+    let (node, world) = (RedisServer::start(), World::with_shards(4));
+    let steps = [
+        "UNSUBSCRIBE\r\nPUNSUBSCRIBE\r\nSUNSUBSCRIBE\r\nUNSUBSCRIBE x y\r\nPUNSUBSCRIBE x\r\nSUNSUBSCRIBE x y",
+        "SUBSCRIBE a a b\r\nPSUBSCRIBE p* q* p*\r\nSSUBSCRIBE s1 s2\r\nSUBSCRIBE c d e f g",
+        "GET a\r\nGET\r\nMULTI\r\nCLIENT LIST\r\nCLIENT\r\nCLIENT nosuch\r\nMSET a 1 b\r\nEVAL x\r\nPUBLISH a b",
+        "SUBSCRIBE\r\nPING\r\nPING hello\r\nPING a b\r\nUNSUBSCRIBE nosuch\r\nPUNSUBSCRIBE a\r\nSUNSUBSCRIBE a",
+        "UNSUBSCRIBE a a b\r\nUNSUBSCRIBE c d e f\r\nUNSUBSCRIBE\r\nUNSUBSCRIBE\r\nPUNSUBSCRIBE q*",
+        "PUNSUBSCRIBE\r\nPING\r\nSUNSUBSCRIBE s1\r\nGET a\r\nSUNSUBSCRIBE\r\nGET a\r\nPING",
+        "SUBSCRIBE a\r\nUNSUBSCRIBE a\r\nSUBSCRIBE a\r\nRESET\r\nGET a\r\nUNSUBSCRIBE",
+        "CLIENT REPLY OFF\r\nSUBSCRIBE a\r\nUNSUBSCRIBE a\r\nSUBSCRIBE b\r\nUNSUBSCRIBE b\r\nCLIENT REPLY ON",
+    ];
+    let (mut oracle, mut subject) = (node.connect(), world.connect());
+    for lines in steps {
+        assert_eq!(transcript(&mut subject, lines), transcript(&mut oracle, lines), "{lines}");
+    }
+    for client in [&mut oracle, &mut subject] {
+        client.send(b"QUIT\r\n");
+        assert_eq!(client.read_reply(), b"+OK\r\n");
+        client.expect_eof();
+    }
+}
+
+#[test]
+fn questions_about_subscribers_are_answered_as_by_redis() {
+    let (node, world) = (RedisServer::start(), World::with_flags(4, FLAGS));
+    let subscribe = |connect: &dyn Fn(u64) -> Client| {
+        let mut clients: Vec<Client> = (0..4).map(|number| connect(number % 2)).collect();
+        for client in &mut clients {
+            client.ask("SUBSCRIBE news");
+        }
+        clients[0].ask("PSUBSCRIBE n*");
+        clients[1].ask("PSUBSCRIBE n*");
+        clients[2].ask("PSUBSCRIBE *s");
+        clients[3].ask("SSUBSCRIBE shard");
+        clients
+    };
+    let directly = |_| node.connect();
+    let through = |worker| connect_to(&world, worker);
+    let (mut oracles, mut subjects) = (subscribe(&directly), subscribe(&through));
+    let (mut oracle, mut subject) = (node.connect(), connect_to(&world, 1));
+    let questions = [
+        "PUBLISH news hi",
+        "PUBLISH nothing hi",
+        "PUBLISH sports hi",
+        "PUBLISH other hi",
+        "SPUBLISH shard hi",
+        "SPUBLISH news hi",
+        "PUBSUB CHANNELS",
+        "PUBSUB CHANNELS n*",
+        "PUBSUB CHANNELS x*",
+        "PUBSUB CHANNELS a b",
+        "PUBSUB NUMSUB",
+        "PUBSUB NUMSUB news nosuch news",
+        "PUBSUB NUMPAT",
+        "PUBSUB SHARDCHANNELS",
+        "PUBSUB SHARDCHANNELS a b",
+        "PUBSUB SHARDNUMSUB shard news",
+        "PUBSUB HELP",
+        "PUBSUB nosuch",
+    ];
+    for question in questions {
+        assert_eq!(subject.ask(question), oracle.ask(question), "{question}");
+    }
+    // What is told has been done: on whatever connection, the next sees it.
+    for clients in [&mut oracles, &mut subjects] {
+        assert!(clients[0].try_read_reply().is_ok());
+        drop(clients.remove(3));
+    }
+    for (left, (one, other)) in oracles.iter_mut().zip(&mut subjects).enumerate().rev() {
+        for client in [one, other] {
+            client.send(b"UNSUBSCRIBE\r\nPUNSUBSCRIBE\r\nPING the-end\r\n");
+            client.read_until(b"the-end\r\n");
+        }
+        let expected = format!(":{left}\\r\\n");
+        poll_until("the client that was closed to be gone", || {
+            (subject.ask("PUBSUB NUMSUB news").contains(&expected)).then_some(())
+        });
+        assert_eq!(subject.ask("PUBLISH sports hi"), oracle.ask("PUBLISH sports hi"));
+    }
+    assert_eq!(subject.ask("PUBSUB CHANNELS"), "*0\\r\\n");
+}
+
+#[test]
+fn messages_of_a_channel_come_in_their_order_to_clients_of_all_workers() {
+    let world = World::with_flags(4, FLAGS);
+    let mut subscribers = [connect_to(&world, 0), connect_to(&world, 1)];
+    for subscriber in &mut subscribers {
+        subscriber.ask("SUBSCRIBE one");
+        subscriber.ask("SUBSCRIBE other");
+    }
+    let mut publisher = connect_to(&world, 1);
+    const MESSAGES: usize = 10_000;
+    for batch in 0..MESSAGES / 100 {
+        let requests: String = (0..100)
+            .map(|number| format!("PUBLISH one {0}\r\nPUBLISH other {0}\r\n", 100 * batch + number))
+            .collect();
+        publisher.send(requests.as_bytes());
+        for _ in 0..200 {
+            assert_eq!(publisher.read_reply(), b":2\r\n");
+        }
+    }
+    for subscriber in &mut subscribers {
+        let mut next = [0, 0];
+        for _ in 0..2 * MESSAGES {
+            let got = subscriber.read_reply();
+            let number = usize::from(got.starts_with(b"*3\r\n$7\r\nmessage\r\n$5\r\nother\r\n"));
+            let channel = ["one", "other"][number];
+            assert_eq!(show(&got), show(&message(channel, &next[number].to_string())));
+            next[number] += 1;
+        }
+        assert_eq!(next, [MESSAGES, MESSAGES]);
+    }
+}
+
+#[test]
+fn a_pattern_gets_each_message_once_whichever_node_it_comes_from() {
+    let world = World::with_flags(4, FLAGS);
+    let mut subscriber = connect_to(&world, 0);
+    subscriber.ask("PSUBSCRIBE ch*");
+    let mut publisher = connect_to(&world, 1);
+    for channel in world.key_on_each("ch") {
+        assert_eq!(publisher.ask(&format!("PUBLISH {channel} hi")), r":1\r\n");
+        let event =
+            format!("*4\r\n$8\r\npmessage\r\n$3\r\nch*\r\n${}\r\n{channel}\r\n$2\r\nhi\r\n", channel.len());
+        assert_reads(&mut subscriber, event.as_bytes());
+    }
+    assert_eq!(
+        transcript(&mut subscriber, "PING"),
+        "*2\\r\\n$4\\r\\npong\\r\\n$0\\r\\n\\r\\n*2\\r\\n$4\\r\\npong\\r\\n$7\\r\\n"
+    );
+}
+
+#[test]
+fn notifications_of_keys_come_from_all_nodes() {
+    let world = World::with_flags(4, FLAGS);
+    for node in &world.nodes {
+        assert_eq!(node.connect().ask("CONFIG SET notify-keyspace-events KEA"), r"+OK\r\n");
+    }
+    let (mut by_event, mut by_key) = (connect_to(&world, 0), connect_to(&world, 1));
+    by_event.ask("SUBSCRIBE __keyevent@0__:set");
+    by_key.ask("PSUBSCRIBE __keyspace@0__:*");
+    let mut writer = world.connect();
+    for key in world.key_on_each("k") {
+        assert_eq!(writer.ask(&format!("SET {key} v")), r"+OK\r\n");
+        assert_reads(&mut by_event, &message("__keyevent@0__:set", &key));
+        let event = by_key.read_reply();
+        let channel = format!("__keyspace@0__:{key}\r\n$3\r\nset\r\n");
+        assert!(event.ends_with(channel.as_bytes()), "{}", show(&event));
+    }
+}
+
+#[test]
+fn a_node_that_was_restarted_is_subscribed_to_again_and_the_gap_is_counted() {
+    let mut world = World::with_flags(2, FLAGS);
+    let channel = world.key_on(1, "ch");
+    let (mut subscriber, mut other) = (connect_to(&world, 0), connect_to(&world, 0));
+    subscriber.ask(&format!("SUBSCRIBE {channel}"));
+    subscriber.ask("PSUBSCRIBE p*");
+    let port = world.nodes[1].port;
+    world.nodes[1].kill();
+    poll_until("the loss to be noticed by both workers", || {
+        (world.proxy.output().matches("node is down").count() == 2).then_some(())
+    });
+    let refused = other.ask(&format!("SUBSCRIBE {channel}"));
+    assert!(
+        refused.starts_with(&format!("-TRYAGAIN shard {} unavailable", world.shard_name(1))),
+        "{refused}"
+    );
+    world.nodes[1] = RedisServer::start_on(port);
+    let mut publisher = world.connect();
+    poll_until("a receiver", || {
+        (publisher.ask(&format!("PUBLISH {channel} again")) == r":1\r\n").then_some(())
+    });
+    assert_reads(&mut subscriber, &message(&channel, "again"));
+    let gaps = poll_until("the count", || {
+        let stats = publisher.ask("INFO stats");
+        let (_, rest) = stats.split_once("total_message_gaps:")?;
+        let gaps: u64 = rest.split_once('\\')?.0.parse().ok()?;
+        (gaps > 0).then_some(gaps)
+    });
+    assert_eq!(gaps, 1, "one worker had subscribers");
+    poll_until("the log to tell", || {
+        let output = world.proxy.output();
+        (output.contains("messages are missed") && output.contains("messages come again")).then_some(())
+    });
+}
+
+#[test]
+fn a_node_that_hangs_is_an_error_in_time_and_keeps_nobody_else() {
+    let world = World::with_flags(2, &["--workers=1", "--request-timeout-ms=300"]);
+    let channels = world.key_on_each("ch");
+    let mut client = world.connect();
+    world.nodes[1].freeze();
+    client.send(format!("SUBSCRIBE {} {}\r\n", channels[1], channels[0]).as_bytes());
+    let lost = client.read_reply();
+    assert!(lost.starts_with(b"-TRYAGAIN shard "), "{}", show(&lost));
+    assert!(client.read_reply().starts_with(b"*3\r\n$9\r\nsubscribe\r\n"));
+    assert_eq!(world.connect().ask(&format!("PUBLISH {} hi", channels[0])), r":1\r\n");
+    assert_reads(&mut client, &message(&channels[0], "hi"));
+    world.nodes[1].thaw();
+    poll_until("the node to be back", || {
+        client.ask(&format!("SUBSCRIBE {}", channels[1])).starts_with('*').then_some(())
+    });
+}
+
+#[test]
+fn a_slow_subscriber_is_closed_and_others_get_everything() {
+    let world = World::with_flags(1, FLAGS);
+    let (mut slow, mut quick) = (connect_to(&world, 0), connect_to(&world, 0));
+    for subscriber in [&mut slow, &mut quick] {
+        subscriber.ask("SUBSCRIBE news");
+    }
+    let mut publisher = world.connect();
+    let text = "x".repeat(1 << 20);
+    let mut receivers = Vec::new();
+    for _ in 0..64 {
+        receivers.push(publisher.command(&[b"PUBLISH", b"news", text.as_bytes()]));
+        assert_eq!(quick.read_reply().len(), message("news", &text).len());
+    }
+    assert_eq!(receivers.first(), Some(&b":2\r\n".to_vec()));
+    assert_eq!(receivers.last(), Some(&b":1\r\n".to_vec()), "the slow one has gone");
+    poll_until("the log to tell", || {
+        world.proxy.output().contains("it does not read the messages it is subscribed to").then_some(())
+    });
+    // What lies in the sockets can still be read, and then nothing more.
+    slow.set_patience(Duration::from_secs(20));
+    let (read, _) = slow.read_to_end();
+    assert!(read.len() < 64 << 20, "{} bytes", read.len());
+}
+
+#[test]
+fn connections_for_messages_are_shared_and_go_when_nobody_needs_them() {
+    let world = World::with_flags(2, FLAGS);
+    let channel = world.key_on(0, "ch");
+    let mut subscribers: Vec<Client> = (0..20).map(|_| world.connect()).collect();
+    for subscriber in &mut subscribers {
+        subscriber.ask(&format!("SUBSCRIBE {channel}"));
+    }
+    let mut node = world.nodes[0].connect();
+    let direct = node.ask(&format!("PUBSUB NUMSUB {channel}"));
+    assert!(direct.ends_with(r":2\r\n"), "one for each worker: {direct}");
+    assert!(world.nodes[1].connect().ask("CLIENT LIST TYPE pubsub").starts_with("$0"));
+    drop(subscribers);
+    poll_until("the node to be told", || (node.ask("PUBSUB CHANNELS") == r"*0\r\n").then_some(()));
+}
+
+#[test]
+fn a_message_of_any_bytes_and_size_is_passed_on() {
+    let world = World::with_flags(2, FLAGS);
+    let mut subscriber = connect_to(&world, 0);
+    let channel = b"any \r\n\0 name";
+    subscriber.command(&[b"SUBSCRIBE", channel]);
+    let mut publisher = connect_to(&world, 1);
+    for len in [0, 1, 1000, 100_000, 3 << 20] {
+        let text: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        assert_eq!(publisher.command(&[b"PUBLISH", channel, &text]), b":1\r\n");
+        let got = subscriber.read_reply();
+        let fields: Vec<&[u8]> = resp::reply::elements(&got).expect("an array").collect();
+        assert_eq!(resp::reply::as_bulk(fields[1]), Some(&channel[..]));
+        assert!(resp::reply::as_bulk(fields[2]) == Some(&text[..]), "{len} bytes");
+    }
+}
