@@ -6,6 +6,7 @@ use crate::pace::Gather;
 use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
+use proxy::CrossShard;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -123,6 +124,17 @@ pub(crate) struct ProxyArgs {
     #[arg(long)]
     pub(crate) allow_admin: bool,
 
+    /// What becomes of a command whose keys live on several shards and that cannot be split, such as SUNION or RENAME:
+    /// refuse (CROSSSLOT, as Redis Cluster says), or emulate: the values are gathered, what comes of them is written;
+    /// not atomic (docs/cross-shard.md)
+    #[arg(long, value_name = "refuse|emulate", default_value = "refuse", value_parser = parse_cross_shard)]
+    pub(crate) cross_shard: CrossShard,
+
+    /// With --cross-shard=emulate: bytes of values that one such command may gather, such as 16mb. Other clients of the
+    /// worker wait while it is carried out, some 15 ms for each MiB
+    #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
+    cross_shard_bytes_max: usize,
+
     /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
     /// it; --requirepass-file hides it
     #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
@@ -224,6 +236,14 @@ fn parse_switch(text: &str) -> Result<bool, String> {
         "0" => Ok(false),
         "1" => Ok(true),
         _ => Err("write 1 to switch it on, 0 to switch it off".to_owned()),
+    }
+}
+
+fn parse_cross_shard(text: &str) -> Result<CrossShard, String> {
+    match text {
+        "refuse" => Ok(CrossShard::Refuse),
+        "emulate" => Ok(CrossShard::Emulate),
+        _ => Err("write refuse or emulate".to_owned()),
     }
 }
 
@@ -331,6 +351,7 @@ impl ProxyArgs {
             request_timeout: Duration::from_millis(self.request_timeout_ms),
             transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms)),
             idle_timeout: Duration::from_secs(self.timeout),
+            cross_shard_bytes_max: self.cross_shard_bytes_max,
             ..defaults
         }
         .within_memory(self.memory_max, workers)
@@ -405,6 +426,7 @@ mod tests {
             (&["--nodes=a:1", "--distribution=rendezvous"], "rendezvous"),
             (&["--nodes=a:1", "--tag-rule=abc"], "abc"),
             (&["--nodes=a:1", "--request-timeout-ms=0"], "--request-timeout-ms"),
+            (&["--nodes=a:1", "--cross-shard=split"], "write refuse or emulate"),
             (&["--nodes=a:1,a:1"], "a:1"),
             (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
             (&["--tls-port=6390"], "--tls-cert-file"),
