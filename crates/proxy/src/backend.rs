@@ -55,7 +55,12 @@ impl Ticket {
 
     /// Nobody waits for the reply any more.
     pub(crate) fn bury(&mut self) {
-        self.purpose = if self.is_of_client() { Purpose::Late } else { Purpose::Nobody };
+        match self.purpose {
+            Purpose::Client | Purpose::Late => self.purpose = Purpose::Late,
+            Purpose::Nobody => {}
+            // What `part` said of it would be taken for a number of replies.
+            _ => (self.purpose, self.part) = (Purpose::Nobody, 0),
+        }
     }
 }
 

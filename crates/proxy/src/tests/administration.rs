@@ -528,3 +528,17 @@ fn the_one_user_is_described_as_redis_describes_it() {
     let taken = rig.taken(client);
     assert!(taken.starts_with("*21|$8|keyspace|$4|read|"), "{taken}");
 }
+
+#[test]
+fn a_nodes_late_answer_to_info_stands_for_one_reply_and_no_more() {
+    let mut rig = Rig::ready(3);
+    let asker = rig.client();
+    rig.client_sends(asker, "info keyspace|");
+    assert_eq!(rig.node_got(2), "*1|$4|INFO|");
+    rig.pass(Limits::default().request_timeout + Duration::from_millis(1));
+    assert!(rig.taken(asker).starts_with('$'), "it is answered without the shard that is late");
+    let (client, key) = (rig.client(), rig.key(2));
+    rig.client_sends(client, &format!("get {key}|get {key}|get {key}|"));
+    rig.node_sends(2, "$4|late|$1|a|$1|b|$1|c|");
+    assert_eq!(rig.taken(client), "$1|a|$1|b|$1|c|");
+}
