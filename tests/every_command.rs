@@ -69,12 +69,12 @@ fn lines() -> impl Iterator<Item = &'static Command> {
     let lines = command::all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
     lines
         .filter(|command| command.carry != Carry::Container && &*command.name != "quit")
-        .filter(|command| !is_about_subscriptions(command))
+        .filter(|command| !changes_what_comes(command))
 }
 
-/// What has an answer for each name and changes what may be asked: tested in `pubsub`.
-fn is_about_subscriptions(command: &Command) -> bool {
-    matches!(command.carry, Carry::Here(Local::Subscribe(_) | Local::Unsubscribe(_)))
+/// Behind it, more comes than replies: tested in `pubsub`.
+fn changes_what_comes(command: &Command) -> bool {
+    matches!(command.carry, Carry::Here(Local::Subscribe(_) | Local::Unsubscribe(_) | Local::Monitor))
 }
 
 /// A request of `len` arguments: a key and small numbers.

@@ -63,6 +63,22 @@ fn changes_of_subscriptions_and_refusals_are_told_as_by_redis() {
     for lines in steps {
         assert_eq!(transcript(&mut subject, lines), transcript(&mut oracle, lines), "{lines}");
     }
+    let steps = [
+        "HELLO 3\r\nSUBSCRIBE a b\r\nPSUBSCRIBE p*\r\nSSUBSCRIBE s\r\nGET a\r\nUNSUBSCRIBE nosuch",
+        "PING\r\nUNSUBSCRIBE a b\r\nUNSUBSCRIBE\r\nPUNSUBSCRIBE\r\nPUNSUBSCRIBE\r\nSUNSUBSCRIBE\r\nSUNSUBSCRIBE",
+        "SUBSCRIBE a\r\nHELLO 2\r\nGET a\r\nPING",
+        "HELLO 3\r\nUNSUBSCRIBE",
+    ];
+    // The number of the client is in the greeting.
+    let without_id = |text: String| {
+        text.split("$2\\r\\nid\\r\\n:")
+            .map(|part| part.trim_start_matches(char::is_numeric).to_owned())
+            .collect::<Vec<_>>()
+    };
+    for lines in steps {
+        let (got, expected) = (transcript(&mut subject, lines), transcript(&mut oracle, lines));
+        assert_eq!(without_id(got), without_id(expected), "{lines}");
+    }
     for client in [&mut oracle, &mut subject] {
         client.send(b"QUIT\r\n");
         assert_eq!(client.read_reply(), b"+OK\r\n");
@@ -309,4 +325,67 @@ fn a_message_of_any_bytes_and_size_is_passed_on() {
         assert_eq!(resp::reply::as_bulk(fields[1]), Some(&channel[..]));
         assert!(resp::reply::as_bulk(fields[2]) == Some(&text[..]), "{len} bytes");
     }
+}
+
+#[test]
+fn a_transaction_publishes_where_its_channel_lives() {
+    let world = World::with_flags(4, FLAGS);
+    let (here, elsewhere) = (world.key_on(1, "ch"), world.key_on(2, "ch"));
+    let mut subscriber = connect_to(&world, 0);
+    subscriber.ask(&format!("SUBSCRIBE {here}"));
+    let mut client = connect_to(&world, 1);
+    let key = world.key_on(1, "k");
+    client.ask("MULTI");
+    assert_eq!(client.ask(&format!("SET {key} v")), r"+QUEUED\r\n");
+    assert_eq!(client.ask(&format!("PUBLISH {here} hi")), r"+QUEUED\r\n");
+    assert_eq!(client.ask("EXEC"), r"*2\r\n+OK\r\n:1\r\n");
+    assert_reads(&mut subscriber, &message(&here, "hi"));
+    client.ask("MULTI");
+    client.ask(&format!("SET {key} v"));
+    assert!(client.ask(&format!("PUBLISH {elsewhere} hi")).starts_with("-CROSSSLOT "));
+    assert!(client.ask("EXEC").starts_with("-EXECABORT "));
+}
+
+/// What a client that monitors is shown up to `last`, without times and ports.
+fn shown(client: &mut Client, last: &str) -> Vec<String> {
+    let (bytes, ended) = client.read_until(format!("\"{last}\"\r\n").as_bytes());
+    assert_eq!(ended, Ended::Marker, "{}", show(&bytes));
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let without_time = |line: &str| {
+        let (_, rest) = line.split_once(" [")?;
+        let (place, request) = rest.split_once("] ")?;
+        let (database, _) = place.split_once(' ')?;
+        Some(format!("{database}: {request}"))
+    };
+    text.lines().filter_map(without_time).collect()
+}
+
+#[test]
+fn a_monitor_sees_what_a_monitor_of_redis_sees_of_clients_of_all_workers() {
+    let (node, world) = (RedisServer::start(), World::with_flags(4, FLAGS));
+    let requests = "SET a 1\r\nGET a b\r\nnosuch\r\nAUTH x\r\nAUTH default x\r\nHELLO 2 AUTH default y\r\n\
+        CLIENT LIST\r\nSELECT 3\r\nGET \"a\\x00\\n\\\"\\xff\"\r\nMULTI\r\nSET q 1\r\nGET q\r\nEXEC\r\n\
+        CLIENT SETNAME x\r\nSUBSCRIBE c\r\nGET q\r\nUNSUBSCRIBE\r\nMGET a b c d\r\nPUBLISH c x\r\nPING the-end\r\n";
+    let mut oracle = node.connect();
+    oracle.ask("MONITOR");
+    let mut monitors = [connect_to(&world, 0), connect_to(&world, 1)];
+    monitors.iter_mut().for_each(|monitor| assert_eq!(monitor.ask("MONITOR"), r"+OK\r\n"));
+    node.connect().send(requests.as_bytes());
+    // Their first requests tell whose they are.
+    let mut client = connect_to(&world, 1);
+    client.send(requests.as_bytes());
+    let expected = shown(&mut oracle, "the-end");
+    for monitor in &mut monitors {
+        let lines = shown(monitor, "the-end");
+        let begin = lines.iter().position(|line| line.ends_with("\"SET\" \"a\" \"1\"")).expect("it is shown");
+        assert_eq!(lines[begin..], expected);
+        // Shown beside replies, its own requests too.
+        monitor.send(b"PING own\r\n");
+        let (_, ended) = monitor.read_until(b"$3\r\nown\r\n");
+        assert_eq!(ended, Ended::Marker);
+    }
+    monitors[0].send(b"RESET\r\n");
+    let (_, ended) = monitors[0].read_until(b"+RESET\r\n");
+    assert_eq!(ended, Ended::Marker);
+    assert_eq!(monitors[0].ask("ECHO more"), r"$4\r\nmore\r\n", "nothing else comes any more");
 }

@@ -15,7 +15,6 @@ const NEVER_FORWARDED: &[&str] = &[
     "SWAPDB 0 1",
     "MODULE LOAD /nosuch.so",
     "MIGRATE 127.0.0.1 1 key 0 1000",
-    "MONITOR",
     "SYNC",
     "PSYNC ? -1",
     "REPLCONF listening-port 1",

@@ -220,6 +220,8 @@ pub enum Local {
     Subscribe(Topic),
     /// UNSUBSCRIBE and its kin.
     Unsubscribe(Topic),
+    /// MONITOR: requests of all clients are shown from now on.
+    Monitor,
     /// PUBSUB: who is subscribed to what.
     PubSub(PubSubQuestion),
     /// HELP of a container.

@@ -101,8 +101,8 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_refused_and_why() {
         assert_eq!(
-            refusal_of("monitor"),
-            "-ERR command 'monitor' is not supported by shardis yet (a stream of all requests)\r\n"
+            refusal_of("CLUSTER addslots 1"),
+            "-ERR command 'cluster|addslots' is not supported by shardis yet (the cluster protocol)\r\n"
         );
         assert_eq!(
             refusal_of("Config SET a b"),

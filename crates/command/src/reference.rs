@@ -160,6 +160,9 @@ fn local_note(local: Local) -> &'static str {
         Local::Subscribe(Topic::Pattern) => {
             "on all shards; an error if one of them cannot be had; not in transactions"
         }
+        Local::Monitor => {
+            "the requests of the clients of all workers; of an argument 64 KiB are shown; what scripts do at a node is not"
+        }
         Local::PubSub(_) => "over the clients of all workers; who subscribes elsewhere is not counted",
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
         Local::Acl(_) => "there is one user, `default`",

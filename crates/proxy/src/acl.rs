@@ -27,8 +27,8 @@ impl Core {
             AclQuestion::DryRun => self.dry_run(request, reply),
             AclQuestion::GenPass => self.generate_password(request, reply),
             AclQuestion::GetUser => match self.users.get(request.arg(2)) {
-                Some(user) => write_user(reply, user),
-                None => encode::nil(reply),
+                Some(user) => write_user(reply, user, session.resp3),
+                None => encode::null(reply, session.resp3),
             },
             AclQuestion::List => {
                 encode::array_header(reply, self.users.iter().len());
@@ -36,7 +36,7 @@ impl Core {
             }
             AclQuestion::Load if self.settings.registry.has_file() => self.load_users(session),
             AclQuestion::Load => errors::write(reply, errors::NO_ACL_FILE),
-            AclQuestion::Log => self.acl_log(request, reply),
+            AclQuestion::Log => self.acl_log(session.resp3, request, reply),
             AclQuestion::SetUser => self.set_user(session, request, reply),
             AclQuestion::Users => {
                 encode::array_header(reply, self.users.iter().len());
@@ -109,7 +109,7 @@ impl Core {
     }
 
     /// `ACL LOG [count | RESET]`
-    fn acl_log(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
+    fn acl_log(&self, resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
         const SHOWN_BY_DEFAULT: usize = 10;
         let count = match (request.len(), request.get(2)) {
             (2, _) => SHOWN_BY_DEFAULT,
@@ -128,7 +128,7 @@ impl Core {
         encode::array_header(reply, entries.len());
         for entry in entries {
             let age_ms = self.now.since(entry.at).as_millis() as f64;
-            write_denial(reply, entry, age_ms / 1000.0);
+            write_denial(reply, entry, age_ms / 1000.0, resp3);
         }
     }
 }
@@ -165,10 +165,12 @@ fn write_category(out: &mut Vec<u8>, word: &[u8]) {
 }
 
 /// ACL GETUSER.
-fn write_user(out: &mut Vec<u8>, user: &User) {
-    encode::array_header(out, 12);
+fn write_user(out: &mut Vec<u8>, user: &User, resp3: bool) {
+    encode::map_header(out, 6, resp3);
     encode::bulk(out, b"flags");
-    write_words(out, &user.flags());
+    let flags = user.flags();
+    encode::set_header(out, flags.len(), resp3);
+    flags.iter().for_each(|flag| encode::bulk(out, flag.as_bytes()));
     encode::bulk(out, b"passwords");
     encode::array_header(out, user.password_hashes().len());
     user.password_hashes().for_each(|hash| encode::bulk(out, hash.as_bytes()));
@@ -176,7 +178,7 @@ fn write_user(out: &mut Vec<u8>, user: &User) {
     encode::bulk(out, b"selectors");
     encode::array_header(out, user.selectors().len());
     for selector in user.selectors() {
-        encode::array_header(out, 6);
+        encode::map_header(out, 3, resp3);
         write_description(out, &selector);
     }
 }
@@ -190,20 +192,22 @@ fn write_description(out: &mut Vec<u8>, description: &Description) {
 }
 
 /// An entry of ACL LOG.
-fn write_denial(out: &mut Vec<u8>, denial: &Denial, age_seconds: f64) {
-    encode::array_header(out, 14);
+fn write_denial(out: &mut Vec<u8>, denial: &Denial, age_seconds: f64, resp3: bool) {
+    encode::map_header(out, 7, resp3);
     encode::bulk(out, b"count");
     encode::integer(out, denial.count as i64);
-    let fields: [(&str, &[u8]); 6] = [
+    let fields: [(&str, &[u8]); 4] = [
         ("reason", denial.reason.word().as_bytes()),
         ("context", denial.context.word().as_bytes()),
         ("object", &denial.object),
         ("username", &denial.user),
-        ("age-seconds", &age_seconds.to_string().into_bytes()),
-        ("client-info", denial.client.as_bytes()),
     ];
     for (name, value) in fields {
         encode::bulk(out, name.as_bytes());
         encode::bulk(out, value);
     }
+    encode::bulk(out, b"age-seconds");
+    encode::double(out, age_seconds, resp3);
+    encode::bulk(out, b"client-info");
+    encode::bulk(out, denial.client.as_bytes());
 }

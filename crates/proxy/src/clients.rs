@@ -216,7 +216,7 @@ impl Filter {
 
 impl Session {
     fn kind(&self) -> Type {
-        if self.subscribed.is_some() { Type::Subscriber } else { Type::Normal }
+        if self.has_topics() { Type::Subscriber } else { Type::Normal }
     }
 
     /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
@@ -255,10 +255,12 @@ impl Session {
         let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
         let is_subscribed = self.kind() == Type::Subscriber;
         let flags = [
+            (self.monitors(), 'O'),
             (is_subscribed, 'P'),
             (self.transaction.is_some(), 'x'),
             (self.is_blocked(), 'b'),
             (closing, 'c'),
+            (self.peer.starts_with('/'), 'U'),
             (replica_reads, 'r'),
             (no_evict, 'e'),
             (no_touch, 'T'),

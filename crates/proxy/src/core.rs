@@ -14,6 +14,7 @@ use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
 use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
+use crate::monitor::Monitor;
 use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
@@ -48,6 +49,7 @@ pub(crate) struct Core {
     pub pins: Pins,
     pub pause: Pause,
     pub subscriptions: Subscriptions,
+    pub monitor: Monitor,
     /// How many connections clients hold.
     pub held: usize,
     /// Who seeks clients that wait on connections whose numbers are not known yet.
@@ -135,6 +137,7 @@ impl Core {
             pins: Pins::new(shards),
             pause: Pause::default(),
             subscriptions: Subscriptions::new(shards),
+            monitor: Monitor::default(),
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(shards),
@@ -188,6 +191,7 @@ impl Core {
         self.now = now;
         self.now_us = tally::low_us(now);
         self.late_at = now + self.limits.request_timeout;
+        self.monitor.is_on = self.board.monitors.any();
     }
 
     /// Whether `shard` takes a request of ours now; else what the client is to be told.

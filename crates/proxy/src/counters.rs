@@ -2,6 +2,7 @@
 //! all) and scripts.
 
 use crate::audience::Audience;
+use crate::monitor::Monitors;
 use crate::scripts::Scripts;
 use crate::tally::Tally;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +42,10 @@ counters! {
     clients_refused,
     /// Clients closed by us for a fault of theirs.
     clients_closed,
+    /// Clients that shook hands: TLS, or a PROXY header.
+    handshakes,
+    /// Those that should have, and did not.
+    handshakes_failed,
     /// Requests read.
     requests,
     /// Parts that requests were split into.
@@ -116,6 +121,7 @@ pub struct Board {
     rows: Vec<[AtomicU64; Counters::LEN]>,
     pub(crate) scripts: Scripts,
     pub(crate) audience: Audience,
+    pub(crate) monitors: Monitors,
     /// By worker. Locked once a second by its worker, and by whoever asks.
     tallies: Vec<Mutex<Tally>>,
     usage: Mutex<Usage>,
@@ -130,6 +136,7 @@ impl Board {
             usage: Mutex::default(),
             scripts: Scripts::default(),
             audience: Audience::default(),
+            monitors: Monitors::new(workers),
         }
     }
 

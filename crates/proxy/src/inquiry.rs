@@ -45,6 +45,8 @@ enum Content {
         inquiry: Id,
         findings: Findings,
     },
+    /// What was carried out there, for those who monitor.
+    Carried(Arc<[u8]>),
 }
 
 impl Mail {
@@ -54,7 +56,7 @@ impl Mail {
             Content::Question { inquiry, .. } => {
                 Some(Mail(Content::Answer { inquiry, findings: Findings::Nothing }))
             }
-            Content::Answer { .. } => None,
+            Content::Answer { .. } | Content::Carried(_) => None,
         }
     }
 }
@@ -72,8 +74,8 @@ pub(crate) enum Question {
     Pause(Option<Order>),
     /// On which connection this client waits.
     Seek { client: u64 },
-    /// Take these users for those that there are; the client who asks may be one who is gone.
-    Users { asker: u64, users: Arc<Users> },
+    /// Take these users for those that there are.
+    Users(Arc<Users>),
 }
 
 /// What one worker answers.
@@ -232,6 +234,13 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Tells another worker what was carried out here.
+    pub(crate) fn mail_lines(&mut self, worker: usize, lines: Arc<[u8]>) {
+        self.mail.push_back((worker, Mail(Content::Carried(lines))));
+    }
+}
+
 impl Proxy {
     /// What is to be delivered to another worker: which, and what. If that worker has stopped, the sender is to be
     /// handed [`Mail::undelivered`].
@@ -245,20 +254,21 @@ impl Proxy {
         match mail.0 {
             Content::Question { from, inquiry, question } => self.answer_question(from, inquiry, &question),
             Content::Answer { inquiry, findings } => self.absorb_findings(inquiry, findings),
+            Content::Carried(lines) => self.show_lines(&lines),
         }
         self.follow_up();
     }
 
-    /// Asks the other workers, and answers for this one. False if there is no question.
-    pub(crate) fn put_question(&mut self) -> bool {
-        let Some((inquiry, question)) = self.core.questions.pop_front() else { return false };
+    /// Asks the other workers what is to be asked first, and answers for this one.
+    #[cold]
+    pub(crate) fn put_question(&mut self) {
+        let Some((inquiry, question)) = self.core.questions.pop_front() else { return };
         let from = self.core.settings.worker;
         for worker in (0..self.core.settings.workers).filter(|&worker| worker != from) {
             let question = Arc::clone(&question);
             self.core.mail.push_back((worker, Mail(Content::Question { from, inquiry, question })));
         }
         self.answer_question(from, inquiry, &question);
-        true
     }
 
     /// Answers what the worker `from` asks, now or when it is known.
@@ -334,8 +344,8 @@ impl Proxy {
                 self.core.reset_statistics();
                 Findings::Nothing
             }
-            Question::Users { asker, users } => {
-                self.adopt_users(users, *asker);
+            Question::Users(users) => {
+                self.adopt_users(users);
                 Findings::Nothing
             }
         }

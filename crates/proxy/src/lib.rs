@@ -34,6 +34,7 @@ mod local;
 mod login;
 mod memory;
 mod merge;
+mod monitor;
 mod pause;
 mod pinned;
 mod proxy;

@@ -37,6 +37,7 @@ impl Core {
             }
             Local::Reset => {
                 self.unsubscribe_from_all(session);
+                self.end_to_monitor(session);
                 self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
@@ -67,6 +68,7 @@ impl Core {
             Local::Acl(question) => self.acl(session, question, request, reply),
             Local::Subscribe(kind) => self.subscribe(session, kind, request),
             Local::Unsubscribe(kind) => self.unsubscribe(session, kind, request),
+            Local::Monitor => self.begin_to_monitor(session, reply),
             Local::PubSub(question) => self.pubsub(question, request, reply),
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::Wait => self.wait(session, request, reply),

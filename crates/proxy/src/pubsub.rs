@@ -26,7 +26,7 @@ use crate::proxy::{Peer, Proxy};
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
 use crate::subscriptions::{Deserted, Topics, Wait};
-use command::{Carry, Command, Local, PubSubQuestion, Topic as Kind};
+use command::{Carry, Command, Flags, Local, PubSubQuestion, Topic as Kind};
 use resp::reply::{as_bulk, as_integer, elements, is_error};
 use resp::{Request, encode};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Core {
         }
         let place = session.reserve(Owed::Subscription);
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
-        topic.wait(conn, Wait { place, count });
+        topic.wait(conn, Wait { place, count, resp3: session.resp3 });
         let unasked: Vec<ShardId> = topic.unasked().collect();
         unasked.into_iter().for_each(|shard| self.ask_for(id, shard));
     }
@@ -147,9 +147,7 @@ impl Core {
 
     /// Subscribes the session to a topic that it has not. Whether the nodes have confirmed before.
     fn join(&mut self, session: &mut Session, kind: Kind, id: Id) -> bool {
-        if session.subscribed.is_none() {
-            self.counters.subscribers += 1;
-        }
+        self.counters.subscribers += u64::from(!session.has_topics());
         session.subscribed.get_or_insert_default().insert(kind, id);
         let is_there = self.subscriptions.topics.join(id, session.conn);
         if is_there && let Some(topic) = self.subscriptions.topics.get(id) {
@@ -192,9 +190,7 @@ impl Core {
             return;
         };
         session.forget_topic(kind, id);
-        if session.subscribed.is_none() {
-            self.counters.subscribers -= 1;
-        }
+        self.counters.subscribers -= u64::from(!session.has_topics());
         if subscription.waits.is_empty() {
             self.board.audience.remove_client(self.settings.worker, kind, &name);
         }
@@ -208,7 +204,7 @@ impl Core {
             return self.tell(session, kind.unsubscribe(), Some(&name), count);
         };
         let mut text = Vec::new();
-        write_change(&mut text, session, kind.unsubscribe(), Some(&name), count);
+        write_change(&mut text, session.resp3, kind.unsubscribe(), Some(&name), count);
         leaving.client = Some((session.conn, session.reserve(Owed::Subscription), text));
     }
 
@@ -278,7 +274,7 @@ impl Core {
     /// Tells the session of a change of its subscriptions that is true now.
     fn tell(&mut self, session: &mut Session, word: &str, name: Option<&[u8]>, count: usize) {
         let mut text = self.pool.take();
-        write_change(&mut text, session, word, name, count);
+        write_change(&mut text, session.resp3, word, name, count);
         if session.is_pending() {
             session.raise_fence(session.next_place());
         }
@@ -288,9 +284,9 @@ impl Core {
 
     /// Tells the session that it is subscribed, in the places that waited for that.
     fn confirm_waits(&mut self, session: &mut Session, kind: Kind, name: &[u8], waits: Vec<Wait>) {
-        for Wait { place, count } in waits {
+        for Wait { place, count, resp3 } in waits {
             let mut text = self.pool.take();
-            write_change(&mut text, session, kind.subscribe(), Some(name), count);
+            write_change(&mut text, resp3, kind.subscribe(), Some(name), count);
             session.raise_fence(place);
             self.settle(session, place, &text);
             self.pool.give(text);
@@ -341,19 +337,24 @@ impl Core {
         }
     }
 
-    /// Whether the session, which is subscribed and speaks RESP2, may ask for `command`; else it is told that not.
+    /// Whether the session, to which more comes than replies, may ask for `command`; else it is told that not.
     #[cold]
-    pub(crate) fn allows_subscriber(&mut self, session: &mut Session, command: &Command) -> bool {
-        let is_allowed = matches!(
-            command.carry,
-            Carry::Here(
-                Local::Subscribe(_) | Local::Unsubscribe(_) | Local::Ping | Local::Quit | Local::Reset
-            )
-        );
-        if !is_allowed {
-            self.refuse(session, &errors::only_while_subscribed(&command.name));
+    pub(crate) fn allows_listener(&mut self, session: &mut Session, command: &Command) -> bool {
+        match session.may_ask_for(command) {
+            true => return true,
+            false if session.is_restricted() => {
+                self.refuse(session, &errors::only_while_subscribed(&command.name));
+            }
+            false => self.refuse(session, errors::NO_KEYSPACE),
         }
-        is_allowed
+        false
+    }
+
+    /// Whether the session's user may listen to all that it is subscribed to: as Redis, we close it else.
+    pub(crate) fn may_stay_subscribed(&self, session: &Session) -> bool {
+        let topics = Kind::ALL.into_iter().flat_map(|kind| session.topics(kind));
+        let mut topics = topics.filter_map(|id| self.subscriptions.topics.get(id));
+        topics.all(|topic| session.login.permits_channel(&topic.name, topic.kind == Kind::Pattern))
     }
 
     /// The worker's connections for messages that are of no use any more.
@@ -516,7 +517,7 @@ impl Proxy {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
             session.forget_topic(kind, id);
-            core.counters.subscribers -= u64::from(session.subscribed.is_none());
+            core.counters.subscribers -= u64::from(!session.has_topics());
             for wait in waits {
                 core.counters.errors += 1;
                 core.settle(session, wait.place, error);
@@ -575,10 +576,31 @@ impl Proxy {
 }
 
 impl Session {
-    /// Whether only few commands are allowed now.
-    #[inline]
+    /// Whether it is subscribed to something.
+    pub(crate) fn has_topics(&self) -> bool {
+        self.subscribed.as_ref().is_some_and(|subscribed| subscribed.has_topics())
+    }
+
+    /// Whether something comes to it that it need not ask for.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.has_topics() || self.monitors()
+    }
+
+    /// Whether only few commands are allowed now: in RESP2, replies could not be told from messages.
     pub(crate) fn is_restricted(&self) -> bool {
-        self.subscribed.is_some() && !self.resp3
+        !self.resp3 && self.has_topics()
+    }
+
+    /// Whether it may ask for `command` now, as far as that depends on what comes to it beside replies.
+    pub(crate) fn may_ask_for(&self, command: &Command) -> bool {
+        use Local::{Ping, Quit, Reset, Subscribe, Unsubscribe};
+        if self.is_restricted() {
+            return matches!(command.carry, Carry::Here(Subscribe(_) | Unsubscribe(_) | Ping | Quit | Reset));
+        }
+        let touches_keys = command.flags.contains(Flags::READONLY)
+            || command.flags.contains(Flags::WRITE)
+            || matches!(command.carry, Carry::Publish(_) | Carry::Script(_));
+        !(touches_keys && self.monitors())
     }
 
     fn is_subscribed_to(&self, kind: Kind, id: Id) -> bool {
@@ -600,9 +622,15 @@ impl Session {
     }
 
     fn forget_topic(&mut self, kind: Kind, id: Id) {
-        let Some(subscribed) = &mut self.subscribed else { return };
-        subscribed.remove(kind, id);
-        if subscribed.is_empty() {
+        if let Some(subscribed) = &mut self.subscribed {
+            subscribed.remove(kind, id);
+        }
+        self.forget_if_silent();
+    }
+
+    /// Gives up what is only needed by clients to which more comes than replies.
+    pub(crate) fn forget_if_silent(&mut self) {
+        if self.subscribed.as_ref().is_some_and(|subscribed| subscribed.is_silent()) {
             self.subscribed = None;
         }
     }
@@ -616,7 +644,9 @@ impl Session {
         limits: &crate::Limits,
     ) -> bool {
         let held = self.held_bytes();
-        let Some(subscribed) = &mut self.subscribed else { return false };
+        let Some(subscribed) = self.subscribed.as_mut().filter(|subscribed| subscribed.has_topics()) else {
+            return false;
+        };
         if held.saturating_sub(newest) > limits.subscriber_bytes_max {
             return true;
         }
@@ -629,12 +659,12 @@ impl Session {
 }
 
 /// What a client is told of its subscriptions: `subscribe`, the name, and how many it has now.
-fn write_change(out: &mut Vec<u8>, session: &Session, word: &str, name: Option<&[u8]>, count: usize) {
-    out.extend_from_slice(if session.resp3 { b">3\r\n" } else { b"*3\r\n" });
+fn write_change(out: &mut Vec<u8>, resp3: bool, word: &str, name: Option<&[u8]>, count: usize) {
+    out.extend_from_slice(if resp3 { b">3\r\n" } else { b"*3\r\n" });
     encode::bulk(out, word.as_bytes());
     match name {
         Some(name) => encode::bulk(out, name),
-        None if session.resp3 => out.extend_from_slice(b"_\r\n"),
+        None if resp3 => out.extend_from_slice(b"_\r\n"),
         None => encode::nil(out),
     }
     encode::integer(out, count as i64);

@@ -62,7 +62,9 @@ impl Proxy {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
         backend.forget_answered(&mut core.pool);
-        if backend.bytes_announced() > core.limits.large_bytes && !backend.holds_reply {
+        // A reply to the greeting has no ticket: the one at the front waits for the reply behind it.
+        let is_large = backend.bytes_announced() > core.limits.large_bytes && backend.is_ready();
+        if is_large && !backend.holds_reply {
             self.avoid_large_reply(node);
         }
         self.check_reply_size(node);
@@ -201,7 +203,19 @@ impl Proxy {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
         backend.pop();
-        match backend.used_by {
+        let is_usual = matches!(backend.used_by, Use::Shared | Use::Pinned | Use::Subscription);
+        if is_usual && ticket.purpose == Purpose::Client {
+            self.deliver_reply(ticket, reply);
+        } else {
+            self.handle_unusual_reply(node, ticket, reply);
+        }
+        Ok(())
+    }
+
+    /// Apart from the usual ones, which it would make dearer.
+    #[inline(never)]
+    fn handle_unusual_reply(&mut self, node: u32, ticket: Ticket, reply: &[u8]) {
+        match self.core.backends[node as usize].used_by {
             Use::Shared | Use::Pinned | Use::Subscription => {}
             Use::Retired => self.lift_fence(ticket),
             Use::Held => self.note_held_reply(node, &ticket, reply),
@@ -214,7 +228,6 @@ impl Proxy {
             Purpose::Name => self.note_name(node, reply),
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
-        Ok(())
     }
 
     /// A reply to the greeting of a new connection.

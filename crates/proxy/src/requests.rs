@@ -87,12 +87,16 @@ impl Core {
                 break;
             }
             let mark = (session.mute != Mute::No).then(|| session.mark());
+            let errors = self.counters.errors;
             if self.handle_request(session, &request, &mut scratch.keys, &mut scratch.reply) == Step::Later {
                 session.postpone();
                 break;
             }
             if let Some(mark) = mark {
                 session.silence(mark, &mut self.pool);
+            }
+            if self.monitor.is_on && self.counters.errors == errors {
+                self.show_request(session, &request);
             }
             at += len;
             self.note_carried_out(session);
@@ -193,7 +197,7 @@ impl Core {
         if session.login.is_checked() && !self.permit(session, command, request) {
             return Step::Done;
         }
-        if session.is_restricted() && !self.allows_subscriber(session, command) {
+        if session.subscribed.is_some() && !self.allows_listener(session, command) {
             return Step::Done;
         }
         // One branch for both: nearly no request has to do with either.

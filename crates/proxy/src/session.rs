@@ -37,7 +37,7 @@ pub(crate) struct Session {
     pub mute: Mute,
     /// What it asked for and we only remember.
     pub wishes: Wishes,
-    /// What it is subscribed to, if anything.
+    /// What it is subscribed to, or sees beside its replies, if anything.
     pub subscribed: Option<Box<Subscribed>>,
     /// When it came.
     pub created_at: Instant,

@@ -59,6 +59,8 @@ pub(crate) struct Wait {
     pub place: u32,
     /// How many subscriptions the client is told to have.
     pub count: usize,
+    /// It spoke RESP3 when it asked.
+    pub resp3: bool,
 }
 
 /// What is left of a topic that nobody is subscribed to any more.
@@ -272,13 +274,15 @@ impl Topic {
     }
 }
 
-/// What one client is subscribed to.
+/// What comes to one client beside replies: what it is subscribed to, and whether it monitors.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
     topics: [BTreeSet<Id>; Kind::COUNT],
     /// The last place in its order that must not be overtaken by a message: that of a confirmation, or of a message
     /// that waits there itself.
     pub fence: Option<u32>,
+    /// It sees the requests of all.
+    pub monitors: bool,
     /// Since when more waits for it than the soft limit allows.
     pub slow_since: Option<Instant>,
 }
@@ -296,8 +300,13 @@ impl Subscribed {
         self.topics[kind as usize].contains(&id)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.topics.iter().all(BTreeSet::is_empty)
+    pub(crate) fn has_topics(&self) -> bool {
+        !self.topics.iter().all(BTreeSet::is_empty)
+    }
+
+    /// Whether nothing comes for it any more but replies.
+    pub(crate) fn is_silent(&self) -> bool {
+        !self.has_topics() && !self.monitors
     }
 
     /// The topics of `kind`, the place that was taken first in the table first.
@@ -325,7 +334,7 @@ mod tests {
 
     const ONE: ConnId = ConnId { index: 1, generation: 0 };
     const OTHER: ConnId = ConnId { index: 2, generation: 0 };
-    const WAIT: Wait = Wait { place: 3, count: 1 };
+    const WAIT: Wait = Wait { place: 3, count: 1, resp3: false };
 
     /// Over two shards, with a topic that `ONE` is subscribed to and whose nodes were asked.
     fn asked(kind: Kind, home: Option<ShardId>) -> (Topics, Id) {
@@ -410,6 +419,6 @@ mod tests {
         assert_eq!(counts(&subscribed), [2, 2, 1]);
         assert!(!subscribed.contains(Kind::Channel, ids[0]) && subscribed.contains(Kind::Channel, ids[1]));
         kinds.into_iter().zip(ids).for_each(|(kind, id)| subscribed.remove(kind, id));
-        assert!(subscribed.is_empty());
+        assert!(subscribed.is_silent());
     }
 }

@@ -31,6 +31,15 @@ pub fn verbatim(out: &mut Vec<u8>, text: &[u8], resp3: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// A number with a fraction: `,0.5\r\n`, or a bulk.
+pub fn double(out: &mut Vec<u8>, value: f64, resp3: bool) {
+    let text = value.to_string();
+    match resp3 {
+        true => out.extend_from_slice(format!(",{text}\r\n").as_bytes()),
+        false => bulk(out, text.as_bytes()),
+    }
+}
+
 /// Nothing: `_\r\n`, or the nil of RESP2.
 pub fn null(out: &mut Vec<u8>, resp3: bool) {
     match resp3 {
@@ -106,14 +115,16 @@ mod tests {
 
     #[test]
     fn types_of_resp3_are_written_as_arrays_and_bulks_to_clients_of_resp2() {
-        for (resp3, expected) in
-            [(true, "%1\r\n~2\r\n=6\r\ntxt:hi\r\n_\r\n"), (false, "*2\r\n*2\r\n$2\r\nhi\r\n$-1\r\n")]
-        {
+        for (resp3, expected) in [
+            (true, "%1\r\n~2\r\n=6\r\ntxt:hi\r\n_\r\n,1.25\r\n"),
+            (false, "*2\r\n*2\r\n$2\r\nhi\r\n$-1\r\n$4\r\n1.25\r\n"),
+        ] {
             let mut out = Vec::new();
             map_header(&mut out, 1, resp3);
             set_header(&mut out, 2, resp3);
             verbatim(&mut out, b"hi", resp3);
             null(&mut out, resp3);
+            double(&mut out, 1.25, resp3);
             assert_eq!(String::from_utf8_lossy(&out), expected);
         }
     }

@@ -2,17 +2,21 @@
 //!
 //! A worker reaches it as it reaches a node: over a connection that speaks RESP, here a pair of unix sockets. So the
 //! core knows no difference, and one store serves all workers. Nothing is kept when the process ends.
+//!
+//! Each connection has a state of its own in the store. What a request of one leads to on others, because they wait or
+//! are subscribed, comes out of the store as deliveries after it.
 
 use anyhow::{Context, Result};
 use driver::{Driver, Event};
 use resp::Request;
 use resp::request::{RequestLimits, Scanned, Scanner, Span};
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stdx::{BufferPool, ByteQueue, Id, Slab};
-use store::{CallerId, EvictionPolicy, Store, StoreSettings};
+use store::{CallerId, EvictionPolicy, Ran, Store, StoreSettings};
 use topology::ShardId;
 use tracing::error;
 
@@ -70,6 +74,7 @@ fn open_door(shard: u32, settings: &EmbeddedSettings) -> Result<Door> {
         driver,
         inbox,
         conns: Slab::default(),
+        by_caller: HashMap::new(),
         pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),
         args: Vec::new(),
         to_flush: Vec::new(),
@@ -87,6 +92,9 @@ fn open_door(shard: u32, settings: &EmbeddedSettings) -> Result<Door> {
 const WORK_EVERY: Duration = Duration::from_millis(10);
 /// An idle store looks less often.
 const IDLE_WORK_EVERY: Duration = Duration::from_millis(100);
+/// A subscriber who has left so much unread is cut off: Redis's hard limit for them. Messages come unasked, so that
+/// nothing else would bound them.
+const UNREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// One buffer for each worker's connection and a few more.
 const SPARE_BUFFERS_MAX: usize = 16;
 const SPARE_BUFFER_BYTES_MAX: usize = 256 * 1024;
@@ -97,6 +105,8 @@ struct StoreThread {
     driver: Driver,
     inbox: mpsc::Receiver<UnixStream>,
     conns: Slab<Conn>,
+    /// Which connection is whose.
+    by_caller: HashMap<CallerId, Id>,
     pool: BufferPool,
     /// Arguments of the request that is being run.
     args: Vec<Span>,
@@ -108,6 +118,8 @@ struct StoreThread {
 struct Conn {
     /// Its state in the store.
     caller: CallerId,
+    /// Its last request has no answer yet: what it sent behind that stays in `input`.
+    waits: bool,
     /// The unfinished request.
     input: Vec<u8>,
     scanner: Scanner,
@@ -124,36 +136,70 @@ impl StoreThread {
                 (false, false) => WORK_EVERY,
                 (false, true) => IDLE_WORK_EVERY,
             };
-            self.driver.wait(pause)?;
+            // Somebody's wait may be over before.
+            let deadline = self.store.next_deadline();
+            let until = deadline.map(|at| Duration::from_millis(at.saturating_sub(unix_ms())));
+            self.driver.wait(until.map_or(pause, |until| until.min(pause)))?;
             let now_ms = unix_ms();
             self.handle_events(now_ms);
             while let Ok(stream) = self.inbox.try_recv() {
-                let conn = self.conns.insert(Conn::new(self.store.admit()));
+                let caller = self.store.admit();
+                let conn = self.conns.insert(Conn::new(caller));
+                self.by_caller.insert(caller, conn);
                 self.driver.adopt_unix(conn, stream)?;
             }
+            more_work = self.store.work(now_ms);
+            self.deliver(now_ms);
             while let Some(conn) = self.to_flush.pop() {
                 self.flush(conn);
             }
-            more_work = self.store.work(now_ms);
         }
     }
 
     fn handle_events(&mut self, now_ms: u64) {
-        let StoreThread { store, driver, conns, pool, args, to_flush, .. } = self;
-        while let Some(event) = driver.next_event() {
-            match event {
-                Event::Received(id, bytes) => {
-                    let Some(conn) = conns.get_mut(id) else { continue };
+        while self.handle_event(now_ms) {
+            self.deliver(now_ms);
+        }
+    }
+
+    /// False if there was none.
+    fn handle_event(&mut self, now_ms: u64) -> bool {
+        let StoreThread { store, driver, conns, pool, args, to_flush, by_caller, .. } = self;
+        let Some(event) = driver.next_event() else { return false };
+        match event {
+            Event::Received(id, bytes) => {
+                if let Some(conn) = conns.get_mut(id) {
                     conn.receive(bytes, store, now_ms, pool, args);
                     to_flush.push(id);
                 }
-                Event::Writable(id) => to_flush.push(id),
-                Event::Ended(id) => {
-                    end(conns, id, store);
-                    driver.close(id);
-                }
-                Event::Closed(id, _) => end(conns, id, store),
-                Event::Connected(_) => {}
+            }
+            Event::Writable(id) => to_flush.push(id),
+            Event::Ended(id) => {
+                end(conns, by_caller, id, store);
+                driver.close(id);
+            }
+            Event::Closed(id, _) => end(conns, by_caller, id, store),
+            Event::Connected(_) => {}
+        }
+        true
+    }
+
+    /// Hands out what the store has for others than those who asked. Whose wait it ends goes on with its requests, which
+    /// may lead to more.
+    fn deliver(&mut self, now_ms: u64) {
+        while let Some(delivery) = self.store.next_delivery() {
+            let Some(&id) = self.by_caller.get(&delivery.to) else { continue };
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            conn.output.tail(&mut self.pool).extend_from_slice(&delivery.bytes);
+            if conn.output.len() > UNREAD_BYTES_MAX {
+                end(&mut self.conns, &mut self.by_caller, id, &mut self.store);
+                self.driver.close(id);
+                continue;
+            }
+            self.to_flush.push(id);
+            if delivery.ends_wait {
+                conn.waits = false;
+                conn.receive(&[], &mut self.store, now_ms, &mut self.pool, &mut self.args);
             }
         }
     }
@@ -164,7 +210,7 @@ impl StoreThread {
         match self.driver.send(id, conn.output.as_slice()) {
             Ok(sent) => conn.output.consume(sent, &mut self.pool),
             Err(_) => {
-                end(&mut self.conns, id, &mut self.store);
+                end(&mut self.conns, &mut self.by_caller, id, &mut self.store);
                 self.driver.close(id);
             }
         }
@@ -172,18 +218,20 @@ impl StoreThread {
 }
 
 /// Forgets a connection, and lets the store forget it.
-fn end(conns: &mut Slab<Conn>, id: Id, store: &mut Store) {
+fn end(conns: &mut Slab<Conn>, by_caller: &mut HashMap<CallerId, Id>, id: Id, store: &mut Store) {
     if let Some(conn) = conns.remove(id) {
+        by_caller.remove(&conn.caller);
         store.dismiss(conn.caller);
     }
 }
 
 impl Conn {
     fn new(caller: CallerId) -> Conn {
-        Conn { caller, input: Vec::new(), scanner: Scanner::default(), output: ByteQueue::default() }
+        let (scanner, output) = (Scanner::default(), ByteQueue::default());
+        Conn { caller, waits: false, input: Vec::new(), scanner, output }
     }
 
-    /// Runs the requests that are complete with `bytes`. They come from our own core, which has checked them.
+    /// Runs the requests that are complete with `bytes`, up to one that has to wait. They come from our own core, which has checked them.
     fn receive(
         &mut self,
         bytes: &[u8],
@@ -202,10 +250,12 @@ impl Conn {
         };
         let mut inline = Vec::new();
         let mut at = 0;
-        while let Ok(Scanned::Request { len }) = self.scanner.scan(&source[at..], &limits, args, &mut inline)
+        while !self.waits
+            && let Ok(Scanned::Request { len }) = self.scanner.scan(&source[at..], &limits, args, &mut inline)
         {
             let request = Request::new(&source[at..at + len], args);
-            store.run(self.caller, &request, now_ms, self.output.tail(pool));
+            let ran = store.run(self.caller, &request, now_ms, self.output.tail(pool));
+            self.waits = ran == Ran::Waits;
             at += len;
         }
         // What is left of `input` stays where it is: a large request comes in hundreds of pieces, and to copy all of it

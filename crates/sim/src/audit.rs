@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::keyspace::unix_ms;
 use crate::model::shown;
-use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value, words_of};
+use crate::program::{Expect, LANES, LASTING_KEYS, Program, lasting_key, lasting_value, words_of};
 use crate::world::{Link, Who, World};
 use proxy::Arrival;
 use resp::{encode, reply};
@@ -48,7 +48,7 @@ impl World<'_> {
                 .keys()
                 .map(|key| {
                     let shard = self.topology.shard_of(&key);
-                    self.nodes[shard.0 as usize].keyspace.read_key(&key, now_ms)
+                    self.nodes[shard.0 as usize].keyspace.read_key(family.database, &key, now_ms)
                 })
                 .collect();
             if let Err(expected) = self.ledger.model.check_end(family, &found, now_ms) {
@@ -203,7 +203,7 @@ impl World<'_> {
         let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
         match (merges, inquiries, self.proxy.pins_pending(), self.proxy.clients_waiting()) {
             // Nodes are asked now and then whether they live; a part of such a question or answer may be on its way.
-            (0, 0, 0, 0) if self.proxy.held_bytes() < 20 * self.plan.shards => Ok(()),
+            (0, 0, 0, 0) if self.proxy.held_bytes() < 20 * self.plan.shards * LANES => Ok(()),
             (0, 0, 0, 0) => Err(format!("{} bytes are still counted as held", self.proxy.held_bytes())),
             (_, _, pins, clients) => Err(format!(
                 "{merges} merges, {inquiries} inquiries, {pins} pins and {clients} clients are still counted as \

@@ -1,6 +1,6 @@
 //! A simulated client: what it still waits for, and whether what comes is that.
 
-use crate::keyspace::unix_ms;
+use crate::keyspace::{Lane, unix_ms};
 use crate::ledger::{Ledger, Told, text};
 use crate::model::Asked;
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
@@ -170,6 +170,8 @@ impl Client {
             Expect::Report => {
                 reply::as_bulk(reply).is_some_and(|report| report.starts_with(b"# Keyspace\r\n"))
             }
+            Expect::Greeting { resp3: true } => reply.starts_with(b"%7\r\n$6\r\nserver\r\n"),
+            Expect::Greeting { resp3: false } => reply.starts_with(b"*14\r\n$6\r\nserver\r\n"),
             Expect::Kept => {
                 self.kept = reply.to_vec();
                 true
@@ -236,6 +238,7 @@ impl Client {
         self.input.clear();
         self.scanner = Scanner::default();
         self.program.cursor = 0;
+        self.program.lane = Lane::default();
         self.walked.clear();
         missing
     }
@@ -289,7 +292,7 @@ fn check_parts(parts: &[Asked], reply: &[u8], moment: Moment, ledger: &mut Ledge
 fn check_value(key: &[u8], own: bool, reply: &[u8], ledger: &mut Ledger) -> bool {
     let value = reply::as_bulk(reply);
     match value {
-        None if reply != b"$-1\r\n" => return false,
+        None if !reply::is_null(reply) => return false,
         Some(value) => ledger.check_foreign(key, value),
         None => {}
     }

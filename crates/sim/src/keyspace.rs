@@ -3,8 +3,9 @@
 use crate::ledger::Ledger;
 use resp::{Request, Span, encode};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use stdx::Instant;
-use store::{CallerId, Store, StoreSettings};
+use store::{CallerId, Delivery, Ran, Store, StoreSettings};
 use topology::ShardId;
 
 /// One node's keys.
@@ -44,22 +45,41 @@ impl Keyspace {
         now: Instant,
         ledger: &mut Ledger,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Ran {
         ledger.arrived(request, shard);
         let now_ms = unix_ms(now);
         let args: Vec<&[u8]> = request.args().collect();
+        let mut ran = Ran::Answered;
         match (request.arg(0).to_ascii_lowercase().as_slice(), &args[1..]) {
             (b"stamp.get", [key]) => ask(&mut self.store, &[b"GET", key], now_ms, out),
             (b"stamp.set", [key, value]) => ask(&mut self.store, &[b"SET", key, value], now_ms, out),
             (b"script", [_flush]) => encode::simple(out, b"OK"),
             (b"command", [_info, name]) => write_command_info(&name.to_ascii_lowercase(), out),
-            _ => self.store.run(caller, request, now_ms, out),
+            _ => ran = self.store.run(caller, request, now_ms, out),
         }
         self.idle += 1;
         if self.idle >= REQUESTS_PER_WORK {
             self.idle = 0;
             self.store.work(now_ms);
         }
+        ran
+    }
+
+    /// Somebody has waited long enough.
+    pub(crate) fn work(&mut self, now: Instant) {
+        self.store.work(unix_ms(now));
+    }
+
+    /// What another connection than the one that asked is to be given.
+    pub(crate) fn next_delivery(&mut self) -> Option<Delivery> {
+        self.store.next_delivery()
+    }
+
+    /// When somebody has waited long enough.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let after_ms = self.store.next_deadline()?.saturating_sub(BEGINNING_MS);
+        let at_ms = after_ms.div_ceil(CLOCK_STEP_MS) * CLOCK_STEP_MS;
+        Some(Instant::ZERO + Duration::from_millis(at_ms))
     }
 
     /// Remembers `reply`; gives what the same request was answered before, if that was something else.
@@ -77,8 +97,8 @@ impl Keyspace {
     }
 
     /// All of one key, as [`read_key`] tells it.
-    pub(crate) fn read_key(&mut self, key: &[u8], now_ms: u64) -> Vec<u8> {
-        read_key(&mut self.store, key, now_ms)
+    pub(crate) fn read_key(&mut self, database: u8, key: &[u8], now_ms: u64) -> Vec<u8> {
+        read_key(&mut self.store, database, key, now_ms)
     }
 }
 
@@ -99,31 +119,56 @@ const BEGINNING_MS: u64 = 1_700_000_000_000;
 /// How far the clock goes at once.
 pub(crate) const CLOCK_STEP_MS: u64 = 500;
 
-/// Runs a request of these words.
+/// What a connection has chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lane {
+    pub database: u8,
+    pub resp3: bool,
+}
+
+/// Runs a request of these words, in database 0 and in RESP2.
 pub(crate) fn ask(store: &mut Store, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) {
+    ask_in(store, Lane::default(), words, now_ms, out);
+}
+
+/// Runs a request of these words.
+pub(crate) fn ask_in(store: &mut Store, lane: Lane, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) {
+    // A connection of its own: nothing that others selected or chose.
+    let caller = store.admit();
+    if lane.database > 0 {
+        let database = lane.database.to_string();
+        run(store, caller, &[b"SELECT", database.as_bytes()], now_ms, &mut Vec::new());
+    }
+    if lane.resp3 {
+        run(store, caller, &[b"HELLO", b"3"], now_ms, &mut Vec::new());
+    }
+    run(store, caller, words, now_ms, out);
+    store.dismiss(caller);
+}
+
+fn run(store: &mut Store, caller: CallerId, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) {
     let (mut bytes, mut spans) = (Vec::new(), Vec::with_capacity(words.len()));
     encode::array_header(&mut bytes, words.len());
     for word in words {
         encode::bulk(&mut bytes, word);
         spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
     }
-    // A connection of its own: nothing that others selected or chose.
-    let caller = store.admit();
     store.run(caller, &Request::new(&bytes, &spans), now_ms, out);
-    store.dismiss(caller);
 }
 
 /// Everything that can be known of a key: its type, what it holds, and when it expires. Equal bytes, equal keys.
-pub(crate) fn read_key(store: &mut Store, key: &[u8], now_ms: u64) -> Vec<u8> {
+pub(crate) fn read_key(store: &mut Store, database: u8, key: &[u8], now_ms: u64) -> Vec<u8> {
+    let lane = Lane { database, ..Lane::default() };
+    let mut ask = |words: &[&[u8]], out: &mut Vec<u8>| ask_in(store, lane, words, now_ms, out);
     let mut told = Vec::new();
-    ask(store, &[b"TYPE", key], now_ms, &mut told);
+    ask(&[b"TYPE", key], &mut told);
     let mut value = Vec::new();
     match told.as_slice() {
-        b"+string\r\n" => ask(store, &[b"GET", key], now_ms, &mut value),
-        b"+list\r\n" => ask(store, &[b"LRANGE", key, b"0", b"-1"], now_ms, &mut value),
-        b"+hash\r\n" => ask(store, &[b"HGETALL", key], now_ms, &mut value),
-        b"+set\r\n" => ask(store, &[b"SMEMBERS", key], now_ms, &mut value),
-        b"+zset\r\n" => ask(store, &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"], now_ms, &mut value),
+        b"+string\r\n" => ask(&[b"GET", key], &mut value),
+        b"+list\r\n" => ask(&[b"LRANGE", key, b"0", b"-1"], &mut value),
+        b"+hash\r\n" => ask(&[b"HGETALL", key], &mut value),
+        b"+set\r\n" => ask(&[b"SMEMBERS", key], &mut value),
+        b"+zset\r\n" => ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"], &mut value),
         _ => {}
     }
     let width = match told.as_slice() {
@@ -132,7 +177,7 @@ pub(crate) fn read_key(store: &mut Store, key: &[u8], now_ms: u64) -> Vec<u8> {
         _ => 0,
     };
     told.extend(sorted(&value, width));
-    ask(store, &[b"PEXPIRETIME", key], now_ms, &mut told);
+    ask(&[b"PEXPIRETIME", key], &mut told);
     told
 }
 
@@ -142,8 +187,9 @@ pub(crate) fn sorted(reply: &[u8], width: usize) -> Vec<u8> {
     let elements: Vec<&[u8]> = elements.collect();
     let mut entries: Vec<Vec<u8>> = elements.chunks(width).map(<[&[u8]]>::concat).collect();
     entries.sort_unstable();
-    let mut ordered = Vec::new();
-    encode::array_header(&mut ordered, elements.len());
+    // The header as it is: an array, a set or a map.
+    let header = reply.iter().take_while(|&&byte| byte != b'\n').copied();
+    let mut ordered: Vec<u8> = header.collect();
     ordered.extend(entries.concat());
     ordered
 }

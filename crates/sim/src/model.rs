@@ -8,7 +8,7 @@
 //! its own in the reference store; a reply that fits none is a violation, and one that fits some leaves these.
 
 use crate::draw::{Drawn, LETTERS, Shape};
-use crate::keyspace::{CLOCK_STEP_MS, ask, new_store, read_key, sorted};
+use crate::keyspace::{CLOCK_STEP_MS, Lane, ask_in, new_store, read_key, sorted};
 use crate::ledger::text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ use topology::{ShardId, Topology};
 pub(crate) struct FamilyId {
     pub client: usize,
     pub number: u64,
+    /// Where its keys are. In other databases are others of the same names.
+    pub database: u8,
 }
 
 impl FamilyId {
@@ -49,6 +51,8 @@ pub(crate) struct Asked {
     pub drawn: Drawn,
     /// What the nodes' clock said when it was sent.
     pub sent_ms: u64,
+    /// The client spoke RESP3.
+    pub resp3: bool,
 }
 
 impl Asked {
@@ -169,7 +173,7 @@ impl Model {
             let mut words = vec![Word::Text(b"DEL".to_vec())];
             words.extend(letters.into_iter().map(Word::Key));
             let drawn = Drawn { words, reads: false, timed: false, shape: Shape::Exact };
-            self.lost(&Asked { family, drawn, sent_ms: now_ms });
+            self.lost(&Asked { family, drawn, sent_ms: now_ms, resp3: false });
         }
     }
 
@@ -185,7 +189,7 @@ impl Model {
         for state in states {
             let told: Vec<Vec<u8>> = id
                 .keys()
-                .map(|key| read_key(&mut self.store, &in_space(state.space, &key), now_ms))
+                .map(|key| read_key(&mut self.store, id.database, &in_space(state.space, &key), now_ms))
                 .collect();
             if told == found {
                 return Ok(());
@@ -295,19 +299,19 @@ impl Model {
         self.spaces += 1;
         for key in id.keys() {
             let (from, to) = (in_space(space, &key), in_space(self.spaces, &key));
-            ask(&mut self.store, &[b"COPY", &from, &to, b"REPLACE"], 0, &mut Vec::new());
+            ask_in(&mut self.store, lane_of(id), &[b"COPY", &from, &to, b"REPLACE"], 0, &mut Vec::new());
         }
         self.spaces
     }
 
     /// What a state is, to tell it from others.
     fn look(&mut self, id: FamilyId, space: u64) -> Vec<u8> {
-        id.keys().flat_map(|key| read_key(&mut self.store, &in_space(space, &key), 0)).collect()
+        id.keys().flat_map(|key| read_key(&mut self.store, id.database, &in_space(space, &key), 0)).collect()
     }
 
     fn forget(&mut self, id: FamilyId, space: u64) {
         for key in id.keys() {
-            ask(&mut self.store, &[b"DEL", &in_space(space, &key)], 0, &mut Vec::new());
+            ask_in(&mut self.store, lane_of(id), &[b"DEL", &in_space(space, &key)], 0, &mut Vec::new());
         }
     }
 
@@ -353,9 +357,16 @@ fn words_in(words: &[Word], name: impl Fn(u8) -> Vec<u8>) -> Vec<Vec<u8>> {
 /// Runs a request in one state.
 fn run_in(store: &mut Store, space: u64, asked: &Asked, at_ms: u64) -> Vec<u8> {
     let words = words_in(&asked.drawn.words, |letter| in_space(space, &asked.family.key(letter)));
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let mut reply = Vec::new();
-    ask(store, &words.iter().map(Vec::as_slice).collect::<Vec<_>>(), at_ms, &mut reply);
+    let lane = Lane { resp3: asked.resp3, ..lane_of(asked.family) };
+    ask_in(store, lane, &words, at_ms, &mut reply);
     reply
+}
+
+/// Where the keys of a family are.
+fn lane_of(family: FamilyId) -> Lane {
+    Lane { database: family.database, ..Lane::default() }
 }
 
 /// Keys for a message.
@@ -368,7 +379,7 @@ mod tests {
     use super::*;
     use topology::{TopologySpec, parse_nodes};
 
-    const FAMILY: FamilyId = FamilyId { client: 0, number: 0 };
+    const FAMILY: FamilyId = FamilyId { client: 0, number: 0, database: 0 };
     const NOW_MS: u64 = 1_700_000_000_000;
 
     fn model() -> Model {
@@ -385,7 +396,7 @@ mod tests {
         let words = line.split(' ').map(word).collect();
         let timed = line.contains(" PX ");
         let drawn = Drawn { words, reads: line.starts_with("GET"), timed, shape: Shape::Exact };
-        Asked { family: FAMILY, drawn, sent_ms: NOW_MS }
+        Asked { family: FAMILY, drawn, sent_ms: NOW_MS, resp3: false }
     }
 
     fn fits(model: &mut Model, line: &str, reply: &str) -> bool {

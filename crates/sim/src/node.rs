@@ -6,7 +6,7 @@ use proxy::ConnId;
 use resp::request::{Request, RequestLimits, Scanned, Scanner};
 use std::collections::BTreeMap;
 use stdx::Instant;
-use store::CallerId;
+use store::{CallerId, Ran};
 use topology::ShardId;
 
 /// One node.
@@ -21,6 +21,8 @@ pub(crate) struct Node {
     pub loading_until: Instant,
     /// Connections are greeted with a refusal.
     pub full: bool,
+    /// When it is next looked whether somebody has waited long enough.
+    pub due_at: Option<Instant>,
     conns: BTreeMap<ConnId, Input>,
 }
 
@@ -38,6 +40,8 @@ pub(crate) enum Sabotage {
 struct Input {
     /// Its state in the store.
     caller: CallerId,
+    /// Its last request has no answer yet.
+    waits: bool,
     bytes: Vec<u8>,
     scanner: Scanner,
 }
@@ -47,7 +51,7 @@ impl Node {
     pub(crate) fn new(shard: ShardId, remembers: bool) -> Node {
         let (keyspace, conns) = (Keyspace::new(remembers), BTreeMap::new());
         let (frozen_until, loading_until) = (Instant::ZERO, Instant::ZERO);
-        Node { shard, keyspace, down: false, frozen_until, loading_until, full: false, conns }
+        Node { shard, keyspace, down: false, frozen_until, loading_until, full: false, due_at: None, conns }
     }
 
     /// Bytes came over `conn`; they are read by [`Node::run`].
@@ -55,6 +59,7 @@ impl Node {
         let keyspace = &mut self.keyspace;
         let input = self.conns.entry(conn).or_insert_with(|| Input {
             caller: keyspace.admit(),
+            waits: false,
             bytes: Vec::new(),
             scanner: Scanner::default(),
         });
@@ -74,7 +79,7 @@ impl Node {
         let (mut args, mut inline) = (Vec::new(), Vec::new());
         let limits = RequestLimits::default();
         let mut at = 0;
-        loop {
+        while !input.waits {
             match input.scanner.scan(&input.bytes[at..], &limits, &mut args, &mut inline) {
                 Ok(Scanned::Request { len }) => {
                     let request = Request::new(&input.bytes[at..at + len], &args);
@@ -82,10 +87,14 @@ impl Node {
                         out.extend_from_slice(b"-LOADING Redis is loading the dataset in memory\r\n");
                     } else {
                         let start = out.len();
-                        self.keyspace.run(input.caller, &request, self.shard, now, ledger, &mut out);
+                        let ran =
+                            self.keyspace.run(input.caller, &request, self.shard, now, ledger, &mut out);
+                        input.waits = ran == Ran::Waits;
                         if sabotage == Sabotage::RunTwice {
+                            let twin = self.keyspace.admit();
                             let twice = &mut Vec::new();
-                            self.keyspace.run(input.caller, &request, self.shard, now, ledger, twice);
+                            self.keyspace.run(twin, &request, self.shard, now, ledger, twice);
+                            self.keyspace.dismiss(twin);
                         }
                         let older = self.keyspace.older_reply(&request, &out[start..]);
                         if let (Sabotage::AnswerOlder, Some(older)) = (sabotage, older) {
@@ -104,6 +113,18 @@ impl Node {
         }
         input.bytes.drain(..at);
         out
+    }
+
+    /// What other connections than the one that asked are to be given, and whether they go on with their requests.
+    pub(crate) fn next_delivery(&mut self) -> Option<(ConnId, Vec<u8>, bool)> {
+        loop {
+            let delivery = self.keyspace.next_delivery()?;
+            // A saboteur's twin may have subscribed.
+            let of_it = self.conns.iter_mut().find(|(_, input)| input.caller == delivery.to);
+            let Some((conn, input)) = of_it else { continue };
+            input.waits &= !delivery.ends_wait;
+            return Some((*conn, delivery.bytes, delivery.ends_wait));
+        }
     }
 
     /// The connections that have something to run.

@@ -1,7 +1,7 @@
 //! What clients send, and what must come back.
 
 use crate::draw::{self, Drawn, LETTERS, Shape};
-use crate::keyspace::unix_ms;
+use crate::keyspace::{Lane, unix_ms};
 use crate::ledger::{Ledger, STAMPED};
 use crate::model::{Asked, FamilyId, Word};
 use stdx::{Instant, Prng};
@@ -13,7 +13,12 @@ const STAMPED_KEYS: u64 = 10;
 /// Families that a client uses at a time.
 const FAMILIES: usize = 8;
 
-/// A key whose values have stamps.
+/// Databases that clients go to.
+const DATABASES: u64 = 3;
+/// As many lanes may be open at once: a database in one of the two protocols.
+pub(crate) const LANES: usize = 2 * DATABASES as usize;
+
+/// A key whose values have stamps. They are in database 0 only.
 fn stamped_key(client: usize, number: u64) -> Vec<u8> {
     [STAMPED, format!("{client}k{number}").as_bytes()].concat()
 }
@@ -58,6 +63,8 @@ pub(crate) enum Expect {
     Modelled(Asked),
     /// What the model says of each part: replies in an array, numbers added up, or OK.
     Parts(Vec<Asked>),
+    /// What HELLO answers.
+    Greeting { resp3: bool },
     /// Anything; it is kept.
     Kept,
 }
@@ -81,17 +88,18 @@ pub(crate) struct Program {
     pub cursor: u64,
     /// A page of the walk is on its way: the next one's cursor is not known yet.
     pub scanning: bool,
-    /// Families of keys in use, by their place, and how many were ever.
-    families: Vec<FamilyId>,
-    families_total: u64,
+    /// Where the next request runs, and in what its reply comes.
+    pub lane: Lane,
+    /// By database: families of keys in use, by their place, and how many were ever.
+    families: [(Vec<FamilyId>, u64); DATABASES as usize],
 }
 
 impl Program {
     /// What `client` of `clients` does. The keys that it will write are told to the ledger.
     pub(crate) fn new(client: usize, clients: usize, filling_max: u64, ledger: &mut Ledger) -> Program {
         (0..STAMPED_KEYS).for_each(|number| ledger.name(stamped_key(client, number)));
-        let (families, families_total) = (Vec::new(), 0);
-        Program { client, clients, filling_max, cursor: 0, scanning: false, families, families_total }
+        let (lane, families) = (Lane::default(), Default::default());
+        Program { client, clients, filling_max, cursor: 0, scanning: false, lane, families }
     }
 
     fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
@@ -109,7 +117,13 @@ impl Program {
 
     /// The next request.
     pub(crate) fn next(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
-        match prng.below(36) {
+        let drawn = prng.below(38);
+        // What follows up to 15 is about keys of database 0, or about all of them.
+        if self.lane.database > 0 && drawn <= 15 {
+            return if drawn < 2 { self.get_nothing(prng) } else { self.modelled(now, prng, ledger) };
+        }
+        match drawn {
+            36..=37 => self.change_lane(prng),
             0..=2 => self.set(prng, ledger),
             3..=6 => self.get(prng),
             7 => self.mset(prng, ledger),
@@ -121,7 +135,7 @@ impl Program {
             15 => self.learnt(prng, ledger),
             16 => nothing(prng),
             17 => self.refused(prng),
-            18 => local(prng),
+            18 => local(self.lane.resp3, prng),
             19..=21 => self.parts(now, prng, ledger),
             _ => self.modelled(now, prng, ledger),
         }
@@ -130,17 +144,19 @@ impl Program {
     /// A family to use: a new one in place of one whose keys are not known well any more.
     fn family(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> FamilyId {
         let place = prng.below(FAMILIES as u64) as usize;
-        match self.families.get(place) {
+        let database = self.lane.database;
+        let (families, total) = &mut self.families[usize::from(database)];
+        match families.get(place) {
             Some(&family) if !ledger.model.is_doubtful(family) => return family,
             _ => {}
         }
-        let family = FamilyId { client: self.client, number: self.families_total };
-        self.families_total += 1;
+        let family = FamilyId { client: self.client, number: *total, database };
+        *total += 1;
         ledger.model.open(family);
         family.keys().for_each(|key| ledger.name(key));
-        match self.families.get_mut(place) {
+        match families.get_mut(place) {
             Some(old) => *old = family,
-            None => self.families.push(family),
+            None => families.push(family),
         }
         family
     }
@@ -148,7 +164,12 @@ impl Program {
     /// A command on keys of one family.
     fn modelled(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
         let family = self.family(prng, ledger);
-        let asked = Asked { family, drawn: draw::draw(family, now, prng), sent_ms: unix_ms(now) };
+        let asked = Asked {
+            family,
+            drawn: draw::draw(family, now, prng),
+            sent_ms: unix_ms(now),
+            resp3: self.lane.resp3,
+        };
         let bytes = words_of(&asked.words());
         let expect = match ledger.model.is_cross_shard(&asked) {
             true => Expect::Exactly(b"-CROSSSLOT Keys in request don't hash to the same slot\r\n".to_vec()),
@@ -174,11 +195,40 @@ impl Program {
             }
             let reads = !matches!(name, "MSET" | "DEL" | "UNLINK");
             let drawn = Drawn { words, reads, timed: false, shape: Shape::Exact };
-            let part = Asked { family, drawn, sent_ms: unix_ms(now) };
+            let part = Asked { family, drawn, sent_ms: unix_ms(now), resp3: self.lane.resp3 };
             request.extend(part.words().into_iter().skip(1));
             parts.push(part);
         }
         Sent { bytes: words_of(&request), expect: Some(Expect::Parts(parts)) }
+    }
+
+    /// Goes to another database, or to the other protocol.
+    fn change_lane(&mut self, prng: &mut Prng) -> Sent {
+        let (bytes, expect) = match prng.below(8) {
+            0 => {
+                self.lane = Lane::default();
+                (words(&[b"RESET"]), Expect::Exactly(b"+RESET\r\n".to_vec()))
+            }
+            1..=2 => {
+                let resp3 = prng.one_in(2);
+                self.lane.resp3 = resp3;
+                (words(&[b"HELLO", if resp3 { b"3" } else { b"2" }]), Expect::Greeting { resp3 })
+            }
+            _ => {
+                self.lane.database = prng.below(DATABASES) as u8;
+                let index = self.lane.database.to_string();
+                (words(&[b"SELECT", index.as_bytes()]), Expect::Exactly(b"+OK\r\n".to_vec()))
+            }
+        };
+        Sent { bytes, expect: Some(expect) }
+    }
+
+    /// Keys of database 0, asked for in another.
+    fn get_nothing(&self, prng: &mut Prng) -> Sent {
+        let key = if prng.one_in(2) { self.foreign_key(prng) } else { lasting_key(0) };
+        let mut nil = Vec::new();
+        resp::encode::null(&mut nil, self.lane.resp3);
+        Sent { bytes: words(&[b"GET", &key]), expect: Some(Expect::Reply(nil)) }
     }
 
     fn set(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
@@ -269,7 +319,7 @@ impl Program {
         let bytes = match prng.below(5) {
             0 => words(&[b"GET"]),
             1 => words(&[b"nosuchcommand", &key]),
-            2 => words(&[b"BLPOP", &key, b"0"]),
+            2 => words(&[b"BLPOP", &key, b"-1"]),
             3 => words(&[b"OBJECT", b"nothing"]),
             _ => words(&[b"MSET", &key, b"1", b"other"]),
         };
@@ -290,15 +340,19 @@ fn all_shards(prng: &mut Prng) -> Sent {
 }
 
 /// What the proxy answers by itself.
-fn local(prng: &mut Prng) -> Sent {
+fn local(resp3: bool, prng: &mut Prng) -> Sent {
     let nonce = format!("n{}", prng.below(1 << 40));
     let (bytes, reply) = match prng.below(9) {
         6 => (words(&[b"WAIT", b"1", b"5"]), b":0\r\n".to_vec()),
         7 => (words(&[b"CLIENT", b"KILL", b"ID", b"999999999"]), b":0\r\n".to_vec()),
-        8 => (words(&[b"CLIENT", b"LIST", b"ID", b"999999999"]), b"$0\r\n\r\n".to_vec()),
+        8 => {
+            let mut nobody = Vec::new();
+            resp::encode::verbatim(&mut nobody, b"", resp3);
+            (words(&[b"CLIENT", b"LIST", b"ID", b"999999999"]), nobody)
+        }
         0 => (b"PING\r\n".to_vec(), b"+PONG\r\n".to_vec()),
         1 => (words(&[b"ping", nonce.as_bytes()]), bulk(nonce.as_bytes())),
-        2 => (words(&[b"SELECT", b"0"]), b"+OK\r\n".to_vec()),
+        2 => (words(&[b"SELECT", b"16"]), b"-ERR DB index is out of range\r\n".to_vec()),
         3 => (words(&[b"CLIENT", b"SETNAME", nonce.as_bytes()]), b"+OK\r\n".to_vec()),
         4 => (format!("ECHO \"{nonce}\"\n").into_bytes(), bulk(nonce.as_bytes())),
         _ => (words(&[b"ECHO", nonce.as_bytes()]), bulk(nonce.as_bytes())),

@@ -102,6 +102,8 @@ enum What {
     Thaw(usize),
     /// A node comes back.
     Revive(usize),
+    /// On a node somebody may have waited long enough.
+    Due(usize),
     /// The proxy is told to drain.
     Drain,
 }
@@ -345,6 +347,7 @@ impl<'p> World<'p> {
                 self.nodes[node].down = false;
                 self.nodes[node].full = false;
             }
+            What::Due(node) => self.end_waits(node),
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);
@@ -625,6 +628,36 @@ impl<'p> World<'p> {
             link.to_proxy.put_all(&replies);
             self.plan_delivery_to_proxy(conn);
         }
+        self.deliver_from_node(node);
+    }
+
+    /// Sends what a request led to on other connections. Who waited goes on with its requests.
+    fn deliver_from_node(&mut self, node: usize) {
+        while let Some((conn, bytes, ends_wait)) = self.nodes[node].next_delivery() {
+            let Some(link) = self.links.get_mut(&conn) else { continue };
+            if !link.dead && !link.to_proxy.ended {
+                link.to_proxy.put_all(&bytes);
+                self.plan_delivery_to_proxy(conn);
+            }
+            if ends_wait {
+                self.plan_in_up_to(self.plan.delay_max, What::Run(conn));
+            }
+        }
+        let due_at = self.nodes[node].keyspace.next_deadline();
+        if let Some(at) = due_at.filter(|_| due_at != self.nodes[node].due_at) {
+            self.plan_at(at.max(self.now), What::Due(node));
+        }
+        self.nodes[node].due_at = due_at;
+    }
+
+    /// Answers those who have waited long enough, unless the node is frozen.
+    fn end_waits(&mut self, node: usize) {
+        let frozen_until = self.nodes[node].frozen_until;
+        if frozen_until > self.now {
+            return self.plan_at(frozen_until, What::Due(node));
+        }
+        self.nodes[node].keyspace.work(self.now);
+        self.deliver_from_node(node);
     }
 
     /// Falsifies replies, to see whether anybody notices.

@@ -56,6 +56,7 @@ pub(crate) fn index(index: i64, len: usize) -> Option<usize> {
 
 /// What LMPOP and ZMPOP are given: keys of which the first that is there counts, an end, how many.
 pub(crate) struct Multipop {
+    first: usize,
     keys: usize,
     /// Whether the second of the two ends was named.
     pub(crate) from_second: bool,
@@ -63,13 +64,14 @@ pub(crate) struct Multipop {
 }
 
 impl Multipop {
-    pub(crate) fn parse(request: &Request<'_>, ends: [&str; 2]) -> Result<Multipop, Error> {
+    /// `at` is the place of the number of keys.
+    pub(crate) fn parse(request: &Request<'_>, at: usize, ends: [&str; 2]) -> Result<Multipop, Error> {
         let natural = |arg, error| {
             let number = parse_i64(arg).and_then(|number| usize::try_from(number).ok());
             number.filter(|&number| number > 0).ok_or(error)
         };
-        let keys = natural(request.arg(1), Error::Numkeys)?;
-        let end_at = keys.saturating_add(2);
+        let keys = natural(request.arg(at), Error::Numkeys)?;
+        let end_at = keys.saturating_add(at + 1);
         let end = request.get(end_at).ok_or(Error::Syntax)?;
         let end = ends.iter().position(|name| is(end, name)).ok_or(Error::Syntax)?;
         let count = match (request.get(end_at + 1), request.get(end_at + 2)) {
@@ -80,11 +82,11 @@ impl Multipop {
         if request.len() > end_at + 3 {
             return Err(Error::Syntax);
         }
-        Ok(Multipop { keys, from_second: end == 1, count })
+        Ok(Multipop { first: at + 1, keys, from_second: end == 1, count })
     }
 
     pub(crate) fn keys<'a>(&self, request: &Request<'a>) -> impl Iterator<Item = &'a [u8]> {
-        request.args().skip(2).take(self.keys)
+        request.args().skip(self.first).take(self.keys)
     }
 }
 

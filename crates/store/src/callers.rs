@@ -1,6 +1,13 @@
 //! Who speaks to the store: the state of each connection, as a Redis keeps it for each of its clients.
 
+use std::collections::BTreeMap;
+
+use resp::{Request, Span, encode};
 use stdx::{Id, Slab};
+
+use crate::audience::Place;
+use crate::channels::Subscriptions;
+use crate::commands::blocking::Wanted;
 
 /// Names one connection to a [`crate::Store`] for as long as it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +24,87 @@ pub(crate) struct Caller {
     pub(crate) is_resp3: bool,
     /// CLIENT SETNAME.
     pub(crate) name: Vec<u8>,
+    /// What few connections have. Without it, a request is simply run.
+    pub(crate) extras: Option<Box<Extras>>,
+}
+
+/// What few connections have.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) watched: Vec<Place>,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) subscriptions: Subscriptions,
+}
+
+/// What was said since MULTI.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    pub(crate) requests: Vec<Queued>,
+    /// A request could not be queued, so that EXEC will fail.
+    pub(crate) is_broken: bool,
+}
+
+/// A request that runs later.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+/// What a connection waits for.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) database: u8,
+    pub(crate) keys: Vec<Box<[u8]>>,
+    pub(crate) wanted: Wanted,
+    /// When it has waited long enough.
+    pub(crate) deadline: Option<u64>,
+}
+
+impl Queued {
+    pub(crate) fn new(request: &Request<'_>) -> Queued {
+        let (mut bytes, mut spans) = (Vec::new(), Vec::with_capacity(request.len()));
+        encode::array_header(&mut bytes, request.len());
+        for arg in request.args() {
+            encode::bulk(&mut bytes, arg);
+            spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
+        }
+        Queued { bytes, spans }
+    }
+
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request::new(&self.bytes, &self.spans)
+    }
+}
+
+impl Caller {
+    pub(crate) fn extras(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
+    pub(crate) fn transaction(&mut self) -> Option<&mut Transaction> {
+        self.extras.as_mut()?.transaction.as_mut()
+    }
+
+    pub(crate) fn wait(&self) -> Option<&Wait> {
+        self.extras.as_ref()?.wait.as_ref()
+    }
+
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| !extras.subscriptions.is_empty())
+    }
+
+    /// Lets go of what is not needed any more, so that requests are simply run again.
+    pub(crate) fn settle(&mut self) {
+        let is_idle = |extras: &Extras| {
+            extras.transaction.is_none()
+                && extras.watched.is_empty()
+                && extras.wait.is_none()
+                && extras.subscriptions.is_empty()
+        };
+        self.extras.take_if(|extras| is_idle(extras));
+    }
 }
 
 /// All connections.
@@ -25,13 +113,16 @@ pub(crate) struct Callers {
     slab: Slab<Caller>,
     /// How many there were.
     admitted: u64,
+    /// Those who wait for a limited time, by when it is over and then by their numbers.
+    deadlines: BTreeMap<(u64, u64), CallerId>,
+    pub(crate) waiting: usize,
 }
 
 impl Callers {
     pub(crate) fn admit(&mut self) -> CallerId {
         self.admitted += 1;
-        let caller = Caller { number: self.admitted, database: 0, is_resp3: false, name: Vec::new() };
-        CallerId(self.slab.insert(caller))
+        let (number, name) = (self.admitted, Vec::new());
+        CallerId(self.slab.insert(Caller { number, database: 0, is_resp3: false, name, extras: None }))
     }
 
     #[inline]
@@ -44,7 +135,49 @@ impl Callers {
         self.slab.get_mut(caller.0).expect("a request is only run for a connection that is there")
     }
 
+    /// The one that has this number.
+    pub(crate) fn with_number(&self, number: i64) -> Option<CallerId> {
+        let number = u64::try_from(number).ok()?;
+        let mut ids = (0..self.slab.places()).filter_map(|place| self.slab.id_at(place));
+        ids.find(|id| self.slab.get(*id).is_some_and(|caller| caller.number == number)).map(CallerId)
+    }
+
     pub(crate) fn remove(&mut self, caller: CallerId) -> Option<Caller> {
         self.slab.remove(caller.0)
+    }
+
+    pub(crate) fn wait_for(&self, caller: CallerId) -> Option<&Wait> {
+        self.slab.get(caller.0)?.wait()
+    }
+
+    pub(crate) fn begin_wait(&mut self, caller: CallerId, wait: Wait) {
+        let state = self.running(caller);
+        let (number, deadline) = (state.number, wait.deadline);
+        state.extras().wait = Some(wait);
+        self.waiting += 1;
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, number), caller);
+        }
+    }
+
+    pub(crate) fn end_wait(&mut self, caller: CallerId) -> Option<Wait> {
+        let state = self.slab.get_mut(caller.0)?;
+        let wait = state.extras.as_mut()?.wait.take()?;
+        state.settle();
+        let number = state.number;
+        self.waiting -= 1;
+        wait.deadline.map(|deadline| self.deadlines.remove(&(deadline, number)));
+        Some(wait)
+    }
+
+    /// When the next wait is over.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first_key_value().map(|((deadline, _), _)| *deadline)
+    }
+
+    /// One whose wait is over.
+    pub(crate) fn due(&self, now_ms: u64) -> Option<CallerId> {
+        let ((deadline, _), caller) = self.deadlines.first_key_value()?;
+        (*deadline <= now_ms).then_some(*caller)
     }
 }

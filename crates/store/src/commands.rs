@@ -3,6 +3,8 @@
 
 pub(crate) mod bitfield;
 pub(crate) mod bits;
+pub(crate) mod blocking;
+pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod dump;
 pub(crate) mod expiry;
@@ -15,6 +17,7 @@ pub(crate) mod info;
 pub(crate) mod lcs;
 pub(crate) mod lists;
 pub(crate) mod monitor;
+pub(crate) mod pubsub;
 pub(crate) mod scan;
 pub(crate) mod set_algebra;
 pub(crate) mod sets;
@@ -23,6 +26,7 @@ pub(crate) mod stream_groups;
 pub(crate) mod stream_info;
 pub(crate) mod streams;
 pub(crate) mod strings;
+pub(crate) mod transactions;
 pub(crate) mod zset_algebra;
 pub(crate) mod zset_ranges;
 pub(crate) mod zsets;

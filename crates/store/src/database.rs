@@ -76,6 +76,24 @@ impl Database {
         self.expiries.first().is_some_and(|&(expires_at, _)| expires_at < now_ms)
     }
 
+    /// Whether `key` is there, even if its time is over.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// Whether `key` is there though its time is over.
+    pub(crate) fn is_over(&self, key: &[u8], now_ms: u64) -> bool {
+        self.find(key).is_some_and(|entry| entry.expires_at < now_ms)
+    }
+
+    pub(crate) fn is_stream(&self, key: &[u8]) -> bool {
+        self.find(key).is_some_and(|entry| matches!(entry.value, Value::Stream(_)))
+    }
+
+    fn find(&self, key: &[u8]) -> Option<&Entry> {
+        self.entries.find(self.entries.hash(key), key)
+    }
+
     /// The entry that stands at a place of the index of expiries.
     pub(crate) fn expiring(&self, expires_at: u64, hash: u64) -> Option<&Entry> {
         self.entries.find_hash(hash, |entry| entry.expires_at == expires_at)
@@ -125,8 +143,8 @@ impl Database {
     }
 }
 
-/// Redis's default for `databases`.
-pub(crate) const DATABASES: u8 = 16;
+/// How many databases a store has: Redis's default for `databases`.
+pub const DATABASES: u8 = 16;
 
 /// An entry in a table that is two thirds full.
 pub(crate) const ENTRY_BYTES: usize = std::mem::size_of::<Entry>() * 3 / 2 + 2;

@@ -3,11 +3,12 @@
 use hashbrown::HashTable;
 use resp::Request;
 
+use crate::args;
 use crate::callers::CallerId;
 use crate::commands::{
-    bitfield, bits, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info, lcs, lists, monitor,
-    scan, set_algebra, sets, sort, stream_groups, stream_info, streams, strings, zset_algebra, zset_ranges,
-    zsets,
+    bitfield, bits, blocking, config, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info,
+    lcs, lists, monitor, pubsub, scan, set_algebra, sets, sort, stream_groups, stream_info, streams, strings,
+    transactions, zset_algebra, zset_ranges, zsets,
 };
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -41,11 +42,87 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    const fn growing(self) -> Row {
+        Row { grows: true, ..self }
+    }
+
+    const fn reading(self) -> Row {
+        Row { reads: true, ..self }
+    }
+
+    /// Whether a connection that is subscribed in RESP2 may send it.
+    pub(crate) fn is_for_subscribers(&self) -> bool {
+        let names = ["ping", "reset", "subscribe", "unsubscribe", "psubscribe", "punsubscribe"];
+        names.contains(&self.name) || ["ssubscribe", "sunsubscribe"].contains(&self.name)
+    }
+
+    pub(crate) fn is_exec(&self) -> bool {
+        self.name == "exec"
+    }
+
+    /// Whether it is run in a transaction rather than queued.
+    pub(crate) fn is_never_queued(&self) -> bool {
+        ["exec", "discard", "multi", "watch", "reset"].contains(&self.name)
+    }
+
+    /// What Redis calls the command of `request`, with its subcommand. If that is wrong, it is noticed here, before the
+    /// request is queued.
+    pub(crate) fn full_name(&self, request: &Request<'_>) -> Result<String, Error> {
+        let Some((_, container, subcommands)) = SUBCOMMANDS.iter().find(|(name, ..)| *name == self.name)
+        else {
+            return Ok(self.name.to_owned());
+        };
+        let word = request.arg(1);
+        let found = subcommands.iter().find(|(name, _)| args::is(word, name));
+        let (name, arity) = found.ok_or_else(|| Error::UnknownSubcommand(args::shown(word), container))?;
+        let name = format!("{}|{name}", self.name);
+        if arity_fits(*arity, request.len()) { Ok(name) } else { Err(Error::Arity(name)) }
+    }
+
     pub(crate) fn arity_fits(&self, len: usize) -> bool {
-        let bound = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { len >= bound } else { len == bound }
+        arity_fits(self.arity, len)
     }
 }
+
+fn arity_fits(arity: i32, len: usize) -> bool {
+    let bound = arity.unsigned_abs() as usize;
+    if arity < 0 { len >= bound } else { len == bound }
+}
+
+/// A name, as errors show it, and the subcommands with their arities.
+type Container = (&'static str, &'static str, &'static [(&'static str, i32)]);
+
+/// Those whose subcommands are looked at before a request is queued.
+static SUBCOMMANDS: &[Container] = &[
+    ("object", "OBJECT", &[("encoding", 3), ("freq", 3), ("idletime", 3), ("refcount", 3), ("help", 2)]),
+    ("xinfo", "XINFO", &[("stream", -3), ("groups", 3), ("consumers", 4), ("help", 2)]),
+    (
+        "xgroup",
+        "XGROUP",
+        &[
+            ("create", -5),
+            ("setid", -5),
+            ("destroy", 4),
+            ("createconsumer", 5),
+            ("delconsumer", 5),
+            ("help", 2),
+        ],
+    ),
+    ("client", "CLIENT", &[("id", 2), ("getname", 2), ("setname", 3), ("no-evict", 3), ("unblock", -3)]),
+    (
+        "pubsub",
+        "PUBSUB",
+        &[
+            ("channels", -2),
+            ("numsub", -2),
+            ("numpat", 2),
+            ("shardchannels", -2),
+            ("shardnumsub", -2),
+            ("help", 2),
+        ],
+    ),
+    ("config", "CONFIG", &[("get", -3), ("set", -4), ("help", 2)]),
+];
 
 /// A command that only reads.
 const fn reads(name: &'static str, arity: i32, run: OnKeys) -> Row {
@@ -124,7 +201,7 @@ const NAME_BYTES_MAX: usize = 24;
 
 static ROWS: &[Row] = &[
     // Without a key.
-    row("ping", -1, connection::ping),
+    calls("ping", -1, connection::ping),
     row("echo", 2, connection::echo),
     calls("select", 2, connection::select),
     calls("hello", -1, connection::hello),
@@ -135,6 +212,23 @@ static ROWS: &[Row] = &[
     row("script", -2, monitor::script),
     row("function", -2, monitor::function),
     row("module", -2, monitor::module),
+    row("config", -2, config::config),
+    // Transactions.
+    calls("multi", 1, transactions::multi),
+    calls("exec", 1, transactions::exec),
+    calls("discard", 1, transactions::discard),
+    calls("watch", -2, transactions::watch),
+    calls("unwatch", 1, transactions::unwatch),
+    // Publish and subscribe.
+    calls("subscribe", -2, pubsub::subscribe),
+    calls("unsubscribe", -1, pubsub::unsubscribe),
+    calls("psubscribe", -2, pubsub::psubscribe),
+    calls("punsubscribe", -1, pubsub::punsubscribe),
+    calls("ssubscribe", -2, pubsub::ssubscribe),
+    calls("sunsubscribe", -1, pubsub::sunsubscribe),
+    calls("publish", 3, pubsub::publish),
+    calls("spublish", 3, pubsub::spublish),
+    calls("pubsub", -2, pubsub::pubsub),
     row("info", -1, info::info),
     // Strings.
     reads("get", 2, strings::get),
@@ -239,6 +333,11 @@ static ROWS: &[Row] = &[
     reads("lpos", -3, lists::lpos),
     grows("lmove", 5, lists::lmove),
     grows("rpoplpush", 3, lists::rpoplpush),
+    calls("blpop", -3, blocking::blpop),
+    calls("brpop", -3, blocking::brpop),
+    calls("blmpop", -5, blocking::blmpop),
+    calls("blmove", 6, blocking::blmove).growing(),
+    calls("brpoplpush", 4, blocking::brpoplpush).growing(),
     // Sets.
     grows("sadd", -3, sets::sadd),
     row("srem", -3, sets::srem),
@@ -281,6 +380,9 @@ static ROWS: &[Row] = &[
     row("zpopmin", -2, zsets::zpopmin),
     row("zpopmax", -2, zsets::zpopmax),
     row("zmpop", -4, zsets::zmpop),
+    calls("bzpopmin", -3, blocking::bzpopmin),
+    calls("bzpopmax", -3, blocking::bzpopmax),
+    calls("bzmpop", -5, blocking::bzmpop),
     reads("zscan", -3, scan::zscan),
     reads("zrandmember", -2, zsets::zrandmember),
     reads("zunion", -3, zset_algebra::zunion),
@@ -309,9 +411,9 @@ static ROWS: &[Row] = &[
     reads("xrevrange", -4, streams::xrevrange),
     row("xdel", -3, streams::xdel),
     grows("xsetid", -3, streams::xsetid),
-    reads("xread", -4, streams::xread),
+    calls("xread", -4, blocking::xread).reading(),
     grows("xgroup", -2, stream_groups::xgroup),
-    reads("xreadgroup", -7, stream_groups::xreadgroup),
+    calls("xreadgroup", -7, blocking::xreadgroup).reading(),
     reads("xack", -4, stream_groups::xack),
     reads("xpending", -3, stream_groups::xpending),
     reads("xclaim", -6, stream_groups::xclaim),
@@ -331,6 +433,6 @@ mod tests {
             let found = index.find(name.to_uppercase().as_bytes()).expect(name);
             assert_eq!(found.name, name);
         }
-        assert!(index.find(b"subscribe").is_none() && index.find(&[b'g'; 1_000]).is_none());
+        assert!(index.find(b"eval").is_none() && index.find(&[b'g'; 1_000]).is_none());
     }
 }

@@ -78,6 +78,47 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    pub(crate) const MULTI_NESTED: Error = Error::Fixed("ERR MULTI calls can not be nested");
+    pub(crate) const EXEC_WITHOUT_MULTI: Error = Error::Fixed("ERR EXEC without MULTI");
+    pub(crate) const DISCARD_WITHOUT_MULTI: Error = Error::Fixed("ERR DISCARD without MULTI");
+    pub(crate) const WATCH_IN_MULTI: Error = Error::Fixed("ERR WATCH inside MULTI is not allowed");
+    pub(crate) const EXEC_ABORTED: Error =
+        Error::Fixed("EXECABORT Transaction discarded because of previous errors.");
+    pub(crate) const SSUBSCRIBE_IN_EXEC: Error =
+        Error::Fixed("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client");
+    pub(crate) const WAIT_NOT_FLOAT: Error = Error::Fixed("ERR timeout is not a float or out of range");
+    pub(crate) const WAIT_TOO_LONG: Error = Error::Fixed("ERR timeout is out of range");
+    pub(crate) const GROUP_GONE: Error =
+        Error::Fixed("NOGROUP the consumer group this client was blocked on no longer exists");
+    pub(crate) const STREAM_GONE: Error = Error::Fixed("UNBLOCKED the stream key no longer exists");
+    pub(crate) const UNBLOCKED: Error = Error::Fixed("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+    pub(crate) const UNBLOCK_REASON: Error =
+        Error::Fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    pub(crate) const EVENT_CLASSES: Error = Error::Fixed(
+        "ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid event class \
+         character. The embedded store knows Ag$lshzxetdnKE.",
+    );
+
+    /// For EXEC that could not even begin.
+    pub(crate) fn exec_aborted_by(error: &Error) -> Error {
+        let mut text = Vec::new();
+        error.write(&mut text);
+        let text = text.strip_prefix(b"-ERR ").or(text.strip_prefix(b"-")).unwrap_or(&text).trim_ascii_end();
+        Error::named(&[b"EXECABORT Transaction discarded because of: ", text])
+    }
+
+    /// For a connection that is subscribed in RESP2.
+    pub(crate) fn only_subscribers(name: &str) -> Error {
+        let allowed =
+            "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+        Error::named(&[format!("ERR Can't execute '{name}': {allowed}").as_bytes()])
+    }
+
+    /// For a parameter of CONFIG SET that the store does not have.
+    pub(crate) fn unknown_parameter(name: &[u8]) -> Error {
+        Error::named(&[b"ERR Unknown option or number of arguments for CONFIG SET - '", name, b"'"])
+    }
+
     pub(crate) const SWAPDB_FIRST: Error = Error::Fixed("ERR invalid first DB index");
     pub(crate) const SWAPDB_SECOND: Error = Error::Fixed("ERR invalid second DB index");
     pub(crate) const PROTOCOL_NUMBER: Error =

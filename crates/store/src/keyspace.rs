@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use stdx::Prng;
 
+use crate::audience::{Audience, Class};
 use crate::database::{DATABASES, Database, Entry, NEVER};
 use crate::error::Error;
 use crate::policy::EvictionPolicy;
@@ -25,6 +26,8 @@ pub(crate) struct Keyspace {
     /// What goes when memory is full.
     pub(crate) policy: EvictionPolicy,
     pub(crate) stats: Stats,
+    /// Who is told of changes.
+    pub(crate) audience: Audience,
     /// The database that is selected. It lies here itself, so that a request need not look for it.
     database: Database,
     selected: u8,
@@ -54,6 +57,7 @@ impl Keyspace {
             memory_max: usize::MAX,
             policy: EvictionPolicy::default(),
             stats: Stats::default(),
+            audience: Audience::default(),
             database: Database::new(seed),
             selected: 0,
             resting: (0..DATABASES).map(|_| Database::new(seed)).collect(),
@@ -89,12 +93,21 @@ impl Keyspace {
 
     /// Two databases exchange all that they have.
     pub(crate) fn swap(&mut self, one: u8, other: u8) {
+        if one == other {
+            return;
+        }
+        if self.audience.is_there() {
+            self.tell_exchange(one, Some(other));
+            self.tell_exchange(other, Some(one));
+        }
         let selected = self.selected;
         self.select(one);
-        if one != other {
-            std::mem::swap(&mut self.database, &mut self.resting[usize::from(other)]);
-        }
+        std::mem::swap(&mut self.database, &mut self.resting[usize::from(other)]);
         self.select(selected);
+        if self.audience.is_there() {
+            self.signal_all(one);
+            self.signal_all(other);
+        }
     }
 
     /// Does something in another database.
@@ -104,6 +117,12 @@ impl Keyspace {
         let result = act(self);
         self.select(selected);
         result
+    }
+
+    /// The value of `key`, for whoever must not be noticed.
+    pub(crate) fn glance(&self, key: &[u8]) -> Option<&Value> {
+        let entry = self.database.entries.find(self.database.entries.hash(key), key);
+        entry.filter(|entry| self.now_ms <= entry.expires_at).map(|entry| &entry.value)
     }
 
     /// Keys of the selected database, those counted that expired and were not found out yet.
@@ -195,16 +214,97 @@ impl Keyspace {
         entry.touched = clock;
         self.memory_used = self.memory_used + entry.memory() - before;
         self.database.index_expiry(hash, old_expiry, expires_at);
+        self.signal_if_stream(key, &old_value);
         self.discard(old_value);
     }
 
-    /// As [`Keyspace::set`] for a collection; an empty one removes the key.
-    pub(crate) fn set_collection(&mut self, key: &[u8], value: Value) {
-        if value.is_gone() {
-            self.remove(key);
-        } else {
+    /// As [`Keyspace::set`] for the result of the command that `event` names; an empty one removes the key.
+    pub(crate) fn set_result(&mut self, key: &[u8], value: Value, class: Class, event: &'static str) {
+        if !value.is_gone() {
             self.set(key, value, NEVER);
+            self.changed(class, event, key);
+        } else if self.remove(key) {
+            self.changed(Class::Generic, "del", key);
         }
+    }
+
+    /// Tells whoever wants to know that `key` was changed. Every command that changes something says so, as in Redis; what
+    /// changes nothing must not, for a transaction of somebody who watches the key would fail.
+    #[inline]
+    pub(crate) fn changed(&mut self, class: Class, event: &'static str, key: &[u8]) {
+        if self.audience.is_there() {
+            self.tell(class, event, key);
+        }
+    }
+
+    /// As [`Keyspace::changed`], for what may have taken the last element and the key with it.
+    #[inline]
+    pub(crate) fn shrunk(&mut self, class: Class, event: &'static str, key: &[u8]) {
+        if self.audience.is_there() {
+            self.tell(class, event, key);
+            if !self.exists(key) {
+                self.audience.note(self.selected, Class::Generic, "del", key);
+            }
+        }
+    }
+
+    /// As [`Keyspace::changed`], for what is no change to those who watch the key.
+    pub(crate) fn noted(&mut self, class: Class, event: &'static str, key: &[u8]) {
+        self.audience.note(self.selected, class, event, key);
+    }
+
+    #[cold]
+    fn tell(&mut self, class: Class, event: &'static str, key: &[u8]) {
+        self.audience.touch(self.selected, key, self.exists(key));
+        self.audience.note(self.selected, class, event, key);
+    }
+
+    /// Whether `key` is there, even if its time is over.
+    pub(crate) fn exists(&self, key: &[u8]) -> bool {
+        self.database.has(key)
+    }
+
+    /// Whether `key` is there though its time is over.
+    pub(crate) fn is_over(&self, key: &[u8]) -> bool {
+        self.database.is_over(key, self.now_ms)
+    }
+
+    /// Somebody may wait for `key`, which may now have what they want.
+    #[inline]
+    pub(crate) fn signal(&mut self, key: &[u8]) {
+        if self.audience.is_there() {
+            self.audience.signal(self.selected, key);
+        }
+    }
+
+    /// Those who wait for a stream as members of a group are told when it goes.
+    #[inline]
+    fn signal_if_stream(&mut self, key: &[u8], old: &Value) {
+        if self.audience.is_there() && matches!(old, Value::Stream(_)) {
+            self.audience.signal(self.selected, key);
+        }
+    }
+
+    /// All keys of `database` are about to go, or to be exchanged for those of `other`.
+    #[cold]
+    fn tell_exchange(&mut self, number: u8, other: Option<u8>) {
+        let Keyspace { audience, database, selected, resting, now_ms, .. } = self;
+        let find = |number: u8| if number == *selected { &*database } else { &resting[usize::from(number)] };
+        let (old, new) = (find(number), other.map(find));
+        let is_there = |key: &[u8]| new.is_some_and(|new| new.has(key));
+        let is_over = |key: &[u8]| new.is_some_and(|new| new.is_over(key, *now_ms));
+        audience.touch_all(number, |key| old.has(key), is_there, is_over);
+        let is_lost = |key: &&[u8]| old.is_stream(key) && !new.is_some_and(|new| new.is_stream(key));
+        let lost: Vec<Box<[u8]>> = audience.waited_for(number).filter(is_lost).map(Box::from).collect();
+        lost.iter().for_each(|key| audience.signal(number, key));
+    }
+
+    /// Looks through all keys of a database that somebody waits for.
+    #[cold]
+    fn signal_all(&mut self, number: u8) {
+        let is_there = |key: &&[u8]| self.database(number).has(key);
+        let keys: Vec<Box<[u8]>> = self.audience.waited_for(number).filter(is_there).map(Box::from).collect();
+        keys.iter().for_each(|key| self.audience.signal(number, key));
     }
 
     /// True if there was such a key.
@@ -299,6 +399,9 @@ impl Keyspace {
         if self.database.len() == 0 {
             return;
         }
+        if self.audience.is_there() {
+            self.tell_exchange(self.selected, None);
+        }
         let database = std::mem::replace(&mut self.database, Database::new(self.seed));
         self.garbage.push(Garbage::Entries(database.entries));
         self.garbage.push(Garbage::Expiries(database.expiries));
@@ -364,6 +467,7 @@ impl Keyspace {
         self.evicted_from = number;
         self.within(number, |keyspace| {
             keyspace.remove_hashed(keyspace.database.entries.hash(&key), &key);
+            keyspace.changed(Class::Evicted, "evicted", &key);
         });
         self.stats.evicted += 1;
         true
@@ -401,6 +505,7 @@ impl Keyspace {
     fn expire(&mut self, hash: u64, key: &[u8]) {
         self.remove_hashed(hash, key);
         self.stats.expired += 1;
+        self.changed(Class::Expired, "expired", key);
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], value: Value, expires_at: u64) {
@@ -408,6 +513,10 @@ impl Keyspace {
         self.memory_used += entry.memory();
         self.database.entries.insert(hash, entry);
         self.database.index_expiry(hash, NEVER, expires_at);
+        if self.audience.is_there() {
+            self.audience.note(self.selected, Class::New, "new", key);
+            self.audience.signal(self.selected, key);
+        }
     }
 
     fn remove_hashed(&mut self, hash: u64, key: &[u8]) {
@@ -420,6 +529,7 @@ impl Keyspace {
         let entry = self.database.entries.remove(hash, key)?;
         self.memory_used -= entry.memory();
         self.database.index_expiry(hash, entry.expires_at, NEVER);
+        self.signal_if_stream(key, &entry.value);
         Some((entry.value, entry.expires_at))
     }
 

@@ -8,11 +8,14 @@
 //!
 //! [`Store::admit`] begins a connection, which has a state of its own: its database, its protocol. [`Store::run`] takes
 //! one request of one connection and appends one reply, byte for byte what Redis 7.0 says, errors included.
+//! What others are to be told, because they wait for a key or are subscribed, lies ready afterwards as [`Delivery`].
 //! Nothing here does IO, knows a clock, starts a thread or is kept at exit: time is an argument, randomness comes from
 //! the seed. A new command is a line in `dispatch`.
 
 mod args;
+mod audience;
 mod callers;
+mod channels;
 mod commands;
 mod database;
 mod dispatch;
@@ -29,10 +32,13 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod values;
+mod waiting;
 
 pub use callers::CallerId;
+pub use database::DATABASES;
 pub use dispatch::{commands, supports};
 pub use limits::{Limit, limits};
 pub use policy::{EvictionPolicy, UnknownPolicy};
 pub use scratch::Scratch;
-pub use store::{Store, StoreSettings};
+pub use store::{Ran, Store, StoreSettings};
+pub use waiting::Delivery;

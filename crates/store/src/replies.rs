@@ -101,6 +101,11 @@ impl Reply {
         self.header(b'~', len, len);
     }
 
+    /// The header of what is sent to a reader who did not ask.
+    pub(crate) fn push(&mut self, len: usize) {
+        self.header(b'>', len, len);
+    }
+
     /// The header of a list of pairs, which stand one behind the other in RESP2 and are arrays in RESP3.
     /// [`Reply::pair`] goes before each.
     pub(crate) fn pairs(&mut self, pairs: usize) {

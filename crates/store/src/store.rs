@@ -1,13 +1,18 @@
 //! The store: settings, the way of one request, housekeeping.
 
+use std::collections::VecDeque;
+
 use resp::Request;
 
-use crate::callers::{CallerId, Callers};
+use crate::callers::{CallerId, Callers, Queued};
+use crate::channels::Channels;
+use crate::commands::{connection, transactions};
 use crate::dispatch::{Index, Row, Run};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::policy::EvictionPolicy;
 use crate::replies::Reply;
+use crate::waiting::Delivery;
 
 /// How a store begins.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +27,24 @@ pub struct StoreSettings {
     pub policy: EvictionPolicy,
 }
 
+/// What [`Store::run`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// The reply is there.
+    Answered,
+    /// The reply comes later, as a [`Delivery`]. No other request of this connection may run before it.
+    Waits,
+}
+
 /// The keyspace of one shard.
 pub struct Store {
     pub(crate) keyspace: Keyspace,
     pub(crate) callers: Callers,
+    pub(crate) channels: Channels,
+    /// What other connections are still to be given.
+    pub(crate) deliveries: VecDeque<Delivery>,
+    /// EXEC runs what was queued: nobody can wait.
+    pub(crate) is_in_transaction: bool,
     index: Index,
 }
 
@@ -35,7 +54,14 @@ impl Store {
         let mut keyspace = Keyspace::new(settings.seed);
         keyspace.memory_max = settings.memory_max.unwrap_or(usize::MAX);
         keyspace.policy = settings.policy;
-        Store { keyspace, callers: Callers::default(), index: Index::new(settings.seed) }
+        Store {
+            keyspace,
+            callers: Callers::default(),
+            channels: Channels::default(),
+            deliveries: VecDeque::new(),
+            is_in_transaction: false,
+            index: Index::new(settings.seed),
+        }
     }
 
     /// Begins a connection, in database 0 and in RESP2.
@@ -45,27 +71,59 @@ impl Store {
 
     /// A connection has ended: what it left behind goes with it.
     pub fn dismiss(&mut self, caller: CallerId) {
-        self.callers.remove(caller);
+        if self.callers.find(caller).is_some() {
+            connection::leave(self, caller);
+            self.callers.remove(caller);
+        }
     }
 
-    /// Runs one request of `caller` at unix time `now_ms`, in milliseconds, and appends exactly one reply, in the protocol
-    /// that the caller chose with HELLO. Nothing happens if the connection has ended.
+    /// Runs one request of `caller` at unix time `now_ms`, in milliseconds, and appends its reply, in the protocol that the
+    /// caller chose with HELLO; or none, if the caller has to wait for it. Others may have got something as well: see
+    /// [`Store::next_delivery`]. Nothing happens if the connection has ended, or waits already.
     ///
     /// A request that fails changes nothing, except for PFADD on a value that is corrupt: what it added before it met
     /// the fault stays, as in Redis. Time should not run backwards; if it does, keys merely live longer.
-    pub fn run(&mut self, caller: CallerId, request: &Request<'_>, now_ms: u64, out: &mut Vec<u8>) {
-        let Some(state) = self.callers.find(caller) else { return };
+    pub fn run(&mut self, caller: CallerId, request: &Request<'_>, now_ms: u64, out: &mut Vec<u8>) -> Ran {
+        let Some(state) = self.callers.find(caller) else { return Ran::Answered };
+        let is_plain = state.extras.is_none();
+        if !is_plain && state.wait().is_some() {
+            return Ran::Waits;
+        }
         self.keyspace.now_ms = now_ms;
         self.keyspace.select(state.database);
         let mut reply = Reply::new(std::mem::take(out), state.is_resp3);
         // A little of what is to be freed with every request, so that garbage cannot grow without end.
         self.keyspace.free_step();
         let start = reply.len();
-        if let Err(error) = self.dispatch(caller, request, &mut reply) {
+        let done = if is_plain {
+            self.dispatch(caller, request, &mut reply)
+        } else {
+            self.dispatch_with_extras(caller, request, &mut reply)
+        };
+        if let Err(error) = done {
             reply.truncate(start);
             reply.error(&error);
         }
+        let mut ran = Ran::Answered;
+        if self.keyspace.audience.is_there() {
+            self.tell_audience(Some((caller, &mut reply)));
+            if self.callers.wait_for(caller).is_some() {
+                ran = Ran::Waits;
+            }
+        }
         *out = reply.into_bytes();
+        ran
+    }
+
+    /// What another connection is to be given: ask after every [`Store::run`] and [`Store::work`] until there is nothing.
+    /// The order is the one in which it happened.
+    pub fn next_delivery(&mut self) -> Option<Delivery> {
+        self.deliveries.pop_front()
+    }
+
+    /// The unix time in milliseconds at which somebody has waited long enough, and [`Store::work`] should be called.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.callers.next_deadline()
     }
 
     /// A bounded piece of housekeeping, some hundred microseconds at most: removes keys whose time is over, frees what
@@ -73,9 +131,13 @@ impl Store {
     /// more to do.
     pub fn work(&mut self, now_ms: u64) -> bool {
         self.keyspace.now_ms = now_ms;
+        self.end_waits(now_ms);
         let expired_all = (0..EXPIRED_PER_WORK).any(|_| !self.keyspace.expire_one());
         let freed_all = (0..STEPS_PER_WORK).any(|_| !self.keyspace.free_step());
         let has_room = self.keyspace.policy == EvictionPolicy::NoEviction || self.make_room(EVICTED_PER_WORK);
+        if self.keyspace.audience.is_there() {
+            self.tell_audience(None);
+        }
         !(expired_all && freed_all && has_room)
     }
 
@@ -97,12 +159,83 @@ impl Store {
     fn dispatch(&mut self, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Result<(), Error> {
         let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
         if !row.arity_fits(request.len()) {
-            return Err(Error::Arity(row.name.to_owned()));
+            let error = Error::Arity(row.name.to_owned());
+            return Err(if row.is_exec() { Error::exec_aborted_by(&error) } else { error });
         }
         self.keyspace.stats.begin(row.reads);
         if row.grows && !self.make_room(EVICTED_PER_REQUEST) {
             return Err(Error::OutOfMemory);
         }
+        match row.run {
+            Run::OnKeys(run) => run(&mut self.keyspace, request, out),
+            Run::OnStore(run) => run(self, caller, request, out),
+        }
+    }
+
+    /// As [`Store::dispatch`], for a connection that may be in a transaction or subscribed.
+    #[cold]
+    fn dispatch_with_extras(
+        &mut self,
+        caller: CallerId,
+        request: &Request<'_>,
+        out: &mut Reply,
+    ) -> Result<(), Error> {
+        match self.admit_request(caller, request) {
+            Ok(true) => self.execute(caller, request, out),
+            Ok(false) => {
+                let transaction = self.callers.running(caller).transaction();
+                transaction.into_iter().for_each(|it| it.requests.push(Queued::new(request)));
+                out.simple(b"QUEUED");
+                Ok(())
+            }
+            // EXEC that cannot even begin ends the transaction; any other request breaks it.
+            Err(error) if request.arg(0).eq_ignore_ascii_case(b"exec") => {
+                transactions::abandon(self, caller);
+                Err(Error::exec_aborted_by(&error))
+            }
+            Err(error) => {
+                let transaction = self.callers.running(caller).transaction();
+                transaction.into_iter().for_each(|it| it.is_broken = true);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a request may run, and now: false if it is queued.
+    fn admit_request(&mut self, caller: CallerId, request: &Request<'_>) -> Result<bool, Error> {
+        let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
+        if !row.arity_fits(request.len()) {
+            return Err(Error::Arity(row.name.to_owned()));
+        }
+        let name = row.full_name(request)?;
+        let state = self.callers.running(caller);
+        let is_subscribed = state.is_subscribed() && !state.is_resp3;
+        let queued = state.transaction();
+        let is_queued = queued.is_some() && !row.is_never_queued();
+        let (index, is_exec) = (&self.index, row.is_exec());
+        let grows = |queued: &Queued| index.find(queued.request().arg(0)).is_some_and(|row| row.grows);
+        // All that is queued needs room, and EXEC if a part of it does.
+        let needs_room = row.grows
+            || is_queued
+            || (is_exec && queued.is_some_and(|transaction| transaction.requests.iter().any(grows)));
+        if needs_room && !self.make_room(EVICTED_PER_REQUEST) {
+            return Err(Error::OutOfMemory);
+        }
+        if is_subscribed && !row.is_for_subscribers() {
+            return Err(Error::only_subscribers(&name));
+        }
+        Ok(!is_queued)
+    }
+
+    /// Runs a request that was looked at before.
+    pub(crate) fn execute(
+        &mut self,
+        caller: CallerId,
+        request: &Request<'_>,
+        out: &mut Reply,
+    ) -> Result<(), Error> {
+        let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
+        self.keyspace.stats.begin(row.reads);
         match row.run {
             Run::OnKeys(run) => run(&mut self.keyspace, request, out),
             Run::OnStore(run) => run(self, caller, request, out),
@@ -154,9 +287,9 @@ mod tests {
     #[test]
     fn what_the_store_does_not_have_is_said_with_the_way_out() {
         let mut world = unlimited();
-        let expected = "-ERR command 'subscribe' is not in the embedded store \
+        let expected = "-ERR command 'eval' is not in the embedded store \
                         (start redis-servers and name them with --nodes)";
-        assert_eq!(world.ask("SUBSCRIBE news"), expected);
+        assert_eq!(world.ask("EVAL x 0"), expected);
         assert_eq!(world.ask("GET"), "-ERR wrong number of arguments for 'get' command");
         assert_eq!(world.ask("get missing"), "$-1");
     }
@@ -279,9 +412,8 @@ mod tests {
     }
 
     #[test]
-    fn entries_get_the_time_as_their_id_and_nobody_waits_for_them() {
+    fn entries_get_the_time_as_their_id() {
         let mut world = unlimited();
-        assert_eq!(world.ask("XREAD BLOCK 0 STREAMS s $"), "*-1");
         assert_eq!(world.ask("XADD s * a 1"), "$9 1000000-0");
         assert_eq!(world.ask("XADD s * a 2"), "$9 1000000-1");
         world.now_ms -= 1;

@@ -133,8 +133,8 @@ const STANDING: &str = "
 
 - **Nothing is kept.** The data is lost when the process ends: no snapshots, no log, nothing on disk.
 - **No replication and no failover.** A shard is one thread of one process.
-- **No transactions, no scripts or functions, no publish and subscribe, no blocking commands, no keyspace notifications.**
-  Clients are told so in an error; none of these does half of what it should.
+- **No scripts or functions.** Clients are told so in an error.
+- **No notification of misses:** of `notify-keyspace-events`, the store knows every letter but `m`.
 - **No atomicity over shards.** Each request runs alone on its shard; a command that is split runs shard by shard.
 - **No slow log and no watch on latency.** SLOWLOG and LATENCY are always empty; INFO tells of memory and hits.
 - **No change while it runs.** Shards, memory and policy are given at the start.

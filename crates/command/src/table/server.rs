@@ -3,7 +3,7 @@
 use crate::carry::Carry::{AllShards, AnyShard, Container, Here, Refused, Shard};
 use crate::carry::{About, AclQuestion, Admin, Carry, Local, Merge, Refusal, Report};
 use crate::command::{Command, container, row};
-use crate::table::{about, key, later, never};
+use crate::table::{about, key, never};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
@@ -30,7 +30,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("lolwut", -1, "readonly fast", "", &[], Here(Local::Lolwut)),
     container("memory", -2, "", "", Container, MEMORY),
     container("module", -2, "", "", Container, MODULE),
-    row("monitor", 1, "admin noscript loading stale", "", &[], later("a stream of all requests")),
+    row("monitor", 1, "admin noscript loading stale", "", &[], Here(Local::Monitor)),
     row("psync", -3, "admin noscript no_async_loading no_multi", "", &[], REPLICATION),
     row("replconf", -1, "admin noscript loading stale allow_busy", "", &[], REPLICATION),
     row("replicaof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),

@@ -338,3 +338,17 @@ fn move_and_copy_to_a_database_that_clients_may_not_choose_are_refused() {
     let forwarded = "*3|$4|move|$1|x|$2|15|*5|$4|copy|$1|x|$1|y|$2|db|$2|-1|";
     assert_eq!(rig.node_got(0), forwarded);
 }
+
+#[test]
+fn a_reply_to_the_greeting_is_not_taken_for_a_large_reply_to_a_request() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "hello 3|get x|");
+    rig.taken(client);
+    // It comes in two pieces, while a request waits behind it.
+    let conn = rig.bring_up_greeted(0, TO_RESP3.0, "%2|$5|proto|:3|$100000|x");
+    rig.sends(conn, &format!("{}|:1|+PONG|", "x".repeat(99_999)));
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");
+    rig.sends(conn, "$1|v|");
+    assert_eq!(rig.taken(client), "$1|v|");
+}

@@ -457,6 +457,74 @@ fn subscriptions_are_bounded() {
     assert_eq!(rig.taken(other), said("subscribe", "a", Some(1)));
 }
 
+/// Lines that a client was shown, without their times.
+fn shown(rig: &mut Rig, client: ConnId) -> Vec<String> {
+    let text = rig.taken(client);
+    let lines = text.split_terminator('|').map(|line| match line.split_once(" [") {
+        Some((time, rest)) if time.starts_with('+') => format!("[{rest}"),
+        _ => line.to_owned(),
+    });
+    lines.collect()
+}
+
+#[test]
+fn who_monitors_sees_the_requests_of_all_workers() {
+    let mut rigs = Rig::workers(2, 1);
+    let [monitor, other] = [0, 1].map(|worker| rigs[worker].client());
+    rigs[0].client_sends(monitor, "monitor|monitor|ping|");
+    assert_eq!(shown(&mut rigs[0], monitor), ["+OK", "+PONG", r#"[0 127.0.0.1:50000] "ping""#]);
+    rigs[1].client_sends(other, "set a 1|get a b|select 3|auth x y|client list|hello 2 auth u p|save|");
+    // What follows SELECT waits for what went before.
+    rigs[1].node_sends(0, "+OK|");
+    deliver_mail(&mut rigs);
+    let expected = [
+        r#"[0 127.0.0.1:50100] "set" "a" "1""#,
+        r#"[3 127.0.0.1:50100] "select" "3""#,
+        r#"[3 127.0.0.1:50100] "auth" "(redacted)" "(redacted)""#,
+        r#"[3 127.0.0.1:50100] "hello" "2" "auth" "(redacted)" "(redacted)""#,
+    ];
+    assert_eq!(shown(&mut rigs[0], monitor), expected);
+    rigs[0].client_sends(monitor, "get a|publish a b|reset|");
+    let refused = "-ERR Replica can't interact with the keyspace";
+    assert_eq!(shown(&mut rigs[0], monitor), [refused, refused, "+RESET"]);
+    rigs[1].client_sends(other, "ping|");
+    assert!(rigs[1].proxy.poll_mail().is_none(), "nobody wants to see it");
+}
+
+#[test]
+fn a_monitor_that_goes_is_shown_nothing_any_more() {
+    let mut rig = Rig::ready(1);
+    let [monitor, other] = [0, 1].map(|_| rig.client());
+    rig.client_sends(monitor, "monitor|client info|");
+    assert!(rig.taken(monitor).contains(" flags=O "));
+    rig.event(Event::Closed { conn: monitor, reason: "reset" });
+    rig.client_sends(other, "ping|");
+    assert!(!rig.proxy.core.monitor.is_on);
+}
+
+#[test]
+fn who_may_not_listen_any_more_is_closed() {
+    let users = "user default on nopass ~* &* +@all\nuser bob on >b ~* resetchannels &news* &n? +@all";
+    let mut rig = Rig::ready_with_users(1, users);
+    let (client, admin) = (rig.client(), rig.client());
+    rig.client_sends(
+        client,
+        "auth bob b|subscribe news other|subscribe news|psubscribe news*|psubscribe n*|",
+    );
+    let source = rig.bring_up_pinned(0);
+    let denied = "-NOPERM this user has no permissions to access one of the channels used as arguments|";
+    rig.sends(source, &said("subscribe", "news", Some(1)));
+    rig.sends(source, &said("psubscribe", "news*", Some(2)));
+    let told = said("subscribe", "news", Some(1)) + &said("psubscribe", "news*", Some(2));
+    assert_eq!(rig.taken(client), format!("+OK|{denied}{told}{denied}"));
+    rig.client_sends(admin, "acl setuser bob resetchannels &news*|");
+    assert!(!rig.is_closed(client), "it may listen to both");
+    rig.client_sends(admin, "acl setuser bob resetchannels &news|");
+    assert_eq!(rig.taken(admin), "+OK|+OK|");
+    assert!(rig.is_closed(client));
+    assert_eq!(rig.proxy.topics(), 0);
+}
+
 #[test]
 fn subscribers_are_shown_as_such() {
     let mut rigs = Rig::workers(2, 1);

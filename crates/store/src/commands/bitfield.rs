@@ -4,6 +4,7 @@ use resp::Request;
 use resp::integer::parse_i64;
 
 use crate::args::{integer, is};
+use crate::audience::Class;
 use crate::commands::strings::{TEXT_BYTES_MAX, grow};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -22,11 +23,23 @@ pub(crate) fn bitfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         return Err(Error::OutOfMemory);
     }
     out.array(steps.len());
-    keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
+    let is_changed = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
         // As in Redis, there is room even for what then fails by its overflow.
+        let is_grown = text.len() < end.div_ceil(8);
         grow(text, end.div_ceil(8));
-        steps.iter().for_each(|step| write_value(step.run(text), out));
-    })
+        let mut is_changed = false;
+        for step in &steps {
+            let old = step.field.value(text);
+            let value = step.run(text);
+            is_changed |= step.writes() && value.is_some() && (is_grown || step.field.value(text) != old);
+            write_value(value, out);
+        }
+        is_changed
+    })?;
+    if is_changed {
+        keyspace.changed(Class::Text, "setbit", request.arg(1));
+    }
+    Ok(())
 }
 
 pub(crate) fn bitfield_ro(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {

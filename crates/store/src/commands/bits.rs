@@ -4,6 +4,7 @@ use resp::Request;
 use resp::integer::parse_i64;
 
 use crate::args::{integer, is};
+use crate::audience::Class;
 use crate::commands::strings::{TEXT_BYTES_MAX, byte_range, clamped_range, grow};
 use crate::database::NEVER;
 use crate::error::Error;
@@ -24,13 +25,16 @@ pub(crate) fn setbit(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
     if offset / 8 >= keyspace.memory_max {
         return Err(Error::OutOfMemory);
     }
-    let old = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
-        let old = bit_of(text, offset);
+    let (old, is_grown) = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
+        let (old, is_grown) = (bit_of(text, offset), text.len() <= offset / 8);
         grow(text, offset / 8 + 1);
         let mask = 0x80 >> (offset % 8);
         text[offset / 8] = if is_set { text[offset / 8] | mask } else { text[offset / 8] & !mask };
-        old
+        (old, is_grown)
     })?;
+    if is_grown || old != is_set {
+        keyspace.changed(Class::Text, "setbit", request.arg(1));
+    }
     out.integer(i64::from(old));
     Ok(())
 }
@@ -114,10 +118,12 @@ pub(crate) fn bitop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     if sources.len() == 1 && is(request.arg(1), "NOT") {
         result.iter_mut().for_each(|one| *one = combine(*one, 0));
     }
-    if result.is_empty() {
-        keyspace.remove(request.arg(2));
-    } else {
-        keyspace.set(request.arg(2), Value::Text(result), NEVER);
+    let target = request.arg(2);
+    if !result.is_empty() {
+        keyspace.set(target, Value::Text(result), NEVER);
+        keyspace.changed(Class::Text, "set", target);
+    } else if keyspace.remove(target) {
+        keyspace.changed(Class::Generic, "del", target);
     }
     out.integer(len as i64);
     Ok(())

@@ -3,10 +3,12 @@
 use resp::Request;
 use resp::integer::parse_i64;
 
-use crate::args::{is, shown};
+use crate::args::{integer, is, shown};
 use crate::callers::CallerId;
+use crate::channels::Kind;
 use crate::commands::generic::database;
 use crate::commands::info::REDIS_VERSION;
+use crate::commands::transactions;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -14,7 +16,15 @@ use crate::store::Store;
 
 type Done = Result<(), Error>;
 
-pub(crate) fn ping(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Result<(), Error> {
+pub(crate) fn ping(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    let state = store.callers.running(caller);
+    if state.is_subscribed() && !state.is_resp3 && request.len() <= 2 {
+        // Who is subscribed in RESP2 gets nothing but pushes.
+        out.array(2);
+        out.bulk(b"pong");
+        out.bulk(request.get(1).unwrap_or_default());
+        return Ok(());
+    }
     match (request.get(1), request.len()) {
         (None, _) => out.simple(b"PONG"),
         (Some(message), 2) => out.bulk(message),
@@ -84,8 +94,20 @@ fn write_field(field: &str, text: &str, out: &mut Reply) {
     out.bulk(text.as_bytes());
 }
 
+/// Ends all that a connection began and that others know of.
+pub(crate) fn leave(store: &mut Store, caller: CallerId) {
+    store.end_wait(caller);
+    transactions::abandon(store, caller);
+    let state = store.callers.running(caller);
+    let Some(extras) = state.extras.take() else { return };
+    for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        extras.subscriptions.names(kind).for_each(|name| store.channels.remove(kind, name, caller));
+    }
+}
+
 /// RESET: the connection is as if it had just begun.
 pub(crate) fn reset(store: &mut Store, caller: CallerId, _: &Request<'_>, out: &mut Reply) -> Done {
+    leave(store, caller);
     let state = store.callers.running(caller);
     (state.database, state.is_resp3) = (0, false);
     state.name.clear();
@@ -98,6 +120,9 @@ pub(crate) fn reset(store: &mut Store, caller: CallerId, _: &Request<'_>, out: &
 pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
     let subcommands = [("id", 2), ("getname", 2), ("setname", 3), ("no-evict", 3)];
     let word = request.arg(1);
+    if is(word, "UNBLOCK") {
+        return unblock(store, request, out);
+    }
     let found = subcommands.iter().find(|(name, _)| is(word, name));
     let (name, arity) = found.ok_or_else(|| Error::UnknownSubcommand(shown(word), "CLIENT"))?;
     if request.len() != *arity {
@@ -115,6 +140,26 @@ pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>,
         _ if is(request.arg(2), "ON") || is(request.arg(2), "OFF") => out.simple(b"OK"),
         _ => return Err(Error::Syntax),
     }
+    Ok(())
+}
+
+/// CLIENT UNBLOCK: ends the wait of another connection.
+fn unblock(store: &mut Store, request: &Request<'_>, out: &mut Reply) -> Done {
+    if request.len() < 3 {
+        return Err(Error::Arity("client|unblock".to_owned()));
+    }
+    let is_error = match request.get(3) {
+        None => false,
+        Some(word) if is(word, "TIMEOUT") => false,
+        Some(word) if is(word, "ERROR") => true,
+        Some(_) => return Err(Error::UNBLOCK_REASON),
+    };
+    let caller = store.callers.with_number(integer(request.arg(2))?);
+    let write = |reply: &mut Reply| {
+        if is_error { reply.error(&Error::UNBLOCKED) } else { reply.nil_array() }
+    };
+    let is_waiting = caller.is_some_and(|caller| store.answer_wait(caller, write));
+    out.integer(i64::from(is_waiting));
     Ok(())
 }
 

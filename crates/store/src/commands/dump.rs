@@ -8,6 +8,7 @@ use crc::{CRC_64_REDIS, Crc};
 use resp::Request;
 
 use crate::args::{integer, is};
+use crate::audience::Class;
 use crate::database::NEVER;
 use crate::error::Error;
 use crate::formats::rdb;
@@ -113,11 +114,15 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         // What does not fit wraps in Redis, and is over.
         _ => ttl.checked_add(now).map_or(0, |at| at as u64),
     };
+    let is_replaced = keyspace.remove(key);
     if expires_at <= keyspace.now_ms {
-        keyspace.remove(key);
         keyspace.discard(value);
+        if is_replaced {
+            keyspace.changed(Class::Generic, "del", key);
+        }
     } else {
         keyspace.set(key, value, expires_at);
+        keyspace.changed(Class::Generic, "restore", key);
         keyspace.set_idle(key, options.idle_s.unwrap_or_default() as u64);
     }
     out.simple(b"OK");

@@ -3,6 +3,7 @@
 use resp::Request;
 
 use crate::args::{integer, is, shown};
+use crate::audience::Class;
 use crate::database::NEVER;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -122,8 +123,14 @@ fn change(
     let changes = old.is_some_and(|old| condition.holds(old, new));
     if changes {
         match u64::try_from(new) {
-            Ok(at) if at > keyspace.now_ms => keyspace.set_expiry(key, at),
-            _ => _ = keyspace.remove(key),
+            Ok(at) if at > keyspace.now_ms => {
+                keyspace.set_expiry(key, at);
+                keyspace.changed(Class::Generic, "expire", key);
+            }
+            _ => {
+                keyspace.remove(key);
+                keyspace.changed(Class::Generic, "del", key);
+            }
         }
     }
     out.integer(i64::from(changes));
@@ -159,11 +166,18 @@ fn show(keyspace: &mut Keyspace, request: &Request<'_>, shape: impl Fn(u64) -> u
 }
 
 pub(crate) fn persist(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let key = request.arg(1);
+    out.integer(i64::from(remove(keyspace, request.arg(1))));
+    Ok(())
+}
+
+/// Lets `key` stay. False if it does already, or is not there.
+pub(crate) fn remove(keyspace: &mut Keyspace, key: &[u8]) -> bool {
+    // GETEX has counted its look-up before.
+    keyspace.stats.count(false);
     let expires = keyspace.find(key).is_some_and(|entry| entry.expires_at != NEVER);
     if expires {
         keyspace.set_expiry(key, NEVER);
+        keyspace.changed(Class::Generic, "persist", key);
     }
-    out.integer(i64::from(expires));
-    Ok(())
+    expires
 }

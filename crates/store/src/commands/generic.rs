@@ -3,6 +3,7 @@
 use resp::Request;
 
 use crate::args::{integer, is, shown};
+use crate::audience::Class;
 use crate::commands::help;
 use crate::commands::monitor;
 use crate::database::DATABASES;
@@ -16,8 +17,14 @@ use stdx::glob;
 type Done = Result<(), Error>;
 
 pub(crate) fn del(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let removed = request.args().skip(1).filter(|key| keyspace.remove(key)).count();
-    out.integer(removed as i64);
+    let mut removed = 0;
+    for key in request.args().skip(1) {
+        if keyspace.remove(key) {
+            keyspace.changed(Class::Generic, "del", key);
+            removed += 1;
+        }
+    }
+    out.integer(removed);
     Ok(())
 }
 
@@ -51,8 +58,8 @@ pub(crate) fn randomkey(keyspace: &mut Keyspace, _: &Request<'_>, out: &mut Repl
 }
 
 pub(crate) fn rename(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let (value, expires_at) = keyspace.take(request.arg(1)).ok_or(Error::NoSuchKey)?;
-    keyspace.set(request.arg(2), value, expires_at);
+    let taken = keyspace.take(request.arg(1)).ok_or(Error::NoSuchKey)?;
+    put_renamed(keyspace, request, taken);
     out.simple(b"OK");
     Ok(())
 }
@@ -60,11 +67,23 @@ pub(crate) fn rename(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
 pub(crate) fn renamenx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     keyspace.find(request.arg(1)).ok_or(Error::NoSuchKey)?;
     let is_free = keyspace.find(request.arg(2)).is_none();
-    if is_free && let Some((value, expires_at)) = keyspace.take(request.arg(1)) {
-        keyspace.set(request.arg(2), value, expires_at);
+    if is_free && let Some(taken) = keyspace.take(request.arg(1)) {
+        put_renamed(keyspace, request, taken);
     }
     out.integer(i64::from(is_free));
     Ok(())
+}
+
+/// Gives the second key what the first one had. A key that is replaced goes first, so that the new one is new to those who
+/// wait for it.
+fn put_renamed(keyspace: &mut Keyspace, request: &Request<'_>, (value, expires_at): (Value, u64)) {
+    let (from, to) = (request.arg(1), request.arg(2));
+    keyspace.remove(to);
+    keyspace.set(to, value, expires_at);
+    if from != to {
+        keyspace.changed(Class::Generic, "rename_from", from);
+        keyspace.changed(Class::Generic, "rename_to", to);
+    }
 }
 
 pub(crate) fn copy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
@@ -92,7 +111,9 @@ pub(crate) fn copy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
         keyspace.within(target, |keyspace| {
             let may = replaces || keyspace.find(to).is_none();
             if may {
+                keyspace.remove(to);
                 keyspace.set(to, value, expires_at);
+                keyspace.changed(Class::Generic, "copy_to", to);
             }
             may
         })
@@ -110,7 +131,11 @@ pub(crate) fn shift(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     let may =
         keyspace.find(key).is_some() && keyspace.within(target, |keyspace| keyspace.find(key).is_none());
     if may && let Some((value, expires_at)) = keyspace.take(key) {
-        keyspace.within(target, |keyspace| keyspace.set(key, value, expires_at));
+        keyspace.changed(Class::Generic, "move_from", key);
+        keyspace.within(target, |keyspace| {
+            keyspace.set(key, value, expires_at);
+            keyspace.changed(Class::Generic, "move_to", key);
+        });
     }
     out.integer(i64::from(may));
     Ok(())

@@ -354,7 +354,8 @@ fn search(keyspace: &mut Keyspace, request: &Request<'_>, form: Form, out: &mut 
     let mut result: Zset = keyspace.empty();
     let score = |one: &Found| if query.stores_distance { one.distance } else { one.score };
     found.iter().for_each(|one| result.set(&one.member, score(one)));
-    store(keyspace, target, result, out);
+    let name = if form.key == 2 { "geosearchstore" } else { "georadiusstore" };
+    store(keyspace, target, result, name, out);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use resp::Request;
 use resp::integer::parse_i64;
 
 use crate::args::{float_text, integer, is, signed_count};
+use crate::audience::Class;
 use crate::commands::sets::REPEATS_MAX;
 use crate::error::Error;
 use crate::formats::extended::Extended;
@@ -29,16 +30,21 @@ fn set_pairs(keyspace: &mut Keyspace, request: &Request<'_>, name: &str) -> Resu
     if !request.len().is_multiple_of(2) {
         return Err(Error::Arity(name.to_owned()));
     }
-    keyspace.edit_or_create(request.arg(1), |hash: &mut Hash| {
+    let added = keyspace.edit_or_create(request.arg(1), |hash: &mut Hash| {
         let places = (2..request.len()).step_by(2);
         places.filter(|&at| hash.set(request.arg(at), request.arg(at + 1))).count() as i64
-    })
+    })?;
+    keyspace.changed(Class::Hash, "hset", request.arg(1));
+    Ok(added)
 }
 
 pub(crate) fn hsetnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let is_new = keyspace.edit_or_create(request.arg(1), |hash: &mut Hash| {
         hash.get(request.arg(2)).is_none() && hash.set(request.arg(2), request.arg(3))
     })?;
+    if is_new {
+        keyspace.changed(Class::Hash, "hset", request.arg(1));
+    }
     out.integer(i64::from(is_new));
     Ok(())
 }
@@ -118,7 +124,11 @@ pub(crate) fn hdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
     let removed = keyspace.edit(request.arg(1), |hash: &mut Hash| {
         request.args().skip(2).filter(|name| hash.remove(name)).count()
     })?;
-    out.integer(removed.unwrap_or_default() as i64);
+    let removed = removed.unwrap_or_default();
+    if removed > 0 {
+        keyspace.shrunk(Class::Hash, "hdel", request.arg(1));
+    }
+    out.integer(removed as i64);
     Ok(())
 }
 
@@ -143,6 +153,7 @@ pub(crate) fn hincrby(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         hash.set(request.arg(2), itoa::Buffer::new().format(value).as_bytes());
         Ok(value)
     })??;
+    keyspace.changed(Class::Hash, "hincrby", request.arg(1));
     out.integer(value);
     Ok(())
 }
@@ -158,6 +169,7 @@ pub(crate) fn hincrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: 
         hash.set(request.arg(2), sum.as_bytes());
         Ok(sum)
     })??;
+    keyspace.changed(Class::Hash, "hincrbyfloat", request.arg(1));
     out.bulk(sum.as_bytes());
     Ok(())
 }

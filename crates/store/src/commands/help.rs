@@ -42,6 +42,26 @@ USAGE <key> [SAMPLES <count>]
     Return memory in bytes used by <key> and its value. Nested values are
     sampled up to <count> times (default: 5, 0 means sample all).";
 
+/// Without the subcommands that the store does not have.
+pub(crate) const CONFIG: &str = "\
+GET <pattern>
+    Return parameters matching the glob-like <pattern> and their values.
+SET <directive> <value>
+    Set the configuration <directive> to <value>.";
+
+pub(crate) const PUBSUB: &str = "\
+CHANNELS [<pattern>]
+    Return the currently active channels matching a <pattern> (default: '*').
+NUMPAT
+    Return number of subscriptions to patterns.
+NUMSUB [<channel> ...]
+    Return the number of subscribers for the specified channels, excluding
+    pattern subscriptions(default: no channels).
+SHARDCHANNELS [<pattern>]
+    Return the currently active shard level channels matching a <pattern> (default: '*').
+SHARDNUMSUB [<shardchannel> ...]
+    Return the number of subscribers for the specified shard level channel(s)";
+
 pub(crate) const XGROUP: &str = "\
 CREATE <key> <groupname> <id|$> [option]
     Create a new consumer group. Options are:

@@ -2,6 +2,7 @@
 
 use resp::Request;
 
+use crate::audience::Class;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -26,7 +27,11 @@ pub(crate) fn pfadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
         }
         Ok(is_changed)
     })?;
-    out.integer(i64::from(is_changed.map_err(corrupt)?));
+    let is_changed = is_changed.map_err(corrupt)?;
+    if is_changed {
+        keyspace.changed(Class::Text, "pfadd", request.arg(1));
+    }
+    out.integer(i64::from(is_changed));
     Ok(())
 }
 
@@ -71,6 +76,7 @@ pub(crate) fn pfmerge(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
             Ok(())
         })?
         .map_err(corrupt)?;
+    keyspace.changed(Class::Text, "pfadd", request.arg(1));
     out.simple(b"OK");
     Ok(())
 }

@@ -4,6 +4,7 @@ use resp::Request;
 use resp::integer::parse_i64;
 
 use crate::args::{Multipop, index, integer, is, positive, range, signed_count};
+use crate::audience::Class;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -22,6 +23,7 @@ pub(crate) fn rpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
 
 fn push(keyspace: &mut Keyspace, request: &Request<'_>, end: End, out: &mut Reply) -> Done {
     let len = keyspace.edit_or_create(request.arg(1), |list| push_all(list, request, end))?;
+    keyspace.changed(Class::List, end.push_event(), request.arg(1));
     out.integer(len as i64);
     Ok(())
 }
@@ -36,6 +38,9 @@ pub(crate) fn rpushx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
 
 fn pushx(keyspace: &mut Keyspace, request: &Request<'_>, end: End, out: &mut Reply) -> Done {
     let len = keyspace.edit(request.arg(1), |list| push_all(list, request, end))?;
+    if len.is_some() {
+        keyspace.changed(Class::List, end.push_event(), request.arg(1));
+    }
     out.integer(len.unwrap_or_default() as i64);
     Ok(())
 }
@@ -67,7 +72,8 @@ fn pop(keyspace: &mut Keyspace, request: &Request<'_>, end: End, name: &str, out
         }
     })?;
     match (found, count) {
-        (Some(()), _) => {}
+        (Some(()), Some(0)) => {}
+        (Some(()), _) => keyspace.shrunk(Class::List, end.pop_event(), request.arg(1)),
         (None, None) => out.nil(),
         (None, Some(_)) => out.nil_array(),
     }
@@ -75,22 +81,37 @@ fn pop(keyspace: &mut Keyspace, request: &Request<'_>, end: End, name: &str, out
 }
 
 pub(crate) fn lmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let query = Multipop::parse(request, ["LEFT", "RIGHT"])?;
-    let end = if query.from_second { End::Right } else { End::Left };
+    let query = Multipop::parse(request, 1, ["LEFT", "RIGHT"])?;
     for key in query.keys(request) {
-        let popped = keyspace.edit(key, |list: &mut List| {
-            out.array(2);
-            out.bulk(key);
-            let len = query.count.min(list.len());
-            out.array(len);
-            (0..len).filter_map(|_| list.pop(end)).for_each(|item| out.bulk(&item));
-        })?;
-        if popped.is_some() {
+        if show_popped(keyspace, key, End::of(query.from_second), Some(query.count), out)? {
             return Ok(());
         }
     }
     out.nil_array();
     Ok(())
+}
+
+/// The reply of LMPOP, with a count, and that of BLPOP without one. False if there is no such key.
+pub(crate) fn show_popped(
+    keyspace: &mut Keyspace,
+    key: &[u8],
+    end: End,
+    count: Option<usize>,
+    out: &mut Reply,
+) -> Result<bool, Error> {
+    let popped = keyspace.edit(key, |list: &mut List| {
+        out.array(2);
+        out.bulk(key);
+        let len = count.unwrap_or(1).min(list.len());
+        if count.is_some() {
+            out.array(len);
+        }
+        (0..len).filter_map(|_| list.pop(end)).for_each(|item| out.bulk(&item));
+    })?;
+    if popped.is_some() {
+        keyspace.shrunk(Class::List, end.pop_event(), key);
+    }
+    Ok(popped.is_some())
 }
 
 pub(crate) fn llen(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
@@ -128,6 +149,7 @@ pub(crate) fn lset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
         Ok(())
     };
     keyspace.edit(request.arg(1), set)?.ok_or(Error::NoSuchKey)??;
+    keyspace.changed(Class::List, "lset", request.arg(1));
     out.simple(b"OK");
     Ok(())
 }
@@ -142,6 +164,9 @@ pub(crate) fn linsert(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         let found = list.insert(request.arg(3), behind, request.arg(4));
         if found { list.len() as i64 } else { -1 }
     })?;
+    if len.is_some_and(|len| len > 0) {
+        keyspace.changed(Class::List, "linsert", request.arg(1));
+    }
     out.integer(len.unwrap_or_default());
     Ok(())
 }
@@ -152,7 +177,11 @@ pub(crate) fn lrem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
     let count_max = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
     let removed =
         keyspace.edit(request.arg(1), |list: &mut List| list.remove(request.arg(3), count_max, end))?;
-    out.integer(removed.unwrap_or_default() as i64);
+    let removed = removed.unwrap_or_default();
+    if removed > 0 {
+        keyspace.shrunk(Class::List, "lrem", request.arg(1));
+    }
+    out.integer(removed as i64);
     Ok(())
 }
 
@@ -162,6 +191,9 @@ pub(crate) fn ltrim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
         let (from, to) = range(start, stop, list.len()).unwrap_or_default();
         list.trim(from, to)
     })?;
+    if cut.is_some() {
+        keyspace.shrunk(Class::List, "ltrim", request.arg(1));
+    }
     cut.into_iter().flatten().for_each(|list| keyspace.discard(list.into_value()));
     out.simple(b"OK");
     Ok(())
@@ -234,40 +266,57 @@ pub(crate) fn lpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
 }
 
 pub(crate) fn lmove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let end = |word: &[u8]| match word {
-        _ if is(word, "LEFT") => Ok(End::Left),
-        _ if is(word, "RIGHT") => Ok(End::Right),
-        _ => Err(Error::Syntax),
-    };
-    let (from, to) = (end(request.arg(3))?, end(request.arg(4))?);
-    shift(keyspace, request, from, to, out)
+    let ends = (parse_end(request.arg(3))?, parse_end(request.arg(4))?);
+    show_shifted(keyspace, request, ends, out)
 }
 
 pub(crate) fn rpoplpush(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    shift(keyspace, request, End::Right, End::Left, out)
+    show_shifted(keyspace, request, (End::Right, End::Left), out)
 }
 
-/// From the end of one list to the end of another, or of the same.
-fn shift(keyspace: &mut Keyspace, request: &Request<'_>, from: End, to: End, out: &mut Reply) -> Done {
-    let (source, target) = (request.arg(1), request.arg(2));
-    if keyspace.read::<List>(source)?.is_none() {
+pub(crate) fn parse_end(word: &[u8]) -> Result<End, Error> {
+    match word {
+        _ if is(word, "LEFT") => Ok(End::Left),
+        _ if is(word, "RIGHT") => Ok(End::Right),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn show_shifted(keyspace: &mut Keyspace, request: &Request<'_>, ends: (End, End), out: &mut Reply) -> Done {
+    if !shift(keyspace, request.arg(1), request.arg(2), ends, out)? {
         out.nil();
-        return Ok(());
+    }
+    Ok(())
+}
+
+/// From the end of one list to the end of another, or of the same. False if the first is not there.
+pub(crate) fn shift(
+    keyspace: &mut Keyspace,
+    source: &[u8],
+    target: &[u8],
+    (from, to): (End, End),
+    out: &mut Reply,
+) -> Result<bool, Error> {
+    if keyspace.read::<List>(source)?.is_none() {
+        return Ok(false);
     }
     keyspace.read::<List>(target)?;
-    if source == target {
+    let item = if source == target {
         let turned = keyspace.edit(source, |list: &mut List| {
             let item = list.pop(from)?;
             list.push(to, &item);
             Some(item)
         })?;
-        out.bulk_or_nil(turned.flatten().as_deref());
-        return Ok(());
-    }
-    let item = keyspace.edit(source, |list: &mut List| list.pop(from))?.flatten();
-    if let Some(item) = &item {
-        keyspace.edit_or_create(target, |list: &mut List| list.push(to, item))?;
-    }
+        turned.flatten()
+    } else {
+        let item = keyspace.edit(source, |list: &mut List| list.pop(from))?.flatten();
+        if let Some(item) = &item {
+            keyspace.edit_or_create(target, |list: &mut List| list.push(to, item))?;
+        }
+        item
+    };
+    keyspace.changed(Class::List, to.push_event(), target);
+    keyspace.shrunk(Class::List, from.pop_event(), source);
     out.bulk_or_nil(item.as_deref());
-    Ok(())
+    Ok(true)
 }

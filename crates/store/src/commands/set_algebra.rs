@@ -3,6 +3,7 @@
 use resp::Request;
 
 use crate::args::{integer, is};
+use crate::audience::Class;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -74,21 +75,27 @@ fn show(keyspace: &mut Keyspace, request: &Request<'_>, join: Join, out: &mut Re
 }
 
 pub(crate) fn sinterstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    store(keyspace, request, Join::Inter, out)
+    store(keyspace, request, Join::Inter, "sinterstore", out)
 }
 
 pub(crate) fn sunionstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    store(keyspace, request, Join::Union, out)
+    store(keyspace, request, Join::Union, "sunionstore", out)
 }
 
 pub(crate) fn sdiffstore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    store(keyspace, request, Join::Diff, out)
+    store(keyspace, request, Join::Diff, "sdiffstore", out)
 }
 
-fn store(keyspace: &mut Keyspace, request: &Request<'_>, join: Join, out: &mut Reply) -> Done {
+fn store(
+    keyspace: &mut Keyspace,
+    request: &Request<'_>,
+    join: Join,
+    name: &'static str,
+    out: &mut Reply,
+) -> Done {
     let result = join.collect(&sets(keyspace, request.args().skip(2))?, keyspace.empty());
     out.integer(result.len() as i64);
-    keyspace.set_collection(request.arg(1), result.into_value());
+    keyspace.set_result(request.arg(1), result.into_value(), Class::Set, name);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use resp::Request;
 use stdx::Prng;
 
 use crate::args::{positive, signed_count};
+use crate::audience::Class;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -15,6 +16,9 @@ pub(crate) fn sadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
     let added = keyspace.edit_or_create(request.arg(1), |set: &mut Set| {
         request.args().skip(2).filter(|member| set.insert(member)).count()
     })?;
+    if added > 0 {
+        keyspace.changed(Class::Set, "sadd", request.arg(1));
+    }
     out.integer(added as i64);
     Ok(())
 }
@@ -23,7 +27,11 @@ pub(crate) fn srem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
     let removed = keyspace.edit(request.arg(1), |set: &mut Set| {
         request.args().skip(2).filter(|member| set.remove(member)).count()
     })?;
-    out.integer(removed.unwrap_or_default() as i64);
+    let removed = removed.unwrap_or_default();
+    if removed > 0 {
+        keyspace.shrunk(Class::Set, "srem", request.arg(1));
+    }
+    out.integer(removed as i64);
     Ok(())
 }
 
@@ -66,6 +74,9 @@ pub(crate) fn spop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
     if count.is_some() && !popped.is_empty() && keyspace.peek(request.arg(1)).is_none() {
         // Where SPOP takes everything, Redis makes a union of the one set, which counts as reading it.
         keyspace.stats.hit();
+    }
+    if !popped.is_empty() {
+        keyspace.shrunk(Class::Set, "spop", request.arg(1));
     }
     match (count, popped.first()) {
         (Some(_), _) => {
@@ -131,7 +142,10 @@ pub(crate) fn smove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     keyspace.read::<Set>(target)?;
     if is_there && source != target {
         keyspace.edit(source, |set: &mut Set| set.remove(member))?;
-        keyspace.edit_or_create(target, |set: &mut Set| set.insert(member))?;
+        keyspace.shrunk(Class::Set, "srem", source);
+        if keyspace.edit_or_create(target, |set: &mut Set| set.insert(member))? {
+            keyspace.changed(Class::Set, "sadd", target);
+        }
     }
     out.integer(i64::from(is_there));
     Ok(())

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use resp::Request;
 
 use crate::args::{integer, is};
+use crate::audience::Class;
 use crate::error::Error;
 use crate::formats::double;
 use crate::keyspace::Keyspace;
@@ -24,7 +25,7 @@ pub(crate) fn sort(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
         query.each_column(keyspace, element, |value| list.push(End::Right, value.unwrap_or_default()));
     }
     out.integer(list.len() as i64);
-    keyspace.set_collection(target, list.into_value());
+    keyspace.set_result(target, list.into_value(), Class::List, "sortstore");
     Ok(())
 }
 

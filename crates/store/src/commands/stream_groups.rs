@@ -5,6 +5,7 @@ use std::ops::Bound;
 use resp::Request;
 
 use crate::args::{integer, is, shown};
+use crate::audience::Class;
 use crate::commands::help;
 use crate::commands::streams::{
     Reading, parse_from, parse_id, parse_ids, parse_to, write_all, write_found, write_id, write_streams,
@@ -91,6 +92,7 @@ fn create(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Do
     if !is_new {
         return Err(Error::GROUP_EXISTS);
     }
+    keyspace.changed(Class::Stream, "xgroup-create", request.arg(2));
     out.simple(b"OK");
     Ok(())
 }
@@ -109,6 +111,7 @@ fn setid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Don
         id => parse_id(id, 0)?,
     };
     edit(keyspace, request.arg(2), request.arg(3), |group, _| (group.last_id, group.read) = (id, read))?;
+    keyspace.changed(Class::Stream, "xgroup-setid", request.arg(2));
     out.simple(b"OK");
     Ok(())
 }
@@ -118,6 +121,11 @@ fn destroy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> D
     let rest = keyspace.edit(request.arg(2), |stream: &mut Stream| stream.remove_group(request.arg(3)))?;
     let rest = rest.flatten();
     out.integer(i64::from(rest.is_some()));
+    if rest.is_some() {
+        keyspace.changed(Class::Stream, "xgroup-destroy", request.arg(2));
+        // Those who wait as members of the group are told that it is gone.
+        keyspace.signal(request.arg(2));
+    }
     // What was pending may be much.
     rest.into_iter().for_each(|rest| keyspace.discard(rest.into_value()));
     Ok(())
@@ -129,7 +137,11 @@ fn createconsumer(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Repl
     let is_new = edit(keyspace, request.arg(2), request.arg(3), |group, _| {
         group.add_consumer(request.arg(4), now_ms)
     })?;
-    out.integer(i64::from(is_new.unwrap_or_default()));
+    let is_new = is_new.unwrap_or_default();
+    if is_new {
+        keyspace.noted(Class::Stream, "xgroup-createconsumer", request.arg(2));
+    }
+    out.integer(i64::from(is_new));
     Ok(())
 }
 
@@ -137,6 +149,10 @@ fn delconsumer(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) 
     check_group(keyspace, request)?;
     let pending =
         edit(keyspace, request.arg(2), request.arg(3), |group, _| group.remove_consumer(request.arg(4)))?;
+    let pending = pending.flatten();
+    if pending.is_some() {
+        keyspace.changed(Class::Stream, "xgroup-delconsumer", request.arg(2));
+    }
     out.integer(pending.unwrap_or_default() as i64);
     Ok(())
 }
@@ -160,14 +176,20 @@ enum From {
     Pending(Id),
 }
 
-pub(crate) fn xreadgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let reading = Reading::parse(request, true)?;
+/// XREADGROUP without its wait. False, and nothing is written, if there is nothing new and nothing else was asked for.
+pub(crate) fn read_group(
+    keyspace: &mut Keyspace,
+    reading: &Reading<'_>,
+    request: &Request<'_>,
+    out: &mut Reply,
+) -> Result<bool, Error> {
     let (group, consumer) = reading.group.ok_or(Error::XREADGROUP_NEEDS_GROUP)?;
-    let mut from = Vec::with_capacity(reading.streams);
-    for (key, id) in reading.pairs(request) {
+    let mut all_from = Vec::with_capacity(reading.streams);
+    for at in 0..reading.streams {
+        let (key, id) = reading.pair(request, at);
         let stream = keyspace.read::<Stream>(key)?;
         stream.and_then(|stream| stream.group(group)).ok_or_else(|| Error::no_group_to_read(key, group))?;
-        from.push(match id {
+        all_from.push(match id {
             b"$" => return Err(Error::XREADGROUP_LAST),
             b">" => From::New,
             _ => match parse_id(id, 0)? {
@@ -177,14 +199,15 @@ pub(crate) fn xreadgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         });
     }
     let (mut body, mut len, now_ms) = (out.part(), 0, keyspace.now_ms);
-    for ((key, _), from) in reading.pairs(request).zip(from) {
+    for (key, from) in reading.keys(request).zip(all_from) {
         // For the account of look-ups: Redis asks for the key again.
         keyspace.find(key);
-        let is_shown = edit(keyspace, key, group, |group, stream| {
-            let is_new = matches!(from, From::New);
-            if is_new && (stream.len() == 0 || stream.last_live_id() <= group.last_id) {
-                return false;
+        let shown = edit(keyspace, key, group, |group, stream| {
+            let wants_new = matches!(from, From::New);
+            if wants_new && (stream.len() == 0 || stream.last_live_id() <= group.last_id) {
+                return (false, false);
             }
+            let is_new = group.add_consumer(consumer, now_ms);
             let name = group.see_consumer(consumer, now_ms);
             body.named();
             body.bulk(key);
@@ -196,12 +219,78 @@ pub(crate) fn xreadgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
                     write_news(group, stream, pending, reading.count(), &mut body);
                 }
             }
-            true
+            (true, is_new)
         })?;
-        len += usize::from(is_shown.unwrap_or_default());
+        let (is_shown, is_new) = shown.unwrap_or_default();
+        len += usize::from(is_shown);
+        if is_new {
+            keyspace.noted(Class::Stream, "xgroup-createconsumer", key);
+        }
     }
-    write_streams(len, &body, out);
-    Ok(())
+    if len > 0 {
+        write_streams(len, &body, out);
+    }
+    Ok(len > 0)
+}
+
+/// How one waits for entries: XREAD and XREADGROUP with BLOCK.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(crate) count: usize,
+    pub(crate) membership: Option<Membership>,
+}
+
+/// As which consumer of which group.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    pub(crate) group: Box<[u8]>,
+    pub(crate) consumer: Box<[u8]>,
+    pub(crate) needs_no_ack: bool,
+}
+
+/// Shows a reader what is new in one stream, behind `after` unless a group knows better. False if nothing is.
+pub(crate) fn show_news(
+    keyspace: &mut Keyspace,
+    key: &[u8],
+    reader: &Reader,
+    after: Id,
+    out: &mut Reply,
+) -> Result<bool, Error> {
+    let Some(membership) = &reader.membership else {
+        let stream = keyspace.read::<Stream>(key)?;
+        let Some((stream, from)) =
+            stream.filter(|stream| stream.last_id > after).and_then(|stream| Some((stream, after.next()?)))
+        else {
+            return Ok(false);
+        };
+        write_header(key, out);
+        write_all(stream.range(from, Id::MAX), reader.count, out);
+        return Ok(true);
+    };
+    let now_ms = keyspace.now_ms;
+    let shown = edit(keyspace, key, &membership.group, |group, stream| {
+        if stream.last_id <= group.last_id {
+            return (false, false);
+        }
+        let is_new = group.add_consumer(&membership.consumer, now_ms);
+        let consumer = group.see_consumer(&membership.consumer, now_ms);
+        let pending = Pending { consumer, delivered_ms: now_ms, deliveries: 1 };
+        write_header(key, out);
+        write_news(group, stream, Some(&pending).filter(|_| !membership.needs_no_ack), reader.count, out);
+        (true, is_new)
+    })?;
+    let (is_shown, is_new) = shown.ok_or(Error::GROUP_GONE)?;
+    if is_new {
+        keyspace.noted(Class::Stream, "xgroup-createconsumer", key);
+    }
+    Ok(is_shown)
+}
+
+/// What stands before the entries of the one stream of a reply.
+fn write_header(key: &[u8], out: &mut Reply) {
+    out.named_list(1);
+    out.named();
+    out.bulk(key);
 }
 
 /// Shows what is new to the group and makes it pending, unless it needs no acknowledgement.

@@ -4,6 +4,7 @@ use resp::Request;
 use resp::integer::parse_i64;
 
 use crate::args::{integer, is};
+use crate::audience::Class;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -178,10 +179,15 @@ pub(crate) fn xadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
     if fields.iter().map(|field| field.len()).sum::<usize>() > ENTRY_BYTES_MAX {
         return Err(Error::STREAM_ENTRY_TOO_LARGE);
     }
-    keyspace.edit_or_create(request.arg(1), |stream: &mut Stream| {
+    let trimmed = keyspace.edit_or_create(request.arg(1), |stream: &mut Stream| {
         stream.push(id, &fields);
-        options.trim.map(|trim| stream.trim(trim))
+        options.trim.map_or(0, |trim| stream.trim(trim))
     })?;
+    keyspace.changed(Class::Stream, "xadd", request.arg(1));
+    if trimmed > 0 {
+        keyspace.changed(Class::Stream, "xtrim", request.arg(1));
+    }
+    keyspace.signal(request.arg(1));
     write_id(id, out);
     Ok(())
 }
@@ -190,7 +196,11 @@ pub(crate) fn xtrim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     let options = Options::parse(request, false)?;
     let removed = keyspace
         .edit(request.arg(1), |stream: &mut Stream| options.trim.map_or(0, |trim| stream.trim(trim)))?;
-    out.integer(removed.unwrap_or_default() as i64);
+    let removed = removed.unwrap_or_default();
+    if removed > 0 {
+        keyspace.changed(Class::Stream, "xtrim", request.arg(1));
+    }
+    out.integer(removed as i64);
     Ok(())
 }
 
@@ -250,7 +260,11 @@ pub(crate) fn xdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
         }
         removed
     })?;
-    out.integer(removed.unwrap_or_default());
+    let removed = removed.unwrap_or_default();
+    if removed > 0 {
+        keyspace.changed(Class::Stream, "xdel", request.arg(1));
+    }
+    out.integer(removed);
     Ok(())
 }
 
@@ -290,6 +304,7 @@ pub(crate) fn xsetid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
         Ok(())
     };
     keyspace.edit(request.arg(1), set)?.ok_or(Error::NoSuchKey)??;
+    keyspace.changed(Class::Stream, "xsetid", request.arg(1));
     out.simple(b"OK");
     Ok(())
 }
@@ -297,6 +312,8 @@ pub(crate) fn xsetid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
 /// What stands in front of the keys of XREAD and XREADGROUP.
 #[derive(Default)]
 pub(crate) struct Reading<'a> {
+    /// How long to wait, in milliseconds: 0 for ever. Without it there is no wait.
+    pub(crate) block_ms: Option<i64>,
     /// 0 for no limit.
     count: usize,
     /// Place of the first key.
@@ -307,7 +324,6 @@ pub(crate) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// A store does not wait: with BLOCK, the answer is that the time is up, as in a transaction of Redis.
     pub(crate) fn parse(request: &Request<'a>, by_group: bool) -> Result<Reading<'a>, Error> {
         let (mut reading, mut at) = (Reading::default(), 1);
         while let Some(word) = request.get(at) {
@@ -317,6 +333,7 @@ impl<'a> Reading<'a> {
                     if timeout < 0 {
                         return Err(Error::TIMEOUT_NEGATIVE);
                     }
+                    reading.block_ms = Some(timeout);
                     at += 1;
                 }
                 (Some(count), _) if is(word, "COUNT") => {
@@ -355,32 +372,49 @@ impl<'a> Reading<'a> {
         if by_group && reading.group.is_none() { Err(Error::XREADGROUP_NEEDS_GROUP) } else { Ok(reading) }
     }
 
-    /// The keys with their ids.
-    pub(crate) fn pairs(&self, request: &Request<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let (first, streams) = (self.first, self.streams);
-        (first..first + streams).map(move |at| (request.arg(at), request.arg(at + streams)))
+    /// A key with its id.
+    pub(crate) fn pair<'r>(&self, request: &Request<'r>, at: usize) -> (&'r [u8], &'r [u8]) {
+        let place = self.first + at;
+        (request.arg(place), request.arg(place + self.streams))
+    }
+
+    /// The keys.
+    pub(crate) fn keys<'r>(&self, request: &Request<'r>) -> impl Iterator<Item = &'r [u8]> {
+        request.args().skip(self.first).take(self.streams)
     }
 
     pub(crate) fn count(&self) -> usize {
         if self.count == 0 { usize::MAX } else { self.count }
     }
+
+    /// The same for who had to wait: nobody shall get a whole stream because of an id that was too low.
+    pub(crate) fn count_after_wait(&self) -> usize {
+        if self.count == 0 { COUNT_AFTER_WAIT } else { self.count }
+    }
 }
 
-pub(crate) fn xread(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let reading = Reading::parse(request, false)?;
-    let mut after = Vec::with_capacity(reading.streams);
-    for (key, id) in reading.pairs(request) {
+/// XREAD without its wait. If there is nothing new, nothing is written, and the ids are given behind which it would be.
+pub(crate) fn read_new(
+    keyspace: &mut Keyspace,
+    reading: &Reading<'_>,
+    request: &Request<'_>,
+    out: &mut Reply,
+) -> Result<Option<Vec<Id>>, Error> {
+    let mut all_after = Vec::with_capacity(reading.streams);
+    for at in 0..reading.streams {
+        let (key, id) = reading.pair(request, at);
         let last = keyspace.read::<Stream>(key)?.map_or(Id::MIN, |stream| stream.last_id);
-        after.push(match id {
+        all_after.push(match id {
             b"$" => last,
             b">" => return Err(Error::XREAD_NEWER),
             _ => parse_id(id, 0)?,
         });
     }
     let (mut body, mut len) = (out.part(), 0);
-    for ((key, _), after) in reading.pairs(request).zip(after) {
+    for (at, after) in all_after.iter().enumerate() {
+        let (key, _) = reading.pair(request, at);
         let Some(stream) = keyspace.read::<Stream>(key)? else { continue };
-        let Some(from) = after.next().filter(|_| stream.len() > 0 && stream.last_live_id() > after) else {
+        let Some(from) = after.next().filter(|_| stream.len() > 0 && stream.last_live_id() > *after) else {
             continue;
         };
         len += 1;
@@ -388,18 +422,21 @@ pub(crate) fn xread(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
         body.bulk(key);
         write_all(stream.range(from, Id::MAX), reading.count(), &mut body);
     }
+    if len == 0 {
+        return Ok(Some(all_after));
+    }
     write_streams(len, &body, out);
-    Ok(())
+    Ok(None)
 }
 
 /// The reply of XREAD and XREADGROUP.
 pub(crate) fn write_streams(len: usize, body: &Reply, out: &mut Reply) {
-    if len == 0 {
-        return out.nil_array();
-    }
     out.named_list(len);
     out.append(body);
 }
+
+/// Redis's `XREAD_BLOCKED_DEFAULT_COUNT`.
+const COUNT_AFTER_WAIT: usize = 1_000;
 
 /// Redis's `STREAM_LISTPACK_MAX_SIZE`.
 const ENTRY_BYTES_MAX: usize = 1 << 30;

@@ -4,7 +4,8 @@ use resp::Request;
 use resp::integer::parse_i64;
 
 use crate::args::{float_text, integer, is};
-use crate::commands::expiry::{Span, expiry_at};
+use crate::audience::Class;
+use crate::commands::expiry::{self, Span, expiry_at};
 use crate::database::NEVER;
 use crate::error::Error;
 use crate::formats::extended::Extended;
@@ -65,7 +66,7 @@ impl<'a> Options<'a> {
 pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (key, value) = (request.arg(1), request.arg(2));
     if request.len() == 3 {
-        keyspace.set(key, Value::Text(value.to_vec()), NEVER);
+        set_text(keyspace, key, value);
         out.simple(b"OK");
         return Ok(());
     }
@@ -88,16 +89,27 @@ pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Repl
     }
     let kept = old_expiry.filter(|_| options.keeps_expiry);
     keyspace.set(key, Value::Text(value.to_vec()), expires_at.or(kept).unwrap_or(NEVER));
+    keyspace.changed(Class::Text, "set", key);
+    if expires_at.is_some() {
+        keyspace.changed(Class::Generic, "expire", key);
+    }
     if !options.reads {
         out.simple(b"OK");
     }
     Ok(())
 }
 
+/// Gives `key` a text that stays.
+#[inline]
+fn set_text(keyspace: &mut Keyspace, key: &[u8], text: &[u8]) {
+    keyspace.set(key, Value::Text(text.to_vec()), NEVER);
+    keyspace.changed(Class::Text, "set", key);
+}
+
 pub(crate) fn setnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let is_new = keyspace.find(request.arg(1)).is_none();
     if is_new {
-        keyspace.set(request.arg(1), Value::Text(request.arg(2).to_vec()), NEVER);
+        set_text(keyspace, request.arg(1), request.arg(2));
     }
     out.integer(i64::from(is_new));
     Ok(())
@@ -120,19 +132,23 @@ fn set_for(
 ) -> Done {
     let expires_at = expiry_at(span, request.arg(2), keyspace.now_ms, name)?;
     keyspace.set(request.arg(1), Value::Text(request.arg(3).to_vec()), expires_at);
+    keyspace.changed(Class::Text, "set", request.arg(1));
+    keyspace.changed(Class::Generic, "expire", request.arg(1));
     out.simple(b"OK");
     Ok(())
 }
 
 pub(crate) fn getset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     write_text(keyspace.read::<Text>(request.arg(1))?, out);
-    keyspace.set(request.arg(1), Value::Text(request.arg(2).to_vec()), NEVER);
+    set_text(keyspace, request.arg(1), request.arg(2));
     Ok(())
 }
 
 pub(crate) fn getdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     write_text(keyspace.read::<Text>(request.arg(1))?, out);
-    keyspace.remove(request.arg(1));
+    if keyspace.remove(request.arg(1)) {
+        keyspace.changed(Class::Generic, "del", request.arg(1));
+    }
     Ok(())
 }
 
@@ -150,8 +166,15 @@ pub(crate) fn getex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     };
     out.bulk(text);
     match expires_at {
-        Some(at) if at <= now_ms => _ = keyspace.remove(key),
-        Some(at) => keyspace.set_expiry(key, at),
+        Some(at) if at <= now_ms => {
+            keyspace.remove(key);
+            keyspace.changed(Class::Generic, "del", key);
+        }
+        Some(NEVER) => _ = expiry::remove(keyspace, key),
+        Some(at) => {
+            keyspace.set_expiry(key, at);
+            keyspace.changed(Class::Generic, "expire", key);
+        }
         None => {}
     }
     Ok(())
@@ -186,7 +209,7 @@ fn set_pairs(keyspace: &mut Keyspace, request: &Request<'_>, name: &str) -> Done
         return Err(Error::Arity(name.to_owned()));
     }
     for at in (1..request.len()).step_by(2) {
-        keyspace.set(request.arg(at), Value::Text(request.arg(at + 1).to_vec()), NEVER);
+        set_text(keyspace, request.arg(at), request.arg(at + 1));
     }
     Ok(())
 }
@@ -199,6 +222,7 @@ pub(crate) fn append(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
         text.extend_from_slice(tail);
         text.len()
     })?;
+    keyspace.changed(Class::Text, "append", request.arg(1));
     out.integer(len as i64);
     Ok(())
 }
@@ -234,6 +258,7 @@ pub(crate) fn setrange(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         text[offset..end].copy_from_slice(part);
         text.len()
     })?;
+    keyspace.changed(Class::Text, "setrange", key);
     out.integer(len as i64);
     Ok(())
 }
@@ -270,6 +295,7 @@ fn add(keyspace: &mut Keyspace, key: &[u8], increment: i64, out: &mut Reply) -> 
             increment
         }
     };
+    keyspace.changed(Class::Text, "incrby", key);
     out.integer(value);
     Ok(())
 }
@@ -285,6 +311,7 @@ pub(crate) fn incrbyfloat(keyspace: &mut Keyspace, request: &Request<'_>, out: &
     let sum = old.plus(float_text(request.arg(2))?).ok_or(Error::NotANumber)?.to_string().into_bytes();
     out.bulk(&sum);
     keyspace.set(request.arg(1), Value::Text(sum), expires_at);
+    keyspace.changed(Class::Text, "incrbyfloat", request.arg(1));
     Ok(())
 }
 

@@ -213,7 +213,7 @@ fn join_and_store(
     out: &mut Reply,
 ) -> Done {
     let result = Query::parse(keyspace, request, 2, join, name)?.run(keyspace, join);
-    store(keyspace, request.arg(1), result, out);
+    store(keyspace, request.arg(1), result, name, out);
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 use resp::Request;
 
 use crate::args::{integer, is, range};
+use crate::audience::Class;
 use crate::commands::zsets::{store, write_list};
 use crate::error::Error;
 use crate::formats::double;
@@ -239,7 +240,7 @@ pub(crate) fn zrangestore(keyspace: &mut Keyspace, request: &Request<'_>, out: &
         let (from, to) = query.ranks(zset);
         zset.range(from, to).for_each(|scored| result.set(&scored.member, scored.score));
     }
-    store(keyspace, request.arg(1), result, out);
+    store(keyspace, request.arg(1), result, "zrangestore", out);
     Ok(())
 }
 
@@ -258,22 +259,32 @@ fn count(keyspace: &mut Keyspace, request: &Request<'_>, range: Range<'_>, out: 
 }
 
 pub(crate) fn zremrangebyrank(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    remove(keyspace, request, Range::by_rank(request.arg(2), request.arg(3))?, out)
+    remove(keyspace, request, Range::by_rank(request.arg(2), request.arg(3))?, "zremrangebyrank", out)
 }
 
 pub(crate) fn zremrangebyscore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    remove(keyspace, request, Range::by_score(request.arg(2), request.arg(3))?, out)
+    remove(keyspace, request, Range::by_score(request.arg(2), request.arg(3))?, "zremrangebyscore", out)
 }
 
 pub(crate) fn zremrangebylex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    remove(keyspace, request, Range::by_lex(request.arg(2), request.arg(3))?, out)
+    remove(keyspace, request, Range::by_lex(request.arg(2), request.arg(3))?, "zremrangebylex", out)
 }
 
-fn remove(keyspace: &mut Keyspace, request: &Request<'_>, range: Range<'_>, out: &mut Reply) -> Done {
+fn remove(
+    keyspace: &mut Keyspace,
+    request: &Request<'_>,
+    range: Range<'_>,
+    name: &'static str,
+    out: &mut Reply,
+) -> Done {
     let removed = keyspace.edit(request.arg(1), |zset: &mut Zset| {
         let (from, to) = range.ranks(zset, false);
         zset.remove_range(from, to)
     })?;
-    out.integer(removed.unwrap_or_default() as i64);
+    let removed = removed.unwrap_or_default();
+    if removed > 0 {
+        keyspace.shrunk(Class::Zset, name, request.arg(1));
+    }
+    out.integer(removed as i64);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use resp::Request;
 
 use crate::args::{Multipop, float, is, positive, signed_count};
+use crate::audience::Class;
 use crate::commands::sets::{REPEATS_MAX, sample};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -111,7 +112,7 @@ pub(crate) fn add(
     options: Options,
     pairs: &[(f64, &[u8])],
 ) -> Result<Added, Error> {
-    keyspace.edit_or_create(key, |zset: &mut Zset| {
+    let added = keyspace.edit_or_create(key, |zset: &mut Zset| {
         let mut added = Added::default();
         for &(given, member) in pairs {
             let old = zset.score(member);
@@ -123,15 +124,23 @@ pub(crate) fn add(
                 zset.set(member, score);
             }
         }
-        Ok(added)
-    })?
+        Ok::<_, Error>(added)
+    })??;
+    if added.new + added.changed > 0 {
+        keyspace.changed(Class::Zset, if options.increments { "zincr" } else { "zadd" }, key);
+    }
+    Ok(added)
 }
 
 pub(crate) fn zrem(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let removed = keyspace.edit(request.arg(1), |zset: &mut Zset| {
         request.args().skip(2).filter(|member| zset.remove(member)).count()
     })?;
-    out.integer(removed.unwrap_or_default() as i64);
+    let removed = removed.unwrap_or_default();
+    if removed > 0 {
+        keyspace.shrunk(Class::Zset, "zrem", request.arg(1));
+    }
+    out.integer(removed as i64);
     Ok(())
 }
 
@@ -182,31 +191,43 @@ fn write_rank(rank: Option<usize>, out: &mut Reply) {
 }
 
 pub(crate) fn zpopmin(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    pop(keyspace, request, lowest, out)
+    pop(keyspace, request, Side::Lowest, out)
 }
 
 pub(crate) fn zpopmax(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    pop(keyspace, request, highest, out)
+    pop(keyspace, request, Side::Highest, out)
 }
 
 /// Which member goes next.
-type Choose = fn(&Zset) -> Option<&Scored>;
-
-fn lowest(zset: &Zset) -> Option<&Scored> {
-    zset.at(0)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Lowest,
+    Highest,
 }
 
-fn highest(zset: &Zset) -> Option<&Scored> {
-    zset.at(zset.len().checked_sub(1)?)
+impl Side {
+    pub(crate) fn of(from_second: bool) -> Side {
+        if from_second { Side::Highest } else { Side::Lowest }
+    }
+
+    fn event(self) -> &'static str {
+        if self == Side::Lowest { "zpopmin" } else { "zpopmax" }
+    }
+
+    fn next(self, zset: &Zset) -> Option<&Scored> {
+        match self {
+            Side::Lowest => zset.at(0),
+            Side::Highest => zset.at(zset.len().checked_sub(1)?),
+        }
+    }
 }
 
-fn pop(keyspace: &mut Keyspace, request: &Request<'_>, choose: Choose, out: &mut Reply) -> Done {
+fn pop(keyspace: &mut Keyspace, request: &Request<'_>, side: Side, out: &mut Reply) -> Done {
     if request.len() > 3 {
         return Err(Error::Syntax);
     }
     let count = request.get(2).map_or(Ok(1), positive)?;
-    let popped = keyspace.edit(request.arg(1), |zset: &mut Zset| take(zset, choose, count))?;
-    let popped = popped.unwrap_or_default();
+    let popped = take(keyspace, request.arg(1), side, count)?.unwrap_or_default();
     // Without a count RESP3 has one flat pair too.
     if request.len() == 2 {
         out.array(2 * popped.len());
@@ -217,32 +238,53 @@ fn pop(keyspace: &mut Keyspace, request: &Request<'_>, choose: Choose, out: &mut
     Ok(())
 }
 
-fn take(zset: &mut Zset, choose: Choose, count: usize) -> Vec<Scored> {
-    let mut taken = Vec::new();
-    while taken.len() < count
-        && let Some(scored) = choose(zset).cloned()
-    {
-        zset.remove(&scored.member);
-        taken.push(scored);
+/// Takes members out; `None` if there is no such key.
+fn take(keyspace: &mut Keyspace, key: &[u8], side: Side, count: usize) -> Result<Option<Vec<Scored>>, Error> {
+    let taken = keyspace.edit(key, |zset: &mut Zset| {
+        let mut taken = Vec::new();
+        while taken.len() < count
+            && let Some(scored) = side.next(zset).cloned()
+        {
+            zset.remove(&scored.member);
+            taken.push(scored);
+        }
+        taken
+    })?;
+    if taken.as_ref().is_some_and(|taken| !taken.is_empty()) {
+        keyspace.shrunk(Class::Zset, side.event(), key);
     }
-    taken
+    Ok(taken)
+}
+
+/// The reply of ZMPOP, with a count, and that of BZPOPMIN without one. False if there is no such key.
+pub(crate) fn show_popped(
+    keyspace: &mut Keyspace,
+    key: &[u8],
+    side: Side,
+    count: Option<usize>,
+    out: &mut Reply,
+) -> Result<bool, Error> {
+    let Some(popped) = take(keyspace, key, side, count.unwrap_or(1))? else { return Ok(false) };
+    out.array(if count.is_some() { 2 } else { 3 });
+    out.bulk(key);
+    if count.is_some() {
+        out.array(popped.len());
+    }
+    for scored in &popped {
+        if count.is_some() {
+            out.array(2);
+        }
+        write_flat(scored, out);
+    }
+    Ok(true)
 }
 
 pub(crate) fn zmpop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let query = Multipop::parse(request, ["MIN", "MAX"])?;
-    let choose = if query.from_second { highest } else { lowest };
+    let query = Multipop::parse(request, 1, ["MIN", "MAX"])?;
     for key in query.keys(request) {
-        let Some(popped) = keyspace.edit(key, |zset: &mut Zset| take(zset, choose, query.count))? else {
-            continue;
-        };
-        out.array(2);
-        out.bulk(key);
-        out.array(popped.len());
-        for scored in &popped {
-            out.array(2);
-            write_flat(scored, out);
+        if show_popped(keyspace, key, Side::of(query.from_second), Some(query.count), out)? {
+            return Ok(());
         }
-        return Ok(());
     }
     out.nil_array();
     Ok(())
@@ -306,8 +348,8 @@ pub(crate) fn write_flat(scored: &Scored, out: &mut Reply) {
     out.double(scored.score);
 }
 
-/// Stores a result and tells its length; an empty one removes the key.
-pub(crate) fn store(keyspace: &mut Keyspace, key: &[u8], zset: Zset, out: &mut Reply) {
+/// Stores the result of a command and tells its length; an empty one removes the key.
+pub(crate) fn store(keyspace: &mut Keyspace, key: &[u8], zset: Zset, name: &'static str, out: &mut Reply) {
     out.integer(zset.len() as i64);
-    keyspace.set_collection(key, zset.into_value());
+    keyspace.set_result(key, zset.into_value(), Class::Zset, name);
 }

@@ -79,12 +79,12 @@ impl Group {
         name
     }
 
-    /// Removes a consumer with all that it has pending, and tells how much that was.
-    pub(crate) fn remove_consumer(&mut self, name: &[u8]) -> usize {
-        let Some(consumer) = self.consumers.remove(name) else { return 0 };
+    /// Removes a consumer with all that it has pending, and tells how much that was; `None` if there is no such one.
+    pub(crate) fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
+        let consumer = self.consumers.remove(name)?;
         self.bytes -= CONSUMER_BYTES + name.len();
         consumer.pending.iter().for_each(|id| self.forget(*id));
-        consumer.pending.len()
+        Some(consumer.pending.len())
     }
 
     fn forget(&mut self, id: Id) {

@@ -17,6 +17,22 @@ pub(crate) enum End {
     Right,
 }
 
+impl End {
+    pub(crate) fn of(from_second: bool) -> End {
+        if from_second { End::Right } else { End::Left }
+    }
+
+    /// What keyspace notifications call a push to this end.
+    pub(crate) fn push_event(self) -> &'static str {
+        if self == End::Left { "lpush" } else { "rpush" }
+    }
+
+    /// The same of a pop.
+    pub(crate) fn pop_event(self) -> &'static str {
+        if self == End::Left { "lpop" } else { "rpop" }
+    }
+}
+
 impl List {
     pub(crate) fn len(&self) -> usize {
         self.items.len()

@@ -5,6 +5,23 @@
 
 use stdx::Prng;
 
+/// Whether requests of many connections are of this name, in lower case.
+pub(crate) fn is_of_sessions(name: &str) -> bool {
+    SESSIONS.lines().any(|line| line.to_lowercase().split(' ').next() == Some(name))
+}
+
+/// The words of one request of many connections.
+pub(crate) fn of_sessions(prng: &mut Prng) -> Vec<Vec<u8>> {
+    let lines: Vec<&str> = SESSIONS.lines().collect();
+    let mut words = Vec::new();
+    prng.pick(&lines[..]).split(' ').for_each(|word| expand(word, prng, &mut words));
+    // Without a name, PUBSUB shows all channels in an order that is chance.
+    if prng.one_in(60) && words.len() > 1 && words[0] != b"PUBSUB" {
+        words.pop();
+    }
+    words
+}
+
 /// The words of one request.
 pub(crate) fn random(prng: &mut Prng) -> Vec<Vec<u8>> {
     let lines: Vec<&str> = PATTERNS.lines().filter(|line| !line.is_empty()).collect();
@@ -53,6 +70,11 @@ fn expand(word: &str, prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
 }
 
 fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
+    if let Some((prefix, kind)) =
+        word.split_once('$').filter(|(prefix, kind)| !prefix.is_empty() && *kind == "2")
+    {
+        return vec![format!("{prefix}{}", fill(&format!("${kind}"), prng).concat())];
+    }
     let Some(kind) = word.strip_prefix('$') else { return vec![word.to_owned()] };
     let own = prng.below(5);
     let text = match kind {
@@ -64,23 +86,10 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
             format!("{kind}{own}")
         }
         // Weights for SORT.
-        // Databases.
-        "o" => (*prng.pick(&[
-            "0",
-            "0",
-            "0",
-            "1",
-            "1",
-            "1",
-            "15",
-            "16",
-            "-1",
-            "x",
-            "2147483648",
-            "9223372036854775808",
-        ]))
-        .to_owned(),
+        "o" => (*prng.pick(&DATABASES)).to_owned(),
         // HyperLogLogs, and what makes many different ones.
+        "2" => prng.below(2).to_string(),
+        "S" => format!("{}{}", prng.pick(&["l", "z", "x", "k", "t", "h"]), prng.below(2)),
         "H" => format!("p{own}"),
         "g" => prng.below(2_000).to_string(),
         // Streams: keys, ids that are new, ids that may be there, bounds, groups, consumers, idle times.
@@ -161,6 +170,9 @@ fn degrees(prng: &mut Prng, max: u64) -> String {
     let sign = *prng.pick(&["", "-"]);
     format!("{sign}{}.{}", prng.below(max), prng.next_u64() >> prng.below(64))
 }
+
+const DATABASES: [&str; 12] =
+    ["0", "0", "0", "1", "1", "1", "15", "16", "-1", "x", "2147483648", "9223372036854775808"];
 
 const INTEGERS: [&str; 14] = [
     "0",
@@ -640,3 +652,159 @@ ZUNIONSTORE $z 2 $z $t ?WEIGHTS_2_3|AGGREGATE_MIN
 ZINTERSTORE $z 2 $z $z ?WEIGHTS_2_3|AGGREGATE_MAX
 ZDIFFSTORE $z 2 $z $z
 ";
+
+/// What many connections send: keys have a digit, so that they meet.
+const SESSIONS: &str = "\
+BLPOP l$2 0
+BLPOP l$2 l$2 z$2 0
+BRPOP l0 l1 100
+BLPOP l$2 ?x|-1|inf|0
+BLMPOP 0 2 l0 l1 ?LEFT|RIGHT ?COUNT_$n
+BLMPOP 0 1 l$2 LEFT COUNT 2
+BLMOVE l$2 l$2 LEFT RIGHT 0
+BLMOVE l$2 l$2 RIGHT ?LEFT|x 0
+BLMOVE l$2 z$2 LEFT LEFT 0
+BRPOPLPUSH l$2 l$2 0
+BZPOPMIN z$2 z$2 0
+BZPOPMAX z0 l$2 z1 0
+BZMPOP 0 2 z0 z1 ?MIN|MAX ?COUNT_$n
+XREAD BLOCK 0 STREAMS x$2 x$2 $ $
+XREAD COUNT 1 BLOCK 0 STREAMS x$2 3-0
+XREAD ?COUNT_2 BLOCK ?0|x STREAMS x$2 x$2 2-0 $
+XREADGROUP GROUP g$2 c$2 BLOCK 0 STREAMS x$2 >
+XREADGROUP GROUP g$2 c$2 ?COUNT_1 BLOCK 0 ?NOACK STREAMS x$2 >
+XREADGROUP GROUP g0 c$2 BLOCK 0 STREAMS x0 x1 > >
+XREADGROUP GROUP g$2 c$2 STREAMS x$2 0
+LPUSH l$2 *$m
+RPUSH l$2 *$m
+RPUSH l$2 *$m
+LPUSH l$2 $m
+LPOP l$2 ?$n
+RPOP l$2
+LMPOP 2 l0 l1 LEFT COUNT 2
+LMOVE l$2 l$2 LEFT RIGHT
+RPOPLPUSH l0 l1
+LREM l$2 0 $m
+LTRIM l$2 0 ?0|-2
+LSET l$2 0 $m
+LINSERT l$2 BEFORE $m x
+LPUSHX l$2 $m
+LRANGE l$2 0 -1
+ZADD z$2 *$n_$m
+ZADD z$2 *$n_$m
+ZADD z$2 ?XX|NX ?INCR $n $m
+ZREM z$2 $m
+ZPOPMIN z$2
+ZUNIONSTORE z$2 2 z0 z1
+ZRANGESTORE z0 z1 0 ?0|-1|-9
+ZREMRANGEBYRANK z$2 0 0
+XADD x$2 9-* a b
+XADD x$2 MAXLEN ?0|2 9-* a b
+XADD x$2 9-* a b
+XGROUP CREATE x$2 g$2 $ MKSTREAM
+XGROUP CREATE x$2 g$2 0 MKSTREAM
+XGROUP DESTROY x$2 g$2
+XGROUP SETID x$2 g$2 0
+XGROUP CREATECONSUMER x$2 g$2 c$2
+XGROUP DELCONSUMER x$2 g$2 c$2
+XTRIM x$2 MAXLEN 1
+XACK x$2 g$2 $I
+DEL l$2 ?x$2|z$2
+DEL x$2
+DEL $S
+UNLINK z$2
+RENAME $S $S
+RENAMENX $S $S
+COPY $S $S ?REPLACE
+COPY $S $S DB ?0|1 ?REPLACE
+MOVE $S ?0|1
+SWAPDB 0 1
+SELECT ?0|1
+SELECT 0
+FLUSHDB
+FLUSHALL
+SORT l$2 ALPHA STORE l$2
+SET k$2 $v
+SET l$2 $v
+SET z$2 $v
+SET k$2 $v ?NX|XX ?GET ?KEEPTTL|EX_1000
+GETSET k$2 $v
+GETDEL k$2
+GETEX k$2 ?PERSIST|EX_1000
+APPEND k$2 $m
+SETRANGE k$2 1 $m
+INCR n$2
+INCRBYFLOAT n$2 1.5
+MSET k0 $v k1 $v
+MSETNX k0 a k1 b
+SETBIT k$2 3 1
+BITOP AND k$2 k0 k1
+BITFIELD k$2 ?SET_u8_0_1|GET_u8_0|INCRBY_u8_0_1
+PFADD p$2 $m
+PFMERGE p$2 p0
+PFCOUNT p$2
+SADD t$2 *$m
+SREM t$2 *$m
+SREM t$2 a b c d m1 m2 m3
+SMOVE t0 t1 $m
+SPOP t$2 0
+SINTERSTORE t$2 t0 t1
+SUNIONSTORE t$2 t0 t1
+HSET h$2 *$m_$v
+HSETNX h$2 $m $v
+HDEL h$2 *$m
+HINCRBY h$2 n 1
+HINCRBYFLOAT h$2 f 1.5
+GEOADD e$2 13 38 $m
+GEOSEARCHSTORE e$2 e$2 FROMLONLAT 13 38 BYRADIUS 1 m
+EXPIRE $S ?1000|-1 ?NX|XX
+PERSIST $S
+GET k$2
+TYPE $S
+DBSIZE
+MULTI
+MULTI
+MULTI
+EXEC
+EXEC
+EXEC
+EXEC
+DISCARD
+WATCH $S
+WATCH $S $S k0
+WATCH k0 k1 missing
+UNWATCH
+EXEC ?x
+MULTI ?x
+OBJECT ?x|REFCOUNT z0
+OBJECT ENCODING
+XGROUP ?x|HELP
+CLIENT ?x|UNBLOCK
+NOSUCH x
+CLIENT UNBLOCK CLIENT ?TIMEOUT|ERROR|x
+CLIENT UNBLOCK CLIENT
+CLIENT UNBLOCK ?0|x|-1|999999999
+SUBSCRIBE n$2 *n$2
+SUBSCRIBE n$2
+PSUBSCRIBE ?n*|*1|m
+SSUBSCRIBE n$2
+UNSUBSCRIBE ?n$2
+PUNSUBSCRIBE ?n*
+SUNSUBSCRIBE ?n$2
+UNSUBSCRIBE
+PUNSUBSCRIBE
+PUBLISH n$2 $v
+PUBLISH n$2 $v
+SPUBLISH n$2 $v
+PUBSUB CHANNELS n$2
+PUBSUB NUMSUB n0 n1
+PUBSUB NUMPAT
+PUBSUB SHARDCHANNELS n$2
+PUBSUB SHARDNUMSUB n0
+PUBSUB ?x|HELP
+CONFIG SET notify-keyspace-events ?KEA|KEA|K$lz|gx|Ex
+CONFIG GET notify-keyspace-events
+PING ?$v
+RESET
+HELLO 3
+HELLO 2";

@@ -1,0 +1,228 @@
+//! MONITOR: a client sees the requests of all clients of all workers.
+//!
+//! ```text
+//!   request ─► carried out ─► a line ─┬─► this worker's monitors
+//!                                     └─► mail ─► other workers' monitors
+//! ```
+//!
+//! While nobody monitors, a request pays one look at [`Monitor::is_on`]. What others did is known to a worker from the
+//! event after. Lines of one worker keep their order; those of several come as they arrive, with their times.
+
+use crate::ConnId;
+use crate::core::Core;
+use crate::event::CloseReason;
+use crate::proxy::{Peer, Proxy};
+use crate::session::Session;
+use command::{Carry, Flags, Local, Resolved};
+use resp::{Request, encode};
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What one worker knows of monitors.
+#[derive(Debug, Default)]
+pub(crate) struct Monitor {
+    /// Somebody wants to see requests.
+    pub is_on: bool,
+    /// This worker's clients that do.
+    clients: Vec<ConnId>,
+    /// What they and others are to see of this event.
+    lines: Vec<u8>,
+}
+
+/// How many clients monitor: of all workers, and of each.
+#[derive(Debug, Default)]
+pub(crate) struct Monitors {
+    total: AtomicUsize,
+    of_workers: Vec<AtomicUsize>,
+}
+
+impl Monitors {
+    pub(crate) fn new(workers: usize) -> Monitors {
+        Monitors {
+            total: AtomicUsize::new(0),
+            of_workers: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// Whether there is any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.total.load(Ordering::Relaxed) > 0
+    }
+
+    /// The workers that have some.
+    fn workers(&self) -> impl Iterator<Item = usize> {
+        let counts = self.of_workers.iter().enumerate();
+        counts.filter(|(_, count)| count.load(Ordering::Relaxed) > 0).map(|(worker, _)| worker)
+    }
+
+    fn add(&self, worker: usize) {
+        self.of_workers[worker].fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove(&self, worker: usize) {
+        self.of_workers[worker].fetch_sub(1, Ordering::Relaxed);
+        self.total.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Of an argument so many bytes are shown; the line of a large value must not be four times as large.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
+
+impl Monitor {
+    /// Whether there is something to be shown.
+    #[inline]
+    pub(crate) fn has_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+}
+
+impl Core {
+    /// MONITOR. A second one has no answer, as in Redis.
+    pub(crate) fn begin_to_monitor(&mut self, session: &mut Session, reply: &mut Vec<u8>) {
+        let subscribed = session.subscribed.get_or_insert_default();
+        if std::mem::replace(&mut subscribed.monitors, true) {
+            return;
+        }
+        self.monitor.clients.push(session.conn);
+        self.monitor.is_on = true;
+        self.board.monitors.add(self.settings.worker);
+        encode::simple(reply, b"OK");
+    }
+
+    /// The session monitors no more.
+    pub(crate) fn end_to_monitor(&mut self, session: &mut Session) {
+        if !session.monitors() {
+            return;
+        }
+        self.monitor.clients.retain(|conn| *conn != session.conn);
+        self.board.monitors.remove(self.settings.worker);
+        if let Some(subscribed) = &mut session.subscribed {
+            subscribed.monitors = false;
+        }
+        session.forget_if_silent();
+    }
+
+    /// `request` was carried out: whoever monitors is shown it, unless it administers.
+    #[cold]
+    pub(crate) fn show_request(&mut self, session: &Session, request: &Request<'_>) {
+        let command = match command::resolve(request) {
+            Resolved::Command(command) => Some(command),
+            Resolved::Unknown if self.asking == command::Number::LEARNED => None,
+            _ => return,
+        };
+        if command.is_some_and(|command| command.flags.contains(Flags::ADMIN)) {
+            return;
+        }
+        let carry = command.map(|command| command.carry);
+        let now_us = self.unix_time_us();
+        let database = self.lanes.kind(session.lane).database;
+        let lines = &mut self.monitor.lines;
+        let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
+        // Writing to a Vec cannot fail.
+        let _ = write!(lines, "+{seconds}.{micros:06} [{database} {}]", session.peer);
+        for (at, arg) in request.args().enumerate() {
+            lines.push(b' ');
+            match is_secret(carry, request, at) {
+                true => lines.extend_from_slice(b"\"(redacted)\""),
+                false => write_quoted(lines, arg),
+            }
+        }
+        lines.extend_from_slice(b"\r\n");
+    }
+}
+
+impl Session {
+    /// Whether it monitors.
+    pub(crate) fn monitors(&self) -> bool {
+        self.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitors)
+    }
+}
+
+impl Proxy {
+    /// Shows what was carried out to whoever monitors. To be called if there is something to be shown.
+    #[cold]
+    pub(crate) fn flush_monitors(&mut self) {
+        let lines: Arc<[u8]> = std::mem::take(&mut self.core.monitor.lines).into();
+        let own = self.core.settings.worker;
+        let board = Arc::clone(&self.core.board);
+        for worker in board.monitors.workers().filter(|&worker| worker != own) {
+            self.core.mail_lines(worker, Arc::clone(&lines));
+        }
+        self.show_lines(&lines);
+    }
+
+    /// Shows lines, of this worker or another, to this worker's monitors.
+    pub(crate) fn show_lines(&mut self, lines: &[u8]) {
+        for conn in self.core.monitor.clients.clone() {
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            let core = &mut self.core;
+            session.push(lines, &mut core.pool);
+            core.list_client(session);
+            if session.blocked {
+                core.recount_client(session);
+            }
+            if session.is_overfull(lines.len(), &core.limits) {
+                core.note_closed(session, CloseReason::OutputLimit);
+                self.close_client(conn);
+            }
+        }
+    }
+}
+
+/// Whether argument `at` must not be seen: names and passwords.
+fn is_secret(carry: Option<Carry>, request: &Request<'_>, at: usize) -> bool {
+    match carry {
+        Some(Carry::Here(Local::Auth)) => at > 0,
+        Some(Carry::Here(Local::Hello)) => {
+            let is_auth = |at: usize| request.get(at).is_some_and(|word| word.eq_ignore_ascii_case(b"auth"));
+            (at > 2 && is_auth(at - 1)) || (at > 3 && is_auth(at - 2))
+        }
+        _ => false,
+    }
+}
+
+/// `arg` as Redis shows it: in quotes, with what does not print escaped.
+fn write_quoted(out: &mut Vec<u8>, arg: &[u8]) {
+    out.push(b'"');
+    for &byte in &arg[..arg.len().min(SHOWN_BYTES_MAX)] {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x07 => out.extend_from_slice(b"\\a"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            b' '..=b'~' => out.push(byte),
+            _ => {
+                // As above.
+                let _ = write!(out, "\\x{byte:02x}");
+            }
+        }
+    }
+    if arg.len() > SHOWN_BYTES_MAX {
+        // In the words of Redis's SLOWLOG.
+        let _ = write!(out, "... ({} more bytes)", arg.len() - SHOWN_BYTES_MAX);
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_shown_as_by_redis() {
+        let quoted = |arg: &[u8]| {
+            let mut out = Vec::new();
+            write_quoted(&mut out, arg);
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(quoted(b"a\x00\n\""), r#""a\x00\n\"""#);
+        assert_eq!(quoted(b"\xff\\\x07\x08\r\t "), r#""\xff\\\a\b\r\t ""#);
+        let long = quoted(&vec![b'x'; SHOWN_BYTES_MAX + 5]);
+        assert!(long.ends_with("xxx... (5 more bytes)\"") && long.len() < SHOWN_BYTES_MAX + 30);
+    }
+}

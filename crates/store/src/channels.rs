@@ -1,0 +1,102 @@
+//! Who is subscribed to what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stdx::glob;
+
+use crate::callers::CallerId;
+
+/// The three kinds of subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// SUBSCRIBE: a channel by its name.
+    Channel,
+    /// PSUBSCRIBE: all channels whose names match.
+    Pattern,
+    /// SSUBSCRIBE: a channel of a shard, which has names of its own.
+    Shard,
+}
+
+impl Kind {
+    /// What a subscription is told with, and what its end is told with.
+    pub(crate) fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Channel => ("subscribe", "unsubscribe"),
+            Kind::Pattern => ("psubscribe", "punsubscribe"),
+            Kind::Shard => ("ssubscribe", "sunsubscribe"),
+        }
+    }
+}
+
+/// What one connection is subscribed to, by kind.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions([BTreeSet<Box<[u8]>>; 3]);
+
+impl Subscriptions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(BTreeSet::is_empty)
+    }
+
+    /// What SUBSCRIBE and its kin count: channels and patterns together, those of shards apart.
+    pub(crate) fn count(&self, kind: Kind) -> usize {
+        let [channels, patterns, shard_channels] = &self.0;
+        if kind == Kind::Shard { shard_channels.len() } else { channels.len() + patterns.len() }
+    }
+
+    pub(crate) fn names(&self, kind: Kind) -> impl Iterator<Item = &[u8]> {
+        self.0[kind as usize].iter().map(|name| &**name)
+    }
+
+    /// False if it was there already.
+    pub(crate) fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
+        self.0[kind as usize].insert(name.into())
+    }
+
+    /// False if it was not there.
+    pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
+        self.0[kind as usize].remove(name)
+    }
+}
+
+/// All subscriptions, by kind and name, each with its connections in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Channels([BTreeMap<Box<[u8]>, Vec<CallerId>>; 3]);
+
+impl Channels {
+    pub(crate) fn add(&mut self, kind: Kind, name: &[u8], caller: CallerId) {
+        self.0[kind as usize].entry(name.into()).or_default().push(caller);
+    }
+
+    pub(crate) fn remove(&mut self, kind: Kind, name: &[u8], caller: CallerId) {
+        let all = &mut self.0[kind as usize];
+        if let Some(callers) = all.get_mut(name) {
+            callers.retain(|other| *other != caller);
+            if callers.is_empty() {
+                all.remove(name);
+            }
+        }
+    }
+
+    /// Who gets a message, and by which pattern. One who is subscribed in several ways gets it as often.
+    pub(crate) fn receivers(&self, kind: Kind, channel: &[u8]) -> Vec<(CallerId, Option<Box<[u8]>>)> {
+        let by_name = self.0[kind as usize].get(channel).into_iter().flatten().map(|caller| (*caller, None));
+        let patterns = self.0[Kind::Pattern as usize].iter();
+        let matching =
+            patterns.filter(|(pattern, _)| kind == Kind::Channel && glob::matches(pattern, channel));
+        let by_pattern = matching.flat_map(|(pattern, callers)| {
+            callers.iter().map(move |caller| (*caller, Some(pattern.clone())))
+        });
+        by_name.chain(by_pattern).collect()
+    }
+
+    /// The names of a kind that somebody is subscribed to and that match.
+    pub(crate) fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<&[u8]> {
+        let names = self.0[kind as usize].keys().map(|name| &**name);
+        names.filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name))).collect()
+    }
+
+    /// How many are subscribed to one name.
+    pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
+        self.0[kind as usize].get(name).map_or(0, Vec::len)
+    }
+}

@@ -1,0 +1,227 @@
+//! Commands that wait for what is not there yet. They try at once; what they then wait for is a value, [`Wanted`], with
+//! which `waiting` tries again when one of their keys is ready.
+
+use resp::Request;
+
+use crate::args::{Multipop, float};
+use crate::callers::{CallerId, Wait};
+use crate::commands::lists;
+use crate::commands::stream_groups::{Membership, Reader, read_group, show_news};
+use crate::commands::streams::{Reading, read_new};
+use crate::commands::zsets::{self, Side};
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::replies::Reply;
+use crate::store::Store;
+use crate::values::list::End;
+use crate::values::stream::Id;
+
+type Done = Result<(), Error>;
+
+/// What one waits for.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// An element of a list, or several.
+    Element { end: End, count: Option<usize> },
+    /// An element that goes to another list.
+    Shift { ends: (End, End), target: Box<[u8]> },
+    /// A member of a sorted set, or several.
+    Member { side: Side, count: Option<usize> },
+    /// Entries of streams, behind these ids, which belong to the keys in their order.
+    Entries { reader: Reader, after: Vec<Id> },
+}
+
+impl Wanted {
+    /// Whether it is read as a member of a group.
+    pub(crate) fn has_group(&self) -> bool {
+        matches!(self, Wanted::Entries { reader: Reader { membership: Some(_), .. }, .. })
+    }
+
+    /// Takes it from `key`, the one at place `at`. False, and nothing is written, if it is not there.
+    pub(crate) fn take(
+        &self,
+        keyspace: &mut Keyspace,
+        key: &[u8],
+        at: usize,
+        out: &mut Reply,
+    ) -> Result<bool, Error> {
+        match self {
+            Wanted::Element { end, count } => lists::show_popped(keyspace, key, *end, *count, out),
+            Wanted::Shift { ends, target } => lists::shift(keyspace, key, target, *ends, out),
+            Wanted::Member { side, count } => zsets::show_popped(keyspace, key, *side, *count, out),
+            Wanted::Entries { reader, after } => {
+                let after = after.get(at).copied().unwrap_or_default();
+                show_news(keyspace, key, reader, after, out)
+            }
+        }
+    }
+}
+
+pub(crate) fn blpop(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    pop(store, caller, request, Wanted::Element { end: End::Left, count: None }, out)
+}
+
+pub(crate) fn brpop(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    pop(store, caller, request, Wanted::Element { end: End::Right, count: None }, out)
+}
+
+pub(crate) fn bzpopmin(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    pop(store, caller, request, Wanted::Member { side: Side::Lowest, count: None }, out)
+}
+
+pub(crate) fn bzpopmax(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    pop(store, caller, request, Wanted::Member { side: Side::Highest, count: None }, out)
+}
+
+fn pop(store: &mut Store, caller: CallerId, request: &Request<'_>, wanted: Wanted, out: &mut Reply) -> Done {
+    let last = request.len() - 1;
+    let timeout = timeout_s(request.arg(last))?;
+    let keys = request.args().take(last).skip(1).collect();
+    try_or_wait(store, caller, keys, wanted, timeout, out)
+}
+
+pub(crate) fn blmpop(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    let query = Multipop::parse(request, 2, ["LEFT", "RIGHT"])?;
+    let wanted = Wanted::Element { end: End::of(query.from_second), count: Some(query.count) };
+    try_or_wait(store, caller, query.keys(request).collect(), wanted, timeout_s(request.arg(1))?, out)
+}
+
+pub(crate) fn bzmpop(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    let query = Multipop::parse(request, 2, ["MIN", "MAX"])?;
+    let wanted = Wanted::Member { side: Side::of(query.from_second), count: Some(query.count) };
+    try_or_wait(store, caller, query.keys(request).collect(), wanted, timeout_s(request.arg(1))?, out)
+}
+
+pub(crate) fn blmove(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    let ends = (lists::parse_end(request.arg(3))?, lists::parse_end(request.arg(4))?);
+    shift(store, caller, request, ends, out)
+}
+
+pub(crate) fn brpoplpush(
+    store: &mut Store,
+    caller: CallerId,
+    request: &Request<'_>,
+    out: &mut Reply,
+) -> Done {
+    shift(store, caller, request, (End::Right, End::Left), out)
+}
+
+fn shift(
+    store: &mut Store,
+    caller: CallerId,
+    request: &Request<'_>,
+    ends: (End, End),
+    out: &mut Reply,
+) -> Done {
+    let timeout = timeout_s(request.arg(request.len() - 1))?;
+    let wanted = Wanted::Shift { ends, target: request.arg(2).into() };
+    try_or_wait(store, caller, vec![request.arg(1)], wanted, timeout, out)
+}
+
+/// From the first key that has something, or later.
+fn try_or_wait(
+    store: &mut Store,
+    caller: CallerId,
+    keys: Vec<&[u8]>,
+    wanted: Wanted,
+    timeout_ms: i64,
+    out: &mut Reply,
+) -> Done {
+    // Their time is checked before anything is taken.
+    let deadline = deadline(timeout_ms, store.keyspace.now_ms)?;
+    for (at, key) in keys.iter().enumerate() {
+        if wanted.take(&mut store.keyspace, key, at, out)? {
+            return Ok(());
+        }
+    }
+    wait(store, caller, keys, wanted, deadline, out);
+    Ok(())
+}
+
+pub(crate) fn xread(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    let reading = Reading::parse(request, false)?;
+    let Some(after) = read_new(&mut store.keyspace, &reading, request, out)? else { return Ok(()) };
+    wait_for_entries(store, caller, &reading, request, after, out)
+}
+
+pub(crate) fn xreadgroup(
+    store: &mut Store,
+    caller: CallerId,
+    request: &Request<'_>,
+    out: &mut Reply,
+) -> Done {
+    let reading = Reading::parse(request, true)?;
+    if read_group(&mut store.keyspace, &reading, request, out)? {
+        return Ok(());
+    }
+    wait_for_entries(store, caller, &reading, request, Vec::new(), out)
+}
+
+fn wait_for_entries(
+    store: &mut Store,
+    caller: CallerId,
+    reading: &Reading<'_>,
+    request: &Request<'_>,
+    after: Vec<Id>,
+    out: &mut Reply,
+) -> Done {
+    let Some(timeout_ms) = reading.block_ms else {
+        out.nil_array();
+        return Ok(());
+    };
+    let membership = reading.group.map(|(group, consumer)| Membership {
+        group: group.into(),
+        consumer: consumer.into(),
+        needs_no_ack: reading.needs_no_ack,
+    });
+    let reader = Reader { count: reading.count_after_wait(), membership };
+    let deadline = deadline(timeout_ms, store.keyspace.now_ms)?;
+    let keys = reading.keys(request).collect();
+    wait(store, caller, keys, Wanted::Entries { reader, after }, deadline, out);
+    Ok(())
+}
+
+/// The caller waits from now on, at the end of the queue of each key. In a transaction its time is over at once.
+fn wait(
+    store: &mut Store,
+    caller: CallerId,
+    keys: Vec<&[u8]>,
+    wanted: Wanted,
+    deadline: Option<u64>,
+    out: &mut Reply,
+) {
+    if store.is_in_transaction {
+        return match wanted {
+            Wanted::Shift { .. } => out.nil(),
+            _ => out.nil_array(),
+        };
+    }
+    let database = store.keyspace.selected();
+    let keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
+    for (at, key) in keys.iter().enumerate() {
+        // Who names a key twice stands in its queue once.
+        if !keys[..at].contains(key) {
+            store.keyspace.audience.enqueue(caller, database, key);
+        }
+    }
+    store.callers.begin_wait(caller, Wait { database, keys, wanted, deadline });
+}
+
+/// A timeout in seconds, with a fraction, as milliseconds.
+fn timeout_s(arg: &[u8]) -> Result<i64, Error> {
+    let seconds = float(arg).map_err(|_| Error::WAIT_NOT_FLOAT)?;
+    let millis = (seconds * 1_000.0).ceil();
+    // What does not fit wraps in Redis, and is negative.
+    let is_too_much = millis >= i64::MAX as f64;
+    if is_too_much || millis < 0.0 { Err(Error::TIMEOUT_NEGATIVE) } else { Ok(millis as i64) }
+}
+
+/// When a wait of so many milliseconds is over: once so many have passed, whatever a clock of whole ones leaves out.
+fn deadline(timeout_ms: i64, now_ms: u64) -> Result<Option<u64>, Error> {
+    if timeout_ms == 0 {
+        return Ok(None);
+    }
+    let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
+    let at = now.checked_add(timeout_ms).ok_or(Error::WAIT_TOO_LONG)?;
+    Ok(Some(u64::try_from(at).unwrap_or_default().saturating_add(1)))
+}
