@@ -1,7 +1,8 @@
 //! Without nodes: shards in the proxy's own memory.
 
 use crate::harness::processes::{Proxy, run};
-use crate::harness::{Client, poll_until, show};
+use crate::harness::{Client, RedisServer, poll_until, show};
+use crate::transactions::{SCENES, ask};
 use std::process::Command;
 
 fn embedded(flags: &[&str]) -> (Proxy, Client) {
@@ -34,6 +35,75 @@ fn what_it_has_not_is_refused_by_name() {
         "-ERR command 'eval' is not in the embedded store (start redis-servers and name them with --nodes)";
     assert_eq!(show(&refusal), show(format!("{text}\r\n").as_bytes()));
     assert_eq!(client.ask("PING"), r"+PONG\r\n");
+}
+
+#[test]
+fn transactions_and_waits_are_answered_as_by_redis() {
+    let node = RedisServer::start();
+    let (proxy, _client) = embedded(&["--workers=2"]);
+    // There are no scripts, and nothing is saved.
+    let lacks = |scene: &&[&str]| scene.iter().any(|line| line.contains("EVAL") || line.contains("SAVE"));
+    for scene in SCENES.iter().filter(|scene| !lacks(scene)) {
+        let mut redis = [node.connect(), node.connect()];
+        let mut shardis = [Client::connect(proxy.port), Client::connect(proxy.port)];
+        for line in *scene {
+            let (who, line) = line.split_once(' ').expect("a client and its request");
+            let who: usize = who.parse().expect("a number");
+            let expected = ask(&mut redis[who], line);
+            assert_eq!(ask(&mut shardis[who], line), expected, "client {who}: {line}, in {scene:?}");
+        }
+        for client in [&mut redis[1], &mut shardis[1]] {
+            assert_eq!(ask(client, "RESET"), r"+RESET\r\n");
+            assert_eq!(ask(client, "FLUSHALL"), r"+OK\r\n");
+        }
+    }
+}
+
+fn wait_for_blocked(client: &mut Client, count: usize) {
+    let line = format!("blocked_clients:{count}\\r\\n");
+    poll_until("clients that wait", || client.ask("INFO clients").contains(&line).then_some(()));
+}
+
+#[test]
+fn an_element_goes_to_who_waited_for_longest_and_is_still_there() {
+    let (proxy, mut other) = embedded(&["--workers=2"]);
+    let mut waiters: Vec<Client> = (0..4).map(|_| Client::connect(proxy.port)).collect();
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        waiter.send_command(&[b"BLPOP", b"queue", b"0"]);
+        wait_for_blocked(&mut other, number + 1);
+    }
+    // The second one leaves, and costs no element.
+    waiters.remove(1).reset();
+    wait_for_blocked(&mut other, 3);
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        assert_eq!(other.ask(&format!("RPUSH queue e{number}")), r":1\r\n");
+        let expected = format!(r"*2\r\n$5\r\nqueue\r\n$2\r\ne{number}\r\n");
+        assert_eq!(show(&waiter.read_reply()), expected);
+        assert_eq!(waiter.ask("PING"), r"+PONG\r\n");
+    }
+    assert_eq!(other.ask("LLEN queue"), r":0\r\n");
+    assert_eq!(other.ask("BLPOP queue 0.01"), r"*-1\r\n");
+}
+
+#[test]
+fn messages_reach_subscribers_of_all_workers() {
+    let (proxy, mut publisher) = embedded(&["--workers=2", "--allow-admin"]);
+    let mut subscribers: Vec<Client> = (0..4).map(|_| Client::connect(proxy.port)).collect();
+    for subscriber in &mut subscribers {
+        subscriber.ask("SUBSCRIBE news");
+    }
+    assert_eq!(publisher.ask("PUBLISH news hello"), r":4\r\n");
+    for subscriber in &mut subscribers {
+        let expected = r"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n";
+        assert_eq!(show(&subscriber.read_reply()), expected);
+    }
+    assert_eq!(publisher.ask("CONFIG SET notify-keyspace-events KEA"), r"+OK\r\n");
+    subscribers[0].ask("SUBSCRIBE __keyevent@0__:set");
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(publisher.ask(&format!("SET {key} v")), r"+OK\r\n");
+        let event = show(&subscribers[0].read_reply());
+        assert!(event.ends_with(&format!(r"__keyevent@0__:set\r\n$1\r\n{key}\r\n")), "{event}");
+    }
 }
 
 #[test]

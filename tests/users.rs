@@ -155,6 +155,30 @@ const CONVERSATIONS: &[&[&str]] = &[
         "AUTH bob builder",
         "GET shared:1",
     ],
+    &[
+        "AUTH alice in-wonderland",
+        "MULTI",
+        "SET wonder:1 a",
+        "GET wonder:1",
+        "EXEC",
+        "MULTI",
+        "SET wonder:1 b",
+        "GET other",
+        "EXEC",
+        "WATCH other",
+        "WATCH wonder:1",
+        "UNWATCH",
+        "PUBLISH tea x",
+        "PUBLISH coffee x",
+        "PSUBSCRIBE te*",
+        "SUBSCRIBE coffee",
+        "SUBSCRIBE tea-time",
+        "GET wonder:1",
+        "SUBSCRIBE coffee",
+        "PSUBSCRIBE tea*",
+        "RESET",
+        "PUBLISH tea x",
+    ],
     &["AUTH nobody x", "PING", "ACL WHOAMI", "COMMAND COUNT", "RESET", "AUTH nobody y", "QUIT"],
     &[
         "AUTH master-key",
@@ -215,7 +239,8 @@ fn ask(client: &mut Client, line: &str) -> Vec<u8> {
 /// The reply without what is each server's own: the order of single commands in a user's text, lists of clients.
 fn comparable(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
-    if text.contains(" laddr=") || text.contains("redis_version") {
+    let are_own = [" laddr=", "redis_version", "\r\nproto\r\n"];
+    if are_own.iter().any(|sign| text.contains(sign)) {
         return "what is each server's own".to_owned();
     }
     if !text.contains("-@all") && !text.contains("+@all") {

@@ -42,10 +42,16 @@ counters! {
     clients_refused,
     /// Clients closed by us for a fault of theirs.
     clients_closed,
+    /// Clients that shook hands: TLS, or a PROXY header.
+    handshakes,
+    /// Those that should have, and did not.
+    handshakes_failed,
     /// Requests read.
     requests,
     /// Parts that requests were split into.
     fragments,
+    /// Commands over several shards that were carried out here.
+    emulations,
     /// Replies that were errors of ours, not of a node.
     errors,
     /// Requests whose reply did not come in time.

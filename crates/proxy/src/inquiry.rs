@@ -74,8 +74,8 @@ pub(crate) enum Question {
     Pause(Option<Order>),
     /// On which connection this client waits.
     Seek { client: u64 },
-    /// Take these users for those that there are; the client who asks may be one who is gone.
-    Users { asker: u64, users: Arc<Users> },
+    /// Take these users for those that there are.
+    Users(Arc<Users>),
 }
 
 /// What one worker answers.
@@ -259,16 +259,16 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// Asks the other workers, and answers for this one. False if there is no question.
-    pub(crate) fn put_question(&mut self) -> bool {
-        let Some((inquiry, question)) = self.core.questions.pop_front() else { return false };
+    /// Asks the other workers what is to be asked first, and answers for this one.
+    #[cold]
+    pub(crate) fn put_question(&mut self) {
+        let Some((inquiry, question)) = self.core.questions.pop_front() else { return };
         let from = self.core.settings.worker;
         for worker in (0..self.core.settings.workers).filter(|&worker| worker != from) {
             let question = Arc::clone(&question);
             self.core.mail.push_back((worker, Mail(Content::Question { from, inquiry, question })));
         }
         self.answer_question(from, inquiry, &question);
-        true
     }
 
     /// Answers what the worker `from` asks, now or when it is known.
@@ -344,8 +344,8 @@ impl Proxy {
                 self.core.reset_statistics();
                 Findings::Nothing
             }
-            Question::Users { asker, users } => {
-                self.adopt_users(users, *asker);
+            Question::Users(users) => {
+                self.adopt_users(users);
                 Findings::Nothing
             }
         }

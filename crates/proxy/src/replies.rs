@@ -87,9 +87,25 @@ impl Proxy {
                 backend.pass_over(&mut core.pool);
                 Vec::new()
             }
+            (Purpose::Emulation, _)
+                if !core.may_gather(ticket.conn, core.backends[node as usize].bytes_announced()) =>
+            {
+                return self.pass_over_answer(node, ticket);
+            }
             (_, _) => return,
         };
         self.deliver_losses(lost);
+        self.retire_if_clogged(node);
+    }
+
+    /// What comes is more than a command over several shards may gather.
+    fn pass_over_answer(&mut self, node: u32, ticket: Ticket) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        // Its answer is that it is too large: the reply has no holder any more.
+        backend.tickets_mut().take(1).for_each(Ticket::bury);
+        backend.pass_over(&mut core.pool);
+        self.refuse_answer(ticket.conn, ticket.part);
         self.retire_if_clogged(node);
     }
 
@@ -187,7 +203,19 @@ impl Proxy {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
         backend.pop();
-        match backend.used_by {
+        let is_usual = matches!(backend.used_by, Use::Shared | Use::Pinned | Use::Subscription);
+        if is_usual && ticket.purpose == Purpose::Client {
+            self.deliver_reply(ticket, reply);
+        } else {
+            self.handle_unusual_reply(node, ticket, reply);
+        }
+        Ok(())
+    }
+
+    /// Apart from the usual ones, which it would make dearer.
+    #[inline(never)]
+    fn handle_unusual_reply(&mut self, node: u32, ticket: Ticket, reply: &[u8]) {
+        match self.core.backends[node as usize].used_by {
             Use::Shared | Use::Pinned | Use::Subscription => {}
             Use::Retired => self.lift_fence(ticket),
             Use::Held => self.note_held_reply(node, &ticket, reply),
@@ -200,7 +228,6 @@ impl Proxy {
             Purpose::Name => self.note_name(node, reply),
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
-        Ok(())
     }
 
     /// A reply to the greeting of a new connection.
@@ -279,6 +306,7 @@ impl Proxy {
                 }
             }
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
+            Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
             Purpose::Subscribe => {}
@@ -343,8 +371,8 @@ impl Proxy {
             (Some(Owed::Merge(merge)), outcome) => {
                 core.absorb(merge, ticket.part, outcome, &mut scratch).then_some(&scratch[..])
             }
-            // Tickets of an inquiry or a topic name that and not a place.
-            (Some(Owed::Inquiry(_) | Owed::Subscription) | None, _) => None,
+            // Tickets of these name them and not a place.
+            (Some(Owed::Inquiry(_) | Owed::Subscription | Owed::Emulation(_)) | None, _) => None,
         };
         if let Some(reply) = reply {
             self.settle(ticket, reply);

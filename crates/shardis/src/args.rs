@@ -3,8 +3,10 @@
 use crate::access::{Secret, Source};
 use crate::embedded::EmbeddedSettings;
 use crate::pace::Gather;
+use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
+use proxy::CrossShard;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,9 +59,12 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: String,
 
-    /// Port to listen on; 0 takes a free one
+    /// Port to listen on; 0 takes a free one, or beside --tls-port or --unixsocket none
     #[arg(long, default_value_t = 6380)]
     port: u16,
+
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
 
     /// Threads that serve clients; 0 means one per core [--N is redis-sharding's name for it]
     #[arg(long, visible_alias = "N", default_value_t = 0)]
@@ -118,6 +123,17 @@ pub(crate) struct ProxyArgs {
     /// operators; any client may then change the nodes for all
     #[arg(long)]
     pub(crate) allow_admin: bool,
+
+    /// What becomes of a command whose keys live on several shards and that cannot be split, such as SUNION or RENAME:
+    /// refuse (CROSSSLOT, as Redis Cluster says), or emulate: the values are gathered, what comes of them is written;
+    /// not atomic (docs/cross-shard.md)
+    #[arg(long, value_name = "refuse|emulate", default_value = "refuse", value_parser = parse_cross_shard)]
+    pub(crate) cross_shard: CrossShard,
+
+    /// With --cross-shard=emulate: bytes of values that one such command may gather, such as 16mb. Other clients of the
+    /// worker wait while it is carried out, some 15 ms for each MiB
+    #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
+    cross_shard_bytes_max: usize,
 
     /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
     /// it; --requirepass-file hides it
@@ -223,6 +239,14 @@ fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
+fn parse_cross_shard(text: &str) -> Result<CrossShard, String> {
+    match text {
+        "refuse" => Ok(CrossShard::Refuse),
+        "emulate" => Ok(CrossShard::Emulate),
+        _ => Err("write refuse or emulate".to_owned()),
+    }
+}
+
 /// Far above what one machine has, far below what breaks it.
 const WORKERS_MAX: usize = 1024;
 /// Each is a thread.
@@ -241,6 +265,12 @@ impl ProxyArgs {
             let max = proxy::Settings::DATABASES_MAX;
             return Err(format!("--databases {}: 1 to {max}", self.databases));
         }
+        if self.nodes.is_none() && self.databases > u16::from(store::DATABASES) {
+            let (wanted, max) = (self.databases, store::DATABASES);
+            return Err(format!(
+                "--databases {wanted}: shards in memory have {max}; name nodes with --nodes"
+            ));
+        }
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
                 return Err(format!(
@@ -248,14 +278,18 @@ impl ProxyArgs {
                 ));
             }
         }
-        if self.allow_admin && self.nodes.is_none() {
-            return Err("--allow-admin: there are no nodes to administer; name them with --nodes".to_owned());
-        }
+        self.transport.check(self.port, self.nodes.is_some())?;
         self.topology()?;
         self.listen_addr().map(|_| ())
     }
 
-    /// Where to listen.
+    /// Whether there is a port without TLS. Who says 0 beside another way in wants none, as with Redis: a free one would be
+    /// open without anybody knowing.
+    pub(crate) fn has_plain_port(&self) -> bool {
+        self.port != 0 || !self.transport.has_listener()
+    }
+
+    /// Where to listen without TLS.
     pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
         let resolved = (self.host.as_str(), self.port).to_socket_addrs().ok();
         let host = &self.host;
@@ -317,6 +351,7 @@ impl ProxyArgs {
             request_timeout: Duration::from_millis(self.request_timeout_ms),
             transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms)),
             idle_timeout: Duration::from_secs(self.timeout),
+            cross_shard_bytes_max: self.cross_shard_bytes_max,
             ..defaults
         }
         .within_memory(self.memory_max, workers)
@@ -366,13 +401,22 @@ mod tests {
     }
 
     #[test]
+    fn port_0_takes_a_free_one_unless_there_is_another_way_in() {
+        let plain = |words: &[&str]| parsed(words).expect("valid").has_plain_port();
+        let tls = ["--tls-port=6390", "--tls-cert-file=a", "--tls-key-file=b"];
+        assert!(plain(&["--port=0"]) && plain(&tls) && plain(&["--unixsocket=a"]));
+        assert!(!plain(&["--port=0", "--unixsocket=a"]));
+        assert!(!plain(&[&tls[..], &["--port=0"]].concat()));
+    }
+
+    #[test]
     fn refusals_are_one_line_that_names_what_is_wrong() {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),
             (&["--databases=0"], "--databases"),
             (&["--databases=20000"], "--databases"),
-            (&["--allow-admin"], "name them with --nodes"),
+            (&["--databases=17"], "name nodes with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
             (&["--nodes=127.0.0.1:99999"], "99999"),
@@ -382,8 +426,24 @@ mod tests {
             (&["--nodes=a:1", "--distribution=rendezvous"], "rendezvous"),
             (&["--nodes=a:1", "--tag-rule=abc"], "abc"),
             (&["--nodes=a:1", "--request-timeout-ms=0"], "--request-timeout-ms"),
+            (&["--nodes=a:1", "--cross-shard=split"], "write refuse or emulate"),
             (&["--nodes=a:1,a:1"], "a:1"),
             (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
+            (&["--tls-port=6390"], "--tls-cert-file"),
+            (&["--tls-cert-file=a", "--tls-key-file=b"], "--tls-port"),
+            (&["--tls-port=6390", "--tls-cert-file=a"], "--tls-key-file"),
+            (&["--tls-port=6380", "--tls-cert-file=a", "--tls-key-file=b"], "--port has it already"),
+            (&["--tls-auth-clients=yes"], "--tls-ca-cert-file"),
+            (&["--tls-ca-cert-file=a", "--tls-auth-clients=perhaps"], "perhaps"),
+            (&["--unixsocketperm=770"], "--unixsocket"),
+            (&["--unixsocket=a", "--unixsocketperm=abc"], "in octal"),
+            (&["--node-tls"], "name them with --nodes"),
+            (&["--nodes=a:1", "--node-tls-server-name=b"], "--node-tls"),
+            (&["--nodes=a:1", "--node-tls", "--node-tls-cert-file=a"], "--node-tls-key-file"),
+            (
+                &["--nodes=a:1", "--node-tls", "--node-tls-insecure", "--node-tls-ca-cert-file=a"],
+                "cannot be used",
+            ),
             (&["--nodes=a:1", "--nonsense"], "--nonsense"),
             (&["--requirepass=secret", "--acl-file=x"], "--acl-file"),
             (&["--node-auth-file=x"], "--nodes"),

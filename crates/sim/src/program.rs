@@ -336,7 +336,7 @@ impl Program {
         let bytes = match prng.below(5) {
             0 => words(&[b"GET"]),
             1 => words(&[b"nosuchcommand", &key]),
-            2 => words(&[b"BLPOP", &key, b"-1"]),
+            2 => words(&[b"LPOP", &key, b"-1"]),
             3 => words(&[b"OBJECT", b"nothing"]),
             _ => words(&[b"MSET", &key, b"1", b"other"]),
         };

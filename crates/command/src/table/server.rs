@@ -3,7 +3,7 @@
 use crate::carry::Carry::{AllShards, AnyShard, Container, Here, Refused, Shard};
 use crate::carry::{About, AclQuestion, Admin, Carry, Local, Merge, Refusal, Report};
 use crate::command::{Command, container, row};
-use crate::table::{about, key, later, never};
+use crate::table::{about, key, never};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
