@@ -56,9 +56,9 @@ impl Ticket {
     /// Nobody waits for the reply any more.
     pub(crate) fn bury(&mut self) {
         match self.purpose {
-            Purpose::Client | Purpose::Late => self.purpose = Purpose::Late,
+            // Its part says for how many replies it stands.
             Purpose::Nobody => {}
-            // What `part` said of it would be taken for a number of replies.
+            Purpose::Client | Purpose::Late => self.purpose = Purpose::Late,
             _ => (self.purpose, self.part) = (Purpose::Nobody, 0),
         }
     }
