@@ -239,7 +239,8 @@ fn ask(client: &mut Client, line: &str) -> Vec<u8> {
 /// The reply without what is each server's own: the order of single commands in a user's text, lists of clients.
 fn comparable(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
-    if text.contains(" laddr=") || text.contains("redis_version") {
+    let are_own = [" laddr=", "redis_version", "\r\nproto\r\n"];
+    if are_own.iter().any(|sign| text.contains(sign)) {
         return "what is each server's own".to_owned();
     }
     if !text.contains("-@all") && !text.contains("+@all") {

@@ -48,6 +48,7 @@ impl Core {
         }
         match admin {
             Admin::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
+            Admin::ConfigSet if sets_password(request) => self.set_password(session, request.arg(3)),
             Admin::ConfigSet => match cutting_off(request) {
                 Some(parameter) => self.refuse(session, &errors::cuts_off(parameter)),
                 None => self.send_to_all(session, command, Merge::AllOk, request, keys),
@@ -68,6 +69,11 @@ impl Core {
 }
 
 const DEBUG_REFUSED: &str = "this would end the nodes or put keys where they do not belong";
+
+/// Whether CONFIG SET is about the password that clients say, and nothing else: that is ours and not the nodes'.
+fn sets_password(request: &Request<'_>) -> bool {
+    request.len() == 4 && request.arg(2).eq_ignore_ascii_case(b"requirepass")
+}
 
 /// The first parameter of CONFIG SET that must not be changed through us.
 fn cutting_off(request: &Request<'_>) -> Option<&'static [u8]> {

@@ -73,6 +73,8 @@ pub(crate) enum Purpose {
     Learn,
     /// It goes into the inquiry that `conn` names; `part` is the shard.
     Inquiry,
+    /// It goes into the emulation that `conn` names; `part` is the question.
+    Emulation,
     /// It says that the topic that `conn` names is subscribed to.
     Subscribe,
     /// It says that it is not any more; `conn` names who waits, `part` is the shard.

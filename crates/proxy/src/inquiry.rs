@@ -74,8 +74,8 @@ pub(crate) enum Question {
     Pause(Option<Order>),
     /// On which connection this client waits.
     Seek { client: u64 },
-    /// Take these users for those that there are; the client who asks may be one who is gone.
-    Users { asker: u64, users: Arc<Users> },
+    /// Take these users for those that there are.
+    Users(Arc<Users>),
 }
 
 /// What one worker answers.
@@ -344,8 +344,8 @@ impl Proxy {
                 self.core.reset_statistics();
                 Findings::Nothing
             }
-            Question::Users { asker, users } => {
-                self.adopt_users(users, *asker);
+            Question::Users(users) => {
+                self.adopt_users(users);
                 Findings::Nothing
             }
         }

@@ -225,10 +225,28 @@ impl Core {
         }
     }
 
+    /// CONFIG SET requirepass: from now on the default user has `password`, or, if that is empty, needs none.
+    pub(crate) fn set_password(&mut self, session: &mut Session, password: &[u8]) {
+        let rule = if password.is_empty() { b"nopass".to_vec() } else { [b">", password].concat() };
+        match self.settings.registry.set_user(DEFAULT, &[b"resetpass", &rule]) {
+            Ok(users) => self.spread_users(session, users, None),
+            Err(text) => self.refuse(session, &text),
+        }
+    }
+
     /// ACL SETUSER and DELUSER: `users` are the newest. The client is answered when all workers have them.
     pub(crate) fn spread_users(&mut self, session: &mut Session, users: Arc<Users>, deleted: Option<usize>) {
-        let question = Question::Users { asker: session.client, users };
-        self.ask_workers(session, question, Gathered::Users { deleted });
+        // What stands behind this request in a pipeline knows of it already.
+        self.users = Arc::clone(&users);
+        self.ask_workers(session, Question::Users(users), Gathered::Users { deleted });
+        match session.login.among(&self.users) {
+            Some(login) => session.login = login,
+            None => {
+                // It has deleted itself: as in Redis it still gets its answer.
+                session.login = Login::newcomer(&self.users);
+                session.phase = Phase::Closing { linger: false };
+            }
+        }
     }
 
     /// ACL LOAD: whoever drives the proxy is to read the file.
@@ -254,9 +272,8 @@ impl Proxy {
         self.core.begin(now);
         match outcome {
             Ok(users) => {
-                let question = Arc::new(Question::Users { asker: 0, users });
                 self.replace_gathered(errand.0, Gathered::Users { deleted: None });
-                self.core.questions.push_back((errand.0, question));
+                self.core.questions.push_back((errand.0, Arc::new(Question::Users(users))));
             }
             Err(text) => {
                 self.replace_gathered(errand.0, Gathered::Refused(text));
@@ -269,14 +286,13 @@ impl Proxy {
     /// There are other users, which are in the registry already.
     pub fn handle_users(&mut self, users: &Arc<Users>, now: Instant) {
         self.core.begin(now);
-        self.adopt_users(users, 0);
+        self.adopt_users(users);
         self.follow_up();
     }
 
-    /// From now on the users are `users`, if nobody knows newer ones. Clients whose user is gone, or may not
-    /// listen any more to what they are subscribed to, are closed; the client `asker`, who has just deleted itself, when it has its answer.
-    pub(crate) fn adopt_users(&mut self, users: &Arc<Users>, asker: u64) {
-        if users.version() <= self.core.users.version() {
+    /// From now on the users are `users`, if this worker knows no newer ones. Clients whose user is gone are closed.
+    pub(crate) fn adopt_users(&mut self, users: &Arc<Users>) {
+        if users.version() < self.core.users.version() {
             return;
         }
         self.core.users = Arc::clone(users);
@@ -293,10 +309,6 @@ impl Proxy {
                     if !self.core.may_stay_subscribed(session) {
                         self.close_client(conn);
                     }
-                }
-                None if session.client == asker => {
-                    session.login = Login::newcomer(users);
-                    session.phase = Phase::Closing { linger: false };
                 }
                 None => self.close_client(conn),
             }

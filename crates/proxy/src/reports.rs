@@ -195,6 +195,7 @@ impl Reports {
             }
             out.extend_from_slice(name);
             match different[..] {
+                _ if as_bulk(name).is_some_and(|name| SECRETS.contains(&name)) => encode::bulk(&mut out, b""),
                 [value] => out.extend_from_slice(value),
                 _ => {
                     let values: Option<Vec<&[u8]>> = different.into_iter().map(as_bulk).collect();
@@ -304,6 +305,10 @@ fn array<'a>(entries: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
+/// Parameters by whose values anybody could pass us by and reach the nodes.
+const SECRETS: [&[u8]; 4] =
+    [b"requirepass", b"masterauth", b"tls-key-file-pass", b"tls-client-key-file-pass"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -371,6 +376,8 @@ mod tests {
     fn parameters_that_differ_show_all_values() {
         let both = merged(Report::Config, "*4|$4|port|$1|1|$4|save|$0||", "*4|$4|port|$1|2|$4|save|$0||");
         assert_eq!(both, "*4|$4|port|$5|1 | 2|$4|save|$0||");
+        let secret = "*2|$11|requirepass|$6|secret|";
+        assert_eq!(merged(Report::Config, secret, secret), "*2|$11|requirepass|$0||");
     }
 
     #[test]

@@ -233,6 +233,14 @@ fn setuser_holds_for_the_clients_of_all_workers_when_it_is_answered() {
 }
 
 #[test]
+fn what_stands_behind_setuser_in_a_pipeline_knows_of_it() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "acl setuser bob on >b ~k +get +@slow|auth bob b|acl whoami|get x|");
+    assert_eq!(rig.taken(client), format!("+OK|+OK|$3|bob|{NO_KEYS}"));
+}
+
+#[test]
 fn a_transaction_that_was_begun_by_other_rules_is_not_carried_out() {
     let (mut rigs, registry) = Rig::workers_with_users(1, "user bob on nopass ~k +get +multi +exec +set");
     let rig = &mut rigs[0];
@@ -288,10 +296,35 @@ fn who_may_not_hear_what_he_is_subscribed_to_is_closed() {
 }
 
 #[test]
+fn config_set_requirepass_is_about_our_clients_and_not_about_nodes() {
+    let mut rig = Rig::ready_for_admin(1);
+    let [admin, later] = [rig.client(), rig.client()];
+    rig.client_sends(admin, "config set requirepass secret|config set requirepass x port 1|ping|");
+    let refusal =
+        "-ERR CONFIG SET requirepass is not allowed through shardis: it would cut the nodes off from it|";
+    assert_eq!(rig.taken(admin), format!("+OK|{refusal}+PONG|"));
+    rig.client_sends(later, "reset|ping|auth secret|config set requirepass \"\"|reset|ping|");
+    assert_eq!(rig.taken(later), format!("+RESET|{NO_AUTH}+OK|+OK|+RESET|+PONG|"));
+    assert_eq!(rig.node_got(0), "");
+}
+
+#[test]
+fn who_monitors_does_not_see_what_was_denied() {
+    let mut rig = Rig::ready_with_users(1, USERS);
+    let [monitor, bob] = [rig.client(), rig.client()];
+    rig.client_sends(monitor, "auth secret|monitor|");
+    assert_eq!(rig.taken(monitor), "+OK|+OK|");
+    rig.client_sends(bob, "get a|auth bob b|del k|get x|get k1|");
+    let seen = rig.taken(monitor);
+    let lines: Vec<&str> = seen.split('|').filter_map(|line| Some(line.split_once("] ")?.1)).collect();
+    assert_eq!(lines, [r#""auth" "(redacted)" "(redacted)""#, r#""get" "k1""#], "{seen}");
+}
+
+#[test]
 fn who_deletes_himself_gets_his_answer() {
     let (mut rigs, _) = Rig::workers_with_users(1, "user bob on nopass +acl");
     let bob = rigs[0].client();
-    rigs[0].client_sends(bob, "auth bob x|acl deluser bob|");
+    rigs[0].client_sends(bob, "auth bob x|acl deluser bob|acl whoami|");
     assert_eq!(rigs[0].taken(bob), "+OK|:1|");
     assert!(rigs[0].is_closed(bob));
 }
