@@ -70,6 +70,32 @@ fn a_client_that_leaves_while_it_waits_has_its_connection_closed_at_once() {
 }
 
 #[test]
+fn who_had_ended_before_his_wait_began_is_served_behind_it() {
+    // So small that every reply of a new client is expected to be large, and one client at a time may have one.
+    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, pinned_clients_max: 1, ..Limits::default() });
+    let (other, client) = (rig.client(), rig.client());
+    rig.client_sends(other, "get a|");
+    let pinned = rig.pinned_now();
+    rig.client_sends(client, "blpop q 0|get b|");
+    rig.event(Event::Ended { conn: client });
+    rig.taken(pinned);
+    rig.sends(pinned, "$1|a|");
+    let held = rig.pinned_now();
+    assert_eq!(rig.taken(held), format!("{CLIENT_ID}{BLPOP}"));
+    // The other one has the permit again when the wait is over.
+    rig.client_sends(other, "get a|");
+    let pinned = rig.idle_or_new(0, held);
+    rig.taken(pinned);
+    rig.sends(held, ":77|*2|$1|q|$1|x|");
+    assert_eq!((rig.taken(client).as_str(), rig.is_closed(client)), ("*2|$1|q|$1|x|", false));
+    rig.sends(pinned, "$1|a|");
+    let last = rig.pinned_now();
+    assert_eq!(rig.taken(last), "*2|$3|get|$1|b|");
+    rig.sends(last, "$1|b|");
+    assert_eq!((rig.taken(client).as_str(), rig.is_closed(client)), ("$1|b|", true));
+}
+
+#[test]
 fn what_is_sent_behind_a_wait_is_bounded() {
     let mut rig = Rig::ready_with(1, Limits { waiting_input_bytes_max: 10, ..Limits::default() });
     let client = rig.client();
