@@ -609,7 +609,13 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         core.note_closed(session, CloseReason::Protocol);
     }
     core.recount_client(session);
-    if !session.paused && session.phase == Phase::Open && !core.may_receive(session) {
+    let must_wait = match session.phase {
+        Phase::Open => !core.may_receive(session),
+        // It is not finished: it goes on as one that was paused does.
+        Phase::Ending => session.has_unread,
+        Phase::Closing { .. } | Phase::Lingering { .. } => false,
+    };
+    if must_wait && !session.paused {
         session.paused = true;
         core.controls.push_back(Control::Pause { conn: session.conn });
     }
