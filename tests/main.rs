@@ -25,6 +25,8 @@ mod pubsub;
 mod scan;
 mod scripts;
 mod sessions;
+mod tls;
 mod tools;
 mod transactions;
+mod transport;
 mod users;

@@ -1,14 +1,15 @@
 //! A blocking RESP2 client that shows raw bytes: what came, exactly, or how the connection ended.
 
+use super::wire::Wire;
 use super::{PATIENCE, kernel, poll_for, poll_until, show};
 use resp::reply::{ReplyError, ReplyLimits, Scanner};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 /// One connection to a proxy or a node.
 pub(crate) struct Client {
-    stream: TcpStream,
+    wire: Wire,
     /// Bytes that came and belong to no reply that was read.
     unread: Vec<u8>,
     scanner: Scanner,
@@ -40,34 +41,45 @@ impl Client {
         stream.set_nodelay(true).expect("a socket takes options");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes options");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes options");
-        Some(Client { stream, unread: Vec::new(), scanner: Scanner::default() })
+        Some(Client::over(Wire::Tcp(stream)))
+    }
+
+    /// Speaks over `wire`, which is connected.
+    pub(crate) fn over(wire: Wire) -> Client {
+        Client { wire, unread: Vec::new(), scanner: Scanner::default() }
+    }
+
+    /// What it speaks over, with nothing read ahead.
+    pub(crate) fn into_wire(self) -> Wire {
+        assert!(self.unread.is_empty(), "what was read is not on the wire any more");
+        self.wire
     }
 
     /// How long a read waits before it is a [`ReadError::Timeout`].
     pub(crate) fn set_patience(&mut self, patience: Duration) {
-        self.stream.set_read_timeout(Some(patience)).expect("a socket takes options");
+        self.stream().set_read_timeout(Some(patience)).expect("a socket takes options");
     }
 
     /// The socket itself, for a second thread that writes, or for options.
     pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
+        self.wire.tcp()
     }
 
     /// Writes all of `bytes`; the other side must be there to take them.
     #[track_caller]
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the other side takes what we send");
+        self.wire.write_all(bytes).expect("the other side takes what we send");
     }
 
     /// Writes `bytes` if the other side still takes them. For input behind which the connection may end.
     pub(crate) fn send_if_open(&mut self, bytes: &[u8]) {
-        let _ = self.stream.write_all(bytes);
+        let _ = self.wire.write_all(bytes);
     }
 
     /// Waits until the other side has read all that was sent (or is gone), so that what is sent next arrives apart
     /// from it.
     pub(crate) fn wait_until_read(&self) {
-        let (Ok(local), Ok(peer)) = (self.stream.local_addr(), self.stream.peer_addr()) else { return };
+        let (Ok(local), Ok(peer)) = (self.stream().local_addr(), self.stream().peer_addr()) else { return };
         // Bounded: that a server leaves bytes unread is not this wait's business to find out.
         poll_for(Duration::from_secs(2), || {
             (kernel::unread_bytes(peer.port(), local.port()) == 0).then_some(())
@@ -124,7 +136,7 @@ impl Client {
 
     /// Like [`Client::command`] where the connection may end instead.
     pub(crate) fn try_command(&mut self, args: &[&[u8]]) -> Result<Vec<u8>, ReadError> {
-        self.stream.write_all(&request(args)).map_err(|_| ReadError::Reset)?;
+        self.wire.write_all(&request(args)).map_err(|_| ReadError::Reset)?;
         self.try_read_reply()
     }
 
@@ -169,19 +181,19 @@ impl Client {
 
     /// Tells the other side that no more will be sent.
     pub(crate) fn finish_sending(&mut self) {
-        self.stream.shutdown(Shutdown::Write).expect("the connection is open");
+        self.wire.finish();
     }
 
     /// Ends the connection with RST instead of FIN: what a crashed machine or a killed container looks like.
     pub(crate) fn reset(self) {
-        let socket = socket2::SockRef::from(&self.stream);
+        let socket = socket2::SockRef::from(self.stream());
         socket.set_linger(Some(Duration::ZERO)).expect("a socket takes options");
     }
 
     fn read_some(&mut self) -> Result<usize, ReadError> {
         let mut chunk = [0; 64 * 1024];
         loop {
-            match self.stream.read(&mut chunk) {
+            match self.wire.read(&mut chunk) {
                 Ok(count) => {
                     self.unread.extend_from_slice(&chunk[..count]);
                     return Ok(count);

@@ -1,10 +1,12 @@
 //! What every test stands on: nodes, the proxy in front of them, clients, and waiting with a deadline.
 
+pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod fake_node;
 pub(crate) mod kernel;
 pub(crate) mod processes;
 pub(crate) mod stamp;
+pub(crate) mod wire;
 
 pub(crate) use client::Client;
 pub(crate) use processes::{Proxy, RedisServer};

@@ -36,7 +36,8 @@ impl RedisServer {
             .unwrap_or_else(|| panic!("redis-server did not start on port {port}"))
     }
 
-    fn try_start(port: u16, options: &[&str]) -> Option<RedisServer> {
+    /// Starts a node on `port`; `None` if it ends at once, most likely since a port that it should take is in use.
+    pub(crate) fn try_start(port: u16, options: &[&str]) -> Option<RedisServer> {
         let mut command = Command::new("redis-server");
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
@@ -97,14 +98,21 @@ impl Proxy {
 
     /// Starts a proxy with just `flags` and waits for the line that says where it listens.
     pub(crate) fn start(flags: &[&str]) -> Proxy {
+        match Proxy::try_start(flags) {
+            Ok(proxy) => proxy,
+            Err(said) => panic!("the proxy ended instead of listening:\n{said}"),
+        }
+    }
+
+    /// The same for flags that name ports which others may take meanwhile: if it ends, what it said.
+    pub(crate) fn try_start(flags: &[&str]) -> Result<Proxy, String> {
         let mut process = Process::spawn(shardis(flags), "shardis");
         let port = poll_until("the proxy's \"listens on\" line", || {
-            if let Some(status) = process.ended() {
-                panic!("the proxy ended with {status} instead of listening:\n{}", process.output());
-            }
-            listening_port(&process.output())
+            let is_over = process.ended().is_some();
+            let said = process.output();
+            listening_port(&said).map(Ok).or_else(|| is_over.then_some(Err(said)))
         });
-        Proxy { port, process }
+        port.map(|port| Proxy { port, process })
     }
 
     /// Its process id.
@@ -162,11 +170,14 @@ pub(crate) fn free_ports(count: usize) -> Vec<u16> {
         .collect()
 }
 
-/// The port in `shardis 0.1.0 listens on 127.0.0.1:6380`.
+/// The port in `shardis 0.1.0 listens on 127.0.0.1:6380`; 0 if it listens on a unix socket alone.
 fn listening_port(output: &str) -> Option<u16> {
     let (_, rest) = output.split_once(" listens on ")?;
     let (line, _) = rest.split_once('\n')?;
     let addr = line.split_whitespace().next()?;
+    if addr.starts_with("unix:") {
+        return Some(0);
+    }
     addr.rsplit_once(':')?.1.trim_end_matches([',', '.', ';']).parse().ok()
 }
 

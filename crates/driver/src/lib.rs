@@ -29,6 +29,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 use stdx::Id;
+use tls::Account;
 
 /// What happened.
 #[derive(Debug)]
@@ -68,6 +69,8 @@ pub struct Driver {
     buffer: Box<[u8]>,
     /// Clients whose connections have no id yet.
     lobby: Lobby,
+    /// What connections with TLS hold.
+    tls: Account,
 }
 
 /// One socket and what is known of it since it was last looked at.
@@ -115,6 +118,7 @@ impl Driver {
             due_next: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             lobby: Lobby::default(),
+            tls: Account::default(),
         })
     }
 

@@ -4,6 +4,7 @@
 use crate::credentials::Acceptor;
 use crate::header::{self, HEADER_BYTES_MAX};
 use crate::socket::Socket;
+use crate::tls::Account;
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
 use std::collections::VecDeque;
@@ -146,11 +147,12 @@ impl Lobby {
         peer: SocketAddr,
         entry: &Entry,
         deadline: Instant,
+        account: Account,
     ) -> io::Result<()> {
         let local = stream.local_addr().ok();
         let mut socket = Socket::adopt(stream)?;
         if let Some(acceptor) = &entry.acceptor {
-            socket = socket.secure(acceptor.begin()?);
+            socket = socket.secure(acceptor.begin()?, account);
         }
         let guest = Guest { socket, awaits_header: entry.header, peer, local, deadline, listed: false };
         let id = self.guests.insert(guest);

@@ -3,7 +3,7 @@
 use crate::credentials::Connector;
 use crate::lobby::{Entry, Guest, Verdict};
 use crate::socket::Socket;
-use crate::tls::{Then, TlsStream};
+use crate::tls::{Account, Then, TlsStream};
 use crate::{Advance, Conn, Driver, More};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -14,9 +14,9 @@ use stdx::{Id, Instant};
 
 impl Socket {
     /// Puts TLS over a TCP socket; others stay as they are.
-    pub(crate) fn secure(self, tls: Connection) -> Socket {
+    pub(crate) fn secure(self, tls: Connection, account: Account) -> Socket {
         match self {
-            Socket::Tcp(stream) => Socket::Tls(Box::new(TlsStream::new(stream, tls))),
+            Socket::Tcp(stream) => Socket::Tls(Box::new(TlsStream::new(stream, tls, account))),
             other => other,
         }
     }
@@ -106,7 +106,7 @@ impl Driver {
         name: &str,
     ) -> io::Result<()> {
         let tls = connector.begin(name)?;
-        self.insert(id, Socket::connect_tcp(addr)?.secure(tls), true)
+        self.insert(id, Socket::connect_tcp(addr)?.secure(tls, self.tls.another()), true)
     }
 
     /// Takes in a client that was accepted elsewhere and that has to do what `entry` asks for, until `deadline`. What becomes
@@ -118,7 +118,12 @@ impl Driver {
         entry: &Entry,
         deadline: Instant,
     ) -> io::Result<()> {
-        self.lobby.receive(self.poll.registry(), stream, peer, entry, deadline)
+        self.lobby.receive(self.poll.registry(), stream, peer, entry, deadline, self.tls.another())
+    }
+
+    /// Bytes that connections with TLS hold here, beside what their user holds.
+    pub fn held_bytes(&self) -> usize {
+        self.tls.total()
     }
 
     /// How many clients have not yet done what was asked of them.

@@ -12,6 +12,8 @@
 
 use rustls::{AlertDescription, Connection, Error, InvalidMessage};
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A stream whose handshake may still be going on.
 #[derive(Debug)]
@@ -30,6 +32,40 @@ pub(crate) struct TlsStream<S> {
     shaken: usize,
     /// The other side sends no more.
     ended: bool,
+    account: Account,
+}
+
+/// What one stream holds, in a sum over all streams of a driver.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    sum: Arc<AtomicUsize>,
+    counted: usize,
+}
+
+impl Account {
+    /// One more that is added to the same sum.
+    pub(crate) fn another(&self) -> Account {
+        Account { sum: Arc::clone(&self.sum), counted: 0 }
+    }
+
+    /// The sum.
+    pub(crate) fn total(&self) -> usize {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    fn recount(&mut self, holds: usize) {
+        if self.counted != holds {
+            // Only ever used by one thread at a time; atomic so that a driver can go to its thread.
+            self.sum.fetch_add(holds.wrapping_sub(self.counted), Ordering::Relaxed);
+            self.counted = holds;
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.recount(0);
+    }
 }
 
 /// What one read brought.
@@ -62,8 +98,9 @@ const HANDSHAKE_READ_BYTES: usize = 4 * 1024;
 
 impl<S: Read + Write> TlsStream<S> {
     /// `tls` over `below`, with nothing sent yet.
-    pub(crate) fn new(below: S, tls: Connection) -> TlsStream<S> {
+    pub(crate) fn new(below: S, tls: Connection, account: Account) -> TlsStream<S> {
         TlsStream {
+            account,
             below,
             tls,
             sealed: Vec::new(),
@@ -165,6 +202,7 @@ impl<S: Read + Write> TlsStream<S> {
                 break;
             }
         }
+        self.recount();
         // Words of TLS itself: an answer to new keys, say.
         self.seal();
         self.flush().map(|_| ())
@@ -190,7 +228,7 @@ impl<S: Read + Write> TlsStream<S> {
     /// not taken the last time.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
-        while self.flush()? {
+        while self.flush().map_err(|error| self.last_words(error))? {
             taken += std::mem::take(&mut self.owed).min(bytes.len() - taken);
             let rest = &bytes[taken..];
             if rest.is_empty() {
@@ -202,12 +240,21 @@ impl<S: Read + Write> TlsStream<S> {
         Ok(taken)
     }
 
+    /// A write has failed with `error`. If the other side has said why, that is the reason: who refuses our certificate
+    /// does so behind the handshake, and closes.
+    fn last_words(&mut self, error: io::Error) -> io::Error {
+        let mut bytes = [0; HANDSHAKE_READ_BYTES];
+        let said = self.below.read(&mut bytes).and_then(|len| self.feed(&bytes[..len], &mut [], &mut 0));
+        said.err().filter(|said| said.kind() == ErrorKind::InvalidData).unwrap_or(error)
+    }
+
     /// Takes over the records that rustls wants to send.
     fn seal(&mut self) {
         while self.tls.wants_write() {
             // Fails only if the writer does, and a Vec does not.
             let _ = self.tls.write_tls(&mut self.sealed);
         }
+        self.recount();
     }
 
     /// Sends what is sealed. True if all has left.
@@ -223,7 +270,13 @@ impl<S: Read + Write> TlsStream<S> {
         }
         // An idle stream owns no buffer.
         (self.sealed, self.sealed_front) = (Vec::new(), 0);
+        self.recount();
         Ok(true)
+    }
+
+    /// Counts what is kept here. What rustls keeps is a record in each direction at most.
+    fn recount(&mut self) {
+        self.account.recount(self.sealed.capacity() + self.unread.capacity());
     }
 
     /// Whether something waits for the stream below.

@@ -260,6 +260,7 @@ impl Session {
             (self.transaction.is_some(), 'x'),
             (self.is_blocked(), 'b'),
             (closing, 'c'),
+            (self.peer.starts_with('/'), 'U'),
             (replica_reads, 'r'),
             (no_evict, 'e'),
             (no_touch, 'T'),

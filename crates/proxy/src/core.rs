@@ -72,8 +72,6 @@ pub(crate) struct Core {
     pub inquiries: Inquiries,
     /// Questions to all workers that are to be put once the session that asks is out of hand.
     pub questions: VecDeque<(stdx::Id, Arc<Question>)>,
-    /// The number of the request that was denied last, as [`Counters::requests`] counts them.
-    pub denied: u64,
     /// For whoever drives the proxy.
     pub errands: VecDeque<Errand>,
     /// For other workers.
@@ -159,7 +157,6 @@ impl Core {
             asking: Number::NONE,
             inquiries: Inquiries::default(),
             questions: VecDeque::new(),
-            denied: 0,
             errands: VecDeque::new(),
             mail: VecDeque::new(),
             board,

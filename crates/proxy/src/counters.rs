@@ -42,6 +42,10 @@ counters! {
     clients_refused,
     /// Clients closed by us for a fault of theirs.
     clients_closed,
+    /// Clients that shook hands: TLS, or a PROXY header.
+    handshakes,
+    /// Those that should have, and did not.
+    handshakes_failed,
     /// Requests read.
     requests,
     /// Parts that requests were split into.

@@ -110,6 +110,13 @@ pub enum Notice {
         /// What went wrong.
         reason: String,
     },
+    /// Somebody wanted to be a client and did not do what its listener asks for: TLS, a PROXY header.
+    HandshakeFailed {
+        /// Its address.
+        peer: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// The connection over which a node's messages come was lost: those published until it is back are missed.
     MessagesMissed {
         /// Name of its shard.

@@ -434,6 +434,8 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_net_output_bytes:{}", counters.client_bytes_out));
     push(text, format_args!("rejected_connections:{}", counters.clients_refused));
     push(text, format_args!("closed_connections:{}", counters.clients_closed));
+    push(text, format_args!("total_handshakes:{}", counters.handshakes));
+    push(text, format_args!("total_handshakes_failed:{}", counters.handshakes_failed));
     let audience = &facts.core.board.audience;
     push(text, format_args!("pubsub_channels:{}", audience.count(Topic::Channel)));
     push(text, format_args!("pubsub_patterns:{}", audience.count(Topic::Pattern)));

@@ -259,16 +259,16 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// Asks the other workers, and answers for this one. False if there is no question.
-    pub(crate) fn put_question(&mut self) -> bool {
-        let Some((inquiry, question)) = self.core.questions.pop_front() else { return false };
+    /// Asks the other workers what is to be asked first, and answers for this one.
+    #[cold]
+    pub(crate) fn put_question(&mut self) {
+        let Some((inquiry, question)) = self.core.questions.pop_front() else { return };
         let from = self.core.settings.worker;
         for worker in (0..self.core.settings.workers).filter(|&worker| worker != from) {
             let question = Arc::clone(&question);
             self.core.mail.push_back((worker, Mail(Content::Question { from, inquiry, question })));
         }
         self.answer_question(from, inquiry, &question);
-        true
     }
 
     /// Answers what the worker `from` asks, now or when it is known.

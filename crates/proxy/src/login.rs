@@ -13,7 +13,7 @@ use crate::errors;
 use crate::inquiry::{Gathered, Question};
 use crate::proxy::{Peer, Proxy};
 use crate::session::{Phase, Session};
-use command::{Carry, Command, Flags, Guard, Number, Topic};
+use command::{Carry, Command, Flags, Guard, Number};
 use resp::request::{RequestError, RequestLimits, Scanner};
 use resp::{Request, encode};
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Login {
     }
 
     /// Whether the client may hear what is published on `name`, a channel or a pattern.
-    fn permits_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+    pub(crate) fn permits_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         match (self.checks, &self.user) {
             (Checks::Rights, Some(user)) => user.permits_channel(name, is_pattern),
             _ => true,
@@ -157,7 +157,6 @@ impl Core {
     #[cold]
     pub(crate) fn permit(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) -> bool {
         let Some(obstacle) = session.login.obstacle(command, self.asking, request) else { return true };
-        self.denied = self.counters.requests;
         if let Obstacle::Denied(denied) = obstacle {
             let (reason, object) = match denied {
                 Denied::Command => (Reason::Command, command.name.as_bytes()),
@@ -235,16 +234,6 @@ impl Core {
         }
     }
 
-    /// Whether the session may be subscribed to all that it is subscribed to.
-    fn may_hear(&self, session: &Session) -> bool {
-        let Some(subscribed) = &session.subscribed else { return true };
-        let topics = &self.subscriptions.topics;
-        Topic::ALL.into_iter().all(|kind| {
-            let names = subscribed.of_kind(kind).filter_map(|id| topics.get(id)).map(|topic| &topic.name);
-            names.into_iter().all(|name| session.login.permits_channel(name, kind == Topic::Pattern))
-        })
-    }
-
     /// ACL SETUSER and DELUSER: `users` are the newest. The client is answered when all workers have them.
     pub(crate) fn spread_users(&mut self, session: &mut Session, users: Arc<Users>, deleted: Option<usize>) {
         // What stands behind this request in a pipeline knows of it already.
@@ -253,10 +242,13 @@ impl Core {
         match session.login.among(&self.users) {
             Some(login) => session.login = login,
             None => {
-                // It has deleted itself: as in Redis it still gets its answer.
                 session.login = Login::newcomer(&self.users);
                 session.phase = Phase::Closing { linger: false };
             }
+        }
+        // As in Redis, who has taken his own rights still gets his answer.
+        if !self.may_stay_subscribed(session) {
+            session.phase = Phase::Closing { linger: false };
         }
     }
 
@@ -301,7 +293,8 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// From now on the users are `users`, if this worker knows no newer ones. Clients whose user is gone are closed.
+    /// From now on the users are `users`, if this worker knows no newer ones. Clients whose user is gone, or may not listen
+    /// any more to what they are subscribed to, are closed.
     pub(crate) fn adopt_users(&mut self, users: &Arc<Users>) {
         if users.version() < self.core.users.version() {
             return;
@@ -317,7 +310,7 @@ impl Proxy {
                     // Redis looks with EXEC once more at what it has queued. What was queued is bytes here: none of it is
                     // carried out.
                     self.core.spoil_transaction(session);
-                    if !self.core.may_hear(session) {
+                    if !self.core.may_stay_subscribed(session) {
                         self.close_client(conn);
                     }
                 }

@@ -27,6 +27,8 @@ pub(crate) struct Memory {
     holds_all_up: bool,
     /// Clients with requests that were not read for that reason.
     held_up: Vec<ConnId>,
+    /// What the driver holds, as it was counted last.
+    below_bytes: usize,
 }
 
 /// A client for which less is held is not closed to make room: it is not the cause.
@@ -109,6 +111,18 @@ impl Core {
 }
 
 impl Proxy {
+    /// The driver holds so many bytes of connections (TLS). They count like unread requests: reading from nobody would not
+    /// make them fewer.
+    pub fn handle_held_below(&mut self, bytes: usize) {
+        let memory = &mut self.core.memory;
+        let mut counted = memory.below_bytes;
+        if counted != bytes {
+            memory.recount_unread(&mut counted, bytes);
+            memory.below_bytes = counted;
+            self.watch_memory();
+        }
+    }
+
     /// Lets clients go on when there is room again, and makes room if there is none at all.
     pub(crate) fn watch_memory(&mut self) {
         let max = self.core.limits.memory_bytes_max;

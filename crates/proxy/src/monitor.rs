@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::event::CloseReason;
 use crate::proxy::{Peer, Proxy};
 use crate::session::Session;
-use command::{Carry, Command, Flags, Local, Resolved};
+use command::{Carry, Flags, Local, Resolved};
 use resp::{Request, encode};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -71,6 +71,14 @@ impl Monitors {
 /// Of an argument so many bytes are shown; the line of a large value must not be four times as large.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
+impl Monitor {
+    /// Whether there is something to be shown.
+    #[inline]
+    pub(crate) fn has_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+}
+
 impl Core {
     /// MONITOR. A second one has no answer, as in Redis.
     pub(crate) fn begin_to_monitor(&mut self, session: &mut Session, reply: &mut Vec<u8>) {
@@ -97,7 +105,7 @@ impl Core {
         session.forget_if_silent();
     }
 
-    /// `request` was carried out: whoever monitors is shown it, but for what administers and what was refused.
+    /// `request` was carried out: whoever monitors is shown it, unless it administers.
     #[cold]
     pub(crate) fn show_request(&mut self, session: &Session, request: &Request<'_>) {
         let command = match command::resolve(request) {
@@ -105,15 +113,7 @@ impl Core {
             Resolved::Unknown if self.asking == command::Number::LEARNED => None,
             _ => return,
         };
-        if self.denied == self.counters.requests {
-            return;
-        }
-        let is_hidden = |command: &Command| {
-            command.flags.contains(Flags::ADMIN)
-                || matches!(command.carry, Carry::Refused(_))
-                || !session.may_ask_for(command)
-        };
-        if command.is_some_and(is_hidden) {
+        if command.is_some_and(|command| command.flags.contains(Flags::ADMIN)) {
             return;
         }
         let carry = command.map(|command| command.carry);
@@ -142,11 +142,9 @@ impl Session {
 }
 
 impl Proxy {
-    /// Shows what was carried out to whoever monitors.
+    /// Shows what was carried out to whoever monitors. To be called if there is something to be shown.
+    #[cold]
     pub(crate) fn flush_monitors(&mut self) {
-        if self.core.monitor.lines.is_empty() {
-            return;
-        }
         let lines: Arc<[u8]> = std::mem::take(&mut self.core.monitor.lines).into();
         let own = self.core.settings.worker;
         let board = Arc::clone(&self.core.board);

@@ -90,6 +90,22 @@ impl Proxy {
         Ok(conn)
     }
 
+    /// How many clients more may come.
+    pub fn clients_left(&self) -> usize {
+        self.core.limits.clients_max.saturating_sub(self.core.counters.clients as usize)
+    }
+
+    /// Somebody has done what its listener asks for and is to be accepted; or has not, by its address and the reason.
+    pub fn handle_handshake(&mut self, outcome: Result<(), (String, String)>) {
+        match outcome {
+            Ok(()) => self.core.counters.handshakes += 1,
+            Err((peer, reason)) => {
+                self.core.counters.handshakes_failed += 1;
+                self.core.notice(Notice::HandshakeFailed { peer, reason });
+            }
+        }
+    }
+
     /// Something happened at `now`. Events of connections that are gone are ignored.
     pub fn handle_event(&mut self, event: Event<'_>, now: Instant) {
         self.core.begin(now);
@@ -210,12 +226,18 @@ impl Proxy {
 
     /// What follows from an event: clients that had been paused go on, and what was asked over all clients is answered.
     pub(crate) fn follow_up(&mut self) {
-        self.flush_monitors();
+        if self.core.monitor.has_lines() {
+            self.flush_monitors();
+        }
         loop {
             self.watch_memory();
             self.relay_replies();
             self.resume_clients();
-            if !self.put_question() && self.core.pins.to_relay.is_empty() {
+            let asks = !self.core.questions.is_empty();
+            if asks {
+                self.put_question();
+            }
+            if !asks && self.core.pins.to_relay.is_empty() {
                 return;
             }
         }

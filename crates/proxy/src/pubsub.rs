@@ -350,6 +350,13 @@ impl Core {
         false
     }
 
+    /// Whether the session's user may listen to all that it is subscribed to: as Redis, we close it else.
+    pub(crate) fn may_stay_subscribed(&self, session: &Session) -> bool {
+        let topics = Kind::ALL.into_iter().flat_map(|kind| session.topics(kind));
+        let mut topics = topics.filter_map(|id| self.subscriptions.topics.get(id));
+        topics.all(|topic| session.login.permits_channel(&topic.name, topic.kind == Kind::Pattern))
+    }
+
     /// The worker's connections for messages that are of no use any more.
     pub(crate) fn next_deserted(&mut self) -> Option<u32> {
         let (now, after) = (self.now, self.limits.pinned_idle);

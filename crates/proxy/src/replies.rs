@@ -187,7 +187,19 @@ impl Proxy {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
         backend.pop();
-        match backend.used_by {
+        let is_usual = matches!(backend.used_by, Use::Shared | Use::Pinned | Use::Subscription);
+        if is_usual && ticket.purpose == Purpose::Client {
+            self.deliver_reply(ticket, reply);
+        } else {
+            self.handle_unusual_reply(node, ticket, reply);
+        }
+        Ok(())
+    }
+
+    /// Apart from the usual ones, which it would make dearer.
+    #[inline(never)]
+    fn handle_unusual_reply(&mut self, node: u32, ticket: Ticket, reply: &[u8]) {
+        match self.core.backends[node as usize].used_by {
             Use::Shared | Use::Pinned | Use::Subscription => {}
             Use::Retired => self.lift_fence(ticket),
             Use::Held => self.note_held_reply(node, &ticket, reply),
@@ -200,7 +212,6 @@ impl Proxy {
             Purpose::Name => self.note_name(node, reply),
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
-        Ok(())
     }
 
     /// A reply to the greeting of a new connection.

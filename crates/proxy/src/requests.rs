@@ -87,6 +87,7 @@ impl Core {
                 break;
             }
             let mark = (session.mute != Mute::No).then(|| session.mark());
+            let errors = self.counters.errors;
             if self.handle_request(session, &request, &mut scratch.keys, &mut scratch.reply) == Step::Later {
                 session.postpone();
                 break;
@@ -94,7 +95,7 @@ impl Core {
             if let Some(mark) = mark {
                 session.silence(mark, &mut self.pool);
             }
-            if self.monitor.is_on {
+            if self.monitor.is_on && self.counters.errors == errors {
                 self.show_request(session, &request);
             }
             at += len;

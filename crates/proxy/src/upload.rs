@@ -84,9 +84,9 @@ impl Core {
 
     /// The shard that the request belongs to, if its beginning tells, and its command.
     fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
-        let is_shown = session.subscribed.is_some() || self.monitor.is_on;
-        let is_usual = session.mute == Mute::No && !session.login.is_missing() && !is_shown;
-        if !is_usual || session.transaction.is_some() {
+        let is_usual =
+            session.mute == Mute::No && !session.login.is_missing() && session.subscribed.is_none();
+        if !is_usual || session.transaction.is_some() || self.monitor.is_on {
             return None;
         }
         let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());

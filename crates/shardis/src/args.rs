@@ -3,6 +3,7 @@
 use crate::access::{Secret, Source};
 use crate::embedded::EmbeddedSettings;
 use crate::pace::Gather;
+use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -57,9 +58,12 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: String,
 
-    /// Port to listen on; 0 takes a free one
+    /// Port to listen on; 0 takes a free one, or beside --tls-port or --unixsocket none
     #[arg(long, default_value_t = 6380)]
     port: u16,
+
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
 
     /// Threads that serve clients; 0 means one per core [--N is redis-sharding's name for it]
     #[arg(long, visible_alias = "N", default_value_t = 0)]
@@ -251,11 +255,18 @@ impl ProxyArgs {
         if self.allow_admin && self.nodes.is_none() {
             return Err("--allow-admin: there are no nodes to administer; name them with --nodes".to_owned());
         }
+        self.transport.check(self.port, self.nodes.is_some())?;
         self.topology()?;
         self.listen_addr().map(|_| ())
     }
 
-    /// Where to listen.
+    /// Whether there is a port without TLS. Who says 0 beside another way in wants none, as with Redis: a free one would be
+    /// open without anybody knowing.
+    pub(crate) fn has_plain_port(&self) -> bool {
+        self.port != 0 || !self.transport.has_listener()
+    }
+
+    /// Where to listen without TLS.
     pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
         let resolved = (self.host.as_str(), self.port).to_socket_addrs().ok();
         let host = &self.host;
@@ -366,6 +377,15 @@ mod tests {
     }
 
     #[test]
+    fn port_0_takes_a_free_one_unless_there_is_another_way_in() {
+        let plain = |words: &[&str]| parsed(words).expect("valid").has_plain_port();
+        let tls = ["--tls-port=6390", "--tls-cert-file=a", "--tls-key-file=b"];
+        assert!(plain(&["--port=0"]) && plain(&tls) && plain(&["--unixsocket=a"]));
+        assert!(!plain(&["--port=0", "--unixsocket=a"]));
+        assert!(!plain(&[&tls[..], &["--port=0"]].concat()));
+    }
+
+    #[test]
     fn refusals_are_one_line_that_names_what_is_wrong() {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
@@ -384,6 +404,21 @@ mod tests {
             (&["--nodes=a:1", "--request-timeout-ms=0"], "--request-timeout-ms"),
             (&["--nodes=a:1,a:1"], "a:1"),
             (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
+            (&["--tls-port=6390"], "--tls-cert-file"),
+            (&["--tls-cert-file=a", "--tls-key-file=b"], "--tls-port"),
+            (&["--tls-port=6390", "--tls-cert-file=a"], "--tls-key-file"),
+            (&["--tls-port=6380", "--tls-cert-file=a", "--tls-key-file=b"], "--port has it already"),
+            (&["--tls-auth-clients=yes"], "--tls-ca-cert-file"),
+            (&["--tls-ca-cert-file=a", "--tls-auth-clients=perhaps"], "perhaps"),
+            (&["--unixsocketperm=770"], "--unixsocket"),
+            (&["--unixsocket=a", "--unixsocketperm=abc"], "in octal"),
+            (&["--node-tls"], "name them with --nodes"),
+            (&["--nodes=a:1", "--node-tls-server-name=b"], "--node-tls"),
+            (&["--nodes=a:1", "--node-tls", "--node-tls-cert-file=a"], "--node-tls-key-file"),
+            (
+                &["--nodes=a:1", "--node-tls", "--node-tls-insecure", "--node-tls-ca-cert-file=a"],
+                "cannot be used",
+            ),
             (&["--nodes=a:1", "--nonsense"], "--nonsense"),
             (&["--requirepass=secret", "--acl-file=x"], "--acl-file"),
             (&["--node-auth-file=x"], "--nodes"),

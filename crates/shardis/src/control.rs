@@ -3,20 +3,21 @@
 use crate::access::Source;
 use crate::args::ProxyArgs;
 use crate::embedded::Embedded;
+use crate::listeners::{Listener, Newcomer};
 use crate::logging;
 use crate::pace::Gather;
 use crate::resolver;
+use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
 use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::{Context, Result, anyhow};
-use mio::net::{TcpListener, UnixStream};
+use driver::Entry;
+use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
@@ -25,13 +26,12 @@ use topology::Topology;
 use tracing::{error, info, warn};
 use users::{Registry, Users};
 
-const LISTENER: Token = Token(0);
-const SIGNALS: Token = Token(1);
+const SIGNALS: Token = Token(0);
+const HANGUPS: Token = Token(1);
 const WAKER: Token = Token(2);
-const HANGUPS: Token = Token(3);
+/// Of the first listener; the others follow.
+const LISTENERS: usize = 3;
 
-/// Clients that the kernel keeps while we are busy. The kernel's own bound (net.core.somaxconn) holds as well.
-const BACKLOG: i32 = 4096;
 /// Accepted in one go before the log and signals are looked at.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// With no descriptor or memory left for a client, the next attempt is made after this.
@@ -56,17 +56,20 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     if let Some(warning) = access.warning(&registry.users()) {
         warn!("{warning}");
     }
-    let listener = listen(args)?;
-    let addr = listener.local_addr()?;
+    let certificates = args.transport.load().map_err(|error| anyhow!(error))?;
+    let listeners = Listener::open_all(args)?;
     let workers = args.workers();
     let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
     let clients_max = clients_max(args.maxclients, workers * topology.shard_count(), own);
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
-    announce(addr, workers, &topology, embedded.is_some());
+    announce(&listeners, workers, &topology, embedded.is_some());
     let plan = Plan {
-        addr,
+        port: listeners.iter().find_map(Listener::port).unwrap_or(0),
+        node_tls: args.transport.node_tls(&certificates).map(Arc::new),
+        transport: args.transport.clone(),
+        entry: Entry { header: args.transport.proxy_protocol, acceptor: certificates.acceptor },
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
@@ -81,14 +84,14 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         epoch_us,
         seed,
     };
-    let mut control = Control::start(listener, &plan)?;
+    let mut control = Control::start(listeners, &plan)?;
     control.serve()?;
     control.drain(args.drain_timeout());
     Ok(())
 }
 
 /// What it does, in two lines, for whoever started it.
-fn announce(addr: SocketAddr, workers: usize, topology: &Topology, embedded: bool) {
+fn announce(listeners: &[Listener], workers: usize, topology: &Topology, embedded: bool) {
     const NAMED_MAX: usize = 8;
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     let shards = topology.shards();
@@ -97,7 +100,8 @@ fn announce(addr: SocketAddr, workers: usize, topology: &Topology, embedded: boo
         names.push("…");
     }
     let version = env!("CARGO_PKG_VERSION");
-    eprintln!("shardis {version} listens on {addr} ({workers} worker{})", plural(workers));
+    let places: Vec<String> = listeners.iter().map(Listener::to_string).collect();
+    eprintln!("shardis {version} listens on {} ({workers} worker{})", places.join(", "), plural(workers));
     let (count, how) = (shards.len(), topology.describe());
     if embedded {
         eprintln!(
@@ -112,32 +116,6 @@ fn announce(addr: SocketAddr, workers: usize, topology: &Topology, embedded: boo
         let name = &topology.shard(shard).name;
         warn!(shard = name, "this node will own no key: it weighs too little beside the others");
     }
-}
-
-/// Opens the listening socket.
-fn listen(args: &ProxyArgs) -> Result<TcpListener> {
-    let addr = args.listen_addr().map_err(|error| anyhow!(error))?;
-    let listener = bind(addr, args.reuse_port).map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => {
-            anyhow!("cannot listen on {addr}: the port is in use; choose another with --port")
-        }
-        ErrorKind::PermissionDenied => {
-            anyhow!("cannot listen on {addr}: not permitted; ports from 1024 on need no rights")
-        }
-        _ => anyhow!("cannot listen on {addr}: {error}"),
-    })?;
-    Ok(TcpListener::from_std(listener))
-}
-
-fn bind(addr: SocketAddr, reuse_port: bool) -> std::io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for the old connections' last minute.
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(reuse_port)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&addr.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
 }
 
 /// Raises the limit of descriptors as far as it goes and returns how many clients fit under it, beside the connections to
@@ -169,7 +147,12 @@ fn clients_max(wanted: usize, nodes: usize, own: usize) -> usize {
 
 /// What is to run.
 struct Plan {
-    addr: SocketAddr,
+    /// The first listener's; 0 if it has none.
+    port: u16,
+    transport: TransportArgs,
+    /// What clients with TLS, or with a PROXY header, do first.
+    entry: Entry,
+    node_tls: Option<Arc<NodeTls>>,
     workers: usize,
     limits: Limits,
     gather: Gather,
@@ -196,7 +179,7 @@ impl Plan {
             process_seed: self.seed,
             unix_epoch_us: self.epoch_us,
             process_id: std::process::id(),
-            port: self.addr.port(),
+            port: self.port,
             databases: self.databases,
             allow_admin: self.allow_admin,
             registry: Arc::clone(&self.registry),
@@ -217,11 +200,14 @@ fn unix_time_us() -> u64 {
 /// The control thread's state.
 struct Control {
     poll: Poll,
-    listener: Option<TcpListener>,
+    listeners: Vec<Listener>,
     signals: UnixStream,
     /// Where SIGHUP shows, if there is something to be read again then.
     hangups: Option<UnixStream>,
     access: Source,
+    transport: TransportArgs,
+    entry: Entry,
+    node_tls: Option<Arc<NodeTls>>,
     registry: Arc<Registry>,
     errands: mpsc::Receiver<(usize, Errand)>,
     workers: Vec<Handle>,
@@ -245,11 +231,14 @@ struct Handle {
 
 impl Control {
     /// Starts the workers and listens for signals.
-    fn start(mut listener: TcpListener, plan: &Plan) -> Result<Control> {
+    fn start(mut listeners: Vec<Listener>, plan: &Plan) -> Result<Control> {
         let poll = Poll::new()?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        for (index, listener) in listeners.iter_mut().enumerate() {
+            listener.register(poll.registry(), Token(LISTENERS + index))?;
+        }
         let signals = signal_pipe(&poll, &[SIGTERM, SIGINT], SIGNALS)?;
-        let hangups = plan.access.is_file().then(|| signal_pipe(&poll, &[SIGHUP], HANGUPS)).transpose()?;
+        let has_files = plan.access.is_file() || plan.transport.has_files();
+        let hangups = has_files.then(|| signal_pipe(&poll, &[SIGHUP], HANGUPS)).transpose()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let (errand_sender, errands) = mpsc::channel();
@@ -263,6 +252,7 @@ impl Control {
                 resolver: resolver.clone(),
                 workers: Arc::clone(&mailboxes),
                 embedded: plan.embedded.clone(),
+                node_tls: plan.node_tls.clone(),
                 errands: errand_sender.clone(),
                 log: log_sender.clone(),
                 clients_gone: Arc::clone(&gone),
@@ -278,9 +268,12 @@ impl Control {
         }
         Ok(Control {
             poll,
-            listener: Some(listener),
+            listeners,
             signals,
             hangups,
+            transport: plan.transport.clone(),
+            entry: plan.entry.clone(),
+            node_tls: plan.node_tls.clone(),
             access: plan.access.clone(),
             registry: Arc::clone(&plan.registry),
             errands,
@@ -298,16 +291,16 @@ impl Control {
         loop {
             self.wait(&mut events, LOG_PERIOD)?;
             let retry = self.accept_at.is_some_and(|at| at <= Instant::now());
-            if retry || events.iter().any(|event| event.token() == LISTENER) {
+            if retry || events.iter().any(|event| event.token().0 >= LISTENERS) {
                 self.accept();
             }
             self.write_log();
             self.run_errands();
             self.measure();
             if has_bytes(self.hangups.as_mut()) {
-                self.reload_users();
+                self.reload();
             }
-            if self.signal_came() {
+            if has_bytes(Some(&mut self.signals)) {
                 return Ok(());
             }
             if self.workers.iter().any(Handle::has_stopped) {
@@ -327,11 +320,20 @@ impl Control {
     /// Accepts what waits, up to a bound; then others have their turn.
     fn accept(&mut self) {
         self.accept_at = None;
+        for index in 0..self.listeners.len() {
+            if !self.accept_at_listener(index) {
+                // There may be more, and the listener will not say so again.
+                self.accept_at.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Accepts at one listener. False if there may be more.
+    fn accept_at_listener(&mut self, index: usize) -> bool {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
-            let Some(listener) = &self.listener else { return };
-            match listener.accept() {
-                Ok((stream, peer)) => self.give(stream.into(), peer),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            match self.listeners[index].accept() {
+                Ok(newcomer) => self.give(newcomer),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 // The client had gone before we came: there may be others behind it.
                 Err(error)
                     if matches!(
@@ -341,20 +343,52 @@ impl Control {
                 Err(error) => {
                     warn!(%error, "cannot accept clients for now");
                     self.accept_at = Some(Instant::now() + ACCEPT_PAUSE);
-                    return;
+                    return false;
                 }
             }
         }
-        // There may be more, and the listener will not say so again.
-        self.accept_at = Some(Instant::now());
+        false
     }
 
     /// Gives a client to the worker that has the fewest.
-    fn give(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
+    fn give(&mut self, newcomer: Newcomer) {
+        let message = match newcomer {
+            Newcomer::Unix(stream, peer) => Message::AcceptUnix { stream, peer },
+            Newcomer::Tcp(stream, peer, tls) => {
+                let header = self.entry.header;
+                let acceptor = if tls { self.entry.acceptor.clone() } else { None };
+                let entry = (header || tls).then_some(Entry { header, acceptor });
+                Message::Accept { stream, peer, entry }
+            }
+        };
         if let Some(handle) = self.workers.iter_mut().min_by_key(|handle| handle.clients()) {
             handle.given += 1;
             // A worker that has stopped ends the process: the client finds its connection closed.
-            let _ = handle.mailbox.send(Message::Accept { stream, peer });
+            let _ = handle.mailbox.send(message);
+        }
+    }
+
+    /// Reads again what is in files: users, certificates. What is of no use is refused as a whole, and is as before.
+    fn reload(&mut self) {
+        if self.access.is_file() {
+            self.reload_users();
+        }
+        if self.transport.has_files() {
+            self.reload_certificates();
+        }
+    }
+
+    /// Reads the certificates again, for connections to come.
+    fn reload_certificates(&mut self) {
+        match self.transport.load() {
+            Ok(certificates) => {
+                if let Some(node_tls) = &self.node_tls {
+                    node_tls.exchange(&certificates);
+                }
+                self.entry.acceptor = certificates.acceptor;
+                info!("certificates were read again");
+            }
+            Err(error) => error!(error, "certificates could not be read again and are as before"),
         }
     }
 
@@ -371,11 +405,6 @@ impl Control {
         while let Ok((worker, notice)) = self.log.try_recv() {
             logging::log(worker, &notice);
         }
-    }
-
-    /// Whether SIGTERM or SIGINT came since the last call.
-    fn signal_came(&mut self) -> bool {
-        has_bytes(Some(&mut self.signals))
     }
 
     /// Reads the users again, for all workers. Clients stay, but for those whose user is gone.
@@ -416,7 +445,7 @@ impl Control {
     /// Stops accepting and waits until all workers are done, the time is up, or another signal comes.
     fn drain(mut self, timeout: Duration) {
         info!("draining: no new clients; a second signal ends at once");
-        self.listener = None;
+        self.listeners.clear();
         for handle in &self.workers {
             // A worker that has stopped has nothing to drain.
             let _ = handle.mailbox.send(Message::Drain);
@@ -429,7 +458,7 @@ impl Control {
                 warn!("not everything was finished in time");
                 return;
             }
-            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || self.signal_came() {
+            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || has_bytes(Some(&mut self.signals)) {
                 warn!("ended at once");
                 return;
             }

@@ -3,12 +3,14 @@
 use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
-use driver::{Driver, SHARE_BYTES, Target};
+use crate::transport::NodeTls;
+use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict};
 use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
@@ -24,6 +26,15 @@ pub(crate) enum Message {
         stream: TcpStream,
         /// Its address.
         peer: SocketAddr,
+        /// What it has to do first.
+        entry: Option<Entry>,
+    },
+    /// The same over a unix socket.
+    AcceptUnix {
+        /// Its socket.
+        stream: UnixStream,
+        /// What it is called.
+        peer: Arc<str>,
     },
     /// A name that it asked for.
     Resolved {
@@ -83,6 +94,8 @@ pub(crate) struct Neighbours {
     pub workers: Arc<OnceLock<Vec<Mailbox>>>,
     /// The stores of this process, if they are the shards.
     pub embedded: Option<Arc<Embedded>>,
+    /// How to speak TLS to nodes, if that is to be done.
+    pub node_tls: Option<Arc<NodeTls>>,
     /// The ACL file is read there.
     pub errands: mpsc::Sender<(usize, Errand)>,
     /// The log is written there; what does not fit is dropped.
@@ -102,13 +115,17 @@ pub(crate) struct Worker {
     mailbox: Mailbox,
     neighbours: Neighbours,
     pace: Pace,
-    /// Connections whose node's name is being resolved.
-    resolving: HashSet<Id>,
+    /// Connections whose node's name is being resolved, and whose that is.
+    resolving: HashMap<Id, ShardId>,
     draining: bool,
 }
 
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+/// What a client has for a handshake or a PROXY header. A second is usual where a network loses much.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// So many may shake hands at once even when there are as many clients as may be: they are told so.
+const GUESTS_MIN: usize = 16;
 /// Requests that have so many bytes on average are little work for their size: 128 of them may be read at once.
 const BULKY_FROM: u64 = 1024;
 /// How much later than asked for the kernel may end a sleep.
@@ -138,7 +155,7 @@ impl Worker {
             mailbox: mailbox.clone(),
             neighbours,
             pace: Pace::new(gather, clock.now()),
-            resolving: HashSet::new(),
+            resolving: HashMap::new(),
             draining: false,
         };
         Ok((worker, mailbox))
@@ -151,7 +168,8 @@ impl Worker {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
         while !(self.draining && self.proxy.is_drained()) {
             let before = self.clock.now();
-            self.driver.wait(self.proxy.poll_deadline().since(before).min(WAIT_MAX))?;
+            let deadline = self.proxy.poll_deadline().min(self.driver.guests_deadline());
+            self.driver.wait(deadline.since(before).min(WAIT_MAX))?;
             let now = self.clock.now();
             self.pace.note_idle(before, now);
             self.turn(now)?;
@@ -176,7 +194,9 @@ impl Worker {
         self.perform(now);
         // Only now, that connections are closed which the proxy has given up, their places can be given to new clients.
         self.read_mail(now);
+        self.proxy.handle_held_below(self.driver.held_bytes());
         self.perform(now);
+        self.receive_guests(now);
         self.report();
         Ok(())
     }
@@ -285,18 +305,30 @@ impl Worker {
             Address::Embedded(_) => return self.connect_to_store(conn, shard, now),
             Address::Unix(path) => Target::Unix(path.clone()),
             Address::Tcp { host, port } => match host.parse() {
-                Ok(ip) => Target::Tcp(SocketAddr::new(ip, *port)),
+                Ok(ip) => return self.connect_tcp(conn, shard, SocketAddr::new(ip, *port), now),
                 Err(_) => {
                     let (host, port, mailbox) = (host.clone(), *port, self.mailbox.clone());
                     let asked_at = std::time::Instant::now();
-                    self.resolving.insert(conn);
+                    self.resolving.insert(conn, shard);
                     // The resolver lives as long as any worker does.
                     let _ = self.neighbours.resolver.send(Question { conn, host, port, mailbox, asked_at });
                     return;
                 }
             },
         };
-        self.connect_to(conn, &target, now);
+        let begun = self.driver.connect(conn, &target);
+        self.check_begun(conn, begun, now);
+    }
+
+    /// Connects to the node of `shard`, which is at `addr`.
+    fn connect_tcp(&mut self, conn: Id, shard: ShardId, addr: SocketAddr, now: Instant) {
+        let begun = match (&self.neighbours.node_tls, &self.topology.shard(shard).address) {
+            (Some(tls), Address::Tcp { host, .. }) => {
+                self.driver.connect_tls(conn, addr, &tls.connector(), tls.name_of(host))
+            }
+            _ => self.driver.connect(conn, &Target::Tcp(addr)),
+        };
+        self.check_begun(conn, begun, now);
     }
 
     /// Connects to a store of this process.
@@ -309,8 +341,9 @@ impl Worker {
         }
     }
 
-    fn connect_to(&mut self, conn: Id, target: &Target, now: Instant) {
-        if let Err(error) = self.driver.connect(conn, target) {
+    /// Tells the proxy if a connection could not even be begun.
+    fn check_begun(&mut self, conn: Id, begun: io::Result<()>, now: Instant) {
+        if let Err(error) = begun {
             self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
         }
     }
@@ -319,13 +352,15 @@ impl Worker {
     fn read_mail(&mut self, now: Instant) {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
-                Message::Accept { stream, peer } => self.accept(stream, peer, now),
+                Message::Accept { stream, peer, entry: None } => self.accept(stream, peer, now),
+                Message::Accept { stream, peer, entry: Some(entry) } => {
+                    self.receive(stream, peer, &entry, now);
+                }
+                Message::AcceptUnix { stream, peer } => self.accept_unix(stream, &peer, now),
                 Message::Resolved { conn, addr } => {
-                    if !self.resolving.remove(&conn) {
-                        continue;
-                    }
+                    let Some(shard) = self.resolving.remove(&conn) else { continue };
                     match addr {
-                        Ok(addr) => self.connect_to(conn, &Target::Tcp(addr), now),
+                        Ok(addr) => self.connect_tcp(conn, shard, addr, now),
                         Err(reason) => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
                     }
                 }
@@ -343,6 +378,7 @@ impl Worker {
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);
+                    while self.driver.refuse_oldest_guest("draining").is_some() {}
                 }
             }
         }
@@ -355,15 +391,72 @@ impl Worker {
         let arrival = Arrival { peer: &peer.to_string(), local: &local, descriptor: stream.as_raw_fd() };
         match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
-                if let Err(error) = self.driver.adopt(conn, stream) {
-                    self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
-                }
+                let adopted = self.driver.adopt(conn, stream);
+                self.check_begun(conn, adopted, now);
             }
             Err(refusal) => {
                 // The socket is fresh and its buffer empty: it takes the line, or the client has gone.
                 let _ = stream.set_nonblocking(true);
                 let _ = io::Write::write(&mut &stream, &refusal);
             }
+        }
+    }
+
+    /// The same for a client that came to the unix socket.
+    fn accept_unix(&mut self, stream: UnixStream, peer: &str, now: Instant) {
+        match self.proxy.accept(&Arrival { peer, local: "", descriptor: stream.as_raw_fd() }, now) {
+            Ok(conn) => {
+                let adopted = self.driver.adopt_unix(conn, stream);
+                self.check_begun(conn, adopted, now);
+            }
+            Err(refusal) => {
+                let _ = stream.set_nonblocking(true);
+                let _ = io::Write::write(&mut &stream, &refusal);
+            }
+        }
+    }
+
+    /// Lets a client shake hands, which it is not before. Who waits for it counts as a client: where that makes too many,
+    /// the one that has been at it for the longest goes.
+    fn receive(&mut self, stream: TcpStream, peer: SocketAddr, entry: &Entry, now: Instant) {
+        if self.driver.guests() >= self.proxy.clients_left().max(GUESTS_MIN)
+            && let Some(verdict) = self.driver.refuse_oldest_guest("others want to shake hands")
+        {
+            self.conclude(verdict, now);
+        }
+        if let Err(reason) = self.driver.receive(stream, peer, entry, now + HANDSHAKE_TIMEOUT) {
+            self.conclude(Verdict::Refused { peer, reason }, now);
+        }
+    }
+
+    /// Goes on with handshakes.
+    fn receive_guests(&mut self, now: Instant) {
+        while let Some(verdict) = self.driver.poll_guest(now) {
+            self.conclude(verdict, now);
+        }
+    }
+
+    fn conclude(&mut self, verdict: Verdict, now: Instant) {
+        match verdict {
+            Verdict::Ready(guest) => self.admit(guest, now),
+            Verdict::Refused { peer, reason } => {
+                self.proxy.handle_handshake(Err((peer.to_string(), self::reason(&reason))));
+            }
+        }
+    }
+
+    /// A client has shaken hands.
+    fn admit(&mut self, guest: Guest, now: Instant) {
+        self.proxy.handle_handshake(Ok(()));
+        let local = guest.local().map(|addr| addr.to_string()).unwrap_or_default();
+        let arrival =
+            Arrival { peer: &guest.peer().to_string(), local: &local, descriptor: guest.descriptor() };
+        match self.proxy.accept(&arrival, now) {
+            Ok(conn) => {
+                let admitted = self.driver.admit(conn, guest);
+                self.check_begun(conn, admitted, now);
+            }
+            Err(refusal) => guest.dismiss(&refusal),
         }
     }
 
@@ -378,7 +471,8 @@ impl Worker {
             let _ = self.neighbours.errands.send((self.number, errand));
         }
         let counters = self.proxy.counters();
-        let gone = counters.clients_total - counters.clients + counters.clients_refused;
+        let refused = counters.clients_refused + counters.handshakes_failed;
+        let gone = counters.clients_total - counters.clients + refused;
         self.neighbours.clients_gone.store(gone as usize, Ordering::Relaxed);
     }
 }
@@ -386,6 +480,9 @@ impl Worker {
 /// An error as a reason in logs and replies: without the operating system's number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
+    if error.raw_os_error().is_none() {
+        return text;
+    }
     let text = text.split(" (os error").next().unwrap_or_default();
     text.to_lowercase()
 }

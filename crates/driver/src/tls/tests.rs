@@ -39,6 +39,9 @@ impl Read for End {
 impl Write for End {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut way = self.outgoing.borrow_mut();
+        if way.is_shut {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
         let len = bytes.len().min(way.capacity - way.bytes.len().min(way.capacity));
         if len == 0 {
             return Err(ErrorKind::WouldBlock.into());
@@ -79,8 +82,8 @@ impl Pair {
         let client = End { incoming: Rc::clone(&down), outgoing: Rc::clone(&up) };
         let server = End { incoming: up, outgoing: down };
         Pair {
-            client: TlsStream::new(client, connector.begin(name).expect("a name")),
-            server: TlsStream::new(server, acceptor.begin().expect("a server")),
+            client: TlsStream::new(client, connector.begin(name).expect("a name"), Account::default()),
+            server: TlsStream::new(server, acceptor.begin().expect("a server"), Account::default()),
         }
     }
 
@@ -214,6 +217,10 @@ fn a_read_takes_no_more_than_its_buffer_and_keeps_little() {
     assert_eq!(progress.then, Then::More);
     assert!(progress.len <= BUFFER_BYTES / 2 && buffer[..progress.len] == message[..progress.len]);
     let taken = before - pair.up().bytes.len();
+    assert_eq!(pair.server.account.total(), pair.server.unread.capacity());
+    let sum = pair.server.account.another();
+    drop(pair);
+    assert_eq!(sum.total(), 0, "what is gone holds nothing");
     assert!(taken <= progress.len + 2 * (RECORD_BYTES_MAX + 2048), "{taken} bytes for {}", progress.len);
 }
 
@@ -228,11 +235,12 @@ fn what_is_called_taken_was_received_and_the_rest_waits() {
         taken += count;
         assert!(pair.client.sealed.len() <= RECORD_BYTES_MAX + 2048, "one record waits at most");
         // Whoever loses the connection now can tell what was certainly not received.
+        assert_eq!(pair.client.account.total(), pair.client.sealed.capacity());
         received.extend(read_all(&mut pair.server).0);
         assert!(received.len() >= taken && received.len() <= taken + RECORD_BYTES_MAX);
     }
     assert_eq!(received, message);
-    assert_eq!(pair.client.sealed.capacity(), 0, "an idle stream owns no buffer");
+    assert_eq!(pair.client.account.total() + pair.server.account.total(), 0, "an idle stream owns no buffer");
 }
 
 #[test]
@@ -350,6 +358,25 @@ fn clients_show_certificates_as_the_listener_wants_it() {
         let refused = outcome(auth, Some(&stranger)).expect_err("nobody knows it");
         assert!(refused.starts_with("TLS: invalid peer certificate"), "{refused}");
     }
+}
+
+#[test]
+fn why_the_other_side_has_gone_is_told_even_if_a_write_finds_out_first() {
+    let made = certificate("node.test");
+    let connector = Connector::new(Trust::Authorities(made.0.as_bytes()), None).expect("it trusts");
+    let acceptor = Acceptor::new(vec![identity(&made)], ClientAuth::Required, made.0.as_bytes());
+    let mut pair = Pair::new(&connector, &acceptor.expect("it accepts"), "node.test");
+    assert!(!pair.client.handshake().expect("it begins"));
+    assert!(!pair.server.handshake().expect("it answers"));
+    assert!(pair.client.handshake().expect("for the client it is over"));
+    assert!(pair.server.handshake().is_err());
+    pair.up().is_shut = true;
+    let error = pair.client.write(b"PING").expect_err("it has gone");
+    assert_eq!(error.to_string(), "TLS: the other side wants a certificate of ours");
+    let mut pair = Pair::connected();
+    pair.up().is_shut = true;
+    let error = pair.client.write(b"PING").expect_err("it has gone");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "and said nothing");
 }
 
 #[test]

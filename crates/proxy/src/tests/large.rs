@@ -261,3 +261,27 @@ fn with_memory_full_nobody_is_read_and_who_takes_nothing_is_closed() {
     assert_eq!(rig.node_got(0), "*2|$3|get|$1|y|");
     assert!(!rig.is_paused(other));
 }
+
+#[test]
+fn what_the_driver_holds_counts_but_stops_nobody_who_reads() {
+    let limits = Limits { memory_bytes_max: 400_000, ..Limits::default() };
+    let mut rig = Rig::ready_with(1, limits);
+    let (slow, other) = (rig.client(), rig.client());
+    rig.stick(slow);
+    rig.client_sends(slow, "get x|");
+    // All there at once, so that it is none of the large ones that are passed on in pieces.
+    let value = "v".repeat(100_000);
+    rig.node_sends(0, &format!("$100000|{value}|"));
+    rig.node_got(0);
+    let before = rig.proxy.held_bytes();
+    rig.proxy.handle_held_below(200_000);
+    assert_eq!(rig.proxy.held_bytes(), before + 200_000);
+    rig.client_sends(other, "get y|");
+    assert_eq!((rig.node_got(0).as_str(), rig.is_paused(other)), ("*2|$3|get|$1|y|", false));
+    rig.proxy.handle_held_below(399_000);
+    rig.perform();
+    assert!(rig.is_closed(slow) && !rig.is_closed(other), "above the limit, the largest goes");
+    rig.proxy.handle_held_below(0);
+    rig.client_sends(other, "ping|");
+    assert!(!rig.is_closed(other));
+}

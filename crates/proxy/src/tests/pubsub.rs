@@ -503,6 +503,29 @@ fn a_monitor_that_goes_is_shown_nothing_any_more() {
 }
 
 #[test]
+fn who_may_not_listen_any_more_is_closed() {
+    let users = "user default on nopass ~* &* +@all\nuser bob on >b ~* resetchannels &news* &n? +@all";
+    let mut rig = Rig::ready_with_users(1, users);
+    let (client, admin) = (rig.client(), rig.client());
+    rig.client_sends(
+        client,
+        "auth bob b|subscribe news other|subscribe news|psubscribe news*|psubscribe n*|",
+    );
+    let source = rig.bring_up_pinned(0);
+    let denied = "-NOPERM this user has no permissions to access one of the channels used as arguments|";
+    rig.sends(source, &said("subscribe", "news", Some(1)));
+    rig.sends(source, &said("psubscribe", "news*", Some(2)));
+    let told = said("subscribe", "news", Some(1)) + &said("psubscribe", "news*", Some(2));
+    assert_eq!(rig.taken(client), format!("+OK|{denied}{told}{denied}"));
+    rig.client_sends(admin, "acl setuser bob resetchannels &news*|");
+    assert!(!rig.is_closed(client), "it may listen to both");
+    rig.client_sends(admin, "acl setuser bob resetchannels &news|");
+    assert_eq!(rig.taken(admin), "+OK|+OK|");
+    assert!(rig.is_closed(client));
+    assert_eq!(rig.proxy.topics(), 0);
+}
+
+#[test]
 fn subscribers_are_shown_as_such() {
     let mut rigs = Rig::workers(2, 1);
     let (client, _) = subscribed(&mut rigs[0], 0, "a");

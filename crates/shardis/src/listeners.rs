@@ -1,0 +1,184 @@
+//! The sockets on which clients arrive: plain TCP, TCP for TLS, and a unix socket, side by side.
+
+use crate::args::ProxyArgs;
+use anyhow::{Result, anyhow};
+use mio::event::Source;
+use mio::net::{TcpListener, UnixListener};
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Clients that the kernel keeps while we are busy. The kernel's own bound (net.core.somaxconn) holds as well.
+const BACKLOG: i32 = 4096;
+
+/// One of them.
+pub(crate) enum Listener {
+    /// TCP.
+    Tcp {
+        /// The socket.
+        socket: TcpListener,
+        /// Where it listens.
+        addr: SocketAddr,
+        /// Whether clients speak TLS there.
+        tls: bool,
+    },
+    /// A unix socket, whose file goes with this value.
+    Unix {
+        /// The socket.
+        socket: UnixListener,
+        /// What its clients are called: the path, and `:0` for Redis's sake.
+        peer: Arc<str>,
+        /// Its file.
+        file: SocketFile,
+    },
+}
+
+/// Who has arrived.
+pub(crate) enum Newcomer {
+    /// Over TCP, with or without TLS.
+    Tcp(TcpStream, SocketAddr, bool),
+    /// Over the unix socket, with the name for it.
+    Unix(UnixStream, Arc<str>),
+}
+
+/// The file of a unix socket; removed when nobody listens any more.
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody may have removed it before.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listener::Tcp { addr, tls: false, .. } => write!(out, "{addr}"),
+            Listener::Tcp { addr, tls: true, .. } => write!(out, "{addr} (TLS)"),
+            Listener::Unix { file, .. } => write!(out, "unix:{}", file.0.display()),
+        }
+    }
+}
+
+impl Listener {
+    /// All that the arguments ask for.
+    pub(crate) fn open_all(args: &ProxyArgs) -> Result<Vec<Listener>> {
+        let mut listeners = Vec::new();
+        let host = args.listen_addr().map_err(|error| anyhow!(error))?;
+        if args.has_plain_port() {
+            listeners.push(Listener::tcp(host, false, args.reuse_port)?);
+        }
+        let transport = &args.transport;
+        if transport.tls_port != 0 {
+            let addr = SocketAddr::new(host.ip(), transport.tls_port);
+            listeners.push(Listener::tcp(addr, true, args.reuse_port)?);
+        }
+        if let Some(path) = &transport.unixsocket {
+            listeners.push(Listener::unix(path, transport.unixsocketperm)?);
+        }
+        Ok(listeners)
+    }
+
+    fn tcp(addr: SocketAddr, tls: bool, reuse_port: bool) -> Result<Listener> {
+        let option = if tls { "--tls-port" } else { "--port" };
+        let socket = bind(addr, reuse_port).map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => {
+                anyhow!("cannot listen on {addr}: the port is in use; choose another with {option}")
+            }
+            ErrorKind::PermissionDenied => {
+                anyhow!("cannot listen on {addr}: not permitted; ports from 1024 on need no rights")
+            }
+            _ => anyhow!("cannot listen on {addr}: {error}"),
+        })?;
+        let addr = socket.local_addr()?;
+        Ok(Listener::Tcp { socket: TcpListener::from_std(socket), addr, tls })
+    }
+
+    fn unix(path: &Path, mode: Option<u32>) -> Result<Listener> {
+        let path = std::path::absolute(path)?;
+        let shown = path.display();
+        let socket = bind_unix(&path, mode).map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => {
+                anyhow!("cannot listen on unix:{shown}: it is in use; choose another with --unixsocket")
+            }
+            _ => anyhow!("cannot listen on unix:{shown}: {error}"),
+        })?;
+        let peer = format!("{shown}:0").into();
+        Ok(Listener::Unix { socket: UnixListener::from_std(socket), peer, file: SocketFile(path) })
+    }
+
+    /// The TCP port that it has.
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Listener::Tcp { addr, .. } => Some(addr.port()),
+            Listener::Unix { .. } => None,
+        }
+    }
+
+    /// Lets `registry` tell of clients by `token`.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp { socket, .. } => socket.register(registry, token, Interest::READABLE),
+            Listener::Unix { socket, .. } => socket.register(registry, token, Interest::READABLE),
+        }
+    }
+
+    /// The next client.
+    pub(crate) fn accept(&self) -> io::Result<Newcomer> {
+        match self {
+            Listener::Tcp { socket, tls, .. } => {
+                let (stream, peer) = socket.accept()?;
+                Ok(Newcomer::Tcp(stream.into(), peer, *tls))
+            }
+            Listener::Unix { socket, peer, .. } => {
+                let (stream, _) = socket.accept()?;
+                Ok(Newcomer::Unix(stream.into(), Arc::clone(peer)))
+            }
+        }
+    }
+}
+
+fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the old connections' last minute.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(reuse_port)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Nobody can connect before the permissions are as they shall be: until it listens, all are refused (CVE-2023-45145 was
+/// the other order).
+fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<std::os::unix::net::UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    let addr = SockAddr::unix(path)?;
+    match socket.bind(&addr) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && is_left_over(path) => {
+            std::fs::remove_file(path)?;
+            socket.bind(&addr)?;
+        }
+        bound => bound?,
+    }
+    if let Some(mode) = mode {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Whether `path` is the socket of a process that is gone.
+fn is_left_over(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    is_socket
+        && matches!(UnixStream::connect(path), Err(error) if error.kind() == ErrorKind::ConnectionRefused)
+}

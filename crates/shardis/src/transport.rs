@@ -1,0 +1,218 @@
+//! What can be said of TLS, unix sockets and the PROXY protocol, and what becomes of it: certificates, which are read again
+//! when a reload is asked for. The options of listeners have Redis's names.
+
+use clap::{Args, ValueEnum};
+use driver::{Acceptor, ClientAuth, Connector, Identity, Trust};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// How clients reach us beside plain TCP, and how we reach nodes.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TransportArgs {
+    /// Port for clients with TLS, beside that for plain ones; 0 means none
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) tls_port: u16,
+
+    /// Certificate (PEM, with those between it and its authority) for --tls-port. Given more than once, each with its
+    /// --tls-key-file, clients see the one for the name that they ask for, or else the first. SIGHUP reads all files again
+    #[arg(long, value_name = "FILE")]
+    tls_cert_file: Vec<PathBuf>,
+
+    /// Key (PEM, no passphrase) of the certificate
+    #[arg(long, value_name = "FILE")]
+    tls_key_file: Vec<PathBuf>,
+
+    /// Certificates (PEM) of the authorities that sign those of clients
+    #[arg(long, value_name = "FILE")]
+    tls_ca_cert_file: Option<PathBuf>,
+
+    /// Whether clients must show a certificate: yes (the default with --tls-ca-cert-file), optional, or no (without)
+    #[arg(long, value_name = "yes|optional|no", requires = "tls_ca_cert_file")]
+    tls_auth_clients: Option<AuthClients>,
+
+    /// Unix socket to listen on as well
+    #[arg(long, value_name = "PATH")]
+    pub(crate) unixsocket: Option<PathBuf>,
+
+    /// Permissions of the unix socket in octal, such as 770; without it the process's umask decides
+    #[arg(long, value_name = "MODE", value_parser = parse_mode, requires = "unixsocket")]
+    pub(crate) unixsocketperm: Option<u32>,
+
+    /// Expect a PROXY header (version 1 or 2) before all else from whoever connects to --port or --tls-port, and believe it.
+    /// Only where nobody but the load balancer can connect
+    #[arg(long)]
+    pub(crate) proxy_protocol: bool,
+
+    /// Speak TLS to nodes, but for those at unix sockets
+    #[arg(long)]
+    node_tls: bool,
+
+    /// Certificates (PEM) of the authorities that sign those of nodes; without it, those that this system trusts
+    #[arg(long, value_name = "FILE", requires = "node_tls")]
+    node_tls_ca_cert_file: Option<PathBuf>,
+
+    /// Certificate (PEM) to show to nodes that ask for one (tls-auth-clients of Redis)
+    #[arg(long, value_name = "FILE", requires_all = ["node_tls", "node_tls_key_file"])]
+    node_tls_cert_file: Option<PathBuf>,
+
+    /// Key (PEM, no passphrase) of that certificate
+    #[arg(long, value_name = "FILE", requires = "node_tls_cert_file")]
+    node_tls_key_file: Option<PathBuf>,
+
+    /// Name in the nodes' certificates; without it, each must be for the host in its --nodes
+    #[arg(long, value_name = "NAME", requires = "node_tls")]
+    node_tls_server_name: Option<String>,
+
+    /// Believe any certificate of a node: encrypted, but perhaps to somebody else. For tests
+    #[arg(long, requires = "node_tls", conflicts_with_all = ["node_tls_ca_cert_file", "node_tls_server_name"])]
+    node_tls_insecure: bool,
+}
+
+/// Redis's words for whether clients show certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum AuthClients {
+    No,
+    Optional,
+    Yes,
+}
+
+/// Permissions in octal, as chmod takes them.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "write permissions in octal, as in 770".to_owned())
+}
+
+impl TransportArgs {
+    /// Refuses what single options cannot see. `port` is that for plain clients.
+    pub(crate) fn check(&self, port: u16, has_nodes: bool) -> Result<(), String> {
+        let (certificates, keys) = (self.tls_cert_file.len(), self.tls_key_file.len());
+        if certificates != keys {
+            return Err(format!(
+                "--tls-cert-file and --tls-key-file belong together: {certificates} of the one, {keys} of the other"
+            ));
+        }
+        match self.tls_port {
+            0 if certificates > 0 => {
+                return Err(
+                    "--tls-cert-file: say where clients with TLS come, as in --tls-port=6390".to_owned()
+                );
+            }
+            0 => {}
+            tls_port if certificates == 0 => {
+                return Err(format!("--tls-port {tls_port}: it needs --tls-cert-file and --tls-key-file"));
+            }
+            tls_port if tls_port == port => {
+                return Err(format!("--tls-port {tls_port}: --port has it already; each needs its own"));
+            }
+            _ => {}
+        }
+        if self.node_tls && !has_nodes {
+            return Err("--node-tls: there are no nodes to speak it to; name them with --nodes".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether clients can come elsewhere than at --port.
+    pub(crate) fn has_listener(&self) -> bool {
+        self.tls_port != 0 || self.unixsocket.is_some()
+    }
+
+    /// Whether there are certificates, which can change while the process runs.
+    pub(crate) fn has_files(&self) -> bool {
+        self.tls_port != 0 || self.node_tls
+    }
+
+    /// Reads all files. An error names the option and the file.
+    pub(crate) fn load(&self) -> Result<Certificates, String> {
+        let acceptor = if self.tls_port == 0 { None } else { Some(self.acceptor()?) };
+        let connector = if self.node_tls { Some(self.connector()?) } else { None };
+        Ok(Certificates { acceptor, connector })
+    }
+
+    fn acceptor(&self) -> Result<Acceptor, String> {
+        let pairs = self.tls_cert_file.iter().zip(&self.tls_key_file);
+        let identity =
+            |(cert, key): (&PathBuf, &PathBuf)| read_identity("--tls-cert-file", cert, "--tls-key-file", key);
+        let identities = pairs.map(identity).collect::<Result<Vec<_>, _>>()?;
+        let Some(file) = &self.tls_ca_cert_file else {
+            return Acceptor::new(identities, ClientAuth::No, b"")
+                .map_err(|error| format!("--tls-port: {error}"));
+        };
+        let auth = match self.tls_auth_clients {
+            None | Some(AuthClients::Yes) => ClientAuth::Required,
+            Some(AuthClients::Optional) => ClientAuth::Optional,
+            Some(AuthClients::No) => ClientAuth::No,
+        };
+        let authorities = read("--tls-ca-cert-file", file)?;
+        Acceptor::new(identities, auth, &authorities)
+            .map_err(|error| about("--tls-ca-cert-file", file, error))
+    }
+
+    fn connector(&self) -> Result<Connector, String> {
+        let identity = match (&self.node_tls_cert_file, &self.node_tls_key_file) {
+            (Some(cert), Some(key)) => {
+                Some(read_identity("--node-tls-cert-file", cert, "--node-tls-key-file", key)?)
+            }
+            _ => None,
+        };
+        if let Some(file) = &self.node_tls_ca_cert_file {
+            let authorities = read("--node-tls-ca-cert-file", file)?;
+            return Connector::new(Trust::Authorities(&authorities), identity)
+                .map_err(|error| about("--node-tls-ca-cert-file", file, error));
+        }
+        let trust = if self.node_tls_insecure { Trust::Anybody } else { Trust::System };
+        Connector::new(trust, identity).map_err(|error| format!("--node-tls: {error}"))
+    }
+
+    /// What workers need to speak TLS to nodes.
+    pub(crate) fn node_tls(&self, certificates: &Certificates) -> Option<NodeTls> {
+        let connector = Mutex::new(certificates.connector.clone()?);
+        Some(NodeTls { connector, name: self.node_tls_server_name.clone() })
+    }
+}
+
+fn read(option: &str, file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| about(option, file, error))
+}
+
+fn read_identity(cert_option: &str, cert: &Path, key_option: &str, key: &Path) -> Result<Identity, String> {
+    let (certificates, key) = (read(cert_option, cert)?, read(key_option, key)?);
+    Identity::new(&certificates, &key).map_err(|error| about(cert_option, cert, error))
+}
+
+fn about(option: &str, file: &Path, error: impl std::fmt::Display) -> String {
+    format!("{option} {}: {error}", file.display())
+}
+
+/// Who we are and whom we trust, as the files say.
+pub(crate) struct Certificates {
+    /// Towards clients, if there is a listener with TLS.
+    pub acceptor: Option<Acceptor>,
+    connector: Option<Connector>,
+}
+
+/// How workers speak TLS to nodes.
+pub(crate) struct NodeTls {
+    /// Exchanged by a reload; looked at only to connect.
+    connector: Mutex<Connector>,
+    name: Option<String>,
+}
+
+impl NodeTls {
+    /// What to connect with.
+    pub(crate) fn connector(&self) -> Connector {
+        self.connector.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The name that must be in the certificate of the node at `host`.
+    pub(crate) fn name_of<'a>(&'a self, host: &'a str) -> &'a str {
+        self.name.as_deref().unwrap_or(host)
+    }
+
+    /// Takes over what was read anew. Connections that are there stay.
+    pub(crate) fn exchange(&self, certificates: &Certificates) {
+        if let Some(connector) = &certificates.connector {
+            *self.connector.lock().unwrap_or_else(PoisonError::into_inner) = connector.clone();
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Unix sockets on both sides, and the PROXY protocol.
+
+use crate::harness::certificates::{Authority, Dialect, Directory, identity_flags, text};
+use crate::harness::client::ReadError;
+use crate::harness::processes::{free_port, run, shardis};
+use crate::harness::wire::Wire;
+use crate::harness::{Client, Proxy, RedisServer, poll_until};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A client at the unix socket at `path`.
+fn unix_client(path: &Path) -> Client {
+    Client::over(Wire::unix(path))
+}
+
+/// What CLIENT INFO says of `client` behind `field=`.
+fn client_field(client: &mut Client, field: &str) -> String {
+    let info = String::from_utf8_lossy(&client.command(&[b"CLIENT", b"INFO"])).into_owned();
+    let value = info.split_whitespace().find_map(|word| word.strip_prefix(field)?.strip_prefix('='));
+    value.expect("CLIENT INFO has it").to_owned()
+}
+
+#[test]
+fn nodes_at_unix_sockets_serve_like_others() {
+    let directory = Directory::new();
+    let paths = [directory.path("a"), directory.path("b")];
+    let nodes: Vec<RedisServer> =
+        paths.iter().map(|path| RedisServer::start_with(&["--unixsocket", text(path)])).collect();
+    let list = format!("--nodes=unix:{},unix:{}", text(&paths[0]), text(&paths[1]));
+    let proxy = Proxy::start(&[&list, "--port=0"]);
+    let mut client = Client::connect(proxy.port);
+    assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4"), "+OK\\r\\n");
+    assert_eq!(client.ask("DBSIZE"), ":4\\r\\n");
+    let value = vec![b'x'; 5 << 20];
+    assert_eq!(client.command(&[b"SET", b"large", &value]), b"+OK\r\n");
+    assert!(client.command(&[b"GET", b"large"]).len() > value.len());
+    let at_nodes: Vec<String> = nodes.iter().map(|node| node.connect().ask("DBSIZE")).collect();
+    assert!(at_nodes.iter().all(|size| size != ":0\\r\\n"), "{at_nodes:?}");
+}
+
+#[test]
+fn a_unix_socket_alone_is_enough_and_goes_with_its_process() {
+    let directory = Directory::new();
+    let path = directory.path("s");
+    let flag = format!("--unixsocket={}", text(&path));
+    let mut proxy = Proxy::start(&["--port=0", &flag, "--unixsocketperm=700"]);
+    let mode = std::fs::metadata(&path).expect("it listens").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let mut client = unix_client(&path);
+    assert_eq!(client.ask("SET a 1"), "+OK\\r\\n");
+    assert_eq!(client_field(&mut client, "addr"), format!("{}:0", text(&path)));
+    proxy.signal("TERM");
+    client.expect_eof();
+    assert!(proxy.wait().success());
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_socket_that_was_left_over_is_taken_and_one_in_use_is_not() {
+    let directory = Directory::new();
+    let path = directory.path("s");
+    let flag = format!("--unixsocket={}", text(&path));
+    let proxy = Proxy::start(&["--port=0", &flag]);
+    let finished = run(shardis(&["--port=0", &flag]));
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert!(finished.stderr.contains("in use; choose another with --unixsocket"), "{finished:?}");
+    assert_eq!(unix_client(&path).ask("PING"), "+PONG\\r\\n");
+    // SIGKILL: nobody removes the file.
+    drop(proxy);
+    assert!(path.exists());
+    let _next = Proxy::start(&["--port=0", &flag]);
+    assert_eq!(unix_client(&path).ask("PING"), "+PONG\\r\\n");
+    let file = directory.write("file", "not a socket");
+    let finished = run(shardis(&["--port=0", &format!("--unixsocket={file}")]));
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert!(Path::new(&file).exists(), "what is no socket of ours stays");
+}
+
+#[test]
+fn the_address_in_a_proxy_header_is_the_clients() {
+    let proxy = Proxy::start(&["--port=0", "--proxy-protocol"]);
+    let mut first = Client::connect(proxy.port);
+    // In two writes, and with a request in the second.
+    first.send(b"PROXY TCP4 203.0.113.7 ");
+    first.send(b"10.0.0.1 12345 6379\r\n*1\r\n$4\r\nPING\r\n");
+    assert_eq!(first.read_reply(), b"+PONG\r\n");
+    assert_eq!(client_field(&mut first, "addr"), "203.0.113.7:12345");
+    assert_eq!(client_field(&mut first, "laddr"), "10.0.0.1:6379");
+
+    let mut second = Client::connect(proxy.port);
+    let addrs = [203, 0, 113, 8, 10, 0, 0, 1, 0x30, 0x39, 0x18, 0xeb];
+    second.send(&[b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".as_slice(), &addrs].concat());
+    assert_eq!(client_field(&mut second, "addr"), "203.0.113.8:12345");
+
+    // A load balancer that sees whether we live.
+    let mut third = Client::connect(proxy.port);
+    third.send(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0");
+    let own = third.stream().local_addr().expect("connected").to_string();
+    assert_eq!(client_field(&mut third, "addr"), own);
+}
+
+#[test]
+fn who_sends_no_proxy_header_is_closed_and_named_in_the_log() {
+    let proxy = Proxy::start(&["--port=0", "--proxy-protocol"]);
+    for (bytes, reason) in [
+        (b"*1\r\n$4\r\nPING\r\n".as_slice(), "no PROXY header"),
+        (b"PROXY TCP4 1.2.3.4 1.2.3.4 99999 1\r\n", "the PROXY header is malformed"),
+    ] {
+        let mut client = Client::connect(proxy.port);
+        let own = client.stream().local_addr().expect("connected").to_string();
+        client.send(bytes);
+        let (said, ended) = client.read_to_end();
+        // What was not read may make it a reset.
+        assert!(said.is_empty() && matches!(ended, ReadError::Closed { .. } | ReadError::Reset), "{ended:?}");
+        poll_until(reason, || {
+            let output = proxy.output();
+            output.lines().any(|line| line.contains(reason) && line.contains(&own)).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_proxy_header_stands_before_tls() {
+    let (directory, authority) = (Directory::new(), Authority::new());
+    let identity = identity_flags(&directory, "", "server", &authority.sign(&["127.0.0.1"]));
+    for _ in 0..5 {
+        let port = free_port();
+        let tls_port = format!("--tls-port={port}");
+        let flags = ["--port=0", &tls_port, &identity[0], &identity[1], "--proxy-protocol"];
+        let Ok(proxy) = Proxy::try_start(&flags) else { continue };
+        assert_eq!(proxy.port, port, "there is no other");
+        let header = b"PROXY TCP6 2001:db8::7 2001:db8::1 12345 6379\r\n";
+        let client = Dialect::trusting(&authority).connect_behind(port, header);
+        assert_eq!(client_field(&mut client.expect("they agree"), "addr"), "[2001:db8::7]:12345");
+        return;
+    }
+    panic!("no free port");
+}
