@@ -200,7 +200,7 @@ impl Core {
         if session.login.is_checked() && !self.permit(session, command, request) {
             return Step::Done;
         }
-        if session.subscribed.is_some() && !self.allows_listener(session, command) {
+        if session.subscribed.is_some() && !self.allows_listener(session, command, request) {
             return Step::Done;
         }
         // One branch for both: nearly no request has to do with either.

@@ -168,7 +168,7 @@ pub(crate) enum Owed {
     Inquiry(Id),
     /// A command over several shards.
     Emulation(Id),
-    /// The nodes of a topic.
+    /// The nodes of a topic, or those that are to tell of changes.
     Subscription,
     /// One node, whose number of receivers is changed by this.
     Receivers(i32),
@@ -368,6 +368,14 @@ impl Session {
         self.index(number) + 1 == self.pending.len()
     }
 
+    /// What `number` waits for is known now: that nodes confirm what was asked of them.
+    pub(crate) fn expect_nodes(&mut self, number: u32) {
+        let index = self.index(number);
+        if let Some(Place::Waiting(owed) | Place::Muted(owed)) = self.pending.get_mut(index) {
+            *owed = Owed::Subscription;
+        }
+    }
+
     /// The request at place `number` goes once more; its reply is passed on as it is.
     pub(crate) fn expect_again(&mut self, number: u32) {
         let index = self.index(number);
@@ -511,6 +519,14 @@ impl Session {
             return self.output.push(message, pool);
         }
         self.raise_fence(self.next_place());
+        self.answer(message, pool);
+    }
+
+    /// Appends a message behind all replies that are still to come.
+    pub(crate) fn push_behind(&mut self, message: &[u8], pool: &mut BufferPool) {
+        if self.is_pending() {
+            self.raise_fence(self.next_place());
+        }
         self.answer(message, pool);
     }
 
