@@ -1,7 +1,8 @@
 //! Without nodes: shards in the proxy's own memory.
 
 use crate::harness::processes::{Proxy, run};
-use crate::harness::{Client, poll_until, show};
+use crate::harness::{Client, RedisServer, poll_until, show};
+use crate::transactions::{SCENES, ask};
 use std::process::Command;
 
 fn embedded(flags: &[&str]) -> (Proxy, Client) {
@@ -37,6 +38,75 @@ fn what_it_has_not_is_refused_by_name() {
 }
 
 #[test]
+fn transactions_and_waits_are_answered_as_by_redis() {
+    let node = RedisServer::start();
+    let (proxy, _client) = embedded(&["--workers=2"]);
+    // There are no scripts, and nothing is saved.
+    let lacks = |scene: &&[&str]| scene.iter().any(|line| line.contains("EVAL") || line.contains("SAVE"));
+    for scene in SCENES.iter().filter(|scene| !lacks(scene)) {
+        let mut redis = [node.connect(), node.connect()];
+        let mut shardis = [Client::connect(proxy.port), Client::connect(proxy.port)];
+        for line in *scene {
+            let (who, line) = line.split_once(' ').expect("a client and its request");
+            let who: usize = who.parse().expect("a number");
+            let expected = ask(&mut redis[who], line);
+            assert_eq!(ask(&mut shardis[who], line), expected, "client {who}: {line}, in {scene:?}");
+        }
+        for client in [&mut redis[1], &mut shardis[1]] {
+            assert_eq!(ask(client, "RESET"), r"+RESET\r\n");
+            assert_eq!(ask(client, "FLUSHALL"), r"+OK\r\n");
+        }
+    }
+}
+
+fn wait_for_blocked(client: &mut Client, count: usize) {
+    let line = format!("blocked_clients:{count}\\r\\n");
+    poll_until("clients that wait", || client.ask("INFO clients").contains(&line).then_some(()));
+}
+
+#[test]
+fn an_element_goes_to_who_waited_for_longest_and_is_still_there() {
+    let (proxy, mut other) = embedded(&["--workers=2"]);
+    let mut waiters: Vec<Client> = (0..4).map(|_| Client::connect(proxy.port)).collect();
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        waiter.send_command(&[b"BLPOP", b"queue", b"0"]);
+        wait_for_blocked(&mut other, number + 1);
+    }
+    // The second one leaves, and costs no element.
+    waiters.remove(1).reset();
+    wait_for_blocked(&mut other, 3);
+    for (number, waiter) in waiters.iter_mut().enumerate() {
+        assert_eq!(other.ask(&format!("RPUSH queue e{number}")), r":1\r\n");
+        let expected = format!(r"*2\r\n$5\r\nqueue\r\n$2\r\ne{number}\r\n");
+        assert_eq!(show(&waiter.read_reply()), expected);
+        assert_eq!(waiter.ask("PING"), r"+PONG\r\n");
+    }
+    assert_eq!(other.ask("LLEN queue"), r":0\r\n");
+    assert_eq!(other.ask("BLPOP queue 0.01"), r"*-1\r\n");
+}
+
+#[test]
+fn messages_reach_subscribers_of_all_workers() {
+    let (proxy, mut publisher) = embedded(&["--workers=2", "--allow-admin"]);
+    let mut subscribers: Vec<Client> = (0..4).map(|_| Client::connect(proxy.port)).collect();
+    for subscriber in &mut subscribers {
+        subscriber.ask("SUBSCRIBE news");
+    }
+    assert_eq!(publisher.ask("PUBLISH news hello"), r":4\r\n");
+    for subscriber in &mut subscribers {
+        let expected = r"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n";
+        assert_eq!(show(&subscriber.read_reply()), expected);
+    }
+    assert_eq!(publisher.ask("CONFIG SET notify-keyspace-events KEA"), r"+OK\r\n");
+    subscribers[0].ask("SUBSCRIBE __keyevent@0__:set");
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(publisher.ask(&format!("SET {key} v")), r"+OK\r\n");
+        let event = show(&subscribers[0].read_reply());
+        assert!(event.ends_with(&format!(r"__keyevent@0__:set\r\n$1\r\n{key}\r\n")), "{event}");
+    }
+}
+
+#[test]
 fn keys_expire() {
     let (_proxy, mut client) = embedded(&[]);
     assert_eq!(client.ask("SET short 1 PX 20"), r"+OK\r\n");
@@ -66,4 +136,28 @@ fn redis_benchmark_runs_its_whole_list_on_it() {
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     assert!(!finished.stdout.contains("Error") && !finished.stderr.contains("Error"), "{}", finished.stdout);
     assert_eq!(finished.stdout.matches("requests per second").count(), 20, "{}", finished.stdout);
+}
+
+#[test]
+fn commands_over_several_shards_are_carried_out_if_that_is_wanted() {
+    let (_proxy, mut client) = embedded(&["--cross-shard=emulate", "--store-shards=16"]);
+    client.ask("SADD s1 a b");
+    client.ask("SADD s2 b c");
+    client.ask("RPUSH l1 x y");
+    for (line, reply) in [
+        ("SINTER s1 s2", r"*1\r\n$1\r\nb\r\n"),
+        ("SUNIONSTORE s3 s1 s2", r":3\r\n"),
+        ("SMOVE s1 s2 a", r":1\r\n"),
+        ("SCARD s2", r":3\r\n"),
+        ("EXPIRE s3 1000", r":1\r\n"),
+        ("RENAME s3 s4", r"+OK\r\n"),
+        ("TTL s4", r":1000\r\n"),
+        ("RENAMENX s4 s1", r":0\r\n"),
+        ("LMOVE l1 l2 RIGHT LEFT", r"$1\r\ny\r\n"),
+        ("MSETNX k1 a k2 b k3 c", r":1\r\n"),
+        ("MSETNX k3 d k4 e", r":0\r\n"),
+        ("DBSIZE", r":8\r\n"),
+    ] {
+        assert_eq!(client.ask(line), reply, "{line}");
+    }
 }

@@ -189,6 +189,17 @@ fn a_certificate_is_exchanged_while_a_connection_lives() {
 }
 
 #[test]
+fn a_client_too_many_is_told_so_through_tls() {
+    let world = World::with_flags(|_, _| vec!["--maxclients=1".to_owned(), "--workers=1".to_owned()]);
+    let mut first = world.connect();
+    assert_eq!(first.ask("PING"), "+PONG\\r\\n");
+    let mut second = world.connect();
+    assert_eq!(second.read_reply(), b"-ERR max number of clients reached\r\n");
+    second.expect_eof();
+    assert_eq!(first.ask("PING"), "+PONG\\r\\n");
+}
+
+#[test]
 fn several_names_have_their_own_certificates() {
     let other = Authority::new();
     let world = World::with_flags(|directory, _| {
@@ -338,6 +349,27 @@ fn a_node_with_the_wrong_certificate_is_not_used_and_the_log_says_why() {
             poll_until(reason, || proxy.output().contains(reason).then_some(()));
         }
     }
+}
+
+#[test]
+fn a_new_authority_for_nodes_is_trusted_after_a_reload() {
+    let (directory, authority, next) = (Directory::new(), Authority::new(), Authority::new());
+    let mut node = TlsNode::start(&node_flags(&directory, &authority, "no"));
+    let ca = directory.write("ca.crt", &authority.certificate);
+    let list = node_list(std::slice::from_ref(&node));
+    let proxy = Proxy::start(&[&list, "--node-tls", &format!("--node-tls-ca-cert-file={ca}"), "--port=0"]);
+    let mut client = Client::connect(proxy.port);
+    assert_eq!(client.ask("SET a 1"), "+OK\\r\\n");
+    node.server.kill();
+    let (port, tls_port) = (node.server.port, node.tls_port.to_string());
+    let flags = node_flags(&directory, &next, "no");
+    let all = ["--tls-port", &tls_port].into_iter().chain(flags.iter().map(String::as_str));
+    node.server = RedisServer::try_start(port, &all.collect::<Vec<_>>()).expect("its ports are free again");
+    let refused = "TLS: invalid peer certificate";
+    poll_until(refused, || client.ask("GET a").contains(refused).then_some(()));
+    directory.write("ca.crt", &next.certificate);
+    proxy.signal("HUP");
+    poll_until("the node is used again", || (client.ask("GET a") == "$-1\\r\\n").then_some(()));
 }
 
 #[test]

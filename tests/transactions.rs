@@ -5,7 +5,7 @@ use crate::harness::{Client, PATIENCE, RedisServer, World, poll_until, seed_for,
 use stdx::Prng;
 
 /// What two clients do in turn: the client's number, then its request. Keys share a shard unless they say otherwise.
-const SCENES: &[&[&str]] = &[
+pub(crate) const SCENES: &[&[&str]] = &[
     &["0 MULTI", "0 SET a{t} 1", "0 INCR a{t}", "0 GET a{t}", "0 EXEC", "0 GET a{t}"],
     &["0 MULTI", "0 EXEC", "0 EXEC", "0 DISCARD", "0 MULTI", "0 MULTI", "0 SET a{t} 1", "0 EXEC"],
     &["0 MULTI", "0 NOSUCH", "0 SET a{t} 1", "0 EXEC", "0 GET a{t}"],
@@ -96,7 +96,8 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     words
 }
 
-fn ask(client: &mut Client, line: &str) -> String {
+/// Sends a line, in which quotes hold words together, and shows the reply.
+pub(crate) fn ask(client: &mut Client, line: &str) -> String {
     let words = words(line);
     show(&client.command(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()))
 }

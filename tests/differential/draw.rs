@@ -1,6 +1,6 @@
 //! Draws requests from templates: what each word in small letters may become, and how a request is spoilt.
 
-use super::table::{Compare, KEYLESS, Line, SAME_TAG, SINGLE_KEY, SPLIT};
+use super::table::{ACROSS, Compare, KEYLESS, LARGE, Line, SAME_TAG, SINGLE_KEY, SPLIT};
 use super::template::{Part, Template};
 use stdx::Prng;
 
@@ -100,13 +100,47 @@ impl Draw {
     pub(crate) fn new(seed: u64, payloads: Vec<Vec<u8>>, shas: Vec<Vec<u8>>) -> Draw {
         let tables = [
             (SINGLE_KEY, Spread::Any),
+            (ACROSS, Spread::SameTag),
             (SAME_TAG, Spread::SameTag),
             (SPLIT, Spread::Scattered),
             (KEYLESS, Spread::Any),
         ];
+        Draw::over(&tables, seed, payloads, shas)
+    }
+
+    /// The same for a proxy that emulates what it cannot split: keys of such commands live anywhere, values may be large,
+    /// and about every third request is such a command.
+    pub(crate) fn across(seed: u64, payloads: Vec<Vec<u8>>, shas: Vec<Vec<u8>>) -> Draw {
+        let scattered = (ACROSS, Spread::Scattered);
+        let mut tables = vec![
+            (SINGLE_KEY, Spread::Any),
+            (SAME_TAG, Spread::SameTag),
+            (SPLIT, Spread::Scattered),
+            (LARGE, Spread::Any),
+            (KEYLESS, Spread::Any),
+        ];
+        tables.extend([scattered; 4]);
+        let mut draw = Draw::over(&tables, seed, payloads, shas);
+        // A value that was carried to another node may be kept more compactly there.
+        draw.forget("OBJECT ENCODING any");
+        draw.forget("OBJECT REFCOUNT num");
+        draw
+    }
+
+    fn forget(&mut self, words: &str) {
+        self.lines.retain(|(line, ..)| line.words != words);
+        self.weights_total = self.lines.iter().map(|(line, ..)| line.weight).sum();
+    }
+
+    fn over(
+        tables: &[(&'static [Line], Spread)],
+        seed: u64,
+        payloads: Vec<Vec<u8>>,
+        shas: Vec<Vec<u8>>,
+    ) -> Draw {
         let lines: Vec<_> = tables
-            .into_iter()
-            .flat_map(|(table, spread)| table.iter().map(move |line| (line, spread)))
+            .iter()
+            .flat_map(|&(table, spread)| table.iter().map(move |line| (line, spread)))
             .map(|(line, spread)| (line, Template::parse(line.words), spread))
             .collect();
         let weights_total = lines.iter().map(|(line, ..)| line.weight).sum();
@@ -190,6 +224,7 @@ impl Draw {
                 self.key(kind, args);
             }
             "same" => args.push(Arg { bytes: self.last_key.clone(), is_key: true, is_literal: false }),
+            "members" | "numbers" | "pairs" | "scored" => self.many(word, args),
             "nlists" => self.counted_keys("list", args),
             "nsets" => self.counted_keys("set", args),
             "nzsets" => self.counted_keys("zset", args),
@@ -219,6 +254,22 @@ impl Draw {
         }
         self.last_key.clone_from(&key);
         args.push(Arg { bytes: key, is_key: true, is_literal: false });
+    }
+
+    /// Appends some hundred elements.
+    fn many(&mut self, word: &str, args: &mut Vec<Arg>) {
+        for _ in 0..100 + self.prng.below(700) {
+            let words: &[&str] = match word {
+                "members" => &["farfield"],
+                "numbers" => &["far"],
+                "pairs" => &["farfield", "small"],
+                _ => &["score", "farfield"],
+            };
+            for word in words {
+                let bytes = self.value(word);
+                args.push(Arg { bytes, is_key: false, is_literal: false });
+            }
+        }
     }
 
     fn counted_keys(&mut self, kind: &str, args: &mut Vec<Arg>) {
@@ -272,6 +323,7 @@ impl Draw {
             "bitplace" => prng.pick(&["0", "7", "100", "#0", "#3", "-1", "#x"]).to_string(),
             "field" | "member" | "element" if prng.one_in(3) => int(prng, -20, 200),
             "field" => format!("f{}", prng.below(40)),
+            "farfield" => format!("far{:0width$}", prng.below(3_000), width = prng.below(90) as usize),
             "member" | "element" => format!("m{}", prng.below(60)),
             "score" => {
                 prng.pick(&["1", "2", "3", "-1.5", "2.5", "inf", "-inf", "1e20", "0.1", "17"]).to_string()

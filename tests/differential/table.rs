@@ -258,9 +258,10 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     exact("XINFO small stream"),
 ];
 
-/// Commands with several keys that must live together: all keys of a request get one tag.
-pub(crate) const SAME_TAG: &[Line] = &[
-    exact("COPY twins [ REPLACE ] [ DB 1 ]"),
+/// Commands with several keys that must live together: all keys of a request get one tag. With `--cross-shard=emulate`
+/// they need not: then each key gets its own.
+pub(crate) const ACROSS: &[Line] = &[
+    exact("COPY twins [ REPLACE ]"),
     exact("RENAME twins"),
     exact("RENAMENX twins"),
     exact("MSETNX ( str value )+"),
@@ -269,7 +270,6 @@ pub(crate) const SAME_TAG: &[Line] = &[
     exact("SET short small ; LCS short short [ LEN | IDX [ MINMATCHLEN uint ] [ WITHMATCHLEN ] ]"),
     exact("LMOVE list list ( LEFT | RIGHT ) ( LEFT | RIGHT )"),
     exact("RPOPLPUSH list list"),
-    exact("LMPOP nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
     exact("SMOVE set set member"),
     unordered("SINTER ( set )+"),
     unordered("SUNION ( set )+"),
@@ -288,7 +288,6 @@ pub(crate) const SAME_TAG: &[Line] = &[
     exact("ZINTERCARD nzsets [ LIMIT uint ]"),
     exact("ZRANGESTORE zset zset index index [ REV ]"),
     exact("ZRANGESTORE zset zset bound bound BYSCORE [ LIMIT offset count ]"),
-    exact("ZMPOP nzsets ( MIN | MAX ) [ COUNT uint ]"),
     exact("PFCOUNT ( hll )+"),
     exact("PFMERGE hll ( hll )+"),
     exact(
@@ -296,10 +295,29 @@ pub(crate) const SAME_TAG: &[Line] = &[
     ),
     exact("GEORADIUS geo lon lat dist unit STORE geo"),
     exact("GEORADIUSBYMEMBER geo place dist unit STOREDIST zset"),
+];
+
+/// Commands with several keys that must live together in any case.
+pub(crate) const SAME_TAG: &[Line] = &[
+    exact("COPY twins [ REPLACE ] DB 1"),
+    exact("LMPOP nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
+    exact("ZMPOP nzsets ( MIN | MAX ) [ COUNT uint ]"),
     exact("XREAD COUNT uint STREAMS stream stream id id"),
     exact("XREADGROUP GROUP group consumer COUNT uint STREAMS stream stream > >"),
     exact("EVAL pairscript 2 str str"),
     exact("EVAL_RO pairscript 2 any any"),
+];
+
+/// What makes values large, beyond the compact forms in which Redis keeps small ones; compared with emulation only.
+pub(crate) const LARGE: &[Line] = &[
+    exact("SADD set members"),
+    exact("SADD set numbers"),
+    exact("RPUSH list members"),
+    exact("HSET hash pairs"),
+    exact("ZADD zset scored"),
+    exact("PFADD hll members"),
+    exact("XADD stream nextid pairs"),
+    line("DEL any", Compare::Exact, 60),
 ];
 
 /// Commands that the proxy splits: every key where it belongs.

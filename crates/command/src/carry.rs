@@ -38,6 +38,20 @@ pub enum Carry {
     Container,
 }
 
+/// What can be done with a request whose keys live on several shards, if the operator asks for more than a refusal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Across {
+    /// It is refused in any case.
+    #[default]
+    Refused,
+    /// The values of its keys are brought together; what comes of them is written where it belongs.
+    Gathered,
+    /// Values go from one key to another, and nobody looks into them.
+    Carried,
+    /// One element goes from one key to another.
+    Moved,
+}
+
 /// How the replies of several shards become one. The first error of any shard is the reply instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {

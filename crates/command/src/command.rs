@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use resp::Request;
 
-use crate::carry::{Carry, Refusal};
+use crate::carry::{Across, Carry, Refusal};
 use crate::keys::{Args, ByHand, Find, KeySpec, Keys, KeysError};
 use crate::lookup::{self, Resolved};
 use crate::sets::{Acl, Flags, KeyFlags, Tips};
@@ -27,6 +27,8 @@ pub struct Command {
     pub keys: Keys,
     /// How we carry it.
     pub carry: Carry,
+    /// What can be done if its keys live on several shards and it is not split.
+    pub across: Across,
     /// The subcommands of a container.
     pub subcommands: Cow<'static, [Command]>,
 }
@@ -139,6 +141,7 @@ pub(crate) const fn row(
         tips: Tips::of(""),
         keys: Keys::new(Cow::Borrowed(keys), arity),
         carry,
+        across: Across::Refused,
         subcommands: Cow::Borrowed(&[]),
     }
 }
@@ -161,6 +164,7 @@ pub(crate) const fn container(
         tips: Tips::of(""),
         keys: Keys::new(Cow::Borrowed(&[]), arity),
         carry,
+        across: Across::Refused,
         subcommands: Cow::Borrowed(subcommands),
     }
 }
@@ -169,6 +173,12 @@ impl Command {
     /// This line, with Redis's tips.
     pub(crate) const fn tips(mut self, words: &str) -> Command {
         self.tips = Tips::of(words);
+        self
+    }
+
+    /// This line, with what can be done across shards.
+    pub(crate) const fn across(mut self, across: Across) -> Command {
+        self.across = across;
         self
     }
 
@@ -220,6 +230,10 @@ mod tests {
             }
             if !matches!(command.carry, Carry::Blocking(_) | Carry::Refused(_)) {
                 assert!(!command.flags.contains(Flags::BLOCKING), "{name} blocks");
+            }
+            if command.across != Across::Refused {
+                let shards = matches!(command.carry, Carry::Shard | Carry::ShardIf(_));
+                assert!(shards && command.single_key().is_none(), "{name} is never on several shards");
             }
             if matches!(command.carry, Carry::Split(_)) {
                 assert_eq!(command.keys.specs.len(), 1, "{name} is split by one rule");

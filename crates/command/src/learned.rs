@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use resp::reply::{self, Elements, as_integer};
 
-use crate::carry::{Carry, Merge, Refusal, Wait};
+use crate::carry::{Across, Carry, Merge, Refusal, Wait};
 use crate::command::Command;
 use crate::keys::{Begin, Find, KeySpec, Keys, Keyword};
 use crate::sets::{Acl, Flags, KeyFlags, Tips};
@@ -70,6 +70,7 @@ fn parse_entry(entry: &[u8]) -> Option<Command> {
         tips: tips.unwrap_or_default(),
         keys: Keys::new(Cow::Owned(specs), arity),
         carry: Carry::AnyShard,
+        across: Across::Refused,
         subcommands: Cow::Borrowed(&[]),
     };
     command.carry = carry(&command);

@@ -33,7 +33,7 @@ mod testing;
 
 pub use about::count;
 pub use carry::{
-    About, AclQuestion, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Naming,
+    About, AclQuestion, Across, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Naming,
     PubSubQuestion, Refusal, Report, Script, Topic, Transaction, Wait,
 };
 pub use command::Command;

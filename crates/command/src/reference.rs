@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::carry::{
-    Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic, Transaction, Wait,
+    Across, Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic, Transaction, Wait,
 };
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
@@ -72,6 +72,18 @@ fn carried(command: &Command) -> &'static str {
 }
 
 fn notes(command: &Command) -> String {
+    let notes = own_notes(command);
+    match command.across {
+        Across::Refused => notes,
+        Across::Gathered | Across::Carried | Across::Moved => {
+            format!(
+                "{notes}; over several refused, or [emulated](cross-shard.md) with `--cross-shard=emulate`"
+            )
+        }
+    }
+}
+
+fn own_notes(command: &Command) -> String {
     match command.carry {
         Carry::Blocking(Wait::Block) => {
             "all keys on one shard; with BLOCK the client has a connection of its own while it waits".into()

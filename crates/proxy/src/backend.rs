@@ -55,7 +55,12 @@ impl Ticket {
 
     /// Nobody waits for the reply any more.
     pub(crate) fn bury(&mut self) {
-        self.purpose = if self.is_of_client() { Purpose::Late } else { Purpose::Nobody };
+        match self.purpose {
+            // Its part says for how many replies it stands.
+            Purpose::Nobody => {}
+            Purpose::Client | Purpose::Late => self.purpose = Purpose::Late,
+            _ => (self.purpose, self.part) = (Purpose::Nobody, 0),
+        }
     }
 }
 
@@ -68,6 +73,8 @@ pub(crate) enum Purpose {
     Learn,
     /// It goes into the inquiry that `conn` names; `part` is the shard.
     Inquiry,
+    /// It goes into the emulation that `conn` names; `part` is the question.
+    Emulation,
     /// It says that the topic that `conn` names is subscribed to.
     Subscribe,
     /// It says that it is not any more; `conn` names who waits, `part` is the shard.

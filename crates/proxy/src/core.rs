@@ -4,6 +4,7 @@
 use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
+use crate::emulate::Emulation;
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::inquiry::{Inquiries, Mail, Question, Seeker};
@@ -58,6 +59,7 @@ pub(crate) struct Core {
     /// Requests that may have to be sent once more.
     pub repeats: Repeats,
     pub scans: Slab<Scan>,
+    pub emulations: Slab<Emulation>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -148,6 +150,7 @@ impl Core {
             merges: Slab::default(),
             repeats: Repeats::default(),
             scans: Slab::default(),
+            emulations: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),

@@ -50,6 +50,8 @@ counters! {
     requests,
     /// Parts that requests were split into.
     fragments,
+    /// Commands over several shards that were carried out here.
+    emulations,
     /// Replies that were errors of ours, not of a node.
     errors,
     /// Requests whose reply did not come in time.

@@ -87,13 +87,49 @@ impl Lost {
         Lost::NotSent { shard, reason: "it did not tell what this command is".to_owned() }
     }
 
+    /// What a client is told whose command was not carried out since a value that it needs could not be read: whatever
+    /// became of the question, nothing was changed, and the command may be repeated.
+    pub(crate) fn of_gathering(self) -> Lost {
+        let reason = self.reason();
+        let (Lost::NotSent { shard, .. }
+        | Lost::Broken { shard }
+        | Lost::TimedOut { shard, .. }
+        | Lost::Garbled { shard }) = self;
+        Lost::NotSent { shard, reason }
+    }
+
     /// The text when this is one part of a split command that writes and whose other parts may have run: repeating it
     /// by itself is no longer safe, so the word `TRYAGAIN` must not stand there.
     pub(crate) fn text_of_part(&self) -> String {
         let text = self.text();
-        let text = text.strip_prefix("TRYAGAIN ").map_or(text.clone(), |rest| format!("ERR {rest}"));
-        format!("{text}; other parts of this command may have been applied")
+        written_in_part(&text)
     }
+}
+
+/// The error `text` of one part of a command, of which other parts may have been carried out.
+pub(crate) fn written_in_part(text: &str) -> String {
+    format!("{}; other parts of this command may have been applied", without_try_again(text))
+}
+
+/// A command that renames has written the value at its new key, and failed with `text` to remove it at the old one.
+pub(crate) fn not_removed(text: &str) -> String {
+    format!("{}; the new key is written, and the old one may still be there", without_try_again(text))
+}
+
+/// A command that moves an element failed with `text` when the element was taken from its source.
+pub(crate) fn kept_in_journal(text: &str, journal: &[u8], shard: &str) -> String {
+    let (text, journal) = (without_try_again(text), String::from_utf8_lossy(journal));
+    format!("{text}; what was taken from the source may be in key {journal} of shard {shard}")
+}
+
+/// More than `bytes_max` would have to be gathered.
+pub(crate) fn gathers_too_much(bytes_max: usize) -> String {
+    format!("ERR the keys of this command hold more than the {bytes_max} bytes of --cross-shard-bytes-max")
+}
+
+/// `text`, without the word that says that the whole may be repeated.
+fn without_try_again(text: &str) -> String {
+    text.strip_prefix("TRYAGAIN ").map_or(text.to_owned(), |rest| format!("ERR {rest}"))
 }
 
 /// CONFIG SET of `parameter` would take a node away from us.
@@ -157,6 +193,13 @@ pub(crate) const WATCH_ELSEWHERE: &str =
     "ERR other keys are watched in another database or by another protocol";
 pub(crate) const EXEC_ELSEWHERE: &str = "EXECABORT Transaction discarded because of: the watched keys are in another database or by another protocol";
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
+pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub(crate) const GATHERED_MEMORY: &str =
+    "TRYAGAIN too much memory is in use for a command over several shards";
+pub(crate) const UNREADABLE_VALUE: &str =
+    "ERR a value is of a kind that no command over several shards can read";
+pub(crate) const ELEMENT_TOO_LARGE: &str =
+    "ERR the element is larger than --cross-shard-bytes-max, or than what is left of it";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 /// Redis's words for what does not fit into 32 bits.

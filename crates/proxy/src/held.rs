@@ -92,8 +92,7 @@ impl Core {
         keys: &mut Keys,
     ) -> Step {
         let Some(patience) = wait.patience(request) else {
-            self.forward(session, command, request, keys);
-            return Step::Done;
+            return self.forward(session, command, request, keys);
         };
         if !self.is_alone(session) {
             return self.read_again();

@@ -19,6 +19,7 @@ mod core;
 mod counters;
 mod credentials;
 mod cursor;
+mod emulate;
 mod errors;
 mod event;
 mod fragment;
@@ -56,7 +57,7 @@ pub use counters::{Board, Counters, Usage};
 pub use credentials::Credentials;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
-pub use limits::{Limits, Settings};
+pub use limits::{CrossShard, Limits, Settings};
 pub use login::Errand;
 pub use proxy::Proxy;
 

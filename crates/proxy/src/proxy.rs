@@ -340,6 +340,7 @@ impl Proxy {
                 Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
                 Owed::Repeat(repeat) => core.forget_repeat(repeat),
                 Owed::Scan(scan) => core.forget_scan(scan),
+                Owed::Emulation(emulation) => core.leave_emulation(emulation),
             }
         }
         core.close(conn);
@@ -526,9 +527,9 @@ impl Proxy {
         }
     }
 
-    /// Whether every client has gone.
+    /// Whether every client has gone, and what they left half done is done.
     pub fn is_drained(&self) -> bool {
-        self.core.counters.clients == 0
+        self.core.counters.clients == 0 && self.core.emulations.is_empty()
     }
 
     /// How many clients have requests pending.
@@ -551,6 +552,11 @@ impl Proxy {
     /// How many questions over all workers, shards or time wait for their answers; 0 once no client is left.
     pub fn inquiries_pending(&self) -> usize {
         self.core.inquiries.len()
+    }
+
+    /// How many commands over several shards are being carried out; 0 once no client is left and nodes have answered.
+    pub fn emulations_pending(&self) -> usize {
+        self.core.emulations.len()
     }
 
     /// How many clients are pinned for large transfers, or wait to be; 0 once no client is left.

@@ -87,9 +87,25 @@ impl Proxy {
                 backend.pass_over(&mut core.pool);
                 Vec::new()
             }
+            (Purpose::Emulation, _)
+                if !core.may_gather(ticket.conn, core.backends[node as usize].bytes_announced()) =>
+            {
+                return self.pass_over_answer(node, ticket);
+            }
             (_, _) => return,
         };
         self.deliver_losses(lost);
+        self.retire_if_clogged(node);
+    }
+
+    /// What comes is more than a command over several shards may gather.
+    fn pass_over_answer(&mut self, node: u32, ticket: Ticket) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        // Its answer is that it is too large: the reply has no holder any more.
+        backend.tickets_mut().take(1).for_each(Ticket::bury);
+        backend.pass_over(&mut core.pool);
+        self.refuse_answer(ticket.conn, ticket.part);
         self.retire_if_clogged(node);
     }
 
@@ -290,6 +306,7 @@ impl Proxy {
                 }
             }
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
+            Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
             Purpose::Subscribe => {}
@@ -354,8 +371,8 @@ impl Proxy {
             (Some(Owed::Merge(merge)), outcome) => {
                 core.absorb(merge, ticket.part, outcome, &mut scratch).then_some(&scratch[..])
             }
-            // Tickets of an inquiry or a topic name that and not a place.
-            (Some(Owed::Inquiry(_) | Owed::Subscription) | None, _) => None,
+            // Tickets of these name them and not a place.
+            (Some(Owed::Inquiry(_) | Owed::Subscription | Owed::Emulation(_)) | None, _) => None,
         };
         if let Some(reply) = reply {
             self.settle(ticket, reply);

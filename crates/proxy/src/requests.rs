@@ -210,16 +210,16 @@ impl Core {
             }
         }
         match command.carry {
-            Carry::Shard => self.forward(session, command, request, keys),
+            Carry::Shard => return self.forward(session, command, request, keys),
             // With one shard, all keys that a pattern can name are there.
             Carry::ShardIf(Guard::Patterns) if self.topology.shard_count() == 1 => {
-                self.forward(session, command, request, keys);
+                return self.forward(session, command, request, keys);
             }
             Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
                 self.refuse(session, errors::DB_OUT_OF_RANGE);
             }
             Carry::ShardIf(guard) => match guard.check(request) {
-                Ok(()) => self.forward(session, command, request, keys),
+                Ok(()) => return self.forward(session, command, request, keys),
                 Err(refusal) => self.refuse_command(session, command, refusal, request),
             },
             Carry::Script(script) => self.forward_script(session, command, script, request, keys),
@@ -256,18 +256,19 @@ impl Core {
         self.pool.give(reply);
     }
 
-    /// Sends a request to the one shard that owns its keys.
+    /// Sends a request to the one shard that owns its keys, if it is one.
     pub(crate) fn forward(
         &mut self,
         session: &mut Session,
         command: &Command,
         request: &Request<'_>,
         keys: &mut Keys,
-    ) {
+    ) -> Step {
         match route::route(command, request, &self.topology, keys) {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
-            Route::Parts => self.refuse(session, errors::CROSS_SLOT),
+            Route::Parts => return self.emulate(session, command, request, keys),
         }
+        Step::Done
     }
 
     /// Sends a request whole if its keys share a shard, else in parts.

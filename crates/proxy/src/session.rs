@@ -61,7 +61,8 @@ pub(crate) struct Session {
     pub learning: bool,
     /// How far it has come with a large transfer.
     pub pinning: Pinning,
-    /// Requests of it that are in flight on retired connections, or on one that it holds: nothing may overtake them.
+    /// Requests of it that nothing may overtake: those in flight on retired connections or on one that it holds, and a
+    /// command over several shards that is carried out.
     pub fences: u32,
     /// A request of it is not read since too much is held.
     pub held_up: bool,
@@ -163,6 +164,8 @@ pub(crate) enum Owed {
     Merge(Id),
     /// An inquiry.
     Inquiry(Id),
+    /// A command over several shards.
+    Emulation(Id),
     /// The nodes of a topic.
     Subscription,
     /// One node, whose number of receivers is changed by this.

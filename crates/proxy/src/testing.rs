@@ -1,5 +1,6 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
+use crate::backend::State;
 use crate::lanes::LaneKind;
 use crate::proxy::Peer;
 use crate::{Action, Arrival, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
@@ -70,7 +71,12 @@ impl Rig {
     /// As [`Rig::ready`], for an operator who may administer the nodes.
     pub(crate) fn ready_for_admin(shards: usize) -> Rig {
         let settings = Settings { allow_admin: true, ..Settings::default() };
-        let mut rig = Rig::of_worker(shards, Limits::default(), settings, &Arc::new(Board::new(1)));
+        Rig::ready_as(shards, Limits::default(), settings)
+    }
+
+    /// As [`Rig::ready`], with other limits and settings.
+    pub(crate) fn ready_as(shards: usize, limits: Limits, settings: Settings) -> Rig {
+        let mut rig = Rig::of_worker(shards, limits, settings, &Arc::new(Board::new(1)));
         (0..shards as u32).for_each(|shard| rig.bring_up(shard));
         rig
     }
@@ -233,8 +239,22 @@ impl Rig {
 
     /// What `conn` was sent since the last call, with `|` for CR LF.
     pub(crate) fn taken(&mut self, conn: ConnId) -> String {
-        let bytes = self.sent.remove(&conn).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).replace("\r\n", "|")
+        String::from_utf8_lossy(&self.taken_bytes(conn)).replace("\r\n", "|")
+    }
+
+    /// The same as it is.
+    pub(crate) fn taken_bytes(&mut self, conn: ConnId) -> Vec<u8> {
+        self.sent.remove(&conn).unwrap_or_default()
+    }
+
+    /// Whether a connection to the node of `shard` was asked for and waits to be made.
+    pub(crate) fn is_connecting(&self, shard: u32) -> bool {
+        matches!(self.proxy.core.backends[shard as usize].state, State::Connecting { .. })
+    }
+
+    /// Whether requests flow to the node of `shard`.
+    pub(crate) fn is_up(&self, shard: u32) -> bool {
+        self.proxy.core.backends[shard as usize].is_ready()
     }
 
     /// What the node of `shard` was sent since the last call.

@@ -2,6 +2,8 @@
 
 mod administration;
 mod blocking;
+mod emulate;
+mod emulate_faults;
 mod lanes;
 mod large;
 mod logins;

@@ -242,6 +242,9 @@ impl Core {
             // Elsewhere those who are subscribed to the channel would not hear of it.
             Carry::Publish(_) => return Ok(Some(Place::At(self.topology.shard_of(request.arg(1))))),
             Carry::ShardIf(Guard::Patterns) if has_one_shard => {}
+            Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
+                return Err(Refusal::Never(MISSING_DATABASE));
+            }
             Carry::ShardIf(guard) => guard.check(request)?,
             Carry::AnyShard | Carry::Transaction(_) => return Ok(Some(Place::Anywhere)),
             Carry::Here(Local::Ping | Local::Echo | Local::Time | Local::Lolwut | Local::Wait) => {
@@ -350,4 +353,5 @@ fn null_array(session: &Session) -> &'static [u8] {
 const OK: &[u8] = b"+OK\r\n";
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 const NEEDS_ALL_SHARDS: &str = "a transaction runs on one shard, and this needs all";
+const MISSING_DATABASE: &str = "DB index is out of range";
 const ANSWERED_HERE: &str = "a transaction runs on a node, and this is answered by the proxy";

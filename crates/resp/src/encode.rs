@@ -115,14 +115,16 @@ mod tests {
 
     #[test]
     fn types_of_resp3_are_written_as_arrays_and_bulks_to_clients_of_resp2() {
-        for (resp3, expected) in
-            [(true, "%1\r\n~2\r\n=6\r\ntxt:hi\r\n_\r\n"), (false, "*2\r\n*2\r\n$2\r\nhi\r\n$-1\r\n")]
-        {
+        for (resp3, expected) in [
+            (true, "%1\r\n~2\r\n=6\r\ntxt:hi\r\n_\r\n,1.25\r\n"),
+            (false, "*2\r\n*2\r\n$2\r\nhi\r\n$-1\r\n$4\r\n1.25\r\n"),
+        ] {
             let mut out = Vec::new();
             map_header(&mut out, 1, resp3);
             set_header(&mut out, 2, resp3);
             verbatim(&mut out, b"hi", resp3);
             null(&mut out, resp3);
+            double(&mut out, 1.25, resp3);
             assert_eq!(String::from_utf8_lossy(&out), expected);
         }
     }

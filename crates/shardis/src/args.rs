@@ -6,6 +6,7 @@ use crate::pace::Gather;
 use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
+use proxy::CrossShard;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -123,6 +124,17 @@ pub(crate) struct ProxyArgs {
     #[arg(long)]
     pub(crate) allow_admin: bool,
 
+    /// What becomes of a command whose keys live on several shards and that cannot be split, such as SUNION or RENAME:
+    /// refuse (CROSSSLOT, as Redis Cluster says), or emulate: the values are gathered, what comes of them is written;
+    /// not atomic (docs/cross-shard.md)
+    #[arg(long, value_name = "refuse|emulate", default_value = "refuse", value_parser = parse_cross_shard)]
+    pub(crate) cross_shard: CrossShard,
+
+    /// With --cross-shard=emulate: bytes of values that one such command may gather, such as 16mb. Other clients of the
+    /// worker wait while it is carried out, some 15 ms for each MiB
+    #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
+    cross_shard_bytes_max: usize,
+
     /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
     /// it; --requirepass-file hides it
     #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
@@ -227,6 +239,14 @@ fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
+fn parse_cross_shard(text: &str) -> Result<CrossShard, String> {
+    match text {
+        "refuse" => Ok(CrossShard::Refuse),
+        "emulate" => Ok(CrossShard::Emulate),
+        _ => Err("write refuse or emulate".to_owned()),
+    }
+}
+
 /// Far above what one machine has, far below what breaks it.
 const WORKERS_MAX: usize = 1024;
 /// Each is a thread.
@@ -245,15 +265,18 @@ impl ProxyArgs {
             let max = proxy::Settings::DATABASES_MAX;
             return Err(format!("--databases {}: 1 to {max}", self.databases));
         }
+        if self.nodes.is_none() && self.databases > u16::from(store::DATABASES) {
+            let (wanted, max) = (self.databases, store::DATABASES);
+            return Err(format!(
+                "--databases {wanted}: shards in memory have {max}; name nodes with --nodes"
+            ));
+        }
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
                 return Err(format!(
                     "--{name}-timeout-ms 0: a node must get some time, as in --{name}-timeout-ms=1000"
                 ));
             }
-        }
-        if self.allow_admin && self.nodes.is_none() {
-            return Err("--allow-admin: there are no nodes to administer; name them with --nodes".to_owned());
         }
         self.transport.check(self.port, self.nodes.is_some())?;
         self.topology()?;
@@ -328,6 +351,7 @@ impl ProxyArgs {
             request_timeout: Duration::from_millis(self.request_timeout_ms),
             transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms)),
             idle_timeout: Duration::from_secs(self.timeout),
+            cross_shard_bytes_max: self.cross_shard_bytes_max,
             ..defaults
         }
         .within_memory(self.memory_max, workers)
@@ -392,7 +416,7 @@ mod tests {
             (&["--store-shards=0"], "--store-shards"),
             (&["--databases=0"], "--databases"),
             (&["--databases=20000"], "--databases"),
-            (&["--allow-admin"], "name them with --nodes"),
+            (&["--databases=17"], "name nodes with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
             (&["--nodes=127.0.0.1:99999"], "99999"),
@@ -402,6 +426,7 @@ mod tests {
             (&["--nodes=a:1", "--distribution=rendezvous"], "rendezvous"),
             (&["--nodes=a:1", "--tag-rule=abc"], "abc"),
             (&["--nodes=a:1", "--request-timeout-ms=0"], "--request-timeout-ms"),
+            (&["--nodes=a:1", "--cross-shard=split"], "write refuse or emulate"),
             (&["--nodes=a:1,a:1"], "a:1"),
             (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
             (&["--tls-port=6390"], "--tls-cert-file"),

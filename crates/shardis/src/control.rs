@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow};
 use driver::Entry;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Settings};
+use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{ErrorKind, Read};
@@ -75,6 +75,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         gather: args.gather,
         databases: args.databases,
         allow_admin: args.allow_admin,
+        cross_shard: args.cross_shard,
         access,
         registry: Arc::new(registry),
         credentials: args.credentials().map_err(|error| anyhow!(error))?,
@@ -158,6 +159,7 @@ struct Plan {
     gather: Gather,
     databases: u16,
     allow_admin: bool,
+    cross_shard: CrossShard,
     access: Source,
     registry: Arc<Registry>,
     credentials: Credentials,
@@ -182,6 +184,7 @@ impl Plan {
             port: self.port,
             databases: self.databases,
             allow_admin: self.allow_admin,
+            cross_shard: self.cross_shard,
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };

@@ -56,6 +56,15 @@ impl World<'_> {
                 self.ledger.violate(format!("{family:?} holds {found:?} and should hold one of {expected}"));
             }
         }
+        for key in self.ledger.queues.keys() {
+            let shard = self.topology.shard_of(&key);
+            let left = self.nodes[shard.0 as usize].keyspace.ask(&[b"LRANGE", &key, b"0", b"-1"], self.now);
+            let left = reply::elements(&left).into_iter().flatten().filter_map(reply::as_bulk);
+            let left: Vec<Vec<u8>> = left.map(<[u8]>::to_vec).collect();
+            if let Err(what) = self.ledger.queues.check_end(&key, &left) {
+                self.ledger.violate(what);
+            }
+        }
         let keys = self.stored_keys();
         keys.iter().for_each(|key| self.ledger.check_name(key));
     }
@@ -203,6 +212,9 @@ impl World<'_> {
         let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
         match (merges, inquiries, self.proxy.pins_pending(), self.proxy.clients_waiting()) {
             // Nodes are asked now and then whether they live; a part of such a question or answer may be on its way.
+            (0, 0, 0, 0) if self.proxy.conns_held() > 0 => {
+                Err(format!("{} connections are still held", self.proxy.conns_held()))
+            }
             (0, 0, 0, 0) if self.proxy.held_bytes() < 20 * self.plan.shards * LANES => Ok(()),
             (0, 0, 0, 0) => Err(format!("{} bytes are still counted as held", self.proxy.held_bytes())),
             (_, _, pins, clients) => Err(format!(

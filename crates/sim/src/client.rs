@@ -4,6 +4,7 @@ use crate::keyspace::{Lane, unix_ms};
 use crate::ledger::{Ledger, Told, text};
 use crate::model::Asked;
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
+use crate::sessions::{self, Step, Transaction};
 use proxy::ConnId;
 use resp::reply::{self, ReplyLimits, Scanner};
 use std::collections::{BTreeSet, VecDeque};
@@ -20,6 +21,10 @@ pub(crate) struct Client {
     expected: VecDeque<Expect>,
     input: Vec<u8>,
     scanner: Scanner,
+    /// Its last WATCH was carried out.
+    watches: bool,
+    /// So was its last write.
+    has_written: bool,
     /// Keys that the SCAN under way has met.
     walked: BTreeSet<Vec<u8>>,
     /// The last reply to a request that expected [`Expect::Kept`].
@@ -57,6 +62,8 @@ impl Client {
             expected: VecDeque::new(),
             input: Vec::new(),
             scanner: Scanner::default(),
+            watches: false,
+            has_written: false,
             walked: BTreeSet::new(),
             kept: Vec::new(),
         }
@@ -67,8 +74,16 @@ impl Client {
         self.expected.len()
     }
 
+    /// Whether the reply that comes next is an element, or that there is none.
+    pub(crate) fn waits_for_element(&self) -> bool {
+        matches!(self.expected.front(), Some(Expect::Popped { .. }))
+    }
+
     /// Notes what the request that it just sent must bring.
     pub(crate) fn expect(&mut self, expect: Expect) {
+        if let Expect::Each(all) = expect {
+            return all.into_iter().for_each(|expect| self.expect(expect));
+        }
         self.program.scanning |= matches!(expect, Expect::ScanPage);
         self.expected.push_back(expect);
     }
@@ -107,10 +122,15 @@ impl Client {
         let told = told(reply);
         match (&expect, told) {
             (Expect::Exactly(expected), _) if expected == reply => {}
+            (Expect::Discarded(transaction, expected), _) if *expected == reply => {
+                transaction.told(Told::NotSent, ledger);
+            }
             (Expect::OwnError, None) if reply::is_error(reply) => {}
             (Expect::Modelled(asked), None) => check_modelled(asked, reply, moment, ledger),
             (Expect::Parts(parts), None) => check_parts(parts, reply, moment, ledger),
-            (Expect::Exactly(_), _) | (_, None) if !self.fits(&expect, reply, ledger, tally) => {
+            (Expect::Exactly(_) | Expect::Discarded(..), _) | (_, None)
+                if !self.fits(&expect, reply, ledger, tally) =>
+            {
                 ledger.violate(format!("{:?} is no reply to {expect:?}", text(reply)));
             }
             (_, Some(_)) if !moment.troubled => {
@@ -130,9 +150,31 @@ impl Client {
     /// Whether a reply that is no error of the contract fits, with all that follows from it.
     fn fits(&mut self, expect: &Expect, reply: &[u8], ledger: &mut Ledger, tally: &mut Tally) -> bool {
         match expect {
-            Expect::Exactly(_) | Expect::OwnError | Expect::Modelled(_) | Expect::Parts(_) => false,
+            Expect::Exactly(_)
+            | Expect::OwnError
+            | Expect::Modelled(_)
+            | Expect::Parts(_)
+            | Expect::Discarded(..)
+            | Expect::Each(_) => false,
+            Expect::Watched => {
+                self.watches = reply == b"+OK\r\n";
+                self.watches
+            }
+            Expect::Executed(transaction) => self.check_executed(transaction, reply, ledger),
+            Expect::Pushed { key, element } => {
+                ledger.queues.told(key, element, Told::Done);
+                reply::as_integer(reply).is_some_and(|len| len > 0)
+            }
+            Expect::Popped { key } => match ledger.queues.popped(key, reply) {
+                Ok(()) => true,
+                Err(what) => {
+                    ledger.violate(what);
+                    true
+                }
+            },
             Expect::Reply(expected) => expected == reply,
             Expect::Write(writes) => {
+                self.has_written = true;
                 let deletes = writes.iter().all(|(_, value)| value.is_none());
                 for (key, value) in writes {
                     ledger.told(key, value.as_deref(), Told::Done);
@@ -180,6 +222,25 @@ impl Client {
         }
     }
 
+    /// What EXEC says: all of it ran, or nothing since a watched key had changed.
+    fn check_executed(&mut self, transaction: &Transaction, reply: &[u8], ledger: &mut Ledger) -> bool {
+        if transaction.watched && (reply == b"*-1\r\n" || reply == b"_\r\n") {
+            transaction.told(Told::NotSent, ledger);
+            return true;
+        }
+        if transaction.changed && self.watches && self.has_written {
+            ledger.violate("EXEC ran though a watched key had changed".to_owned());
+        }
+        let Some(replies) = sessions::replies_of(reply, &transaction.steps) else { return false };
+        transaction.steps.iter().zip(replies).all(|(step, reply)| match step {
+            Step::Set { key, value } => {
+                ledger.told(key, Some(value), Told::Done);
+                reply == b"+OK\r\n"
+            }
+            Step::Get { key } => check_value(key, true, reply, ledger),
+        })
+    }
+
     /// Adds a page to the walk; at its end all lasting keys must have been met.
     fn walk(&mut self, reply: &[u8], ledger: &mut Ledger, tally: &mut Tally) -> bool {
         self.program.scanning = false;
@@ -209,10 +270,17 @@ impl Client {
     fn settle_lost(&mut self, expect: &Expect, told: Told, ledger: &mut Ledger) {
         match expect {
             Expect::Write(writes) => {
+                self.has_written = false;
                 for (key, value) in writes {
                     ledger.told(key, value.as_deref(), told);
                 }
             }
+            Expect::Watched => self.watches = false,
+            Expect::Executed(transaction) | Expect::Discarded(transaction, _) => {
+                transaction.told(told, ledger);
+            }
+            Expect::Pushed { key, element } => ledger.queues.told(key, element, told),
+            Expect::Popped { key } if told == Told::Unknown => ledger.queues.pop_lost(key),
             Expect::Modelled(asked) if told == Told::Unknown => ledger.model.lost(asked),
             Expect::Parts(parts) if told == Told::Unknown => {
                 parts.iter().for_each(|part| ledger.model.lost(part));
@@ -247,7 +315,7 @@ impl Client {
 /// What an error of the contract says; `None` for everything else.
 fn told(reply: &[u8]) -> Option<Told> {
     let line = String::from_utf8_lossy(reply.strip_prefix(b"-")?).into_owned();
-    if line.starts_with("TRYAGAIN shard ") {
+    if line.starts_with("TRYAGAIN shard ") || line.starts_with("EXECABORT Transaction discarded because of") {
         return Some(Told::NotSent);
     }
     let unknown = line.contains("outcome unknown (shard ")

@@ -65,6 +65,11 @@ impl Keyspace {
         ran
     }
 
+    /// A request of `caller` is refused before it is looked at.
+    pub(crate) fn refuse(&mut self, caller: CallerId, now: Instant) {
+        run(&mut self.store, caller, &[b"nosuchcommand"], unix_ms(now), &mut Vec::new());
+    }
+
     /// Somebody has waited long enough.
     pub(crate) fn work(&mut self, now: Instant) {
         self.store.work(unix_ms(now));

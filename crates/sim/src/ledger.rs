@@ -3,6 +3,7 @@
 //! Every write has a token that no other write has; it stands in the value. Each key has one writer.
 
 use crate::model::Model;
+use crate::sessions::Queues;
 use command::Resolved;
 use resp::Request;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,8 @@ pub(crate) struct Ledger {
     topology: Arc<Topology>,
     /// What the keys hold that are not written with stamps.
     pub model: Model,
+    /// Elements that clients push and wait for.
+    pub queues: Queues,
     /// How often each stamped write ran.
     runs: Vec<u32>,
     /// How much filling each stamped value has.
@@ -55,6 +58,7 @@ impl Ledger {
         Ledger {
             model: Model::new(Arc::clone(&topology)),
             topology,
+            queues: Queues::default(),
             runs: Vec::new(),
             fillings: Vec::new(),
             names: BTreeSet::new(),
@@ -88,7 +92,12 @@ impl Ledger {
         self.violation.get_or_insert(text);
     }
 
-    /// A request arrived at the node of `shard`, which runs it.
+    /// Where `key` lives.
+    pub(crate) fn shard_of(&self, key: &[u8]) -> ShardId {
+        self.topology.shard_of(key)
+    }
+
+    /// A request arrived at the node of `shard`.
     pub(crate) fn arrived(&mut self, request: &Request<'_>, shard: ShardId) {
         let mut places = Vec::new();
         match command::resolve(request) {
@@ -108,6 +117,10 @@ impl Ledger {
                 ));
             }
         }
+    }
+
+    /// A node runs `request`.
+    pub(crate) fn note_run(&mut self, request: &Request<'_>) {
         let writes = ["set", "mset", "stamp.set"];
         if writes.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes())) {
             for at in (1..request.len() - 1).step_by(2) {
@@ -144,6 +157,8 @@ impl Ledger {
         for key in self.names.iter().filter(|key| self.topology.shard_of(key) == shard) {
             self.keys.entry(key.clone()).or_default().unknown.insert(None);
         }
+        let topology = Arc::clone(&self.topology);
+        self.queues.forget(|key| topology.shard_of(key) == shard);
         self.model.shard_lost(shard, now_ms);
     }
 

@@ -22,6 +22,7 @@ mod network;
 mod node;
 mod plan;
 mod program;
+mod sessions;
 mod world;
 
 pub use client::Tally;

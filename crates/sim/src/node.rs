@@ -42,6 +42,8 @@ struct Input {
     caller: CallerId,
     /// Its last request has no answer yet.
     waits: bool,
+    /// What it has sent since MULTI, one request behind the other.
+    queued: Vec<u8>,
     bytes: Vec<u8>,
     scanner: Scanner,
 }
@@ -60,6 +62,7 @@ impl Node {
         let input = self.conns.entry(conn).or_insert_with(|| Input {
             caller: keyspace.admit(),
             waits: false,
+            queued: Vec::new(),
             bytes: Vec::new(),
             scanner: Scanner::default(),
         });
@@ -83,17 +86,21 @@ impl Node {
             match input.scanner.scan(&input.bytes[at..], &limits, &mut args, &mut inline) {
                 Ok(Scanned::Request { len }) => {
                     let request = Request::new(&input.bytes[at..at + len], &args);
-                    if now < self.loading_until {
+                    let start = out.len();
+                    if now < self.loading_until && !is_about_transactions(&request) {
+                        // As in Redis, it spoils a transaction.
+                        self.keyspace.refuse(input.caller, now);
                         out.extend_from_slice(b"-LOADING Redis is loading the dataset in memory\r\n");
                     } else {
-                        let start = out.len();
                         let ran =
                             self.keyspace.run(input.caller, &request, self.shard, now, ledger, &mut out);
                         input.waits = ran == Ran::Waits;
+                        note_run(&mut input.queued, &request, &out[start..], ledger);
                         if sabotage == Sabotage::RunTwice {
                             let twin = self.keyspace.admit();
                             let twice = &mut Vec::new();
                             self.keyspace.run(twin, &request, self.shard, now, ledger, twice);
+                            note_run(&mut Vec::new(), &request, twice, ledger);
                             self.keyspace.dismiss(twin);
                         }
                         let older = self.keyspace.older_reply(&request, &out[start..]);
@@ -143,5 +150,35 @@ impl Node {
     pub(crate) fn die(&mut self) {
         let conns = std::mem::take(&mut self.conns);
         conns.into_values().for_each(|input| self.keyspace.dismiss(input.caller));
+    }
+}
+
+/// Whether a node that is loading carries `request` out.
+fn is_about_transactions(request: &Request<'_>) -> bool {
+    let names = ["multi", "exec", "discard", "watch", "unwatch"];
+    names.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// Tells the ledger what has run, now that `request` got `reply`: itself, or what was `queued` since MULTI.
+fn note_run(queued: &mut Vec<u8>, request: &Request<'_>, reply: &[u8], ledger: &mut Ledger) {
+    if reply == b"+QUEUED\r\n" {
+        return queued.extend_from_slice(request.bytes);
+    }
+    if !is_about_transactions(request) {
+        if !resp::reply::is_error(reply) {
+            ledger.note_run(request);
+        }
+        return;
+    }
+    let (bytes, mut at) = (std::mem::take(queued), 0);
+    let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
+    if !request.arg(0).eq_ignore_ascii_case(b"exec") || !reply.starts_with(b"*") || reply == b"*-1\r\n" {
+        return;
+    }
+    while let Ok(Scanned::Request { len }) =
+        scanner.scan(&bytes[at..], &RequestLimits::default(), &mut args, &mut inline)
+    {
+        ledger.note_run(&Request::new(&bytes[at..at + len], &args));
+        at += len;
     }
 }

@@ -4,6 +4,7 @@ use crate::draw::{self, Drawn, LETTERS, Shape};
 use crate::keyspace::{Lane, unix_ms};
 use crate::ledger::{Ledger, STAMPED};
 use crate::model::{Asked, FamilyId, Word};
+use crate::sessions::{self, Transaction};
 use stdx::{Instant, Prng};
 
 /// Keys that are there from the beginning and that nobody touches: SCAN and KEYS must find them all.
@@ -65,6 +66,18 @@ pub(crate) enum Expect {
     Parts(Vec<Asked>),
     /// What HELLO answers.
     Greeting { resp3: bool },
+    /// OK: a key is watched.
+    Watched,
+    /// What EXEC says of these commands.
+    Executed(Transaction),
+    /// These bytes: the transaction is not carried out.
+    Discarded(Transaction, &'static [u8]),
+    /// How long the queue is now.
+    Pushed { key: Vec<u8>, element: Vec<u8> },
+    /// An element of the queue, or none.
+    Popped { key: Vec<u8> },
+    /// Each of these, for requests that are sent together.
+    Each(Vec<Expect>),
     /// Anything; it is kept.
     Kept,
 }
@@ -98,11 +111,12 @@ impl Program {
     /// What `client` of `clients` does. The keys that it will write are told to the ledger.
     pub(crate) fn new(client: usize, clients: usize, filling_max: u64, ledger: &mut Ledger) -> Program {
         (0..STAMPED_KEYS).for_each(|number| ledger.name(stamped_key(client, number)));
+        sessions::queue_names().for_each(|key| ledger.name(key));
         let (lane, families) = (Lane::default(), Default::default());
         Program { client, clients, filling_max, cursor: 0, scanning: false, lane, families }
     }
 
-    fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
+    pub(crate) fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
         stamped_key(self.client, prng.below(STAMPED_KEYS))
     }
 
@@ -110,20 +124,23 @@ impl Program {
         stamped_key(prng.below(self.clients as u64) as usize, prng.below(STAMPED_KEYS))
     }
 
-    fn value(&self, key: &[u8], prng: &mut Prng, ledger: &mut Ledger) -> Vec<u8> {
+    pub(crate) fn value(&self, key: &[u8], prng: &mut Prng, ledger: &mut Ledger) -> Vec<u8> {
         let filling = if prng.one_in(10) { prng.below(self.filling_max) } else { prng.below(20) };
         ledger.stamp(key, filling as usize)
     }
 
     /// The next request.
     pub(crate) fn next(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
-        let drawn = prng.below(38);
-        // What follows up to 15 is about keys of database 0, or about all of them.
-        if self.lane.database > 0 && drawn <= 15 {
+        let drawn = prng.below(44);
+        // What follows up to 15, and from 38 on, is about keys of database 0, or about all of them.
+        if self.lane.database > 0 && (drawn <= 15 || drawn >= 38) {
             return if drawn < 2 { self.get_nothing(prng) } else { self.modelled(now, prng, ledger) };
         }
         match drawn {
             36..=37 => self.change_lane(prng),
+            38..=40 => self.transaction(prng, ledger),
+            41..=42 => self.push(prng, ledger),
+            43 => self.pop(prng),
             0..=2 => self.set(prng, ledger),
             3..=6 => self.get(prng),
             7 => self.mset(prng, ledger),
@@ -319,7 +336,7 @@ impl Program {
         let bytes = match prng.below(5) {
             0 => words(&[b"GET"]),
             1 => words(&[b"nosuchcommand", &key]),
-            2 => words(&[b"BLPOP", &key, b"0"]),
+            2 => words(&[b"LPOP", &key, b"-1"]),
             3 => words(&[b"OBJECT", b"nothing"]),
             _ => words(&[b"MSET", &key, b"1", b"other"]),
         };
@@ -378,7 +395,7 @@ fn skip_reply() -> Vec<u8> {
     words(&[b"CLIENT", b"REPLY", b"SKIP"])
 }
 
-fn words(request: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn words(request: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     resp::encode::request(&mut bytes, request);
     bytes

@@ -554,10 +554,12 @@ impl<'p> World<'p> {
             Who::Client(client) if self.clients[client].conn == Some(conn) => {
                 let (ending, troubled) =
                     (self.clients[client].ending, self.plan.drain_at.is_some_and(|at| at <= self.now));
+                // As in Redis, who will send no more does not go on waiting.
+                let gave_up = ending && self.clients[client].waits_for_element();
                 let missing = self.clients[client].disconnect(&mut self.ledger);
                 let had_cause = self.closings > 0 && (missing > 0 || !ending);
                 self.closings -= usize::from(had_cause);
-                if had_cause || troubled {
+                if had_cause || troubled || gave_up {
                     // It was told in the only way that was left.
                 } else if missing > 0 {
                     self.ledger.violate(format!("client {client} was closed and misses {missing} replies"));

@@ -143,8 +143,8 @@ impl Database {
     }
 }
 
-/// Redis's default for `databases`.
-pub(crate) const DATABASES: u8 = 16;
+/// How many databases a store has: Redis's default for `databases`.
+pub const DATABASES: u8 = 16;
 
 /// An entry in a table that is two thirds full.
 pub(crate) const ENTRY_BYTES: usize = std::mem::size_of::<Entry>() * 3 / 2 + 2;

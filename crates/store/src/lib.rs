@@ -25,6 +25,7 @@ mod keyspace;
 mod limits;
 mod policy;
 mod replies;
+mod scratch;
 mod stats;
 mod store;
 mod table;
@@ -34,8 +35,10 @@ mod values;
 mod waiting;
 
 pub use callers::CallerId;
+pub use database::DATABASES;
 pub use dispatch::{commands, supports};
 pub use limits::{Limit, limits};
 pub use policy::{EvictionPolicy, UnknownPolicy};
+pub use scratch::Scratch;
 pub use store::{Ran, Store, StoreSettings};
 pub use waiting::Delivery;

@@ -1,5 +1,6 @@
 //! Bitmaps.
 
+use crate::carry::Across::Gathered;
 use crate::carry::Carry::Shard;
 use crate::command::{Command, row};
 use crate::keys::ByHand;
@@ -13,7 +14,8 @@ pub(super) static COMMANDS: &[Command] = &[
             .note("This command allows both access and modification of the key")], Shard)
         .by_hand(ByHand::BitfieldFlags),
     row("bitfield_ro", -2, "readonly fast", "bitmap", &[key(1, "RO access")], Shard),
-    row("bitop", -4, "write denyoom", "bitmap", &[key(2, "OW update"), keys(3, -1, 1, "RO access")], Shard),
+    row("bitop", -4, "write denyoom", "bitmap", &[key(2, "OW update"), keys(3, -1, 1, "RO access")], Shard)
+        .across(Gathered),
     row("bitpos", -3, "readonly", "bitmap", &[key(1, "RO access")], Shard),
     row("getbit", 3, "readonly fast", "bitmap", &[key(1, "RO access")], Shard),
     row("setbit", 4, "write denyoom", "bitmap", &[key(1, "RW access update")], Shard),

@@ -1,5 +1,6 @@
 //! Keys of any type.
 
+use crate::carry::Across::{Carried, Gathered};
 use crate::carry::Carry::{AllShards, AnyShard, Container, Cursor, Here, Shard, ShardIf, Split};
 use crate::carry::{Guard, Local, Merge, Naming};
 use crate::command::{Command, container, row};
@@ -9,7 +10,7 @@ use crate::table::{REST, behind, key, keys, never, unknown};
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
     row("copy", -3, "write denyoom", "keyspace", &[key(1, "RO access"), key(2, "OW update")],
-        ShardIf(Guard::Database(Naming::Option))),
+        ShardIf(Guard::Database(Naming::Option))).across(Carried),
     row("del", -2, "write", "keyspace", &[keys(1, -1, 1, "RM delete")], Split(Merge::Sum))
         .tips("request_policy:multi_shard response_policy:agg_sum"),
     row("dump", 2, "readonly", "keyspace", &[key(1, "RO access")], Shard).tips("nondeterministic_output"),
@@ -35,14 +36,16 @@ pub(super) static COMMANDS: &[Command] = &[
         .tips("nondeterministic_output"),
     row("randomkey", 1, "readonly", "keyspace", &[], AllShards(Merge::RandomNonNil))
         .tips("request_policy:all_shards nondeterministic_output"),
-    row("rename", 3, "write", "keyspace", &[key(1, "RW access delete"), key(2, "OW update")], Shard),
-    row("renamenx", 3, "write fast", "keyspace", &[key(1, "RW access delete"), key(2, "OW insert")], Shard),
+    row("rename", 3, "write", "keyspace", &[key(1, "RW access delete"), key(2, "OW update")], Shard)
+        .across(Carried),
+    row("renamenx", 3, "write fast", "keyspace", &[key(1, "RW access delete"), key(2, "OW insert")], Shard)
+        .across(Carried),
     row("restore", -4, "write denyoom", "keyspace dangerous", &[key(1, "OW update")], Shard),
     row("scan", -2, "readonly", "keyspace", &[], Cursor)
         .tips("nondeterministic_output request_policy:special"),
     row("sort", -2, "write denyoom movablekeys", "set sortedset list dangerous",
         &[key(1, "RO access"), unknown("RO access").note(SORT_PATTERNS), unknown("OW update").note(SORT_STORE)],
-        ShardIf(Guard::Patterns))
+        ShardIf(Guard::Patterns)).across(Gathered)
         .by_hand(ByHand::Sort),
     row("sort_ro", -2, "readonly movablekeys", "set sortedset list dangerous",
         &[key(1, "RO access"), unknown("RO access").note(SORT_PATTERNS)], ShardIf(Guard::Patterns))

@@ -1,5 +1,6 @@
 //! Geographic indexes.
 
+use crate::carry::Across::Gathered;
 use crate::carry::Carry::Shard;
 use crate::command::{Command, row};
 use crate::table::{NEXT, behind, key};
@@ -12,12 +13,13 @@ pub(super) static COMMANDS: &[Command] = &[
     row("geopos", -2, "readonly", "geo", &[key(1, "RO access")], Shard),
     row("georadius", -6, "write denyoom movablekeys", "geo",
         &[key(1, "RO access"), behind("STORE", 6, NEXT, "OW update"), behind("STOREDIST", 6, NEXT, "OW update")],
-        Shard),
+        Shard).across(Gathered),
     row("georadius_ro", -6, "readonly", "geo", &[key(1, "RO access")], Shard),
     row("georadiusbymember", -5, "write denyoom movablekeys", "geo",
         &[key(1, "RO access"), behind("STORE", 5, NEXT, "OW update"), behind("STOREDIST", 5, NEXT, "OW update")],
-        Shard),
+        Shard).across(Gathered),
     row("georadiusbymember_ro", -5, "readonly", "geo", &[key(1, "RO access")], Shard),
     row("geosearch", -7, "readonly", "geo", &[key(1, "RO access")], Shard),
-    row("geosearchstore", -8, "write denyoom", "geo", &[key(1, "OW update"), key(2, "RO access")], Shard),
+    row("geosearchstore", -8, "write denyoom", "geo", &[key(1, "OW update"), key(2, "RO access")], Shard)
+        .across(Gathered),
 ];

@@ -1,5 +1,6 @@
 //! Lists.
 
+use crate::carry::Across::Moved;
 use crate::carry::Carry::{Blocking, Shard};
 use crate::carry::Wait;
 use crate::command::{Command, row};
@@ -17,7 +18,8 @@ pub(super) static COMMANDS: &[Command] = &[
     row("lindex", 3, "readonly", "list", &[key(1, "RO access")], Shard),
     row("linsert", 5, "write denyoom", "list", &[key(1, "RW insert")], Shard),
     row("llen", 2, "readonly fast", "list", &[key(1, "RO")], Shard),
-    row("lmove", 5, "write denyoom", "list", &[key(1, "RW access delete"), key(2, "RW insert")], Shard),
+    row("lmove", 5, "write denyoom", "list", &[key(1, "RW access delete"), key(2, "RW insert")], Shard)
+        .across(Moved),
     row("lmpop", -4, "write movablekeys", "list", &[counted(1, "RW access delete")], Shard),
     row("lpop", -2, "write fast", "list", &[key(1, "RW access delete")], Shard),
     row("lpos", -3, "readonly", "list", &[key(1, "RO access")], Shard),
@@ -28,7 +30,8 @@ pub(super) static COMMANDS: &[Command] = &[
     row("lset", 4, "write denyoom", "list", &[key(1, "RW update")], Shard),
     row("ltrim", 4, "write", "list", &[key(1, "RW delete")], Shard),
     row("rpop", -2, "write fast", "list", &[key(1, "RW access delete")], Shard),
-    row("rpoplpush", 3, "write denyoom", "list", &[key(1, "RW access delete"), key(2, "RW insert")], Shard),
+    row("rpoplpush", 3, "write denyoom", "list", &[key(1, "RW access delete"), key(2, "RW insert")], Shard)
+        .across(Moved),
     row("rpush", -3, "write denyoom fast", "list", &[key(1, "RW insert")], Shard),
     row("rpushx", -3, "write denyoom fast", "list", &[key(1, "RW insert")], Shard),
 ];

@@ -1,5 +1,6 @@
 //! Sorted sets.
 
+use crate::carry::Across::Gathered;
 use crate::carry::Carry::{Blocking, Shard};
 use crate::carry::Wait;
 use crate::command::{Command, row};
@@ -15,14 +16,15 @@ pub(super) static COMMANDS: &[Command] = &[
     row("zadd", -4, "write denyoom fast", "sortedset", &[key(1, "RW update")], Shard),
     row("zcard", 2, "readonly fast", "sortedset", &[key(1, "RO")], Shard),
     row("zcount", 4, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
-    row("zdiff", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard),
+    row("zdiff", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard).across(Gathered),
     row("zdiffstore", -4, "write denyoom movablekeys", "sortedset",
-        &[key(1, "OW update"), counted(2, "RO access")], Shard),
+        &[key(1, "OW update"), counted(2, "RO access")], Shard).across(Gathered),
     row("zincrby", 4, "write denyoom fast", "sortedset", &[key(1, "RW access update")], Shard),
-    row("zinter", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard),
-    row("zintercard", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard),
+    row("zinter", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard).across(Gathered),
+    row("zintercard", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard)
+        .across(Gathered),
     row("zinterstore", -4, "write denyoom movablekeys", "sortedset",
-        &[key(1, "OW update"), counted(2, "RO access")], Shard),
+        &[key(1, "OW update"), counted(2, "RO access")], Shard).across(Gathered),
     row("zlexcount", 4, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
     row("zmpop", -4, "write movablekeys", "sortedset", &[counted(1, "RW access delete")], Shard),
     row("zmscore", -3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
@@ -33,7 +35,8 @@ pub(super) static COMMANDS: &[Command] = &[
     row("zrange", -4, "readonly", "sortedset", &[key(1, "RO access")], Shard),
     row("zrangebylex", -4, "readonly", "sortedset", &[key(1, "RO access")], Shard),
     row("zrangebyscore", -4, "readonly", "sortedset", &[key(1, "RO access")], Shard),
-    row("zrangestore", -5, "write denyoom", "sortedset", &[key(1, "OW update"), key(2, "RO access")], Shard),
+    row("zrangestore", -5, "write denyoom", "sortedset", &[key(1, "OW update"), key(2, "RO access")], Shard)
+        .across(Gathered),
     row("zrank", 3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
     row("zrem", -3, "write fast", "sortedset", &[key(1, "RW delete")], Shard),
     row("zremrangebylex", 4, "write", "sortedset", &[key(1, "RW delete")], Shard),
@@ -45,7 +48,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("zrevrank", 3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
     row("zscan", -3, "readonly", "sortedset", &[key(1, "RO access")], Shard).tips("nondeterministic_output"),
     row("zscore", 3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
-    row("zunion", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard),
+    row("zunion", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard).across(Gathered),
     row("zunionstore", -4, "write denyoom movablekeys", "sortedset",
-        &[key(1, "OW update"), counted(2, "RO access")], Shard),
+        &[key(1, "OW update"), counted(2, "RO access")], Shard).across(Gathered),
 ];

@@ -1,5 +1,6 @@
 //! Strings.
 
+use crate::carry::Across::Gathered;
 use crate::carry::Carry::{Shard, Split};
 use crate::carry::Merge;
 use crate::command::{Command, row};
@@ -20,12 +21,12 @@ pub(super) static COMMANDS: &[Command] = &[
     row("incr", 2, "write denyoom fast", "string", &[key(1, "RW access update")], Shard),
     row("incrby", 3, "write denyoom fast", "string", &[key(1, "RW access update")], Shard),
     row("incrbyfloat", 3, "write denyoom fast", "string", &[key(1, "RW access update")], Shard),
-    row("lcs", -3, "readonly", "string", &[keys(1, 1, 1, "RO access")], Shard),
+    row("lcs", -3, "readonly", "string", &[keys(1, 1, 1, "RO access")], Shard).across(Gathered),
     row("mget", -2, "readonly fast", "string", &[keys(1, -1, 1, "RO access")], Split(Merge::Values))
         .tips("request_policy:multi_shard"),
     row("mset", -3, "write denyoom", "string", &[keys(1, -1, 2, "OW update")], Split(Merge::AllOk))
         .tips("request_policy:multi_shard response_policy:all_succeeded"),
-    row("msetnx", -3, "write denyoom", "string", &[keys(1, -1, 2, "OW insert")], Shard)
+    row("msetnx", -3, "write denyoom", "string", &[keys(1, -1, 2, "OW insert")], Shard).across(Gathered)
         .tips("request_policy:multi_shard response_policy:agg_min"),
     row("psetex", 4, "write denyoom", "string", &[key(1, "OW update")], Shard),
     row("set", -3, "write denyoom", "string",

@@ -14,11 +14,14 @@ use crate::error::Error;
 use crate::formats::rdb;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
+use crate::values::value::Value;
 
 type Done = Result<(), Error>;
 
 /// What Redis 7.0 writes, and the newest that it reads.
 const VERSION: u16 = 10;
+/// That of Redis 7.2 and Valkey up to 8: what our own RESTORE refuses as Redis 7.0 does, and [`read`] can read.
+pub(crate) const NEWEST_VERSION_READ: u16 = 11;
 const VERSION_BYTES: usize = 2;
 const CHECKSUM_BYTES: usize = 8;
 
@@ -29,13 +32,29 @@ pub(crate) fn dump(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
         out.nil();
         return Ok(());
     };
-    let mut writer = rdb::Writer::default();
-    rdb::write(&entry.value, &mut writer);
-    let mut payload = writer.bytes;
-    payload.extend_from_slice(&VERSION.to_le_bytes());
-    payload.extend_from_slice(&CHECKSUM.checksum(&payload).to_le_bytes());
+    let payload = write(&entry.value);
     out.bulk(&payload);
     Ok(())
+}
+
+/// The payload of `value`.
+pub(crate) fn write(value: &Value) -> Vec<u8> {
+    let mut writer = rdb::Writer::default();
+    rdb::write(value, &mut writer);
+    let mut payload = writer.bytes;
+    payload.extend_from_slice(&VERSION.to_le_bytes());
+    with_checksum(payload)
+}
+
+/// `payload` with the checksum of all that is in it.
+pub(crate) fn with_checksum(mut payload: Vec<u8>) -> Vec<u8> {
+    payload.extend_from_slice(&CHECKSUM.checksum(&payload).to_le_bytes());
+    payload
+}
+
+/// The value in a payload of `version_max` at most.
+pub(crate) fn read(payload: &[u8], version_max: u16, keyspace: &Keyspace) -> Option<Value> {
+    rdb::read(body(payload, version_max)?, keyspace)
 }
 
 /// The options of RESTORE.
@@ -86,7 +105,7 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     if ttl < 0 {
         return Err(Error::RESTORE_TTL);
     }
-    let body = body(request.arg(3)).ok_or(Error::RESTORE_CHECKSUM)?;
+    let body = body(request.arg(3), VERSION).ok_or(Error::RESTORE_CHECKSUM)?;
     let value = rdb::read(body, keyspace).ok_or(Error::RESTORE_FORMAT)?;
     let now = i64::try_from(keyspace.now_ms).unwrap_or(i64::MAX);
     let expires_at = match ttl {
@@ -111,10 +130,10 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
 }
 
 /// What is in front of version and checksum, if those are in order.
-fn body(payload: &[u8]) -> Option<&[u8]> {
+fn body(payload: &[u8], version_max: u16) -> Option<&[u8]> {
     let (checked, checksum) = payload.split_last_chunk::<CHECKSUM_BYTES>()?;
     let (body, version) = checked.split_last_chunk::<VERSION_BYTES>()?;
-    let is_known = u16::from_le_bytes(*version) <= VERSION;
+    let is_known = u16::from_le_bytes(*version) <= version_max;
     (is_known && CHECKSUM.checksum(checked) == u64::from_le_bytes(*checksum)).then_some(body)
 }
 
@@ -125,7 +144,6 @@ mod tests {
     use super::*;
     use crate::StoreSettings;
     use crate::testing::World;
-    use crate::values::value::Value;
 
     fn keyspace() -> Keyspace {
         Keyspace::new(1)
@@ -257,11 +275,12 @@ mod tests {
         let mut later = payload[..5].to_vec();
         later[3] = 11;
         later.extend_from_slice(&CHECKSUM.checksum(&later).to_le_bytes());
-        assert_eq!(body(&later), None);
+        assert_eq!(body(&later, VERSION), None);
+        assert!(body(&later, NEWEST_VERSION_READ).is_some());
         (0..payload.len()).for_each(|at| {
             let mut spoilt = payload;
             spoilt[at] ^= 1;
-            assert_eq!(body(&spoilt), None, "byte {at}");
+            assert_eq!(body(&spoilt, VERSION), None, "byte {at}");
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Values in the form of Redis's RDB files, version 10: what DUMP gives and RESTORE takes.
 //!
-//! Written: the forms that Redis 7.0 writes. Read: those, and older ones that are made of the same parts; not the
-//! ziplists and zipmaps that Redis wrote before 7.0. Nothing that is read is trusted: what is no value is `None`, and
+//! Written: the forms that Redis 7.0 writes. Read: those, older ones that are made of the same parts, and the two that
+//! Redis 7.2 added; not the ziplists and zipmaps that Redis wrote before 7.0. Nothing that is read is trusted: what is no value is `None`, and
 //! nothing is allocated by an announced size.
 
 use resp::integer::parse_i64;
@@ -9,7 +9,7 @@ use resp::integer::parse_i64;
 use crate::formats::double;
 use crate::formats::listpack::{self, Entry, Listpack, little_endian};
 use crate::formats::lzf;
-use crate::formats::rdb_stream::{self, STREAM, STREAM_WITHOUT_COUNTERS};
+use crate::formats::rdb_stream::{self, STREAM, STREAM_WITH_ACTIVITY, STREAM_WITHOUT_COUNTERS};
 use crate::keyspace::Keyspace;
 use crate::values::hash::Hash;
 use crate::values::list::{End, List};
@@ -28,6 +28,8 @@ const INTSET: u8 = 11;
 const HASH_LISTPACK: u8 = 16;
 const ZSET_LISTPACK: u8 = 17;
 const QUICKLIST: u8 = 18;
+/// Since Redis 7.2.
+const SET_LISTPACK: u8 = 20;
 
 /// In a list, a node is an element by itself or a listpack.
 const NODE_PLAIN: u64 = 1;
@@ -225,6 +227,12 @@ pub(crate) fn read(bytes: &[u8], keyspace: &Keyspace) -> Option<Value> {
             integers(&reader.text()?)?.into_iter().all(is_set).then_some(())?;
             set.into_value()
         }
+        SET_LISTPACK => {
+            let mut set: Set = keyspace.empty();
+            let bytes = reader.text()?;
+            listpack::entries(&bytes)?.iter().all(|member| set.insert(&member.to_text())).then_some(())?;
+            set.into_value()
+        }
         HASH => {
             let mut hash: Hash = keyspace.empty();
             reader.each(|reader| hash.set(&reader.text()?, &reader.text()?).then_some(()))?;
@@ -252,8 +260,8 @@ pub(crate) fn read(bytes: &[u8], keyspace: &Keyspace) -> Option<Value> {
             })?;
             zset.into_value()
         }
-        form @ (STREAM | STREAM_WITHOUT_COUNTERS) => {
-            rdb_stream::read(&mut reader, form == STREAM)?.into_value()
+        form @ (STREAM | STREAM_WITHOUT_COUNTERS | STREAM_WITH_ACTIVITY) => {
+            rdb_stream::read(&mut reader, form)?.into_value()
         }
         _ => return None,
     };

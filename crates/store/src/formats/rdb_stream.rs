@@ -4,9 +4,11 @@ use crate::formats::rdb::{Reader, Writer, write_len, write_text};
 use crate::values::group::{Group, Pending};
 use crate::values::stream::{Id, Stream};
 
-/// Redis's numbers of the forms: before 7.0, without some of the counters; since.
+/// Redis's numbers of the forms: before 7.0, without some of the counters; since; since 7.2, with a second instant for each
+/// consumer.
 pub(crate) const STREAM_WITHOUT_COUNTERS: u8 = 15;
 pub(crate) const STREAM: u8 = 19;
+pub(crate) const STREAM_WITH_ACTIVITY: u8 = 21;
 
 /// What is written for a number that nobody knows.
 const UNKNOWN: u64 = u64::MAX;
@@ -50,8 +52,9 @@ fn write_group(name: &[u8], group: &Group, out: &mut Writer) {
     }
 }
 
-/// Reads what is behind the number of the form.
-pub(crate) fn read(reader: &mut Reader<'_>, has_counters: bool) -> Option<Stream> {
+/// Reads what is behind `form`, the number of the form.
+pub(crate) fn read(reader: &mut Reader<'_>, form: u8) -> Option<Stream> {
+    let has_counters = form != STREAM_WITHOUT_COUNTERS;
     let mut stream = Stream::default();
     reader.each(|reader| {
         let first_id = Id::from_bytes(reader.text()?.try_into().ok()?);
@@ -70,7 +73,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, has_counters: bool) -> Option<Stream
     }
     reader.each(|reader| {
         let name = reader.text()?;
-        let group = read_group(reader, &stream, has_counters)?;
+        let group = read_group(reader, &stream, form)?;
         stream.add_group(&name, group).then_some(())
     })?;
     Some(stream)
@@ -80,9 +83,9 @@ fn read_id(reader: &mut Reader<'_>) -> Option<Id> {
     Some(Id { ms: reader.len()?, seq: reader.len()? })
 }
 
-fn read_group(reader: &mut Reader<'_>, stream: &Stream, has_counters: bool) -> Option<Group> {
+fn read_group(reader: &mut Reader<'_>, stream: &Stream, form: u8) -> Option<Group> {
     let last_id = read_id(reader)?;
-    let read = if has_counters {
+    let read = if form != STREAM_WITHOUT_COUNTERS {
         Some(reader.len()?).filter(|&read| read != UNKNOWN)
     } else {
         crate::values::group::read_until(stream, last_id)
@@ -97,6 +100,10 @@ fn read_group(reader: &mut Reader<'_>, stream: &Stream, has_counters: bool) -> O
     reader.each(|reader| {
         let name = reader.text()?;
         let seen_ms = u64::from_le_bytes(reader.array()?);
+        if form == STREAM_WITH_ACTIVITY {
+            // When it last got or claimed something: Redis 7.0 does not tell it from when it was last seen.
+            reader.array::<8>()?;
+        }
         group.add_consumer(&name, seen_ms).then_some(())?;
         let consumer = group.see_consumer(&name, seen_ms);
         reader.each(|reader| {

@@ -15,7 +15,8 @@ pub(crate) fn of_sessions(prng: &mut Prng) -> Vec<Vec<u8>> {
     let lines: Vec<&str> = SESSIONS.lines().collect();
     let mut words = Vec::new();
     prng.pick(&lines[..]).split(' ').for_each(|word| expand(word, prng, &mut words));
-    if prng.one_in(60) && words.len() > 1 {
+    // Without a name, PUBSUB shows all channels in an order that is chance.
+    if prng.one_in(60) && words.len() > 1 && words[0] != b"PUBSUB" {
         words.pop();
     }
     words

@@ -1,0 +1,372 @@
+//! Commands over several shards that no node can carry out, carried out here if the operator wants it
+//! (`--cross-shard=emulate`): SUNION, RENAME, BITOP and their like.
+//!
+//! ```text
+//!   session ─► emulate ─► plan ─► questions to shards ─┐
+//!                          ▲                           ▼
+//!                          └──── all were answered ◄───┘ ─► reply ─► the client's place
+//! ```
+//!
+//! A plan ([`gather`], [`moves`]) decides and asks; it knows no connection. It is asked for the next step once all
+//! questions of the last one were answered or lost. It begins once all earlier requests of its client were answered: one
+//! whose reply is large may be asked again, and would then see what came behind it. The later ones are read when it is
+//! through, as they would wait for the command in one Redis. A plan that has begun to write goes on to its end when its
+//! client leaves.
+//!
+//! Each question has the time of a request; a plan has four steps at most, and one more to take back what it did.
+
+mod gather;
+mod moves;
+
+use crate::ConnId;
+use crate::backend::Purpose;
+use crate::core::{Asked, Core};
+use crate::errors::{self, Lost};
+use crate::event::CloseReason;
+use crate::lanes::LaneId;
+use crate::limits::CrossShard;
+use crate::proxy::{Peer, Proxy};
+use crate::replies::Outcome;
+use crate::requests::Step;
+use crate::route::Keys;
+use crate::session::{Owed, Session};
+use command::{Across, Command, Number};
+use gather::Gather;
+use moves::{Journal, Move};
+use resp::{Request, encode};
+use stdx::Id;
+use topology::ShardId;
+
+/// One command over several shards, until it is answered.
+#[derive(Debug)]
+pub(crate) struct Emulation {
+    conn: ConnId,
+    /// In the client's order.
+    place: u32,
+    /// Over whose connections it asks.
+    lane: LaneId,
+    /// What was asked, and when, for the statistics.
+    command: Number,
+    asked_us: u32,
+    plan: Plan,
+    /// What came of each question of the present step.
+    answers: Vec<Option<Answer>>,
+    /// Questions that wait for their answers.
+    left: usize,
+    /// Bytes of the answers that are here.
+    answered_bytes: usize,
+    /// What it holds, as it was counted last.
+    counted_bytes: usize,
+}
+
+/// How a command is carried out.
+#[derive(Debug)]
+enum Plan {
+    Gather(Gather),
+    Move(Move),
+}
+
+/// What a plan asks one shard.
+#[derive(Debug)]
+struct Question {
+    shard: ShardId,
+    request: Vec<u8>,
+}
+
+impl Question {
+    fn new(shard: ShardId, args: &[&[u8]]) -> Question {
+        let mut request = Vec::new();
+        encode::request(&mut request, args);
+        Question { shard, request }
+    }
+}
+
+/// What came of a question.
+#[derive(Debug)]
+enum Answer {
+    /// The node's reply, and when it was here by unix time.
+    Reply { bytes: Vec<u8>, at_ms: u64 },
+    /// There is none.
+    Lost(Lost),
+    /// The reply was larger than what may be gathered.
+    TooLarge,
+}
+
+/// What a plan wants next.
+#[derive(Debug)]
+enum Next {
+    Ask(Vec<Question>),
+    /// It is through: this is the client's reply.
+    Reply(Vec<u8>),
+}
+
+impl Next {
+    /// It is through, and this went wrong.
+    fn error(text: &str) -> Next {
+        let mut reply = Vec::new();
+        errors::write(&mut reply, text);
+        Next::Reply(reply)
+    }
+}
+
+/// What a plan needs to know of the world for its next step.
+#[derive(Clone, Copy, Debug)]
+struct Conditions {
+    /// Unix time.
+    now_ms: u64,
+    /// For what is random in the command.
+    seed: u64,
+    /// Bytes that one command may gather.
+    bytes_max: usize,
+    /// Bytes that are free for it now.
+    bytes_free: usize,
+}
+
+impl Plan {
+    fn next(&mut self, answers: Vec<Answer>, conditions: &Conditions) -> Next {
+        match self {
+            Plan::Gather(gather) => gather.next(answers, conditions),
+            Plan::Move(moving) => moving.next(answers),
+        }
+    }
+
+    /// Whether nothing was changed so far, and nothing that was sent could change anything.
+    fn is_reading(&self) -> bool {
+        match self {
+            Plan::Gather(gather) => gather.is_reading(),
+            Plan::Move(moving) => moving.is_reading(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Plan::Gather(gather) => gather.held_bytes(),
+            Plan::Move(moving) => moving.held_bytes(),
+        }
+    }
+}
+
+impl Emulation {
+    /// Whether `bytes` more may be gathered.
+    fn has_room(&self, bytes: usize, bytes_max: usize) -> bool {
+        self.answered_bytes + bytes <= bytes_max
+    }
+}
+
+impl Core {
+    /// Carries out a request whose keys live on several shards, if that is wanted and there is a way.
+    pub(crate) fn emulate(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &Keys,
+    ) -> Step {
+        if self.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
+            self.refuse(session, errors::CROSS_SLOT);
+            return Step::Done;
+        }
+        if !self.is_alone(session) {
+            return self.read_again();
+        }
+        match self.begin_emulation(session, command, request, keys) {
+            Ok(()) => {}
+            Err(text) => self.refuse(session, &text),
+        }
+        Step::Done
+    }
+
+    /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.
+    fn begin_emulation(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &Keys,
+    ) -> Result<(), String> {
+        let (plan, questions) = self.plan(session, command, request)?;
+        for part in &keys.parts {
+            self.shared_node(session.lane, part.shard).map_err(|lost| lost.text())?;
+        }
+        let id = self.emulations.insert(Emulation {
+            conn: session.conn,
+            place: session.next_place(),
+            lane: session.lane,
+            command: self.asking,
+            asked_us: self.now_us,
+            plan,
+            answers: Vec::new(),
+            left: 0,
+            answered_bytes: 0,
+            counted_bytes: 0,
+        });
+        let place = session.reserve(Owed::Emulation(id));
+        session.fences += 1;
+        self.counters.emulations += 1;
+        self.ask(id, questions);
+        if let Some((_, reply)) = self.go_on(id) {
+            session.fences -= 1;
+            self.settle(session, place, &reply);
+        }
+        Ok(())
+    }
+
+    /// How `request` is carried out, and what is asked first.
+    fn plan(
+        &mut self,
+        session: &Session,
+        command: &Command,
+        request: &Request<'_>,
+    ) -> Result<(Plan, Vec<Question>), &'static str> {
+        let topology = &self.topology;
+        let shard_of = |key: &[u8]| topology.shard_of(key);
+        match command.across {
+            Across::Refused => Err(errors::CROSS_SLOT),
+            Across::Gathered | Across::Carried => {
+                let (gather, questions) = Gather::begin(command, request, shard_of, session.resp3)?;
+                Ok((Plan::Gather(gather), questions))
+            }
+            Across::Moved => {
+                let source_name = self.shard_name(shard_of(request.arg(1))).to_owned();
+                let journal = Journal { name: self.journal_name().into_bytes(), shard: source_name };
+                let (moving, questions) = Move::begin(command, request, shard_of, journal, session.resp3)?;
+                Ok((Plan::Move(moving), questions))
+            }
+        }
+    }
+
+    /// The name of a key that nobody else uses.
+    fn journal_name(&self) -> String {
+        let (worker, number) = (self.settings.worker, self.counters.emulations);
+        format!("shardis:moving:{}:{worker}:{number}", self.run_id)
+    }
+
+    /// Sends the questions of a step. What cannot be sent is lost at once.
+    fn ask(&mut self, id: Id, questions: Vec<Question>) {
+        let Some(emulation) = self.emulations.get_mut(id) else { return };
+        let lane = emulation.lane;
+        emulation.answered_bytes = 0;
+        emulation.left = questions.len();
+        emulation.answers = (0..questions.len()).map(|_| None).collect();
+        for (part, question) in questions.into_iter().enumerate() {
+            match self.shared_node(lane, question.shard) {
+                Ok(node) => {
+                    // An emulation outlives its client: its number takes the place of one.
+                    let (part, purpose) = (part as u32, Purpose::Emulation);
+                    let asked = Asked { conn: id, place: 0, part, purpose, kept: false };
+                    self.enqueue_on(node, &question.request, asked);
+                }
+                Err(lost) => self.take_answer(id, part as u32, Answer::Lost(lost)),
+            }
+        }
+        self.recount_emulation(id);
+    }
+
+    fn take_answer(&mut self, id: Id, part: u32, answer: Answer) {
+        let Some(emulation) = self.emulations.get_mut(id) else { return };
+        if let Some(place @ None) = emulation.answers.get_mut(part as usize) {
+            *place = Some(answer);
+            emulation.left -= 1;
+        }
+    }
+
+    /// Takes the steps for which all is there. The client's reply and whose it is, once the plan is through.
+    fn go_on(&mut self, id: Id) -> Option<(Emulation, Vec<u8>)> {
+        while self.emulations.get(id)?.left == 0 {
+            let conditions = self.conditions();
+            let emulation = self.emulations.get_mut(id)?;
+            let answers = std::mem::take(&mut emulation.answers);
+            match emulation.plan.next(answers.into_iter().flatten().collect(), &conditions) {
+                Next::Ask(questions) => self.ask(id, questions),
+                Next::Reply(reply) => {
+                    let emulation = self.forget_emulation(id)?;
+                    return Some((emulation, reply));
+                }
+            }
+        }
+        None
+    }
+
+    fn conditions(&mut self) -> Conditions {
+        Conditions {
+            now_ms: self.unix_ms(),
+            seed: self.prng.next_u64(),
+            bytes_max: self.limits.cross_shard_bytes_max,
+            bytes_free: (self.limits.memory_bytes_max / 2).saturating_sub(self.memory.held_bytes()),
+        }
+    }
+
+    fn unix_ms(&self) -> u64 {
+        (self.settings.unix_epoch_us + self.now.as_nanos() / 1_000) / 1_000
+    }
+
+    fn recount_emulation(&mut self, id: Id) {
+        if let Some(emulation) = self.emulations.get_mut(id) {
+            let holds = emulation.plan.held_bytes().max(emulation.answered_bytes);
+            self.memory.recount(&mut emulation.counted_bytes, holds);
+        }
+    }
+
+    fn forget_emulation(&mut self, id: Id) -> Option<Emulation> {
+        let mut emulation = self.emulations.remove(id)?;
+        self.memory.recount(&mut emulation.counted_bytes, 0);
+        Some(emulation)
+    }
+
+    /// The client that waited for it has gone. What has begun to write is brought to its end.
+    pub(crate) fn leave_emulation(&mut self, id: Id) {
+        if self.emulations.get(id).is_some_and(|emulation| emulation.plan.is_reading()) {
+            self.forget_emulation(id);
+        }
+    }
+
+    /// Whether a reply of `bytes` to a question of emulation `id` may be held.
+    pub(crate) fn may_gather(&self, id: Id, bytes: usize) -> bool {
+        let bytes_max = self.limits.cross_shard_bytes_max;
+        self.emulations.get(id).is_some_and(|emulation| emulation.has_room(bytes, bytes_max))
+    }
+}
+
+impl Proxy {
+    /// What came of question `part` of the present step.
+    pub(crate) fn absorb_answer(&mut self, id: Id, part: u32, outcome: Outcome<'_>) {
+        let core = &mut self.core;
+        let at_ms = core.unix_ms();
+        let bytes_max = core.limits.cross_shard_bytes_max;
+        // The client may have gone.
+        let Some(emulation) = core.emulations.get_mut(id) else { return };
+        let answer = match outcome {
+            Outcome::Lost(lost) => Answer::Lost(lost),
+            Outcome::Reply(reply) if emulation.has_room(reply.len(), bytes_max) => {
+                emulation.answered_bytes += reply.len();
+                Answer::Reply { bytes: reply.to_vec(), at_ms }
+            }
+            Outcome::Reply(_) => Answer::TooLarge,
+        };
+        core.take_answer(id, part, answer);
+        core.recount_emulation(id);
+        self.advance_emulation(id);
+    }
+
+    /// The reply to question `part` is too large: it is passed over.
+    pub(crate) fn refuse_answer(&mut self, id: Id, part: u32) {
+        self.core.take_answer(id, part, Answer::TooLarge);
+        self.advance_emulation(id);
+    }
+
+    fn advance_emulation(&mut self, id: Id) {
+        let Some((emulation, reply)) = self.core.go_on(id) else { return };
+        let Some(Peer::Client(session)) = self.peers.get_mut(emulation.conn) else { return };
+        let core = &mut self.core;
+        core.tally.count_reply(emulation.command, emulation.asked_us, core.now_us, &reply);
+        core.counters.errors += u64::from(resp::reply::is_error(&reply));
+        session.fences -= 1;
+        core.clients_to_resume.push(emulation.conn);
+        if core.settle(session, emulation.place, &reply) {
+            core.note_closed(session, CloseReason::OutputLimit);
+            self.close_client(emulation.conn);
+        } else {
+            self.close_if_finished(emulation.conn);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Values are brought here, the command runs on them in a keyspace of its own, and what came of it is written.
+//!
+//! ```text
+//!   weigh ─► gather ─► run ─► write ─► remove ─► reply
+//!     │        │        └─ nothing to write ──────► reply
+//!     └────────┴─ too much, or a shard is away ───► error, and nothing was changed
+//! ```
+//!
+//! Nothing is removed before what takes its place was written: a failure between leaves a value twice, never lost. What
+//! others write to the keys between gathering and writing is not seen: the command is not atomic.
+
+use super::{Answer, Conditions, Next, Question};
+use crate::errors::{self, Lost};
+use command::{Across, Command, KeyFlags};
+use resp::{Request, Span, encode, reply};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use store::Scratch;
+use topology::ShardId;
+
+/// A command that is carried out on gathered values.
+#[derive(Debug)]
+pub(super) struct Gather {
+    request: Copy,
+    /// Values are only passed on: what they are does not matter, and a mark stands for each while the command runs.
+    carries: bool,
+    /// The protocol of the reply.
+    resp3: bool,
+    keys: Vec<Key>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Weighing,
+    /// By the nodes' estimate the values weigh so much.
+    Gathering {
+        weight: usize,
+    },
+    Writing {
+        reply: Vec<u8>,
+        removals: Vec<usize>,
+    },
+    Removing {
+        reply: Vec<u8>,
+    },
+}
+
+/// The client's request, kept.
+#[derive(Debug)]
+struct Copy {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl Copy {
+    fn of(request: &Request<'_>) -> Copy {
+        let mut bytes = Vec::with_capacity(request.bytes.len());
+        let mut spans = Vec::with_capacity(request.len());
+        encode::array_header(&mut bytes, request.len());
+        for arg in request.args() {
+            encode::bulk(&mut bytes, arg);
+            spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
+        }
+        Copy { bytes, spans }
+    }
+
+    fn as_request(&self) -> Request<'_> {
+        Request::new(&self.bytes, &self.spans)
+    }
+}
+
+/// One key of the request, wherever in it it stands.
+#[derive(Debug)]
+struct Key {
+    /// The first argument that names it.
+    arg: usize,
+    shard: ShardId,
+    roles: Roles,
+    /// Whether the key exists, once that was asked.
+    is_there: bool,
+    payload: Vec<u8>,
+    expires_at_ms: Option<u64>,
+}
+
+/// What the command does with a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Roles {
+    /// Its value matters.
+    is_source: bool,
+    /// Whether it exists matters.
+    is_checked: bool,
+    /// It may get another value, or lose the one that it has.
+    is_written: bool,
+    /// It is written only if it does not exist.
+    is_fresh: bool,
+}
+
+impl Gather {
+    /// The plan, and what it asks first. Requests that cannot be carried out are refused with a text.
+    pub(super) fn begin(
+        command: &Command,
+        request: &Request<'_>,
+        shard_of: impl Fn(&[u8]) -> ShardId,
+        resp3: bool,
+    ) -> Result<(Gather, Vec<Question>), &'static str> {
+        let is_copy = command.name == "copy";
+        let options = || (3..request.len()).map(|at| request.arg(at));
+        if is_copy && options().any(|option| option.eq_ignore_ascii_case(b"DB")) {
+            // Into another database, for which this session has no connections.
+            return Err(errors::CROSS_SLOT);
+        }
+        let replaces = !is_copy || options().any(|option| option.eq_ignore_ascii_case(b"REPLACE"));
+        let carries = command.across == Across::Carried;
+        let (mut keys, mut places) = (Vec::<Key>::new(), HashMap::new());
+        let found = command.each_key(request, &mut |at, flags| {
+            let index = *places.entry(request.arg(at)).or_insert(keys.len());
+            if index == keys.len() {
+                keys.push(Key::new(at, shard_of(request.arg(at))));
+            }
+            keys[index].roles.add(flags, carries, replaces);
+        });
+        found.map_err(|_| errors::CROSS_SLOT)?;
+        let mut gather = Gather { request: Copy::of(request), carries, resp3, keys, stage: Stage::Weighing };
+        let mut questions = gather.weigh();
+        if questions.is_empty() {
+            questions = gather.gather(0);
+        }
+        Ok((gather, questions))
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self.stage, Stage::Weighing | Stage::Gathering { .. })
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        let payloads = self.keys.iter().map(|key| key.payload.len()).sum::<usize>();
+        let expected = match self.stage {
+            Stage::Gathering { weight } => weight,
+            _ => 0,
+        };
+        self.request.bytes.len() + payloads.max(expected)
+    }
+
+    pub(super) fn next(&mut self, answers: Vec<Answer>, conditions: &Conditions) -> Next {
+        match &mut self.stage {
+            Stage::Weighing => match weight(answers) {
+                Err(error) => Next::Reply(error),
+                Ok(weight) if weight > conditions.bytes_max => {
+                    Next::error(&errors::gathers_too_much(conditions.bytes_max))
+                }
+                Ok(weight) if weight > conditions.bytes_free => Next::error(errors::GATHERED_MEMORY),
+                Ok(weight) => Next::Ask(self.gather(weight)),
+            },
+            Stage::Gathering { .. } => match self.absorb_values(answers, conditions) {
+                Err(error) => Next::Reply(error),
+                Ok(()) => self.run(conditions),
+            },
+            Stage::Writing { reply, removals } => {
+                let (reply, removals) = (std::mem::take(reply), std::mem::take(removals));
+                match written(answers) {
+                    Err(error) => Next::Reply(error),
+                    Ok(()) if removals.is_empty() => Next::Reply(reply),
+                    Ok(()) => Next::Ask(self.remove(removals, reply)),
+                }
+            }
+            Stage::Removing { reply } => match failure(&answers) {
+                Some(failure) => Next::error(&errors::not_removed(&failure)),
+                None => Next::Reply(std::mem::take(reply)),
+            },
+        }
+    }
+
+    fn name(&self, key: &Key) -> &[u8] {
+        self.request.as_request().arg(key.arg)
+    }
+
+    /// How much there is to be gathered.
+    fn weigh(&self) -> Vec<Question> {
+        let sources = self.keys.iter().filter(|key| key.roles.is_source);
+        sources.map(|key| Question::new(key.shard, &[b"MEMORY", b"USAGE", self.name(key)])).collect()
+    }
+
+    fn gather(&mut self, weight: usize) -> Vec<Question> {
+        self.stage = Stage::Gathering { weight };
+        let mut questions = Vec::new();
+        for key in &self.keys {
+            let name = self.name(key);
+            if key.roles.is_source {
+                questions.push(Question::new(key.shard, &[b"PTTL", name]));
+                questions.push(Question::new(key.shard, &[b"DUMP", name]));
+            } else if key.roles.is_checked {
+                questions.push(Question::new(key.shard, &[b"EXISTS", name]));
+            }
+        }
+        questions
+    }
+
+    /// Takes in what [`Gather::gather`] asked. An error for the client, if something is missing.
+    fn absorb_values(&mut self, answers: Vec<Answer>, conditions: &Conditions) -> Result<(), Vec<u8>> {
+        let too_much = || error(&errors::gathers_too_much(conditions.bytes_max));
+        let mut answers = answers.into_iter().map(|answer| match answer {
+            Answer::Reply { bytes, at_ms } if !reply::is_error(&bytes) => Ok((bytes, at_ms)),
+            Answer::Reply { bytes, .. } => Err(bytes),
+            Answer::Lost(lost) => Err(error(&lost.of_gathering().text())),
+            Answer::TooLarge => Err(too_much()),
+        });
+        let mut next = || answers.next().unwrap_or_else(|| Err(error(errors::MERGE_FAILED)));
+        for key in &mut self.keys {
+            if key.roles.is_source {
+                let (left, at_ms) = next()?;
+                if let Some(payload) = into_bulk(next()?.0) {
+                    key.is_there = true;
+                    key.payload = payload;
+                    key.expires_at_ms = expiry(&left, at_ms);
+                }
+            } else if key.roles.is_checked {
+                key.is_there = next()?.0 == b":1\r\n";
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the command on what was gathered.
+    fn run(&mut self, conditions: &Conditions) -> Next {
+        let mut scratch = Scratch::new(conditions.seed, conditions.now_ms);
+        for (index, key) in self.keys.iter().enumerate().filter(|(_, key)| key.is_there) {
+            let name = self.name(key);
+            if self.carries || !key.roles.is_source {
+                scratch.put_text(name, &mark(index), key.expires_at_ms);
+            } else if !scratch.load(name, &key.payload, key.expires_at_ms) {
+                return Next::error(errors::UNREADABLE_VALUE);
+            }
+        }
+        let mut reply = Vec::new();
+        scratch.run(&self.request.as_request(), self.resp3, &mut reply);
+        if reply::is_error(&reply) {
+            return Next::Reply(reply);
+        }
+        let questions = self.write(&scratch, conditions.now_ms);
+        let is_left = |key: &Key| {
+            self.carries && key.roles.is_written && key.roles.is_source && !scratch.has(self.name(key))
+        };
+        let removals = (0..self.keys.len()).filter(|&index| is_left(&self.keys[index])).collect();
+        for key in &mut self.keys {
+            key.payload = Vec::new();
+        }
+        if questions.is_empty() {
+            return Next::Reply(reply);
+        }
+        self.stage = Stage::Writing { reply, removals };
+        Next::Ask(questions)
+    }
+
+    /// What is to be written of that what `scratch` has now.
+    fn write(&self, scratch: &Scratch, now_ms: u64) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for (index, key) in self.keys.iter().enumerate().filter(|(_, key)| key.roles.is_written) {
+            let name = self.name(key);
+            // A mark is still where it was put: nothing has happened to the key.
+            let is_untouched = key.roles.is_checked
+                && match key.is_there {
+                    true => scratch.text(name) == Some(&mark(index)[..]),
+                    false => !scratch.has(name),
+                };
+            if is_untouched || (self.carries && key.roles.is_source) {
+                continue;
+            }
+            let payload = match self.carries {
+                true => scratch.text(name).and_then(|mark| self.marked(mark)).map(Cow::Borrowed),
+                false => scratch.dump(name).map(Cow::Owned),
+            };
+            questions.push(match payload {
+                Some(payload) => {
+                    // 0 would be for ever.
+                    let left = scratch.expires_at_ms(name).map_or(0, |at| at.saturating_sub(now_ms).max(1));
+                    restore(key, name, &payload, left)
+                }
+                None => Question::new(key.shard, &[b"UNLINK", name]),
+            });
+        }
+        questions
+    }
+
+    /// The value that `mark` stands for.
+    fn marked(&self, mark: &[u8]) -> Option<&[u8]> {
+        let index = u64::from_le_bytes(mark.try_into().ok()?);
+        self.keys.get(usize::try_from(index).ok()?).map(|key| &*key.payload)
+    }
+
+    fn remove(&mut self, removals: Vec<usize>, reply: Vec<u8>) -> Vec<Question> {
+        self.stage = Stage::Removing { reply };
+        let keys = removals.into_iter().map(|index| &self.keys[index]);
+        keys.map(|key| Question::new(key.shard, &[b"UNLINK", self.name(key)])).collect()
+    }
+}
+
+impl Key {
+    fn new(arg: usize, shard: ShardId) -> Key {
+        let (payload, roles) = (Vec::new(), Roles::default());
+        Key { arg, shard, roles, is_there: false, payload, expires_at_ms: None }
+    }
+}
+
+impl Roles {
+    /// Adds what `flags`, of one of the places where the key stands, say.
+    fn add(&mut self, flags: KeyFlags, carries: bool, replaces: bool) {
+        let changes = KeyFlags::INSERT.and(KeyFlags::UPDATE).and(KeyFlags::DELETE);
+        let inserts = flags.contains(KeyFlags::INSERT);
+        self.is_written |= flags.intersects(changes);
+        if flags.contains(KeyFlags::ACCESS) {
+            self.is_source = true;
+        } else {
+            self.is_checked |= carries || inserts;
+            self.is_fresh |= inserts || !replaces;
+        }
+    }
+}
+
+/// What stands for the value of key `index`.
+fn mark(index: usize) -> [u8; 8] {
+    (index as u64).to_le_bytes()
+}
+
+/// What all keys weigh together. A node that does not tell is believed to have little: what comes is counted as well.
+fn weight(answers: Vec<Answer>) -> Result<usize, Vec<u8>> {
+    answers.into_iter().try_fold(0_usize, |sum, answer| match answer {
+        Answer::Reply { bytes, .. } => {
+            let weight = reply::as_integer(&bytes).and_then(|weight| usize::try_from(weight).ok());
+            Ok(sum.saturating_add(weight.unwrap_or(0)))
+        }
+        Answer::Lost(lost) => Err(error(&lost.of_gathering().text())),
+        Answer::TooLarge => Ok(sum),
+    })
+}
+
+/// When a key expires, of which PTTL said `left` at `at_ms`.
+fn expiry(left: &[u8], at_ms: u64) -> Option<u64> {
+    let left = reply::as_integer(left).and_then(|left| u64::try_from(left).ok())?;
+    Some(at_ms.saturating_add(left))
+}
+
+/// What is in a bulk, in the memory in which it came.
+fn into_bulk(mut bulk: Vec<u8>) -> Option<Vec<u8>> {
+    let len = reply::as_bulk(&bulk)?.len();
+    bulk.truncate(bulk.len() - 2);
+    bulk.drain(..bulk.len() - len);
+    Some(bulk)
+}
+
+fn restore(key: &Key, name: &[u8], payload: &[u8], left_ms: u64) -> Question {
+    let mut left = itoa::Buffer::new();
+    let left = left.format(left_ms).as_bytes();
+    let args = [&b"RESTORE"[..], name, left, payload, b"REPLACE"];
+    Question::new(key.shard, &args[..args.len() - usize::from(key.roles.is_fresh)])
+}
+
+/// What went wrong with a write or a removal, if anything did: the error without its type byte.
+fn failure(answers: &[Answer]) -> Option<String> {
+    answers.iter().find_map(|answer| match answer {
+        Answer::Reply { bytes, .. } if reply::is_error(bytes) => {
+            Some(String::from_utf8_lossy(&bytes[1..]).trim_end().to_owned())
+        }
+        Answer::Lost(lost) => Some(lost.text()),
+        Answer::Reply { .. } | Answer::TooLarge => None,
+    })
+}
+
+/// Whether all was written; else what the client is told.
+fn written(answers: Vec<Answer>) -> Result<(), Vec<u8>> {
+    let is_busy = |answer: &Answer| matches!(answer, Answer::Reply { bytes, .. } if bytes.starts_with(BUSY));
+    let may_have_run = |answer: &Answer| match answer {
+        Answer::Reply { bytes, .. } => !reply::is_error(bytes),
+        Answer::Lost(lost) => !matches!(lost, Lost::NotSent { .. }),
+        Answer::TooLarge => true,
+    };
+    if answers.iter().all(is_busy) {
+        // Somebody was faster: as if the command had come a moment later.
+        return Err(b":0\r\n".to_vec());
+    }
+    let Some(failure) = failure(&answers) else { return Ok(()) };
+    let is_alone = answers.len() == 1 || !answers.iter().any(may_have_run);
+    Err(error(&if is_alone { failure } else { errors::written_in_part(&failure) }))
+}
+
+/// What RESTORE says where a key exists and may not be replaced.
+const BUSY: &[u8] = b"-BUSYKEY ";
+
+fn error(text: &str) -> Vec<u8> {
+    let mut error = Vec::new();
+    errors::write(&mut error, text);
+    error
+}

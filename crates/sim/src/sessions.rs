@@ -1,0 +1,235 @@
+//! What a client does with more than one request: transactions of its own keys, and elements that it pushes to queues for
+//! whoever waits there.
+
+use crate::ledger::{Ledger, Told, text};
+use crate::program::{Expect, Program, Sent, words};
+use resp::reply;
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::Prng;
+
+/// One command of a transaction.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// A stamped value is written.
+    Set { key: Vec<u8>, value: Vec<u8> },
+    /// And read.
+    Get { key: Vec<u8> },
+}
+
+/// What becomes of a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Transaction {
+    /// What it does, if it does anything.
+    pub steps: Vec<Step>,
+    /// A key was watched; if that is true of the second, too, it was changed before MULTI.
+    pub watched: bool,
+    /// See there.
+    pub changed: bool,
+}
+
+impl Transaction {
+    /// How all its writes ended.
+    pub(crate) fn told(&self, told: Told, ledger: &mut Ledger) {
+        for step in &self.steps {
+            if let Step::Set { key, value } = step {
+                ledger.told(key, Some(value), told);
+            }
+        }
+    }
+}
+
+/// Queues that all clients push to and wait at.
+const QUEUES: u64 = 3;
+
+fn queue_key(number: u64) -> Vec<u8> {
+    format!("queue{number}").into_bytes()
+}
+
+impl Program {
+    /// A transaction on own keys, from WATCH to its end. Most often all keys are on one shard.
+    pub(crate) fn transaction(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let first = self.own_key(prng);
+        let shard = ledger.shard_of(&first);
+        let (watched, changed, strays) = (prng.one_in(3), prng.one_in(3), prng.one_in(8));
+        let mut bytes = Vec::new();
+        let mut expects = Vec::new();
+        let mut send = |request: Vec<u8>, expect| {
+            bytes.extend(request);
+            expects.push(expect);
+        };
+        if watched {
+            send(words(&[b"WATCH", &first]), Expect::Watched);
+            if changed {
+                let value = self.value(&first, prng, ledger);
+                send(words(&[b"SET", &first, &value]), Expect::Write(vec![(first.clone(), Some(value))]));
+            }
+        }
+        send(words(&[b"MULTI"]), Expect::Exactly(b"+OK\r\n".to_vec()));
+        let (mut steps, mut is_spoilt) = (Vec::new(), false);
+        // Without a command that names a key, the transaction is nowhere but where its keys are watched.
+        let mut placed = watched.then_some(shard);
+        for number in 0..1 + prng.below(4) {
+            let key = if number == 0 { first.clone() } else { self.own_key(prng) };
+            let its = ledger.shard_of(&key);
+            if its != shard && !strays {
+                continue;
+            }
+            let fits = placed.is_none_or(|shard| shard == its);
+            placed.get_or_insert(its);
+            let expected: &[u8] = if fits || is_spoilt { b"+QUEUED\r\n" } else { CROSS_SLOT };
+            is_spoilt |= !fits;
+            let step = if prng.one_in(4) {
+                send(words(&[b"GET", &key]), Expect::Exactly(expected.to_vec()));
+                Step::Get { key }
+            } else {
+                let value = self.value(&key, prng, ledger);
+                send(words(&[b"SET", &key, &value]), Expect::Exactly(expected.to_vec()));
+                Step::Set { key, value }
+            };
+            steps.push(step);
+        }
+        let transaction = Transaction { steps, watched, changed: watched && changed };
+        match prng.below(6) {
+            0 => send(words(&[b"DISCARD"]), Expect::Discarded(transaction, b"+OK\r\n")),
+            _ if is_spoilt => send(words(&[b"EXEC"]), Expect::Discarded(transaction, ABORTED)),
+            _ => send(words(&[b"EXEC"]), Expect::Executed(transaction)),
+        }
+        Sent { bytes, expect: Some(Expect::Each(expects)) }
+    }
+
+    /// An element for whoever waits for one.
+    pub(crate) fn push(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let key = queue_key(prng.below(QUEUES));
+        let element = ledger.queues.element(&key);
+        let expect = Expect::Pushed { key: key.clone(), element: element.clone() };
+        Sent { bytes: words(&[b"RPUSH", &key, &element]), expect: Some(expect) }
+    }
+
+    /// A client waits for an element, or ends the wait of another.
+    pub(crate) fn pop(&self, prng: &mut Prng) -> Sent {
+        let key = queue_key(prng.below(QUEUES));
+        if prng.one_in(8) {
+            let client = (1 + prng.below(20)).to_string();
+            let bytes = words(&[b"CLIENT", b"UNBLOCK", client.as_bytes()]);
+            return Sent { bytes, expect: Some(Expect::Between(0, 1)) };
+        }
+        let name: &[u8] = if prng.one_in(2) { b"BLPOP" } else { b"brpop" };
+        let time = *prng.pick(&["0.05", "0.4", "2"]);
+        Sent { bytes: words(&[name, &key, time.as_bytes()]), expect: Some(Expect::Popped { key }) }
+    }
+}
+
+const CROSS_SLOT: &[u8] = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
+
+/// The queues of a world.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    queues: BTreeMap<Vec<u8>, Queue>,
+    /// How many elements there ever were.
+    elements: u64,
+}
+
+/// One queue: every element has a name of its own.
+#[derive(Debug, Default)]
+struct Queue {
+    /// Names that were given out.
+    named: BTreeSet<Vec<u8>>,
+    /// Of these, acknowledged.
+    pushed: BTreeSet<Vec<u8>>,
+    /// Of these, such that their clients were told that they were not sent.
+    never_sent: BTreeSet<Vec<u8>>,
+    popped: BTreeSet<Vec<u8>>,
+    /// Pops of which nobody knows whether they popped.
+    unknown_pops: usize,
+    /// Its node has lost what it had.
+    forgotten: bool,
+}
+
+impl Queues {
+    /// A new element for the queue at `key`.
+    fn element(&mut self, key: &[u8]) -> Vec<u8> {
+        self.elements += 1;
+        let element = format!("element{}", self.elements).into_bytes();
+        self.queues.entry(key.to_vec()).or_default().named.insert(element.clone());
+        element
+    }
+
+    /// How the push of `element` ended.
+    pub(crate) fn told(&mut self, key: &[u8], element: &[u8], told: Told) {
+        let queue = self.queues.entry(key.to_vec()).or_default();
+        match told {
+            Told::Done => drop(queue.pushed.insert(element.to_vec())),
+            Told::NotSent => drop(queue.never_sent.insert(element.to_vec())),
+            Told::Unknown => {}
+        }
+    }
+
+    /// What came of a pop is not known.
+    pub(crate) fn pop_lost(&mut self, key: &[u8]) {
+        self.queues.entry(key.to_vec()).or_default().unknown_pops += 1;
+    }
+
+    /// A pop brought `reply`: what is wrong with that.
+    pub(crate) fn popped(&mut self, key: &[u8], reply: &[u8]) -> Result<(), String> {
+        if reply == b"*-1\r\n" || reply == b"_\r\n" {
+            return Ok(());
+        }
+        let parts: Vec<&[u8]> =
+            reply::elements(reply).into_iter().flatten().filter_map(reply::as_bulk).collect();
+        let queue = self.queues.entry(key.to_vec()).or_default();
+        match parts[..] {
+            [found, element] if found == key => queue.take(element),
+            _ => Err(format!("a pop from {:?} brought {:?}", text(key), text(reply))),
+        }
+    }
+
+    /// The node of some of the queues has lost what it had.
+    pub(crate) fn forget(&mut self, is_there: impl Fn(&[u8]) -> bool) {
+        self.queues.iter_mut().filter(|(key, _)| is_there(key)).for_each(|(_, queue)| queue.forgotten = true);
+    }
+
+    /// The keys of all queues.
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        self.queues.keys().cloned().collect()
+    }
+
+    /// At the end: whether `left` is what must still be in the queue at `key`.
+    pub(crate) fn check_end(&mut self, key: &[u8], left: &[Vec<u8>]) -> Result<(), String> {
+        let queue = self.queues.entry(key.to_vec()).or_default();
+        left.iter().try_for_each(|element| queue.take(element))?;
+        let lost = queue.pushed.difference(&queue.popped).count();
+        if lost > queue.unknown_pops && !queue.forgotten {
+            return Err(format!(
+                "{lost} elements of {:?} are lost, and {} pops are open",
+                text(key),
+                queue.unknown_pops
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    /// `element` was found: is it one that may be there, and for the first time?
+    fn take(&mut self, element: &[u8]) -> Result<(), String> {
+        if !self.named.contains(element) || self.never_sent.contains(element) {
+            return Err(format!("{:?} was never pushed", text(element)));
+        }
+        match self.popped.insert(element.to_vec()) {
+            true => Ok(()),
+            false => Err(format!("{:?} came twice", text(element))),
+        }
+    }
+}
+
+/// The names of all queues that there may be.
+pub(crate) fn queue_names() -> impl Iterator<Item = Vec<u8>> {
+    (0..QUEUES).map(queue_key)
+}
+
+/// The steps' replies in `reply`, if it is an array of as many.
+pub(crate) fn replies_of<'a>(reply: &'a [u8], steps: &[Step]) -> Option<Vec<&'a [u8]>> {
+    let replies: Vec<&[u8]> = reply::elements(reply)?.collect();
+    (replies.len() == steps.len()).then_some(replies)
+}

@@ -1,0 +1,136 @@
+//! A keyspace for one command: values that live on several nodes are brought together in it, the command runs, and what
+//! came of them is taken out again. Nothing in it outlives the command.
+
+use resp::Request;
+
+use crate::callers::CallerId;
+use crate::commands::dump;
+use crate::database::NEVER;
+use crate::store::{Store, StoreSettings};
+use crate::values::value::Value;
+
+/// Values that were brought together.
+pub struct Scratch {
+    store: Store,
+    caller: CallerId,
+    now_ms: u64,
+}
+
+impl Scratch {
+    /// An empty one, at unix time `now_ms` in milliseconds, which is the time of all that happens in it. `seed` is as
+    /// that of [`StoreSettings`].
+    pub fn new(seed: u64, now_ms: u64) -> Scratch {
+        let mut store = Store::new(StoreSettings { seed, ..StoreSettings::default() });
+        store.keyspace.now_ms = now_ms;
+        let caller = store.admit();
+        Scratch { store, caller, now_ms }
+    }
+
+    /// Gives `key` the value that DUMP wrote as `payload`, until `expires_at_ms` if it expires. One that expired before
+    /// now is not there. False if the payload is of a form or version that is not known here.
+    ///
+    /// Where RESTORE must be as Redis 7.0's, this also takes what Redis 7.2 and Valkey up to 8 write.
+    pub fn load(&mut self, key: &[u8], payload: &[u8], expires_at_ms: Option<u64>) -> bool {
+        let Some(value) = dump::read(payload, dump::NEWEST_VERSION_READ, &self.store.keyspace) else {
+            return false;
+        };
+        self.put(key, value, expires_at_ms);
+        true
+    }
+
+    /// Gives `key` a text, until `expires_at_ms` if it expires.
+    pub fn put_text(&mut self, key: &[u8], text: &[u8], expires_at_ms: Option<u64>) {
+        self.put(key, Value::Text(text.to_vec()), expires_at_ms);
+    }
+
+    fn put(&mut self, key: &[u8], value: Value, expires_at_ms: Option<u64>) {
+        let expires_at = expires_at_ms.unwrap_or(NEVER);
+        if expires_at >= self.now_ms {
+            self.store.keyspace.set(key, value, expires_at);
+        }
+    }
+
+    /// Runs `request` and appends its reply, in RESP3 or RESP2.
+    pub fn run(&mut self, request: &Request<'_>, resp3: bool, out: &mut Vec<u8>) {
+        self.store.callers.running(self.caller).is_resp3 = resp3;
+        self.store.run(self.caller, request, self.now_ms, out);
+    }
+
+    /// Whether there is `key`.
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.store.keyspace.peek(key).is_some()
+    }
+
+    /// The text that `key` has.
+    pub fn text(&self, key: &[u8]) -> Option<&[u8]> {
+        match &self.store.keyspace.peek(key)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value of `key` as DUMP writes it in Redis 7.0.
+    pub fn dump(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.store.keyspace.peek(key).map(|entry| dump::write(&entry.value))
+    }
+
+    /// When `key` expires, if it does.
+    pub fn expires_at_ms(&self, key: &[u8]) -> Option<u64> {
+        let expires_at = self.store.keyspace.peek(key)?.expires_at;
+        (expires_at != NEVER).then_some(expires_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resp::{Span, encode};
+
+    use super::*;
+
+    /// Runs `line` in `scratch`; the reply, with blanks for line ends.
+    fn ask(scratch: &mut Scratch, line: &str) -> String {
+        let (mut bytes, mut spans, mut out) = (Vec::new(), Vec::new(), Vec::new());
+        for word in line.split(' ') {
+            encode::bulk(&mut bytes, word.as_bytes());
+            spans.push(Span { start: bytes.len() - 2 - word.len(), len: word.len() });
+        }
+        scratch.run(&Request::new(&bytes, &spans), false, &mut out);
+        String::from_utf8_lossy(&out).replace("\r\n", " ").trim_end().to_owned()
+    }
+
+    #[test]
+    fn values_of_two_stores_meet_in_a_third() {
+        let (mut one, mut other) = (Scratch::new(1, 1_000), Scratch::new(2, 1_000));
+        ask(&mut one, "SADD a 1 2 3");
+        ask(&mut other, "SADD b 3 4 x");
+        let mut both = Scratch::new(3, 1_000);
+        assert!(both.load(b"a", &one.dump(b"a").expect("there"), None));
+        assert!(both.load(b"b", &other.dump(b"b").expect("there"), Some(5_000)));
+        assert_eq!(ask(&mut both, "SINTERSTORE c a b"), ":1");
+        assert_eq!(ask(&mut both, "SMEMBERS c"), "*1 $1 3");
+        assert_eq!((both.expires_at_ms(b"b"), both.expires_at_ms(b"c")), (Some(5_000), None));
+        assert!(!both.load(b"d", b"no payload", None) && !both.has(b"d"));
+    }
+
+    #[test]
+    fn what_has_expired_is_not_there() {
+        let mut scratch = Scratch::new(1, 1_000);
+        scratch.put_text(b"gone", b"x", Some(999));
+        scratch.put_text(b"there", b"x", Some(1_000));
+        assert_eq!((scratch.text(b"gone"), scratch.text(b"there")), (None, Some(&b"x"[..])));
+        assert_eq!(ask(&mut scratch, "RENAME there elsewhere"), "+OK");
+        assert_eq!(scratch.expires_at_ms(b"elsewhere"), Some(1_000));
+    }
+
+    #[test]
+    fn sets_and_streams_of_redis_7_2_are_read() {
+        // A set as a listpack, in the version of dumps that Redis 7.2 brought.
+        let payload = b"\x14\x0f\x0f\x00\x00\x00\x03\x00\x81a\x02\x81b\x02\x01\x01\xff";
+        let mut versioned = payload.to_vec();
+        versioned.extend_from_slice(&11_u16.to_le_bytes());
+        let payload = dump::with_checksum(versioned);
+        let mut scratch = Scratch::new(1, 1_000);
+        assert!(scratch.load(b"s", &payload, None));
+        assert_eq!(ask(&mut scratch, "SMISMEMBER s a b 1 c"), "*4 :1 :1 :1 :0");
+    }
+}
