@@ -167,8 +167,7 @@ impl Proxy {
         match session.phase {
             // The rest of its request will never come.
             Phase::Open | Phase::Ending if self.core.is_uploading(session) => return self.close_client(conn),
-            // As in Redis: what comes for it must not be taken from others.
-            Phase::Open | Phase::Ending if session.is_blocked() => return self.close_client(conn),
+            Phase::Open | Phase::Ending if session.is_blocked() => self.core.abandon(session),
             Phase::Open | Phase::Ending => session.phase = Phase::Ending,
             Phase::Closing { .. } => session.phase = Phase::Closing { linger: false },
             Phase::Lingering { .. } => return self.close_client(conn),

@@ -384,6 +384,12 @@ impl Session {
         }
     }
 
+    /// Gives up what it waits for: the last request that was read, which stands alone.
+    pub(crate) fn forget_pending(&mut self) {
+        debug_assert!(self.pending.len() <= 1, "who waits for an element waits for nothing else");
+        self.pending.clear();
+    }
+
     /// The number of the place at the front.
     pub(crate) fn front(&self) -> u32 {
         self.front

@@ -96,6 +96,20 @@ fn who_had_ended_before_his_wait_began_is_served_behind_it() {
 }
 
 #[test]
+fn a_client_that_ends_while_it_waits_gets_what_it_was_answered_before() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.stick(client);
+    rig.client_sends(client, "ping|blpop q 0|ping|");
+    let held = rig.pinned_now();
+    rig.event(Event::Ended { conn: client });
+    assert!(rig.is_closed(held) && !rig.is_closed(client));
+    rig.unstick(client);
+    assert_eq!(rig.taken(client), "+PONG|");
+    assert!(rig.is_closed(client));
+}
+
+#[test]
 fn what_is_sent_behind_a_wait_is_bounded() {
     let mut rig = Rig::ready_with(1, Limits { waiting_input_bytes_max: 10, ..Limits::default() });
     let client = rig.client();
