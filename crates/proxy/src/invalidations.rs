@@ -340,11 +340,8 @@ impl Proxy {
         for conn in self.core.invalidations.clients.clone() {
             let Some(Peer::Client(session)) = self.peers.get(conn) else { continue };
             let broadcast = session.tracking().filter(|tracking| tracking.mode == Mode::Broadcast);
-            let Some(tracking) = broadcast else { continue };
-            let wanted: Vec<&[u8]> = keys.iter().copied().filter(|key| tracking.wants(key)).collect();
-            if !wanted.is_empty() {
-                self.tell_changed(conn, Some(&wanted));
-            }
+            let wanted = broadcast.map(|tracking| tracking.wanted(&keys)).unwrap_or_default();
+            wanted.iter().for_each(|keys| self.tell_changed(conn, Some(keys)));
         }
     }
 

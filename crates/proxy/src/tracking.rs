@@ -233,9 +233,14 @@ impl Tracking {
         !is_known
     }
 
-    /// Whether the client wants to know of `key` without having read it.
-    pub(crate) fn wants(&self, key: &[u8]) -> bool {
-        !self.is_new && self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+    /// Those of `keys` that the client wants to know of without having read them: by the beginnings that it named, for
+    /// Redis tells of each by itself.
+    pub(crate) fn wanted<'a>(&self, keys: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
+        if self.is_new {
+            return Vec::new();
+        }
+        let those = |prefix: &Box<[u8]>| keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
+        self.prefixes.iter().map(those).filter(|keys: &Vec<&[u8]>| !keys.is_empty()).collect()
     }
 }
 

@@ -92,7 +92,7 @@ fn broadcasts_are_of_keys_that_begin_so() {
     let mut rig = Rig::ready(1);
     let (client, _, source) = tracking(&mut rig, "bcast prefix user: prefix item:");
     rig.sends(source, &changed(&["user:1", "other", "item:2"]));
-    assert_eq!(rig.taken(client), changed(&["user:1", "item:2"]));
+    assert_eq!(rig.taken(client), changed(&["item:2"]) + &changed(&["user:1"]));
     rig.sends(source, &changed(&["other"]));
     assert_eq!(rig.taken(client), "");
     rig.client_sends(client, "client tracking on bcast prefix us|client tracking on bcast prefix x|");
@@ -104,7 +104,7 @@ fn broadcasts_are_of_keys_that_begin_so() {
     rig.sends(source, "+OK|");
     assert_eq!(rig.taken(client), "+OK|", "what was before need not be known");
     rig.sends(source, &changed(&["x1", "item:3"]));
-    assert_eq!(rig.taken(client), changed(&["x1", "item:3"]));
+    assert_eq!(rig.taken(client), changed(&["item:3"]) + &changed(&["x1"]));
 }
 
 #[test]
