@@ -137,3 +137,27 @@ fn redis_benchmark_runs_its_whole_list_on_it() {
     assert!(!finished.stdout.contains("Error") && !finished.stderr.contains("Error"), "{}", finished.stdout);
     assert_eq!(finished.stdout.matches("requests per second").count(), 20, "{}", finished.stdout);
 }
+
+#[test]
+fn commands_over_several_shards_are_carried_out_if_that_is_wanted() {
+    let (_proxy, mut client) = embedded(&["--cross-shard=emulate", "--store-shards=16"]);
+    client.ask("SADD s1 a b");
+    client.ask("SADD s2 b c");
+    client.ask("RPUSH l1 x y");
+    for (line, reply) in [
+        ("SINTER s1 s2", r"*1\r\n$1\r\nb\r\n"),
+        ("SUNIONSTORE s3 s1 s2", r":3\r\n"),
+        ("SMOVE s1 s2 a", r":1\r\n"),
+        ("SCARD s2", r":3\r\n"),
+        ("EXPIRE s3 1000", r":1\r\n"),
+        ("RENAME s3 s4", r"+OK\r\n"),
+        ("TTL s4", r":1000\r\n"),
+        ("RENAMENX s4 s1", r":0\r\n"),
+        ("LMOVE l1 l2 RIGHT LEFT", r"$1\r\ny\r\n"),
+        ("MSETNX k1 a k2 b k3 c", r":1\r\n"),
+        ("MSETNX k3 d k4 e", r":0\r\n"),
+        ("DBSIZE", r":8\r\n"),
+    ] {
+        assert_eq!(client.ask(line), reply, "{line}");
+    }
+}

@@ -389,3 +389,111 @@ fn a_monitor_sees_what_a_monitor_of_redis_sees_of_clients_of_all_workers() {
     assert_eq!(ended, Ended::Marker);
     assert_eq!(monitors[0].ask("ECHO more"), r"$4\r\nmore\r\n", "nothing else comes any more");
 }
+
+#[test]
+fn wishes_to_track_are_answered_as_by_redis() {
+    let (node, world) = (RedisServer::start(), World::with_shards(4));
+    let (mut oracle, mut subject) = (node.connect(), world.connect());
+    let wishes = [
+        "CLIENT TRACKING\r\nCLIENT TRACKING xx\r\nCLIENT TRACKING on foo\r\nCLIENT TRACKING on redirect",
+        "CLIENT TRACKING on redirect x\r\nCLIENT TRACKING on redirect 999999\r\nCLIENT TRACKING on prefix a",
+        "CLIENT TRACKING on bcast optin\r\nCLIENT TRACKING on optin optout\r\nCLIENT CACHING yes\r\nCLIENT CACHING x",
+        "CLIENT TRACKING on bcast prefix a prefix ab\r\nCLIENT TRACKINGINFO\r\nCLIENT GETREDIR",
+        "CLIENT TRACKING on bcast prefix b prefix a\r\nCLIENT TRACKING on bcast prefix ac\r\nCLIENT TRACKINGINFO",
+        "CLIENT TRACKING on bcast prefix c\r\nCLIENT TRACKING on\r\nCLIENT TRACKINGINFO\r\nCLIENT GETREDIR",
+        "CLIENT TRACKING off\r\nCLIENT TRACKING on bcast\r\nCLIENT TRACKINGINFO\r\nCLIENT TRACKING off",
+        "CLIENT TRACKING on optin\r\nCLIENT TRACKING on optout\r\nCLIENT CACHING no\r\nCLIENT CACHING x",
+        "CLIENT CACHING yes\r\nCLIENT TRACKINGINFO\r\nPING\r\nCLIENT TRACKINGINFO\r\nCLIENT TRACKING off",
+        "CLIENT TRACKING on noloop optout\r\nCLIENT TRACKINGINFO\r\nCLIENT CACHING yes\r\nCLIENT CACHING no",
+        "CLIENT TRACKING off\r\nCLIENT TRACKING off\r\nCLIENT TRACKINGINFO\r\nCLIENT TRACKING on\r\nRESET",
+        "CLIENT TRACKINGINFO\r\nCLIENT GETREDIR",
+    ];
+    for lines in wishes {
+        assert_eq!(transcript(&mut subject, lines), transcript(&mut oracle, lines), "{lines}");
+    }
+    let lines = "CLIENT TRACKING on\r\nCLIENT TRACKINGINFO";
+    subject.ask("HELLO 3");
+    oracle.ask("HELLO 3");
+    assert_eq!(transcript(&mut subject, lines), transcript(&mut oracle, lines));
+}
+
+/// The push that says that `key` has changed.
+fn changed(key: &str) -> Vec<u8> {
+    format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n", key.len()).into_bytes()
+}
+
+const FORGET_ALL: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
+
+#[test]
+fn clients_that_cache_are_told_of_changes_on_all_nodes() {
+    let mut world = World::with_flags(4, FLAGS);
+    let (mut client, mut writer) = (connect_to(&world, 0), connect_to(&world, 1));
+    client.ask("HELLO 3");
+    assert_eq!(client.ask("CLIENT TRACKING ON"), r"+OK\r\n");
+    let keys = world.key_on_each("k");
+    for key in &keys {
+        client.ask(&format!("GET {key}"));
+    }
+    for (shard, key) in keys.iter().enumerate() {
+        // Through shardis, and past it.
+        match shard {
+            0 | 1 => writer.ask(&format!("SET {key} v")),
+            _ => world.nodes[shard].connect().ask(&format!("SET {key} v")),
+        };
+        assert_reads(&mut client, &changed(key));
+        writer.ask(&format!("SET {key} w"));
+    }
+    assert_eq!(client.ask("PING"), r"+PONG\r\n", "of each change after the first nobody need know");
+
+    client.ask(&format!("GET {}", keys[1]));
+    writer.ask(&format!("PEXPIRE {} 1", keys[1]));
+    assert_reads(&mut client, &changed(&keys[1]));
+    assert_eq!(writer.ask("FLUSHALL"), r"+OK\r\n");
+    assert_reads(&mut client, FORGET_ALL);
+    assert_eq!(client.ask("PING"), r"+PONG\r\n", "all nodes were flushed at once");
+
+    client.ask("CLIENT TRACKING OFF");
+    client.ask("CLIENT TRACKING ON BCAST PREFIX k");
+    for key in &keys {
+        writer.ask(&format!("MSET {key} v other{key} w"));
+        assert_reads(&mut client, &changed(key));
+    }
+
+    let port = world.nodes[2].port;
+    world.nodes[2].kill();
+    assert_reads(&mut client, FORGET_ALL);
+    world.nodes[2] = RedisServer::start_on(port);
+    assert_reads(&mut client, FORGET_ALL);
+    poll_until("the node behind the proxy", || {
+        (writer.ask(&format!("SET {} v", keys[2])) == r"+OK\r\n").then_some(())
+    });
+    assert_reads(&mut client, &changed(&keys[2]));
+}
+
+#[test]
+fn changes_are_redirected_to_clients_of_any_worker() {
+    let world = World::with_flags(4, FLAGS);
+    let keys = world.key_on_each("k");
+    for worker in [0, 1] {
+        let mut listener = connect_to(&world, worker);
+        let id = listener.ask("CLIENT ID").trim_start_matches(':').trim_end_matches(r"\r\n").to_owned();
+        listener.ask("SUBSCRIBE __redis__:invalidate");
+        let (mut client, mut writer) = (connect_to(&world, 0), world.connect());
+        assert_eq!(client.ask(&format!("CLIENT TRACKING ON REDIRECT {id}")), r"+OK\r\n");
+        for key in &keys {
+            client.ask(&format!("GET {key}"));
+            writer.ask(&format!("SET {key} v"));
+            let message = format!(
+                "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n${}\r\n{key}\r\n",
+                key.len()
+            );
+            assert_reads(&mut listener, message.as_bytes());
+        }
+        drop(listener);
+        poll_until("the loss to be noticed", || {
+            client.ask(&format!("GET {}", keys[0]));
+            writer.ask(&format!("SET {} v", keys[0]));
+            client.ask("CLIENT TRACKINGINFO").contains("broken_redirect").then_some(())
+        });
+    }
+}

@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use proxy::{Action, Arrival, Board, Event, Limits, Proxy, Settings};
+use proxy::{Action, Arrival, Board, CrossShard, Event, Limits, Proxy, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Id, Instant};
@@ -104,7 +104,8 @@ fuzz_target!(|steps: Vec<Step>| {
     let limits = Limits { clients_max: 8, ..Limits::default() };
     let (topology, board) = (Arc::new(topology), Arc::new(Board::new(1)));
     let now = Instant::ZERO;
-    let proxy = Proxy::new(limits, Settings::default(), topology, board, now);
+    let settings = Settings { cross_shard: CrossShard::Emulate, ..Settings::default() };
+    let proxy = Proxy::new(limits, settings, topology, board, now);
     let mut world = World { proxy, conns: Vec::new(), now, take: usize::MAX };
     world.proxy.handle_timeouts(now);
     world.perform();

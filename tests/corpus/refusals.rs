@@ -26,7 +26,7 @@ const NEVER_FORWARDED: &[&str] = &[
 ];
 
 /// What Redis answers with more than one reply, with none, or by another protocol from then on.
-const NOT_ONE_REPLY_IN_REDIS: &[&str] = &["CLIENT TRACKING ON"];
+const NOT_ONE_REPLY_IN_REDIS: &[&str] = &["SYNC", "PSYNC ? -1", "REPLCONF ACK 0"];
 
 #[test]
 fn dangerous_commands_are_refused_and_reach_no_node() {

@@ -304,7 +304,9 @@ pub enum ClientTask {
     Pause,
     /// They are again.
     Unpause,
-    /// Whether keys are tracked for this client: no.
+    /// The client is told from now on of keys that change.
+    Track,
+    /// What it is told of.
     TrackingState,
     /// Whether the keys of the next request are tracked.
     Caching,

@@ -160,6 +160,10 @@ fn local_note(local: Local) -> &'static str {
         Local::Subscribe(Topic::Pattern) => {
             "on all shards; an error if one of them cannot be had; not in transactions"
         }
+        Local::Client(ClientTask::Track) => {
+            "over all shards; of keys that the client changes itself it is told too, also with NOLOOP; what scripts read \
+             that may write is told by the keys that they name"
+        }
         Local::Monitor => {
             "the requests of the clients of all workers; of an argument 64 KiB are shown; what scripts do at a node is not"
         }

@@ -78,6 +78,8 @@ pub(crate) enum Purpose {
     Subscribe,
     /// It says that it is not any more; `conn` names who waits, `part` is the shard.
     Unsubscribe,
+    /// It says that the node tells of changes; `part` is the shard.
+    Track,
     /// It shows that the node lives.
     Probe,
     /// It says which number the node gave to the connection.

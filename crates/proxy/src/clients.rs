@@ -5,6 +5,7 @@ use crate::errors;
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
 use crate::session::{Mute, Phase, Session, Wishes};
+use crate::tracking::{self, Mode};
 use crate::transaction::Transaction;
 use command::{ClientTask, Topic};
 use resp::integer::parse_i64;
@@ -69,7 +70,8 @@ impl Core {
             },
             ClientTask::Reply => set_mute(session, request.arg(2), reply),
             ClientTask::Switch => switch(session, request, reply),
-            ClientTask::GetRedirect => encode::integer(reply, -1),
+            ClientTask::GetRedirect => encode::integer(reply, session.redirect_number()),
+            ClientTask::Track => self.track(session, request, reply),
             ClientTask::Unblock => {
                 if let Some((client, by_error)) = parse_unblock(request, reply) {
                     let gathered = Gathered::Unblocked { waits: None, by_error };
@@ -78,8 +80,8 @@ impl Core {
             }
             ClientTask::Pause => self.pause_clients(session, request, reply),
             ClientTask::Unpause => self.unpause_clients(session),
-            ClientTask::TrackingState => write_tracking_state(session.resp3, reply),
-            ClientTask::Caching => errors::write(reply, errors::NOT_TRACKING),
+            ClientTask::TrackingState => tracking::write_state(session.tracking(), session.resp3, reply),
+            ClientTask::Caching => self.set_caching(session, request.arg(2), reply),
         }
     }
 
@@ -245,7 +247,8 @@ impl Session {
         line.extend(self.blocked.then_some('w'));
         let name = self.last.name().unwrap_or("NULL");
         let (user, version) = (String::from_utf8_lossy(self.login.name()), 2 + u8::from(lane.resp3));
-        let _ = writeln!(line, " cmd={name} user={user} redir=-1 resp={version}");
+        let redirect = self.redirect_number();
+        let _ = writeln!(line, " cmd={name} user={user} redir={redirect} resp={version}");
         line
     }
 
@@ -259,6 +262,9 @@ impl Session {
             (is_subscribed, 'P'),
             (self.transaction.is_some(), 'x'),
             (self.is_blocked(), 'b'),
+            (self.tracking().is_some(), 't'),
+            (self.tracking().is_some_and(|tracking| tracking.is_broken), 'R'),
+            (self.tracking().is_some_and(|tracking| tracking.mode == Mode::Broadcast), 'B'),
             (closing, 'c'),
             (self.peer.starts_with('/'), 'U'),
             (replica_reads, 'r'),
@@ -318,15 +324,4 @@ fn parse_unblock(request: &Request<'_>, reply: &mut Vec<u8>) -> Option<(u64, boo
         errors::write(reply, errors::NOT_AN_INTEGER);
     }
     client.map(|client| (client as u64, by_error))
-}
-
-fn write_tracking_state(resp3: bool, reply: &mut Vec<u8>) {
-    encode::map_header(reply, 3, resp3);
-    encode::bulk(reply, b"flags");
-    encode::set_header(reply, 1, resp3);
-    encode::bulk(reply, b"off");
-    encode::bulk(reply, b"redirect");
-    encode::integer(reply, -1);
-    encode::bulk(reply, b"prefixes");
-    encode::array_header(reply, 0);
 }

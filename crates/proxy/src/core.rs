@@ -8,6 +8,7 @@ use crate::emulate::Emulation;
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::inquiry::{Inquiries, Mail, Question, Seeker};
+use crate::invalidations::Invalidations;
 use crate::lanes::{LaneId, Lanes};
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
@@ -50,6 +51,7 @@ pub(crate) struct Core {
     pub pause: Pause,
     pub subscriptions: Subscriptions,
     pub monitor: Monitor,
+    pub invalidations: Invalidations,
     /// How many connections clients hold.
     pub held: usize,
     /// Who seeks clients that wait on connections whose numbers are not known yet.
@@ -138,6 +140,7 @@ impl Core {
             pause: Pause::default(),
             subscriptions: Subscriptions::new(shards),
             monitor: Monitor::default(),
+            invalidations: Invalidations::new(shards),
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(shards),

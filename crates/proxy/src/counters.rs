@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// One worker's counts since start; `clients`, `clients_blocked`, `nodes_up`, `requests_per_s` and `subscribers` are
-        /// levels.
+        /// One worker's counts since start; `clients`, `clients_blocked`, `nodes_up`, `requests_per_s`, `subscribers`
+        /// and `trackers` are levels.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -78,6 +78,8 @@ counters! {
     requests_per_s,
     /// Clients that are subscribed to something now.
     subscribers,
+    /// Clients that track keys now.
+    trackers,
     /// Messages passed on to clients: one for each that gets it.
     messages,
     /// How often messages may have been missed, since a connection over which they come was lost.
@@ -91,16 +93,16 @@ impl Counters {
         for (count, earlier) in counts.iter_mut().zip(earlier.to_array()) {
             *count -= earlier;
         }
-        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, .. } = self;
+        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, trackers, .. } = self;
         let counts = Counters::from_array(counts);
-        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, ..counts }
+        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, trackers, ..counts }
     }
 
     /// The counts from which [`Counters::since`] begins.
     pub(crate) fn baseline(self) -> Counters {
         let none = Counters::default();
-        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, .. } = none;
-        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, ..self }
+        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, trackers, .. } = none;
+        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, trackers, ..self }
     }
 }
 

@@ -371,7 +371,7 @@ fn clients(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("cluster_connections:0"));
     push(text, format_args!("maxclients:{}", core.limits.clients_max * core.settings.workers));
     push(text, format_args!("blocked_clients:{}", facts.counters.clients_blocked));
-    push(text, format_args!("tracking_clients:0"));
+    push(text, format_args!("tracking_clients:{}", facts.counters.trackers));
     push(text, format_args!("pubsub_clients:{}", facts.counters.subscribers));
 }
 

@@ -20,6 +20,7 @@ use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
+use crate::tracking::{Redirect, Tracking};
 use command::Number;
 use resp::encode;
 use std::collections::BTreeSet;
@@ -47,6 +48,17 @@ enum Content {
     },
     /// What was carried out there, for those who monitor.
     Carried(Arc<[u8]>),
+    /// What has changed, for the client `to`; `from` of that worker redirects to it.
+    Changes {
+        worker: usize,
+        from: ConnId,
+        to: ConnId,
+        changes: Arc<[u8]>,
+    },
+    /// The client to which `from` redirects has gone.
+    Broken {
+        from: ConnId,
+    },
 }
 
 impl Mail {
@@ -56,7 +68,8 @@ impl Mail {
             Content::Question { inquiry, .. } => {
                 Some(Mail(Content::Answer { inquiry, findings: Findings::Nothing }))
             }
-            Content::Answer { .. } | Content::Carried(_) => None,
+            Content::Changes { from, .. } => Some(Mail(Content::Broken { from })),
+            Content::Answer { .. } | Content::Carried(_) | Content::Broken { .. } => None,
         }
     }
 }
@@ -74,6 +87,8 @@ pub(crate) enum Question {
     Pause(Option<Order>),
     /// On which connection this client waits.
     Seek { client: u64 },
+    /// Whether this client is here, to redirect to it.
+    Find { client: u64 },
     /// Take these users for those that there are.
     Users(Arc<Users>),
 }
@@ -85,6 +100,8 @@ pub(crate) enum Findings {
     /// By client.
     Lines(Vec<(u64, String)>),
     Count(u64),
+    /// It is here.
+    Client(Redirect),
     /// It waits on this connection of ours.
     WaitsSomewhere(u32),
     /// It waits there, on the connection to which the node gave this number.
@@ -134,6 +151,8 @@ pub(crate) enum Gathered {
     Survey(Survey),
     /// CLIENT UNBLOCK: where the client waits, if it does, and whether it is to get an error.
     Unblocked { waits: Option<(ShardId, i64)>, by_error: bool },
+    /// CLIENT TRACKING with REDIRECT: the client that is to be told, and what.
+    Redirect { found: Option<Redirect>, tracking: Box<Tracking> },
     /// ACL LOAD, before the file was read.
     Loading,
     /// All workers are to know new users: ACL LOAD and SETUSER; or how many there are less: DELUSER.
@@ -239,6 +258,12 @@ impl Core {
     pub(crate) fn mail_lines(&mut self, worker: usize, lines: Arc<[u8]>) {
         self.mail.push_back((worker, Mail(Content::Carried(lines))));
     }
+
+    /// Tells the worker of the client to which `from` redirects what has changed.
+    pub(crate) fn mail_changes(&mut self, from: ConnId, redirect: Redirect, changes: Arc<[u8]>) {
+        let (worker, to) = (self.settings.worker, redirect.conn);
+        self.mail.push_back((redirect.worker, Mail(Content::Changes { worker, from, to, changes })));
+    }
 }
 
 impl Proxy {
@@ -255,6 +280,12 @@ impl Proxy {
             Content::Question { from, inquiry, question } => self.answer_question(from, inquiry, &question),
             Content::Answer { inquiry, findings } => self.absorb_findings(inquiry, findings),
             Content::Carried(lines) => self.show_lines(&lines),
+            Content::Changes { worker, from, to, changes } => {
+                if !self.handle_redirected(to, &changes) {
+                    self.core.mail.push_back((worker, Mail(Content::Broken { from })));
+                }
+            }
+            Content::Broken { from } => self.break_redirect(from),
         }
         self.follow_up();
     }
@@ -317,6 +348,12 @@ impl Proxy {
     /// Answers for this worker.
     fn find_out(&mut self, question: &Question) -> Findings {
         match question {
+            Question::Find { client } => {
+                let worker = self.core.settings.worker;
+                let found = self.sessions().find(|session| session.client == *client);
+                let found = found.map(|session| Redirect { client: *client, worker, conn: session.conn });
+                found.map_or(Findings::Nothing, Findings::Client)
+            }
             Question::Seek { client } => {
                 let mut sought = self.sessions().filter(|session| session.client == *client);
                 let node = sought.find_map(|session| session.waits_on);
@@ -365,6 +402,7 @@ impl Proxy {
         match (&mut inquiry.gathered, findings) {
             (Gathered::Lines { lines, .. }, Findings::Lines(found)) => lines.extend(found),
             (Gathered::Killed { count, .. }, Findings::Count(found)) => *count += found,
+            (Gathered::Redirect { found, .. }, Findings::Client(redirect)) => *found = Some(redirect),
             (Gathered::Unblocked { waits, .. }, Findings::Waits { shard, name }) => {
                 *waits = Some((shard, name));
             }
@@ -418,7 +456,14 @@ impl Proxy {
             return;
         }
         let mut reply = self.core.pool.take();
-        inquiry.gathered.write(&mut self.core, inquiry.resp3, &mut reply);
+        match (inquiry.gathered, self.peers.get_mut(inquiry.conn)) {
+            (Gathered::Redirect { found, tracking }, Some(Peer::Client(session))) => {
+                if !self.core.begin_redirected(session, inquiry.place, found, *tracking, &mut reply) {
+                    return;
+                }
+            }
+            (gathered, _) => gathered.write(&mut self.core, inquiry.resp3, &mut reply),
+        }
         if let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn) {
             let core = &mut self.core;
             core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now_us, &reply);
@@ -445,6 +490,8 @@ impl Gathered {
             | Gathered::Done
             | Gathered::Users { deleted: None } => encode::simple(out, b"OK"),
             Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
+            // Its client has gone.
+            Gathered::Redirect { .. } => {}
             Gathered::Loading => errors::write(out, errors::USERS_NOT_LOADED),
             Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),

@@ -120,7 +120,7 @@ impl Lanes {
     }
 
     /// The lane of `kind`.
-    fn of_kind(&mut self, kind: LaneKind) -> LaneId {
+    pub(crate) fn of_kind(&mut self, kind: LaneKind) -> LaneId {
         *self.by_kind.entry(kind).or_insert_with(|| {
             let (greeting, left_at) = (Greeting::of(kind, &self.credentials), Instant::ZERO);
             self.lanes.push(Lane { kind, greeting, nodes: Vec::new(), clients: 0, left_at });

@@ -27,6 +27,7 @@ mod held;
 mod help;
 mod info;
 mod inquiry;
+mod invalidations;
 mod lanes;
 mod learn;
 mod limits;
@@ -50,6 +51,7 @@ mod scripts;
 mod session;
 mod subscriptions;
 mod tally;
+mod tracking;
 mod transaction;
 mod upload;
 

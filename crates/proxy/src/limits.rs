@@ -52,6 +52,9 @@ pub struct Limits {
     /// Bytes that the subscriptions of all clients of one worker are counted for: names, and some hundred bytes for each
     /// topic and each subscription. Above it no more are taken.
     pub subscription_bytes_max: usize,
+    /// Bytes that keys which clients have read that track (CLIENT TRACKING), of one worker, are counted for. Above it some
+    /// are forgotten, and the clients are told as if they had changed.
+    pub tracked_bytes_max: usize,
     /// Requests in flight to one node over one connection. Above it requests are refused at once.
     pub in_flight_max: usize,
     /// Questions that wait for other workers, for all nodes or for time (CLIENT LIST, INFO, WAIT), of all clients of one
@@ -136,6 +139,7 @@ impl Limits {
             subscriber_bytes_max: self.subscriber_bytes_max.min(memory / 4),
             subscriber_bytes_soft: self.subscriber_bytes_soft.min(memory / 8),
             subscription_bytes_max: self.subscription_bytes_max.min(memory / 8),
+            tracked_bytes_max: self.tracked_bytes_max.min(memory / 8),
             backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
             // A share for each of some dozens of busy clients.
             pending_bytes_max: self.pending_bytes_max.min(memory / 64),
@@ -186,6 +190,7 @@ impl Default for Limits {
             subscriber_bytes_soft: 8 << 20,
             subscriber_patience: Duration::from_secs(60),
             subscription_bytes_max: 64 << 20,
+            tracked_bytes_max: 64 << 20,
             in_flight_max: 1 << 16,
             inquiries_max: 1 << 16,
             backend_output_bytes_max: 64 << 20,

@@ -38,6 +38,7 @@ impl Core {
             Local::Reset => {
                 self.unsubscribe_from_all(session);
                 self.end_to_monitor(session);
+                self.end_tracking(session);
                 self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;

@@ -228,6 +228,7 @@ impl Proxy {
         if self.core.monitor.has_lines() {
             self.flush_monitors();
         }
+        self.forget_surplus();
         loop {
             self.watch_memory();
             self.relay_replies();
@@ -319,6 +320,7 @@ impl Proxy {
         core.unpin(&mut session);
         core.unsubscribe_from_all(&mut session);
         core.end_to_monitor(&mut session);
+        core.end_tracking(&mut session);
         core.lanes.leave(session.lane, core.now);
         core.let_holds_go(&mut session);
         core.forget_held_back(&mut session);
@@ -462,7 +464,12 @@ impl Proxy {
                 self.core.enqueue_on(node as u32, backend::PING, asked);
             }
         }
-        while let Some(node) = self.core.next_stale(self.core.now).or_else(|| self.core.next_deserted()) {
+        while let Some(node) = self
+            .core
+            .next_stale(self.core.now)
+            .or_else(|| self.core.next_deserted())
+            .or_else(|| self.core.next_untracked())
+        {
             self.let_go(node);
         }
         self.relieve_memory();
@@ -608,7 +615,13 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         core.note_closed(session, CloseReason::Protocol);
     }
     core.recount_client(session);
-    if !session.paused && session.phase == Phase::Open && !core.may_receive(session) {
+    let must_wait = match session.phase {
+        Phase::Open => !core.may_receive(session),
+        // It is not finished: it goes on as one that was paused does.
+        Phase::Ending => session.has_unread,
+        Phase::Closing { .. } | Phase::Lingering { .. } => false,
+    };
+    if must_wait && !session.paused {
         session.paused = true;
         core.controls.push_back(Control::Pause { conn: session.conn });
     }

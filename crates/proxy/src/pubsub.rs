@@ -21,6 +21,7 @@ use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::invalidations::changes_of;
 use crate::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Fault;
@@ -339,9 +340,17 @@ impl Core {
 
     /// Whether the session, to which more comes than replies, may ask for `command`; else it is told that not.
     #[cold]
-    pub(crate) fn allows_listener(&mut self, session: &mut Session, command: &Command) -> bool {
+    pub(crate) fn allows_listener(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+    ) -> bool {
         match session.may_ask_for(command) {
-            true => return true,
+            true => {
+                self.note_read(session, command, request);
+                return true;
+            }
             false if session.is_restricted() => {
                 self.refuse(session, &errors::only_while_subscribed(&command.name));
             }
@@ -422,6 +431,10 @@ impl Proxy {
             self.distribute(kind, name, reply);
             return Ok(());
         }
+        if let Some(keys) = changes_of(reply) {
+            self.handle_changes(self.core.backends[node as usize].shard, keys);
+            return Ok(());
+        }
         let backend = &mut self.core.backends[node as usize];
         let Some(&ticket) = backend.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
@@ -437,6 +450,11 @@ impl Proxy {
             }
             Purpose::Subscribe => return self.handle_subscribed(ticket.conn, shard, reply),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
+            Purpose::Track if is_error(reply) => {
+                let text = String::from_utf8_lossy(reply);
+                return Err(Fault::Gone(text.trim_matches(['-', '\r', '\n']).to_owned()));
+            }
+            Purpose::Track => self.handle_tracked(shard),
             _ => {}
         }
         Ok(())
@@ -474,7 +492,7 @@ impl Proxy {
     }
 
     /// A message was added to the output of `conn`.
-    fn after_push(&mut self, conn: ConnId, len: usize) {
+    pub(crate) fn after_push(&mut self, conn: ConnId, len: usize) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let core = &mut self.core;
         core.counters.messages += 1;
@@ -538,8 +556,11 @@ impl Proxy {
     }
 
     /// The connection for messages of `shard` is there: asks for all that it is for.
-    pub(crate) fn handle_source(&mut self, shard: ShardId) {
+    pub(crate) fn handle_source(&mut self, shard: ShardId, node: u32) {
         let core = &mut self.core;
+        if core.invalidations.is_source(shard, node) {
+            return self.handle_changes_source(shard, node);
+        }
         let unasked = core.subscriptions.topics.unasked(shard);
         unasked.into_iter().for_each(|id| core.ask_for(id, shard));
         if std::mem::take(&mut core.subscriptions.sources[shard.0 as usize].has_gap) {
@@ -550,8 +571,11 @@ impl Proxy {
     }
 
     /// The connection for messages of `shard` is gone. Who waits for it is told; what was subscribed to will be again.
-    pub(crate) fn handle_source_lost(&mut self, shard: ShardId, reason: &str) {
+    pub(crate) fn handle_source_lost(&mut self, shard: ShardId, node: u32, reason: &str) {
         let core = &mut self.core;
+        if core.invalidations.is_source(shard, node) {
+            return self.handle_changes_lost(shard, reason);
+        }
         let loss = core.subscriptions.topics.lose(shard);
         for topic in loss.confirmed.iter().filter_map(|id| core.subscriptions.topics.get(*id)) {
             core.board.audience.remove_node(core.settings.worker, topic.kind, &topic.name, shard);

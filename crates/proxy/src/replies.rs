@@ -247,7 +247,7 @@ impl Proxy {
         }
         core.list_node(node);
         if used_by == Use::Subscription {
-            self.handle_source(shard);
+            self.handle_source(shard, node);
         }
         Ok(())
     }
@@ -309,7 +309,7 @@ impl Proxy {
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
-            Purpose::Subscribe => {}
+            Purpose::Subscribe | Purpose::Track => {}
             Purpose::Probe | Purpose::Name | Purpose::Queued | Purpose::Late | Purpose::Nobody => {}
         }
     }
@@ -454,7 +454,7 @@ impl Proxy {
             self.deliver(ticket, Outcome::Lost(lost));
         }
         if used_by == Use::Subscription {
-            self.handle_source_lost(owner, &reason);
+            self.handle_source_lost(owner, node, &reason);
         }
     }
 }

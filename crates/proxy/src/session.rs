@@ -57,6 +57,8 @@ pub(crate) struct Session {
     pub phase: Phase,
     /// Not read from at the moment.
     pub paused: bool,
+    /// A request is left in `input` that may be all there: it could not be carried out yet.
+    pub has_unread: bool,
     /// Its next request needs a command that is being learnt.
     pub learning: bool,
     /// How far it has come with a large transfer.
@@ -166,7 +168,7 @@ pub(crate) enum Owed {
     Inquiry(Id),
     /// A command over several shards.
     Emulation(Id),
-    /// The nodes of a topic.
+    /// The nodes of a topic, or those that are to tell of changes.
     Subscription,
     /// One node, whose number of receivers is changed by this.
     Receivers(i32),
@@ -257,6 +259,7 @@ impl Session {
             resp3: false,
             phase: Phase::Open,
             paused: false,
+            has_unread: false,
             learning: false,
             pinning: Pinning::No,
             fences: 0,
@@ -363,6 +366,14 @@ impl Session {
     /// Whether nothing was sent behind the request at place `number`.
     pub(crate) fn is_last(&self, number: u32) -> bool {
         self.index(number) + 1 == self.pending.len()
+    }
+
+    /// What `number` waits for is known now: that nodes confirm what was asked of them.
+    pub(crate) fn expect_nodes(&mut self, number: u32) {
+        let index = self.index(number);
+        if let Some(Place::Waiting(owed) | Place::Muted(owed)) = self.pending.get_mut(index) {
+            *owed = Owed::Subscription;
+        }
     }
 
     /// The request at place `number` goes once more; its reply is passed on as it is.
@@ -514,6 +525,14 @@ impl Session {
             return self.output.push(message, pool);
         }
         self.raise_fence(self.next_place());
+        self.answer(message, pool);
+    }
+
+    /// Appends a message behind all replies that are still to come.
+    pub(crate) fn push_behind(&mut self, message: &[u8], pool: &mut BufferPool) {
+        if self.is_pending() {
+            self.raise_fence(self.next_place());
+        }
         self.answer(message, pool);
     }
 

@@ -9,6 +9,7 @@
 //! A client's subscription waits as long as a node of its topic has not confirmed.
 
 use crate::ConnId;
+use crate::tracking::Tracking;
 use command::Topic as Kind;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -274,7 +275,7 @@ impl Topic {
     }
 }
 
-/// What comes to one client beside replies: what it is subscribed to, and whether it monitors.
+/// What comes to one client beside replies: what it is subscribed to, and whether it monitors or tracks keys.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
     topics: [BTreeSet<Id>; Kind::COUNT],
@@ -283,6 +284,8 @@ pub(crate) struct Subscribed {
     pub fence: Option<u32>,
     /// It sees the requests of all.
     pub monitors: bool,
+    /// Of which keys it wants to know that they have changed.
+    pub tracking: Option<Box<Tracking>>,
     /// Since when more waits for it than the soft limit allows.
     pub slow_since: Option<Instant>,
 }
@@ -306,7 +309,7 @@ impl Subscribed {
 
     /// Whether nothing comes for it any more but replies.
     pub(crate) fn is_silent(&self) -> bool {
-        !self.has_topics() && !self.monitors
+        !self.has_topics() && !self.monitors && self.tracking.is_none()
     }
 
     /// The topics of `kind`, the place that was taken first in the table first.

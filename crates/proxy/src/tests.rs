@@ -9,6 +9,7 @@ mod large;
 mod logins;
 mod pubsub;
 mod scripts;
+mod tracking;
 mod transactions;
 
 use crate::testing::Rig;

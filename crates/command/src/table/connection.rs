@@ -3,7 +3,6 @@
 use crate::carry::Carry::{Container, Here};
 use crate::carry::{Carry, ClientTask, Local};
 use crate::command::{Command, container, row};
-use crate::table::later;
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
@@ -37,13 +36,11 @@ static CLIENT: &[Command] = &[
     row("client|setinfo", 4, "noscript loading stale", "connection", &[], Here(Local::ClientSetinfo))
         .tips("request_policy:all_nodes response_policy:all_succeeded"),
     row("client|setname", 3, "noscript loading stale", "connection", &[], Here(Local::ClientSetname)),
-    row("client|tracking", -3, "noscript loading stale", "connection", &[], CLIENT_CACHING),
+    row("client|tracking", -3, "noscript loading stale", "connection", &[], client(ClientTask::Track)),
     row("client|trackinginfo", 2, "noscript loading stale", "connection", &[], client(ClientTask::TrackingState)),
     row("client|unblock", -3, "admin noscript loading stale", "connection", &[], client(ClientTask::Unblock)),
     row("client|unpause", 2, "admin noscript loading stale", "connection", &[], client(ClientTask::Unpause)),
 ];
-
-const CLIENT_CACHING: Carry = later("client-side caching");
 
 /// Answered by the session.
 const fn client(task: ClientTask) -> Carry {

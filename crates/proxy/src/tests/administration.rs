@@ -528,3 +528,17 @@ fn the_one_user_is_described_as_redis_describes_it() {
     let taken = rig.taken(client);
     assert!(taken.starts_with("*21|$8|keyspace|$4|read|"), "{taken}");
 }
+
+#[test]
+fn a_late_report_of_a_shard_takes_one_reply_and_no_more() {
+    let mut rig = Rig::ready(3);
+    let (asker, client) = (rig.client(), rig.client());
+    rig.client_sends(asker, "info keyspace|");
+    rig.node_sends(0, "$0||");
+    rig.node_sends(1, "$0||");
+    rig.pass(Duration::from_millis(1500));
+    let key = rig.key(2);
+    rig.client_sends(client, &format!("get {key}|"));
+    rig.node_sends(2, "$0||$1|v|");
+    assert_eq!(rig.taken(client), "$1|v|");
+}

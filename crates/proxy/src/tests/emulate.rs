@@ -182,6 +182,29 @@ fn a_large_read_before_it_does_not_see_what_it_writes() {
 }
 
 #[test]
+fn a_large_request_is_carried_out_once_it_is_whole() {
+    let mut rig = rig(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    let value = "x".repeat(200_000);
+    let len = value.len();
+    let msetnx = format!("*5|$6|msetnx|$2|{a}|${len}|{value}|$2|{b}|$1|y|get {a}|");
+    rig.client_sends(client, &msetnx[..150_000]);
+    assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
+    rig.client_sends(client, &msetnx[150_000..]);
+    for (shard, key) in [(0, &a), (1, &b)] {
+        rig.assert_asked(shard, &[&[b"EXISTS", key.as_bytes()]]);
+        rig.node_sends(shard, ":0|");
+    }
+    for shard in [0, 1] {
+        assert!(rig.node_got(shard).contains("|RESTORE|"));
+        rig.node_sends(shard, "+OK|");
+    }
+    assert_eq!(rig.taken(client), ":1|");
+    rig.assert_asked(0, &[&[b"get", a.as_bytes()]]);
+    assert_eq!(rig.proxy.pins_pending(), 0);
+}
+
+#[test]
 fn a_node_that_is_down_costs_nothing_and_changes_nothing() {
     let mut rig = rig(2);
     rig.event(Event::Ended { conn: rig.node(1) });

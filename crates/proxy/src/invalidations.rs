@@ -1,0 +1,443 @@
+//! Clients that cache are told which keys have changed, whichever node has them.
+//!
+//! ```text
+//!   client: CLIENT TRACKING ON ─► its worker, to each node: HELLO 3, CLIENT TRACKING ON BCAST
+//!   client: GET k ─► k is noted ─► node
+//!   node: k has changed ─► who has read k? ─► `invalidate k` behind the replies that are to come
+//! ```
+//!
+//! A worker with clients that track has one connection more to each node, over which it hears of every key that changes
+//! there, and sorts out here who wants to know. As with messages, a client is answered when all nodes have confirmed. A
+//! node that is lost may have changed anything: all clients that track are told to forget all they have, once when it is
+//! lost and once when it is back. All nodes are flushed by one FLUSHALL, which the clients are told of once.
+//!
+//! Of keys that a client changes itself it is told as well, also with NOLOOP: nodes know us, and not who asked. To forget
+//! too much is never wrong.
+
+use crate::ConnId;
+use crate::backend::{Backend, Purpose, State, Use};
+use crate::core::{Asked, Core};
+use crate::errors::{self, Lost};
+use crate::inquiry::{Gathered, Question};
+use crate::lanes::LaneKind;
+use crate::proxy::{Peer, Proxy};
+use crate::session::{Owed, Session};
+use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
+use command::{Carry, Command, Flags, Local, Transaction as Act};
+use resp::reply::{as_bulk, elements};
+use resp::{Request, encode};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use topology::ShardId;
+
+/// What a worker knows of its clients that track.
+#[derive(Debug)]
+pub(crate) struct Invalidations {
+    /// The connections over which nodes tell of changes, by shard.
+    sources: Vec<Source>,
+    /// Clients that track.
+    clients: BTreeSet<ConnId>,
+    pub readers: Readers,
+    /// Places of clients that are to be told that they track, once all nodes have confirmed.
+    waiting: Vec<(ConnId, u32)>,
+}
+
+/// Where the changes of a shard come from.
+#[derive(Clone, Debug, Default)]
+struct Source {
+    /// The connection's place among the backends.
+    node: Option<u32>,
+    /// The node has confirmed.
+    is_confirmed: bool,
+    /// It had before the connection was lost.
+    has_gap: bool,
+}
+
+/// What a node is asked for.
+const TRACK: &[u8] = b"*4\r\n$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n$2\r\nON\r\n$5\r\nBCAST\r\n";
+
+impl Invalidations {
+    pub(crate) fn new(shards: usize) -> Invalidations {
+        let sources = vec![Source::default(); shards];
+        let (clients, readers, waiting) = (BTreeSet::new(), Readers::default(), Vec::new());
+        Invalidations { sources, clients, readers, waiting }
+    }
+
+    /// Whether `node` is the connection over which changes of `shard` come.
+    pub(crate) fn is_source(&self, shard: ShardId, node: u32) -> bool {
+        self.sources[shard.0 as usize].node == Some(node)
+    }
+
+    fn all_confirmed(&self) -> bool {
+        self.sources.iter().all(|source| source.is_confirmed)
+    }
+}
+
+impl Core {
+    /// CLIENT TRACKING.
+    pub(crate) fn track(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+        match Wish::parse(request, session.tracking()) {
+            Err(text) => encode::error(reply, &text),
+            Ok(Wish::Off) => {
+                self.end_tracking(session);
+                encode::simple(reply, b"OK");
+            }
+            Ok(Wish::On { redirect: None, tracking }) => match self.begin_tracking(session, tracking) {
+                Err(lost) => self.refuse(session, &lost.text()),
+                Ok(true) => encode::simple(reply, b"OK"),
+                Ok(false) => {
+                    let place = session.reserve(Owed::Subscription);
+                    self.invalidations.waiting.push((session.conn, place));
+                }
+            },
+            Ok(Wish::On { redirect: Some(client), tracking }) => {
+                let gathered = Gathered::Redirect { found: None, tracking: Box::new(tracking) };
+                self.ask_workers(session, Question::Find { client }, gathered);
+            }
+        }
+    }
+
+    /// The client that is to be told instead was looked for. False if the session is answered later.
+    pub(crate) fn begin_redirected(
+        &mut self,
+        session: &mut Session,
+        place: u32,
+        found: Option<Redirect>,
+        mut tracking: Tracking,
+        reply: &mut Vec<u8>,
+    ) -> bool {
+        if found.is_none() {
+            errors::write(reply, tracking::NO_REDIRECT);
+            return true;
+        }
+        tracking.redirect = found;
+        match self.begin_tracking(session, tracking) {
+            Err(lost) => errors::write(reply, &lost.text()),
+            Ok(true) => encode::simple(reply, b"OK"),
+            Ok(false) => {
+                session.expect_nodes(place);
+                self.invalidations.waiting.push((session.conn, place));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// From now on the session tracks. Whether all nodes have confirmed.
+    fn begin_tracking(&mut self, session: &mut Session, tracking: Tracking) -> Result<bool, Lost> {
+        let shards = (0..self.topology.shard_count() as u32).map(ShardId);
+        for shard in shards.clone().filter(|&shard| !self.is_confirmed(shard)) {
+            self.admit(shard)?;
+        }
+        shards.for_each(|shard| self.open_source(shard));
+        self.invalidations.clients.insert(session.conn);
+        session.subscribed.get_or_insert_default().tracking = Some(Box::new(tracking));
+        self.count_trackers();
+        Ok(self.invalidations.all_confirmed())
+    }
+
+    fn is_confirmed(&self, shard: ShardId) -> bool {
+        self.invalidations.sources[shard.0 as usize].is_confirmed
+    }
+
+    /// The connection over which changes of `shard` come is made, if there is none, and at once.
+    fn open_source(&mut self, shard: ShardId) {
+        if let Some(node) = self.invalidations.sources[shard.0 as usize].node {
+            if let State::Waiting { until } = &mut self.backends[node as usize].state {
+                *until = (*until).min(self.now);
+                self.check_at = self.now;
+            }
+            return;
+        }
+        let lane = self.lanes.of_kind(LaneKind { database: 0, resp3: true });
+        let greeting = self.lanes.greeting(lane).clone();
+        let node = self.add_node(Backend::new(shard, Use::Subscription, lane, greeting));
+        self.invalidations.sources[shard.0 as usize].node = Some(node);
+    }
+
+    /// The session tracks no more.
+    pub(crate) fn end_tracking(&mut self, session: &mut Session) {
+        let Some(subscribed) = &mut session.subscribed else { return };
+        if subscribed.tracking.take().is_none() {
+            return;
+        }
+        session.forget_if_silent();
+        self.invalidations.clients.remove(&session.conn);
+        self.count_trackers();
+        if self.invalidations.clients.is_empty() {
+            self.invalidations.readers.clear();
+        }
+        // Pipelined behind what is still to be confirmed.
+        let waiting = std::mem::take(&mut self.invalidations.waiting);
+        let (own, others) = waiting.into_iter().partition::<Vec<_>, _>(|(conn, _)| *conn == session.conn);
+        self.invalidations.waiting = others;
+        for (_, place) in own {
+            self.settle(session, place, b"+OK\r\n");
+        }
+    }
+
+    fn count_trackers(&mut self) {
+        self.counters.trackers = self.invalidations.clients.len() as u64;
+    }
+
+    /// Notes the keys that `request` of a session that tracks reads. What a transaction names is read by EXEC.
+    pub(crate) fn note_read(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
+        let in_transaction = session.transaction.is_some();
+        let conn = session.conn;
+        let Some(tracking) = session.subscribed.as_mut().and_then(|own| own.tracking.as_deref_mut()) else {
+            return;
+        };
+        let reads = command.flags.contains(Flags::READONLY) || matches!(command.carry, Carry::Script(_));
+        let is_tracked = reads && tracking.begin_to_read();
+        let readers = &mut self.invalidations.readers;
+        if is_tracked {
+            let mut positions = Vec::new();
+            // A request without keys that can be found reads none.
+            let _ = command.keys(request, &mut positions);
+            for key in positions.into_iter().map(|at| request.arg(at)) {
+                match in_transaction {
+                    true => tracking.queue(key),
+                    false => readers.add(key, conn),
+                }
+            }
+        }
+        match command.carry {
+            Carry::Transaction(Act::Execute) => {
+                tracking.begin_to_read();
+                tracking.take_queued().iter().for_each(|key| readers.add(key, conn));
+            }
+            Carry::Transaction(Act::Discard) => drop(tracking.take_queued()),
+            // CLIENT CACHING and what asks for its state.
+            Carry::Here(Local::Client(_)) => return,
+            _ if in_transaction => return,
+            _ => {}
+        }
+        tracking.end_of_command();
+    }
+
+    /// CLIENT CACHING.
+    pub(crate) fn set_caching(&mut self, session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
+        let tracking = session.subscribed.as_mut().and_then(|own| own.tracking.as_deref_mut());
+        match tracking.ok_or(errors::NOT_TRACKING).and_then(|tracking| tracking.set_caching(word)) {
+            Ok(()) => encode::simple(reply, b"OK"),
+            Err(text) => errors::write(reply, text),
+        }
+    }
+
+    /// Connections over which nodes tell of changes that nobody wants to know of.
+    pub(crate) fn next_untracked(&mut self) -> Option<u32> {
+        if !self.invalidations.clients.is_empty() {
+            return None;
+        }
+        let source = self.invalidations.sources.iter_mut().find(|source| source.node.is_some())?;
+        std::mem::take(source).node
+    }
+}
+
+impl Proxy {
+    /// How many keys clients have read that track; 0 once no client is left.
+    pub fn tracked_keys(&self) -> usize {
+        self.core.invalidations.readers.len()
+    }
+
+    /// The connection over which changes of `shard` come is there.
+    pub(crate) fn handle_changes_source(&mut self, shard: ShardId, node: u32) {
+        // A shard has no client: the ticket says which one it is.
+        let conn = ConnId { index: 0, generation: 0 };
+        let asked = Asked { conn, place: 0, part: shard.0, purpose: Purpose::Track, kept: false };
+        self.core.enqueue_on(node, TRACK, asked);
+    }
+
+    /// The node of `shard` will tell of changes.
+    pub(crate) fn handle_tracked(&mut self, shard: ShardId) {
+        let source = &mut self.core.invalidations.sources[shard.0 as usize];
+        source.is_confirmed = true;
+        if std::mem::take(&mut source.has_gap) {
+            // What changed while nobody told us.
+            self.forget_all();
+        }
+        if !self.core.invalidations.all_confirmed() {
+            return;
+        }
+        for (conn, place) in std::mem::take(&mut self.core.invalidations.waiting) {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+                self.core.settle(session, place, b"+OK\r\n");
+            }
+        }
+    }
+
+    /// The connection over which changes of `shard` come is gone.
+    pub(crate) fn handle_changes_lost(&mut self, shard: ShardId, reason: &str) {
+        let core = &mut self.core;
+        let source = &mut core.invalidations.sources[shard.0 as usize];
+        let was_confirmed = std::mem::take(&mut source.is_confirmed);
+        source.has_gap |= was_confirmed;
+        let name = core.shard_name(shard).to_owned();
+        let mut error = Vec::new();
+        errors::write(&mut error, &Lost::NotSent { shard: name, reason: reason.to_owned() }.text());
+        self.deny_trackers(&error);
+        if was_confirmed {
+            self.core.counters.message_gaps += 1;
+            self.forget_all();
+        }
+        let core = &mut self.core;
+        if core.invalidations.clients.is_empty() {
+            let source = std::mem::take(&mut core.invalidations.sources[shard.0 as usize]);
+            source.node.into_iter().for_each(|node| core.vacate(node));
+        }
+    }
+
+    /// Who waits for nodes to confirm is told `error`, and does not track.
+    fn deny_trackers(&mut self, error: &[u8]) {
+        for (conn, place) in std::mem::take(&mut self.core.invalidations.waiting) {
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            self.core.counters.errors += 1;
+            self.core.settle(session, place, error);
+            self.core.end_tracking(session);
+        }
+    }
+
+    /// All clients that track are told to forget all that they have.
+    fn forget_all(&mut self) {
+        self.core.invalidations.readers.clear();
+        for conn in self.core.invalidations.clients.clone() {
+            self.tell_changed(conn, None);
+        }
+    }
+
+    /// The node of `shard` says that `keys` have changed; without keys, that all are gone.
+    pub(crate) fn handle_changes(&mut self, shard: ShardId, keys: Option<Vec<&[u8]>>) {
+        let Some(keys) = keys else { return self.handle_flush(shard) };
+        for key in &keys {
+            for conn in self.core.invalidations.readers.take(key) {
+                self.tell_changed(conn, Some(&[key]));
+            }
+        }
+        for conn in self.core.invalidations.clients.clone() {
+            let Some(Peer::Client(session)) = self.peers.get(conn) else { continue };
+            let broadcast = session.tracking().filter(|tracking| tracking.mode == Mode::Broadcast);
+            let Some(tracking) = broadcast else { continue };
+            let wanted: Vec<&[u8]> = keys.iter().copied().filter(|key| tracking.wants(key)).collect();
+            if !wanted.is_empty() {
+                self.tell_changed(conn, Some(&wanted));
+            }
+        }
+    }
+
+    fn handle_flush(&mut self, shard: ShardId) {
+        self.core.invalidations.readers.clear();
+        for conn in self.core.invalidations.clients.clone() {
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            let tracking = session.subscribed.as_mut().and_then(|own| own.tracking.as_deref_mut());
+            if tracking.is_some_and(|tracking| tracking.note_flush(shard)) {
+                self.tell_changed(conn, None);
+            }
+        }
+    }
+
+    /// Forgets keys of which too many are known, as if they had changed.
+    pub(crate) fn forget_surplus(&mut self) {
+        let max = self.core.limits.tracked_bytes_max;
+        while let Some(key) = self.core.invalidations.readers.surplus(max) {
+            for conn in self.core.invalidations.readers.take(&key) {
+                self.tell_changed(conn, Some(&[&key]));
+            }
+        }
+    }
+
+    /// Tells the client `conn`, or whom it redirects to, that `keys` have changed; without keys, that all may have.
+    fn tell_changed(&mut self, conn: ConnId, keys: Option<&[&[u8]]>) {
+        let Some(Peer::Client(session)) = self.peers.get(conn) else { return };
+        let Some(tracking) = session.tracking() else { return };
+        let mut changes = Vec::new();
+        match keys {
+            None => encode::null(&mut changes, session.resp3),
+            Some(keys) => {
+                encode::array_header(&mut changes, keys.len());
+                keys.iter().for_each(|key| encode::bulk(&mut changes, key));
+            }
+        }
+        let own = self.core.settings.worker;
+        match tracking.redirect {
+            None if !session.resp3 => {}
+            None => self.push_changes(conn, &changes, false),
+            Some(redirect) if redirect.worker == own => {
+                match self.peers.get(redirect.conn) {
+                    Some(Peer::Client(_)) => self.push_changes(redirect.conn, &changes, true),
+                    _ => self.break_redirect(conn),
+                };
+            }
+            Some(redirect) => self.core.mail_changes(conn, redirect, changes.into()),
+        }
+    }
+
+    /// Another worker's client redirects to `to`, one of ours. False if that has gone.
+    pub(crate) fn handle_redirected(&mut self, to: ConnId, changes: &Arc<[u8]>) -> bool {
+        let is_there = matches!(self.peers.get(to), Some(Peer::Client(_)));
+        if is_there {
+            self.push_changes(to, changes, true);
+        }
+        is_there
+    }
+
+    /// Appends to the output of `conn` what has changed: as a push, or as the message that Redis makes of it for who is
+    /// subscribed and speaks RESP2.
+    fn push_changes(&mut self, conn: ConnId, changes: &[u8], is_redirected: bool) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        let beginning: &[u8] = match () {
+            () if session.resp3 => b">2\r\n$10\r\ninvalidate\r\n",
+            () if is_redirected && session.has_topics() => {
+                b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
+            }
+            () => return,
+        };
+        // A value that is still to come may be the one before the change.
+        session.push_behind(&[beginning, changes].concat(), &mut self.core.pool);
+        self.after_push(conn, beginning.len() + changes.len());
+    }
+
+    /// Whom the client `conn` redirects to has gone.
+    pub(crate) fn break_redirect(&mut self, conn: ConnId) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        let tracking = session.subscribed.as_mut().and_then(|own| own.tracking.as_deref_mut());
+        let Some(tracking) = tracking else { return };
+        tracking.is_broken = true;
+        let client = tracking.redirect.map_or(0, |redirect| redirect.client);
+        if session.resp3 {
+            let text = format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{client}\r\n");
+            session.push_behind(text.as_bytes(), &mut self.core.pool);
+            self.after_push(conn, text.len());
+        }
+    }
+}
+
+impl Session {
+    /// The number of the client that is told instead: 0 if none is, -1 if it does not track.
+    pub(crate) fn redirect_number(&self) -> i64 {
+        tracking::redirect_number(self.tracking())
+    }
+
+    /// What it wants to be told of keys, if anything.
+    pub(crate) fn tracking(&self) -> Option<&Tracking> {
+        self.subscribed.as_ref()?.tracking.as_deref()
+    }
+}
+
+/// The keys that `reply`, a push, says have changed, or that all are gone; `None` if it is no such push.
+pub(crate) fn changes_of(reply: &[u8]) -> Option<Option<Vec<&[u8]>>> {
+    let keys = reply.strip_prefix(b">2\r\n$10\r\ninvalidate\r\n")?;
+    Some(elements(keys).map(|keys| keys.filter_map(as_bulk).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pushes_of_changes_are_told_from_replies() {
+        let keys = b">2\r\n$10\r\ninvalidate\r\n*2\r\n$1\r\na\r\n$2\r\nbc\r\n";
+        assert_eq!(changes_of(keys), Some(Some(vec![&b"a"[..], b"bc"])));
+        assert_eq!(changes_of(b">2\r\n$10\r\ninvalidate\r\n_\r\n"), Some(None));
+        assert_eq!(changes_of(b"+OK\r\n"), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! Transcripts of client-side caching. `|` stands for CR LF.
+
+use crate::lanes::LaneKind;
+use crate::testing::{Rig, deliver_mail};
+use crate::{ConnId, Event, Limits};
+use std::time::Duration;
+
+const TRACK: &str = "*4|$6|CLIENT|$8|TRACKING|$2|ON|$5|BCAST|";
+const GREETING: &str = "*2|$5|HELLO|$1|3|*1|$4|PING|";
+const FORGET_ALL: &str = ">2|$10|invalidate|_|";
+
+fn changed(keys: &[&str]) -> String {
+    let keys: String = keys.iter().map(|key| format!("${}|{key}|", key.len())).collect();
+    let count = keys.matches('$').count();
+    format!(">2|$10|invalidate|*{count}|{keys}")
+}
+
+/// A client that speaks RESP3, with a connection of its lane to the one shard.
+fn client_of_resp3(rig: &mut Rig) -> (ConnId, ConnId) {
+    let client = rig.client();
+    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.client_sends(client, "get k|");
+    let lane = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
+    rig.sends(lane, "_|");
+    assert_eq!((rig.taken(lane).as_str(), rig.taken(client).as_str()), ("*2|$3|get|$1|k|", "_|"));
+    (client, lane)
+}
+
+/// The connection over which the node of shard 0 tells of changes, which was just asked for.
+fn source(rig: &mut Rig) -> ConnId {
+    let source = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
+    assert_eq!(rig.taken(source), TRACK);
+    rig.sends(source, "+OK|");
+    source
+}
+
+/// The same, with a client that tracks as `options` say.
+fn tracking(rig: &mut Rig, options: &str) -> (ConnId, ConnId, ConnId) {
+    let (client, lane) = client_of_resp3(rig);
+    rig.client_sends(client, &format!("client tracking on {options}|"));
+    assert_eq!(rig.taken(client), "", "the node has not confirmed");
+    let source = source(rig);
+    assert_eq!(rig.taken(client), "+OK|");
+    (client, lane, source)
+}
+
+#[test]
+fn a_client_is_told_once_of_a_key_that_it_has_read() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    rig.client_sends(client, "mget a b|set c 1|");
+    rig.sends(lane, "*2|_|_|+OK|");
+    rig.taken(client);
+    rig.sends(source, &changed(&["b", "c"]));
+    rig.sends(source, &changed(&["b"]));
+    assert_eq!(rig.taken(client), changed(&["b"]));
+    assert_eq!(rig.proxy.tracked_keys(), 1);
+    rig.client_sends(client, "client tracking off|");
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.tracked_keys()), ("+OK|", 0));
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), "");
+    rig.pass(Duration::from_secs(2));
+    assert!(rig.is_closed(source), "nobody wants to know");
+}
+
+#[test]
+fn a_change_does_not_overtake_the_value_before_it() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    rig.client_sends(client, "get a|");
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), "");
+    rig.sends(lane, "$3|old|");
+    assert_eq!(rig.taken(client), "$3|old|".to_owned() + &changed(&["a"]));
+}
+
+#[test]
+fn a_transaction_reads_when_it_is_executed() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    rig.client_sends(client, "multi|get a|");
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.tracked_keys()), ("+OK|+QUEUED|", 0));
+    rig.client_sends(client, "exec|");
+    rig.sends(lane, "+OK|+QUEUED|*1|$1|v|");
+    assert_eq!(rig.taken(client), "*1|$1|v|");
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), changed(&["a"]));
+}
+
+#[test]
+fn broadcasts_are_of_keys_that_begin_so() {
+    let mut rig = Rig::ready(1);
+    let (client, _, source) = tracking(&mut rig, "bcast prefix user: prefix item:");
+    rig.sends(source, &changed(&["user:1", "other", "item:2"]));
+    assert_eq!(rig.taken(client), changed(&["user:1", "item:2"]));
+    rig.sends(source, &changed(&["other"]));
+    assert_eq!(rig.taken(client), "");
+    rig.client_sends(client, "client tracking on bcast prefix us|client tracking on bcast prefix x|");
+    let overlap = "-ERR Prefix 'us' overlaps with an existing prefix 'user:'. Prefixes for a single client must not \
+                   overlap.|";
+    assert_eq!(rig.taken(client), format!("{overlap}+OK|"));
+    rig.sends(source, &changed(&["x1", "item:3"]));
+    assert_eq!(rig.taken(client), changed(&["x1", "item:3"]));
+}
+
+#[test]
+fn who_opts_in_is_told_of_what_it_asked_for() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "optin");
+    rig.client_sends(client, "get a|client caching yes|get b|get c|");
+    rig.sends(lane, "_|_|_|");
+    assert_eq!(rig.taken(client), "_|+OK|_|_|");
+    rig.sends(source, &changed(&["a", "b", "c"]));
+    assert_eq!(rig.taken(client), changed(&["b"]));
+    rig.client_sends(client, "client tracking off|client tracking on optout|client caching no|get a|get b|");
+    rig.sends(lane, "_|_|");
+    assert_eq!(rig.taken(client), "+OK|+OK|+OK|_|_|");
+    rig.sends(source, &changed(&["a", "b", "c"]));
+    assert_eq!(rig.taken(client), changed(&["b"]));
+}
+
+#[test]
+fn a_node_that_is_lost_may_have_changed_anything() {
+    let mut rig = Rig::ready(1);
+    let (client, _, lost) = tracking(&mut rig, "");
+    rig.event(Event::Closed { conn: lost, reason: "reset" });
+    assert_eq!(rig.taken(client), FORGET_ALL);
+    assert_eq!(rig.proxy.counters().message_gaps, 1);
+    rig.pass(Duration::from_millis(20));
+    source(&mut rig);
+    assert_eq!(rig.taken(client), FORGET_ALL, "and what it has read since");
+}
+
+#[test]
+fn a_node_that_cannot_tell_of_changes_is_an_error() {
+    let mut rig = Rig::ready(1);
+    let (client, _) = client_of_resp3(&mut rig);
+    rig.client_sends(client, "client tracking on|");
+    let source = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
+    rig.sends(source, "-NOPERM no|");
+    assert_eq!(rig.taken(client), "-TRYAGAIN shard 127.0.0.1:7000 unavailable: NOPERM no|");
+    rig.client_sends(client, "client trackinginfo|");
+    assert_eq!(rig.taken(client), "%3|$5|flags|~1|$3|off|$8|redirect|:-1|$8|prefixes|*0|");
+}
+
+#[test]
+fn another_client_is_told_wherever_it_is() {
+    for worker in [0, 1] {
+        let mut rigs = Rig::workers(2, 1);
+        let listener = rigs[worker].client();
+        let number = worker + 1;
+        rigs[worker].client_sends(listener, "subscribe __redis__:invalidate|");
+        let messages = rigs[worker].bring_up_pinned(0);
+        let channel = "$20|__redis__:invalidate|";
+        rigs[worker].sends(messages, &format!("*3|$9|subscribe|{channel}:1|"));
+        rigs[worker].taken(listener);
+
+        let client = rigs[0].client();
+        rigs[0].client_sends(
+            client,
+            &format!("client tracking on redirect 99|client tracking on redirect {number}|"),
+        );
+        deliver_mail(&mut rigs);
+        let missing = "-ERR The client ID you want redirect to does not exist|";
+        assert_eq!(rigs[0].taken(client), missing);
+        let source = source(&mut rigs[0]);
+        assert_eq!(rigs[0].taken(client), "+OK|");
+        rigs[0].client_sends(client, "get a|client getredir|");
+        rigs[0].node_sends(0, "$-1|");
+        assert_eq!(rigs[0].taken(client), format!("$-1|:{number}|"));
+        rigs[0].sends(source, &changed(&["a"]));
+        deliver_mail(&mut rigs);
+        assert_eq!(rigs[worker].taken(listener), format!("*3|$7|message|{channel}*1|$1|a|"));
+
+        rigs[worker].event(Event::Closed { conn: listener, reason: "reset" });
+        rigs[0].client_sends(client, "get a|");
+        rigs[0].node_sends(0, "$-1|");
+        rigs[0].sends(source, &changed(&["a"]));
+        deliver_mail(&mut rigs);
+        rigs[0].client_sends(client, "client trackinginfo|");
+        let state = "*6|$5|flags|*2|$2|on|$15|broken_redirect|$8|redirect|";
+        assert_eq!(rigs[0].taken(client), format!("$-1|{state}:{number}|$8|prefixes|*0|"));
+    }
+}
+
+#[test]
+fn keys_that_are_too_many_are_forgotten_as_if_they_had_changed() {
+    let mut rig = Rig::ready_with(1, Limits { tracked_bytes_max: 400, ..Limits::default() });
+    let (client, lane, _) = tracking(&mut rig, "");
+    rig.client_sends(client, "mget a b c d|");
+    rig.sends(lane, "*4|_|_|_|_|");
+    assert_eq!(rig.taken(client), "*4|_|_|_|_|".to_owned() + &changed(&["a"]) + &changed(&["b"]));
+}
+
+#[test]
+fn a_client_that_goes_is_tracked_no_more() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    rig.client_sends(client, "get a|");
+    rig.sends(lane, "_|");
+    rig.event(Event::Closed { conn: client, reason: "reset" });
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!((rig.proxy.tracked_keys(), rig.proxy.counters().trackers), (0, 0));
+}

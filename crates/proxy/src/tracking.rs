@@ -1,0 +1,340 @@
+//! CLIENT TRACKING: what one client wants to be told of keys that it may have cached, and which keys a worker's clients
+//! have read. Nothing here sends; `invalidations.rs` does.
+
+use crate::ConnId;
+use crate::errors;
+use resp::integer::parse_i64;
+use resp::{Request, encode};
+use std::collections::{BTreeMap, BTreeSet};
+use topology::ShardId;
+
+/// What one client wants to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tracking {
+    pub mode: Mode,
+    /// Another client is told instead.
+    pub redirect: Option<Redirect>,
+    /// That client has gone.
+    pub is_broken: bool,
+    /// Keys that it changes itself are of no interest to it. Remembered only: it is told of them too.
+    noloop: bool,
+    /// What CLIENT CACHING said of the next command.
+    next: Option<bool>,
+    /// Of [`Mode::Broadcast`]: beginnings of the keys that it wants to know of.
+    prefixes: Vec<Box<[u8]>>,
+    /// Keys that commands of its transaction name.
+    queued: Vec<Box<[u8]>>,
+    /// Shards whose flush it knows of, if it has read nothing since.
+    flushed: Vec<ShardId>,
+}
+
+/// Of which keys a client is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Those that it has read.
+    #[default]
+    Read,
+    /// Those that it has read right behind CLIENT CACHING YES.
+    OptIn,
+    /// Those that it has read, but not right behind CLIENT CACHING NO.
+    OptOut,
+    /// All that begin so.
+    Broadcast,
+}
+
+/// Who is told instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    /// Its number.
+    pub client: u64,
+    /// The worker that serves it.
+    pub worker: usize,
+    /// Its connection there.
+    pub conn: ConnId,
+}
+
+/// What CLIENT TRACKING asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Off,
+    On {
+        /// The number of the client to be told.
+        redirect: Option<u64>,
+        tracking: Tracking,
+    },
+}
+
+const REDIRECTS: &str = "ERR A client can only redirect to a single other client";
+const PREFIX_ALONE: &str = "ERR PREFIX option requires BCAST mode to be enabled";
+const OTHER_BROADCAST: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then \
+     re-enabling it with a different mode.";
+const OPT_BROADCAST: &str = "ERR OPTIN and OPTOUT are not compatible with BCAST";
+const BOTH_OPTS: &str = "ERR You can't specify both OPTIN mode and OPTOUT mode";
+const OTHER_OPT: &str = "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then \
+     re-enabling it with a different mode.";
+const NOT_OPTIN: &str = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
+const NOT_OPTOUT: &str = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
+/// Redis's word for a client that has gone.
+pub(crate) const NO_REDIRECT: &str = "ERR The client ID you want redirect to does not exist";
+
+impl Wish {
+    /// `CLIENT TRACKING ON|OFF [option …]` of a client that has wished for `now` before.
+    pub(crate) fn parse(request: &Request<'_>, now: Option<&Tracking>) -> Result<Wish, Vec<u8>> {
+        let (mut redirect, mut prefixes): (Option<i64>, Vec<&[u8]>) = (None, Vec::new());
+        let [mut broadcast, mut optin, mut optout, mut noloop] = [false; 4];
+        let mut at = 3;
+        while let Some(word) = request.get(at) {
+            let value = request.get(at + 1);
+            match (word.to_ascii_lowercase().as_slice(), value) {
+                (b"redirect", Some(_)) if redirect.is_some() => return Err(REDIRECTS.into()),
+                (b"redirect", Some(id)) => {
+                    // 0 is nobody.
+                    redirect = Some(parse_i64(id).ok_or(errors::NOT_AN_INTEGER)?).filter(|&id| id != 0);
+                    at += 1;
+                }
+                (b"prefix", Some(prefix)) => {
+                    prefixes.push(prefix);
+                    at += 1;
+                }
+                (b"bcast", _) => broadcast = true,
+                (b"optin", _) => optin = true,
+                (b"optout", _) => optout = true,
+                (b"noloop", _) => noloop = true,
+                _ => return Err(errors::SYNTAX.into()),
+            }
+            at += 1;
+        }
+        match request.arg(2).to_ascii_lowercase().as_slice() {
+            b"on" => {}
+            b"off" => return Ok(Wish::Off),
+            _ => return Err(errors::SYNTAX.into()),
+        }
+        let was = now.map(|tracking| tracking.mode);
+        let refusal = match () {
+            () if !broadcast && !prefixes.is_empty() => Some(PREFIX_ALONE),
+            () if was.is_some_and(|was| (was == Mode::Broadcast) != broadcast) => Some(OTHER_BROADCAST),
+            () if broadcast && (optin || optout) => Some(OPT_BROADCAST),
+            () if optin && optout => Some(BOTH_OPTS),
+            () if optin && was == Some(Mode::OptOut) || optout && was == Some(Mode::OptIn) => Some(OTHER_OPT),
+            () => None,
+        };
+        if let Some(refusal) = refusal {
+            return Err(refusal.into());
+        }
+        let mut tracking = Tracking { noloop, ..Tracking::default() };
+        tracking.mode = match () {
+            () if broadcast => Mode::Broadcast,
+            () if optin => Mode::OptIn,
+            () if optout => Mode::OptOut,
+            () => Mode::Read,
+        };
+        if broadcast {
+            tracking.prefixes = now.map(|now| now.prefixes.clone()).unwrap_or_default();
+            check_prefixes(&tracking.prefixes, &prefixes)?;
+            let added = if prefixes.is_empty() { vec![&b""[..]] } else { prefixes };
+            let added =
+                added.into_iter().filter(|prefix| !tracking.prefixes.iter().any(|own| **own == **prefix));
+            let added: Vec<Box<[u8]>> = added.map(Into::into).collect();
+            tracking.prefixes.extend(added);
+            tracking.prefixes.sort();
+        }
+        // A negative number is nobody's.
+        let redirect = redirect.map(|id| u64::try_from(id).unwrap_or(0));
+        Ok(Wish::On { redirect, tracking })
+    }
+}
+
+/// A key must not be told of twice.
+fn check_prefixes(existing: &[Box<[u8]>], added: &[&[u8]]) -> Result<(), Vec<u8>> {
+    let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
+    let refusal = |one: &[u8], what: &str, other: &[u8]| {
+        let parts: [&[u8]; 7] = [
+            b"ERR Prefix '",
+            one,
+            b"' overlaps with ",
+            what.as_bytes(),
+            b" prefix '",
+            other,
+            b"'. Prefixes for a single client must not overlap.",
+        ];
+        parts.concat()
+    };
+    for (at, prefix) in added.iter().enumerate() {
+        if let Some(own) = existing.iter().find(|own| overlap(own, prefix)) {
+            return Err(refusal(prefix, "an existing", own));
+        }
+        if let Some(other) = added[at + 1..].iter().find(|other| overlap(other, prefix)) {
+            return Err(refusal(prefix, "another provided", other));
+        }
+    }
+    Ok(())
+}
+
+impl Tracking {
+    /// CLIENT CACHING.
+    pub(crate) fn set_caching(&mut self, word: &[u8]) -> Result<(), &'static str> {
+        let wants = match word.to_ascii_lowercase().as_slice() {
+            b"yes" if self.mode == Mode::OptIn => true,
+            b"yes" if self.mode == Mode::OptOut => return Err(NOT_OPTIN),
+            b"no" if self.mode == Mode::OptOut => false,
+            b"no" if self.mode == Mode::OptIn => return Err(NOT_OPTOUT),
+            _ if !matches!(self.mode, Mode::OptIn | Mode::OptOut) => return Err(errors::NOT_TRACKING),
+            _ => return Err(errors::SYNTAX),
+        };
+        self.next = Some(wants);
+        Ok(())
+    }
+
+    /// The client reads something now. Whether it is to be told of the keys.
+    pub(crate) fn begin_to_read(&mut self) -> bool {
+        self.flushed.clear();
+        match self.mode {
+            Mode::Read => true,
+            Mode::OptIn => self.next == Some(true),
+            Mode::OptOut => self.next != Some(false),
+            Mode::Broadcast => false,
+        }
+    }
+
+    /// What CLIENT CACHING said was of the command that was carried out.
+    pub(crate) fn end_of_command(&mut self) {
+        self.next = None;
+    }
+
+    /// Keeps the keys of a command of a transaction.
+    pub(crate) fn queue(&mut self, key: &[u8]) {
+        self.queued.push(key.into());
+    }
+
+    /// The keys of the transaction that ends.
+    pub(crate) fn take_queued(&mut self) -> Vec<Box<[u8]>> {
+        std::mem::take(&mut self.queued)
+    }
+
+    /// All keys of `shard` are gone. Whether the client is to be told: not, if it was told so of another shard and has
+    /// read nothing since.
+    pub(crate) fn note_flush(&mut self, shard: ShardId) -> bool {
+        let is_known = !self.flushed.is_empty() && !self.flushed.contains(&shard);
+        if !is_known {
+            self.flushed.clear();
+        }
+        self.flushed.push(shard);
+        !is_known
+    }
+
+    /// Whether the client wants to know of `key` without having read it.
+    pub(crate) fn wants(&self, key: &[u8]) -> bool {
+        self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+    }
+}
+
+/// CLIENT TRACKINGINFO, of a client that tracks or not.
+pub(crate) fn write_state(tracking: Option<&Tracking>, resp3: bool, reply: &mut Vec<u8>) {
+    let off = Tracking::default();
+    let is_on = tracking.is_some();
+    let Tracking { mode, is_broken, noloop, next, prefixes, .. } = tracking.unwrap_or(&off);
+    let flags = [
+        (if is_on { "on" } else { "off" }, true),
+        ("bcast", *mode == Mode::Broadcast),
+        ("optin", *mode == Mode::OptIn),
+        ("caching-yes", *mode == Mode::OptIn && *next == Some(true)),
+        ("optout", *mode == Mode::OptOut),
+        ("caching-no", *mode == Mode::OptOut && *next == Some(false)),
+        ("noloop", *noloop),
+        ("broken_redirect", *is_broken),
+    ];
+    encode::map_header(reply, 3, resp3);
+    encode::bulk(reply, b"flags");
+    encode::set_header(reply, flags.iter().filter(|(_, is_set)| *is_set).count(), resp3);
+    flags.iter().filter(|(_, is_set)| *is_set).for_each(|(flag, _)| encode::bulk(reply, flag.as_bytes()));
+    encode::bulk(reply, b"redirect");
+    encode::integer(reply, redirect_number(tracking));
+    encode::bulk(reply, b"prefixes");
+    encode::array_header(reply, prefixes.len());
+    prefixes.iter().for_each(|prefix| encode::bulk(reply, prefix));
+}
+
+/// The client to which is redirected: 0 if none is, -1 if nothing is tracked.
+pub(crate) fn redirect_number(tracking: Option<&Tracking>) -> i64 {
+    tracking.map_or(-1, |tracking| tracking.redirect.map_or(0, |redirect| redirect.client as i64))
+}
+
+/// Which clients of a worker have read which keys, and are to be told once of the next change.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    keys: BTreeMap<Box<[u8]>, BTreeSet<ConnId>>,
+    held_bytes: usize,
+}
+
+/// What a key is counted for beside its own bytes, with its place in the table.
+const KEY_BYTES: usize = 150;
+/// The same for one reader of it.
+const READER_BYTES: usize = 20;
+
+impl Readers {
+    /// `conn` reads `key`.
+    pub(crate) fn add(&mut self, key: &[u8], conn: ConnId) {
+        let readers = match self.keys.get_mut(key) {
+            Some(readers) => readers,
+            None => {
+                self.held_bytes += KEY_BYTES + key.len();
+                self.keys.entry(key.into()).or_default()
+            }
+        };
+        self.held_bytes += READER_BYTES * usize::from(readers.insert(conn));
+    }
+
+    /// Takes out who has read `key`.
+    pub(crate) fn take(&mut self, key: &[u8]) -> BTreeSet<ConnId> {
+        let Some(readers) = self.keys.remove(key) else { return BTreeSet::new() };
+        self.held_bytes -= KEY_BYTES + key.len() + READER_BYTES * readers.len();
+        readers
+    }
+
+    /// A key to be forgotten, since more is held than `bytes_max`: its readers are to be told as if it had changed.
+    pub(crate) fn surplus(&self, bytes_max: usize) -> Option<Box<[u8]>> {
+        let first = || self.keys.first_key_value().map(|(key, _)| key.clone());
+        (self.held_bytes > bytes_max).then(first).flatten()
+    }
+
+    /// Nothing is cached anywhere.
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+        self.held_bytes = 0;
+    }
+
+    /// How many keys there are; 0 once no client tracks.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_of_all_shards_is_told_once() {
+        let mut tracking = Tracking::default();
+        let shards = [0, 1, 2, 3].map(ShardId);
+        assert_eq!(shards.map(|shard| tracking.note_flush(shard)), [true, false, false, false]);
+        assert_eq!(shards.map(|shard| tracking.note_flush(shard)), [true, false, false, false]);
+        assert!(!Tracking::note_flush(&mut tracking, ShardId(9)));
+        tracking.begin_to_read();
+        assert!(tracking.note_flush(ShardId(5)), "what it has read since may be cached");
+    }
+
+    #[test]
+    fn readers_are_told_once_and_cost_what_they_hold() {
+        let mut readers = Readers::default();
+        let conns = [1, 2].map(|index| ConnId { index, generation: 0 });
+        conns.iter().for_each(|&conn| readers.add(b"b", conn));
+        readers.add(b"b", conns[0]);
+        readers.add(b"a", conns[0]);
+        assert_eq!(readers.surplus(KEY_BYTES * 2), Some(b"a"[..].into()));
+        assert_eq!(readers.take(b"b"), BTreeSet::from(conns));
+        assert_eq!(readers.take(b"b"), BTreeSet::new());
+        assert_eq!(readers.take(b"a").len(), 1);
+        assert_eq!((readers.held_bytes, readers.len()), (0, 0));
+    }
+}
