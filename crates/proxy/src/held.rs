@@ -97,6 +97,11 @@ impl Core {
         if !self.is_alone(session) {
             return self.read_again();
         }
+        if session.phase == Phase::Ending {
+            // It has ended, or we drain: it must not begin to wait.
+            self.abandon(session);
+            return Step::Done;
+        }
         match route::route(command, request, &self.topology, keys) {
             Route::Parts => self.refuse(session, errors::CROSS_SLOT),
             Route::One(shard) => match self.hold(session, shard) {

@@ -446,3 +446,15 @@ fn all_workers_are_paused() {
     rigs[1].pass(Duration::from_millis(100));
     assert_eq!(rigs[1].taken(other), "+PONG|");
 }
+
+#[test]
+fn who_has_ended_does_not_begin_to_wait() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get a|blpop q 0|ping|");
+    rig.event(Event::Ended { conn: client });
+    rig.node_sends(0, "$-1|");
+    assert_eq!(rig.taken(client), "$-1|");
+    assert!(rig.is_closed(client));
+    assert_eq!((rig.last_pinned(), rig.proxy.conns_held()), (None, 0));
+}
