@@ -381,6 +381,10 @@ async fn pubsub(world: World, mut conn: Conn) {
         .expect("a connection");
     assert_eq!(subscriber.subscribe(&["news:a", "news:b"]).await, Ok(()));
     assert_eq!(subscriber.psubscribe("news:*").await, Ok(()));
+    // The library waits for none of the confirmations.
+    let confirmed = [pushed.recv().await, pushed.recv().await, pushed.recv().await];
+    let kinds = confirmed.map(|push| push.expect("the connection is open").kind);
+    assert_eq!(kinds, [PushKind::Subscribe, PushKind::Subscribe, PushKind::PSubscribe]);
     assert_eq!(conn.publish("news:a", "x").await, Ok(2));
     for n in 0..100 {
         assert_eq!(subscriber.publish("news:b", n).await, Ok(2));
@@ -388,10 +392,9 @@ async fn pubsub(world: World, mut conn: Conn) {
     let mut told: Vec<String> = Vec::new();
     while told.len() < 202 {
         let push = pushed.recv().await.expect("the connection is open");
+        assert!(matches!(push.kind, PushKind::Message | PushKind::PMessage), "{push:?}");
         let words: Vec<String> = redis::from_redis_value(redis::Value::Array(push.data)).expect("text");
-        if matches!(push.kind, PushKind::Message | PushKind::PMessage) {
-            told.push(words.join(" "));
-        }
+        told.push(words.join(" "));
     }
     let of_b: Vec<String> = told.iter().filter(|words| words.starts_with("news:b ")).cloned().collect();
     assert_eq!(of_b, (0..100).map(|n| format!("news:b {n}")).collect::<Vec<_>>());
@@ -401,6 +404,9 @@ async fn pubsub(world: World, mut conn: Conn) {
     );
     assert_eq!(subscriber.unsubscribe(&["news:a", "news:b"]).await, Ok(()));
     assert_eq!(subscriber.punsubscribe("news:*").await, Ok(()));
+    let confirmed = [pushed.recv().await, pushed.recv().await, pushed.recv().await];
+    let kinds = confirmed.map(|push| push.expect("the connection is open").kind);
+    assert_eq!(kinds, [PushKind::Unsubscribe, PushKind::Unsubscribe, PushKind::PUnsubscribe]);
     assert_eq!(conn.publish("news:a", "y").await, Ok(0));
 }
 
