@@ -2,6 +2,7 @@
 //! the contract: `-TRYAGAIN` only where nothing was sent, "outcome unknown" where something may have run.
 
 mod clients;
+mod cross_shard;
 mod ledger;
 mod lying_nodes;
 mod nodes;

@@ -55,12 +55,11 @@ impl Ticket {
 
     /// Nobody waits for the reply any more.
     pub(crate) fn bury(&mut self) {
-        match self.purpose {
-            // Its part says for how many replies it stands.
-            Purpose::Nobody => {}
-            Purpose::Client | Purpose::Late => self.purpose = Purpose::Late,
-            _ => (self.purpose, self.part) = (Purpose::Nobody, 0),
-        }
+        self.purpose = match self.purpose {
+            Purpose::Client | Purpose::Late => Purpose::Late,
+            Purpose::Queued => Purpose::Queued,
+            _ => Purpose::Nobody,
+        };
     }
 }
 
@@ -87,7 +86,10 @@ pub(crate) enum Purpose {
     Name,
     /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
     Late,
-    /// Nobody ever waited, or does not any more. `part` is how many replies more the ticket stands for.
+    /// It says that a command waits for EXEC, and nobody needs to know: EXEC will say more. `part` is how many such
+    /// replies the ticket stands for beside this one.
+    Queued,
+    /// Nobody ever waited, or does not any more.
     Nobody,
 }
 

@@ -22,7 +22,7 @@ use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
 use crate::route::{self, Keys, Route};
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Phase, Session};
 use command::{Command, Wait};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -97,6 +97,11 @@ impl Core {
         if !self.is_alone(session) {
             return self.read_again();
         }
+        if session.phase == Phase::Ending {
+            // It has ended, or we drain: it must not begin to wait.
+            self.abandon(session);
+            return Step::Done;
+        }
         match route::route(command, request, &self.topology, keys) {
             Route::Parts => self.refuse(session, errors::CROSS_SLOT),
             Route::One(shard) => match self.hold(session, shard) {
@@ -149,6 +154,22 @@ impl Core {
             None => self.counters.clients_blocked -= 1,
         }
         self.board.publish_clients(self.settings.worker, &self.counters);
+    }
+
+    /// A client that is blocked will send no more. As in Redis it does not go on waiting: what comes for it must not be
+    /// taken from others. It still gets what it was answered before.
+    pub(crate) fn abandon(&mut self, session: &mut Session) {
+        self.forget_held_back(session);
+        if let Some(node) = session.waits_on {
+            self.set_waiting(session, None);
+            self.pins.doomed.push(node.get());
+            session.fences -= 1;
+            session.forget_pending();
+            self.count_waiting(session);
+        }
+        session.phase = Phase::Closing { linger: false };
+        self.pool.give(std::mem::take(&mut session.input));
+        self.recount_client(session);
     }
 
     /// Lets the client go that waits on the connection `node`: it is answered as if its time were up. Not if the node has

@@ -242,10 +242,13 @@ impl Core {
         match session.login.among(&self.users) {
             Some(login) => session.login = login,
             None => {
-                // It has deleted itself: as in Redis it still gets its answer.
                 session.login = Login::newcomer(&self.users);
                 session.phase = Phase::Closing { linger: false };
             }
+        }
+        // As in Redis, who has taken his own rights still gets his answer.
+        if !self.may_stay_subscribed(session) {
+            session.phase = Phase::Closing { linger: false };
         }
     }
 
@@ -290,7 +293,8 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// From now on the users are `users`, if this worker knows no newer ones. Clients whose user is gone are closed.
+    /// From now on the users are `users`, if this worker knows no newer ones. Clients whose user is gone, or may not listen
+    /// any more to what they are subscribed to, are closed.
     pub(crate) fn adopt_users(&mut self, users: &Arc<Users>) {
         if users.version() < self.core.users.version() {
             return;

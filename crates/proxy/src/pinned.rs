@@ -71,6 +71,13 @@ pub(crate) struct Pin {
     pub upload: Option<Upload>,
 }
 
+impl Pin {
+    /// The request at `place` was answered: nothing of it is asked again.
+    pub(crate) fn forget(&mut self, place: u32) {
+        self.refetches.retain(|refetch| refetch.ticket.place != place);
+    }
+}
+
 /// A read that is to be asked again.
 #[derive(Debug)]
 struct Refetch {

@@ -167,8 +167,7 @@ impl Proxy {
         match session.phase {
             // The rest of its request will never come.
             Phase::Open | Phase::Ending if self.core.is_uploading(session) => return self.close_client(conn),
-            // As in Redis: what comes for it must not be taken from others.
-            Phase::Open | Phase::Ending if session.is_blocked() => return self.close_client(conn),
+            Phase::Open | Phase::Ending if session.is_blocked() => self.core.abandon(session),
             Phase::Open | Phase::Ending => session.phase = Phase::Ending,
             Phase::Closing { .. } => session.phase = Phase::Closing { linger: false },
             Phase::Lingering { .. } => return self.close_client(conn),
@@ -616,7 +615,13 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         core.note_closed(session, CloseReason::Protocol);
     }
     core.recount_client(session);
-    if !session.paused && session.phase == Phase::Open && !core.may_receive(session) {
+    let must_wait = match session.phase {
+        Phase::Open => !core.may_receive(session),
+        // It is not finished: it goes on as one that was paused does.
+        Phase::Ending => session.has_unread,
+        Phase::Closing { .. } | Phase::Lingering { .. } => false,
+    };
+    if must_wait && !session.paused {
         session.paused = true;
         core.controls.push_back(Control::Pause { conn: session.conn });
     }

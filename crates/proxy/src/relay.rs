@@ -224,9 +224,14 @@ impl Core {
     /// A part failed before anything was passed on: that is the answer, and what the other parts bring is not waited for.
     fn answer_failed(&mut self, session: &mut Session, nodes: &[u32], merge: &Merge) -> Step {
         for &node in nodes {
-            if front_ticket(&self.backends[node as usize], session).is_some() {
+            // Also where the connection is not made yet: its first reply would be for a place that is filled.
+            let is_first = |ticket: &Ticket| is_for_front(ticket, session);
+            if self.backends[node as usize].tickets().next().is_some_and(is_first) {
                 self.pins.doomed.push(node);
             }
+        }
+        if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
+            pin.forget(session.front());
         }
         let mut error = self.pool.take();
         merge.write_failure(&mut error);
@@ -247,10 +252,11 @@ impl Core {
 
 /// The ticket of the connection's next reply, if that belongs to the session's place at the front.
 fn front_ticket<'a>(backend: &'a Backend, session: &Session) -> Option<&'a Ticket> {
-    let ticket = backend.tickets().next().filter(|_| backend.is_ready());
-    ticket.filter(|ticket| {
-        ticket.purpose == Purpose::Client && ticket.conn == session.conn && ticket.place == session.front()
-    })
+    backend.tickets().next().filter(|ticket| backend.is_ready() && is_for_front(ticket, session))
+}
+
+fn is_for_front(ticket: &Ticket, session: &Session) -> bool {
+    ticket.purpose == Purpose::Client && ticket.conn == session.conn && ticket.place == session.front()
 }
 
 /// How a reply begins that should be an array.

@@ -222,7 +222,7 @@ impl Proxy {
         }
         match ticket.purpose {
             Purpose::Client => self.deliver_reply(ticket, reply),
-            Purpose::Nobody if ticket.part > 0 => {
+            Purpose::Queued if ticket.part > 0 => {
                 self.core.backends[node as usize].put_back(Ticket { part: ticket.part - 1, ..ticket });
             }
             Purpose::Name => self.note_name(node, reply),
@@ -310,7 +310,7 @@ impl Proxy {
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
             Purpose::Subscribe | Purpose::Track => {}
-            Purpose::Probe | Purpose::Name | Purpose::Late | Purpose::Nobody => {}
+            Purpose::Probe | Purpose::Name | Purpose::Queued | Purpose::Late | Purpose::Nobody => {}
         }
     }
 
@@ -386,7 +386,8 @@ impl Proxy {
     /// Tells a ticket's holder that its time is up.
     pub(crate) fn deliver_timeout(&mut self, node: u32, ticket: Ticket) {
         let core = &mut self.core;
-        let of_nobody = matches!(ticket.purpose, Purpose::Late | Purpose::Name | Purpose::Nobody);
+        let of_nobody =
+            matches!(ticket.purpose, Purpose::Late | Purpose::Name | Purpose::Queued | Purpose::Nobody);
         core.counters.timeouts += u64::from(!of_nobody);
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
         let after = match core.backends[node as usize].used_by {

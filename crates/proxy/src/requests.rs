@@ -47,6 +47,7 @@ impl Core {
             at = self.continue_upload(session, pin, bytes);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
+        let mut is_cut = false;
         let mut is_strict = session.login.is_missing();
         let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.limits.request };
         while session.may_read(&self.limits) && self.has_memory_for(session) {
@@ -62,6 +63,7 @@ impl Core {
                     continue;
                 }
                 Ok(Scanned::Incomplete) => {
+                    is_cut = true;
                     let len = rest.len().max(session.scanner.bytes_announced());
                     if len > self.limits.large_bytes && !session.login.is_missing() {
                         at += self.begin_upload(session, rest);
@@ -101,6 +103,7 @@ impl Core {
             at += len;
             self.note_carried_out(session);
         }
+        session.has_unread = at < bytes.len() && !is_cut;
         self.scratch = scratch;
         self.asking = Number::NONE;
         if at > DEEP_FROM {

@@ -57,6 +57,8 @@ pub(crate) struct Session {
     pub phase: Phase,
     /// Not read from at the moment.
     pub paused: bool,
+    /// A request is left in `input` that may be all there: it could not be carried out yet.
+    pub has_unread: bool,
     /// Its next request needs a command that is being learnt.
     pub learning: bool,
     /// How far it has come with a large transfer.
@@ -257,6 +259,7 @@ impl Session {
             resp3: false,
             phase: Phase::Open,
             paused: false,
+            has_unread: false,
             learning: false,
             pinning: Pinning::No,
             fences: 0,
@@ -379,6 +382,12 @@ impl Session {
         if let Some(Place::Waiting(owed) | Place::Muted(owed)) = self.pending.get_mut(index) {
             *owed = Owed::Node;
         }
+    }
+
+    /// Gives up what it waits for: the last request that was read, which stands alone.
+    pub(crate) fn forget_pending(&mut self) {
+        debug_assert!(self.pending.len() <= 1, "who waits for an element waits for nothing else");
+        self.pending.clear();
     }
 
     /// The number of the place at the front.

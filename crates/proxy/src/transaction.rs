@@ -15,6 +15,7 @@
 //! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
 //! on whether a byte of EXEC was written.
 
+use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::Watch;
@@ -316,7 +317,7 @@ impl Core {
             self.bring_along(node, named);
         }
         // One ticket stands for the replies to MULTI and to all commands: they say QUEUED, or else EXEC says more.
-        let queued = Asked { part: transaction.commands, ..Asked::by_nobody() };
+        let queued = Asked { part: transaction.commands, purpose: Purpose::Queued, ..Asked::by_nobody() };
         self.enqueue_on(node, &transaction.requests, queued);
     }
 

@@ -295,11 +295,12 @@ impl Client {
         }
     }
 
-    /// The connection is gone. Returns how many replies are missing; what they were about is unknown.
-    pub(crate) fn disconnect(&mut self, ledger: &mut Ledger) -> usize {
+    /// The connection is gone. Returns how many replies are missing; what came of the first of these requests is
+    /// unknown, and `behind` says what of the others.
+    pub(crate) fn disconnect(&mut self, behind: Told, ledger: &mut Ledger) -> usize {
         let missing = self.expected.len();
-        for expect in std::mem::take(&mut self.expected) {
-            self.settle_lost(&expect, Told::Unknown, ledger);
+        for (number, expect) in std::mem::take(&mut self.expected).into_iter().enumerate() {
+            self.settle_lost(&expect, if number == 0 { Told::Unknown } else { behind }, ledger);
         }
         self.conn = None;
         self.ending = false;

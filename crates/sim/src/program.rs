@@ -139,8 +139,9 @@ impl Program {
         match drawn {
             36..=37 => self.change_lane(prng),
             38..=40 => self.transaction(prng, ledger),
-            41..=42 => self.push(prng, ledger),
-            43 => self.pop(prng),
+            // Who waits does nothing else meanwhile.
+            43 if prng.one_in(2) => self.pop(prng),
+            41..=43 => self.push(prng, ledger),
             0..=2 => self.set(prng, ledger),
             3..=6 => self.get(prng),
             7 => self.mset(prng, ledger),

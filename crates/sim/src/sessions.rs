@@ -114,7 +114,7 @@ impl Program {
             return Sent { bytes, expect: Some(Expect::Between(0, 1)) };
         }
         let name: &[u8] = if prng.one_in(2) { b"BLPOP" } else { b"brpop" };
-        let time = *prng.pick(&["0.05", "0.4", "2"]);
+        let time = *prng.pick(&["0.05", "0.05", "0.05", "1"]);
         Sent { bytes: words(&[name, &key, time.as_bytes()]), expect: Some(Expect::Popped { key }) }
     }
 }

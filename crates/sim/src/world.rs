@@ -2,7 +2,7 @@
 
 use crate::client::{Client, Moment, Tally};
 use crate::keyspace::unix_ms;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Told};
 use crate::network::Pipe;
 use crate::node::{Node, Sabotage};
 use crate::plan::{Fault, Plan};
@@ -445,7 +445,7 @@ impl<'p> World<'p> {
             link.reset = true;
             link.dead = true;
         });
-        self.clients[client].disconnect(&mut self.ledger);
+        self.clients[client].disconnect(Told::Unknown, &mut self.ledger);
         self.plan_delivery_to_proxy(conn);
     }
 
@@ -556,7 +556,9 @@ impl<'p> World<'p> {
                     (self.clients[client].ending, self.plan.drain_at.is_some_and(|at| at <= self.now));
                 // As in Redis, who will send no more does not go on waiting.
                 let gave_up = ending && self.clients[client].waits_for_element();
-                let missing = self.clients[client].disconnect(&mut self.ledger);
+                // What was behind that was not read, unless it was closed for another cause.
+                let behind = if gave_up && self.closings == 0 { Told::NotSent } else { Told::Unknown };
+                let missing = self.clients[client].disconnect(behind, &mut self.ledger);
                 let had_cause = self.closings > 0 && (missing > 0 || !ending);
                 self.closings -= usize::from(had_cause);
                 if had_cause || troubled || gave_up {

@@ -70,6 +70,46 @@ fn a_client_that_leaves_while_it_waits_has_its_connection_closed_at_once() {
 }
 
 #[test]
+fn who_had_ended_before_his_wait_began_is_served_behind_it() {
+    // So small that every reply of a new client is expected to be large, and one client at a time may have one.
+    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, pinned_clients_max: 1, ..Limits::default() });
+    let (other, client) = (rig.client(), rig.client());
+    rig.client_sends(other, "get a|");
+    let pinned = rig.pinned_now();
+    rig.client_sends(client, "blpop q 0|get b|");
+    rig.event(Event::Ended { conn: client });
+    rig.taken(pinned);
+    rig.sends(pinned, "$1|a|");
+    let held = rig.pinned_now();
+    assert_eq!(rig.taken(held), format!("{CLIENT_ID}{BLPOP}"));
+    // The other one has the permit again when the wait is over.
+    rig.client_sends(other, "get a|");
+    let pinned = rig.idle_or_new(0, held);
+    rig.taken(pinned);
+    rig.sends(held, ":77|*2|$1|q|$1|x|");
+    assert_eq!((rig.taken(client).as_str(), rig.is_closed(client)), ("*2|$1|q|$1|x|", false));
+    rig.sends(pinned, "$1|a|");
+    let last = rig.pinned_now();
+    assert_eq!(rig.taken(last), "*2|$3|get|$1|b|");
+    rig.sends(last, "$1|b|");
+    assert_eq!((rig.taken(client).as_str(), rig.is_closed(client)), ("$1|b|", true));
+}
+
+#[test]
+fn a_client_that_ends_while_it_waits_gets_what_it_was_answered_before() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.stick(client);
+    rig.client_sends(client, "ping|blpop q 0|ping|");
+    let held = rig.pinned_now();
+    rig.event(Event::Ended { conn: client });
+    assert!(rig.is_closed(held) && !rig.is_closed(client));
+    rig.unstick(client);
+    assert_eq!(rig.taken(client), "+PONG|");
+    assert!(rig.is_closed(client));
+}
+
+#[test]
 fn what_is_sent_behind_a_wait_is_bounded() {
     let mut rig = Rig::ready_with(1, Limits { waiting_input_bytes_max: 10, ..Limits::default() });
     let client = rig.client();
@@ -405,4 +445,16 @@ fn all_workers_are_paused() {
     assert_eq!((rigs[0].taken(client).as_str(), rigs[1].taken(other).as_str()), (PAUSED, ""));
     rigs[1].pass(Duration::from_millis(100));
     assert_eq!(rigs[1].taken(other), "+PONG|");
+}
+
+#[test]
+fn who_has_ended_does_not_begin_to_wait() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get a|blpop q 0|ping|");
+    rig.event(Event::Ended { conn: client });
+    rig.node_sends(0, "$-1|");
+    assert_eq!(rig.taken(client), "$-1|");
+    assert!(rig.is_closed(client));
+    assert_eq!((rig.last_pinned(), rig.proxy.conns_held()), (None, 0));
 }

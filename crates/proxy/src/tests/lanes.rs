@@ -64,6 +64,20 @@ fn what_a_client_sent_before_it_ended_is_carried_out_in_its_lanes() {
 }
 
 #[test]
+fn nor_is_it_forgotten_when_it_does_not_want_to_hear_of_it() {
+    let mut rig = Rig::ready(1);
+    let (client, conn) = in_database_3(&mut rig);
+    rig.client_sends(client, "client reply off|set x 1|select 0|set x 2|select 3|set x 3|");
+    rig.event(crate::Event::Ended { conn: client });
+    rig.sends(conn, "+OK|");
+    rig.node_sends(0, "+OK|");
+    assert_eq!(rig.taken(conn), "*3|$3|set|$1|x|$1|1|*3|$3|set|$1|x|$1|3|");
+    assert!(!rig.is_closed(client));
+    rig.sends(conn, "+OK|");
+    assert_eq!((rig.taken(client).as_str(), rig.is_closed(client)), ("", true));
+}
+
+#[test]
 fn databases_that_there_are_not_are_refused_in_redis_words() {
     let mut rig = Rig::ready(1);
     let client = rig.client();

@@ -120,6 +120,42 @@ fn a_part_that_fails_before_anything_was_passed_on_is_an_error() {
 }
 
 #[test]
+fn what_is_to_be_asked_again_for_an_answer_that_failed_is_not_asked() {
+    let (mut rig, client) = rig(2, Limits { pinned_clients_max: 1, ..small() });
+    let other = small_client(&mut rig);
+    let (a, b) = (rig.key(0), rig.key(1));
+    let value = "0123456789".repeat(4);
+    // The only permit is given away, so that the client waits for it with a part of its request.
+    rig.client_sends(other, &format!("get {a}|"));
+    rig.node_sends(0, "$40|0123456789");
+    let held = rig.pinned_now();
+    rig.node_sends(0, &format!("{}|", &value[10..]));
+    rig.client_sends(client, &format!("mget {b} {a}|"));
+    rig.node_sends(1, "*1|$40|0123456789");
+    rig.node_sends(0, "-LOADING wait|");
+    assert_eq!(rig.taken(client), "-LOADING wait|");
+    rig.node_sends(1, &format!("{}|", &value[10..]));
+    rig.sends(held, &format!("$40|{value}|"));
+    assert_eq!(rig.taken(other), format!("$40|{value}|"));
+    rig.client_sends(client, &format!("get {b}|"));
+    rig.node_sends(1, "$1|v|");
+    assert_eq!(rig.taken(client), "$1|v|");
+}
+
+#[test]
+fn a_connection_that_is_made_for_an_answer_that_failed_is_closed() {
+    let (mut rig, client) = rig(2, small());
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("mget {b} {a}|get {b}|"));
+    rig.node_sends(1, "*1|$40|0123456789");
+    rig.node_sends(0, "-LOADING wait|");
+    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|";
+    assert_eq!(rig.taken(client), format!("-LOADING wait|{lost}"));
+    rig.client_sends(client, "ping|");
+    assert_eq!(rig.taken(client), "+PONG|");
+}
+
+#[test]
 fn a_node_that_is_lost_in_the_middle_of_a_reply_costs_the_client_its_connection() {
     let (mut rig, client) = rig(1, small());
     rig.client_sends(client, "get x|");

@@ -420,3 +420,16 @@ fn a_lost_exec_of_a_watched_transaction_is_told_as_it_is() {
     rig.client_sends(client, "ping|multi|exec|");
     assert_eq!(rig.taken(client), "+PONG|+OK|*0|");
 }
+
+#[test]
+fn a_late_part_of_a_question_to_all_shards_takes_no_other_reply() {
+    let mut rig = Rig::ready(3);
+    let (client, other) = (rig.client(), rig.client());
+    let key = rig.key(2);
+    rig.client_sends(client, "info keyspace|");
+    rig.pass(Duration::from_millis(1500));
+    rig.client_sends(other, &format!("get {key}|get {key}|"));
+    let report = "# Keyspace||";
+    rig.node_sends(2, &format!("${}|{report}|$1|a|$1|b|", report.replace('|', "..").len()));
+    assert_eq!(rig.taken(other), "$1|a|$1|b|");
+}
