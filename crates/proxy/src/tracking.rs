@@ -259,8 +259,11 @@ impl Tracking {
         if self.is_new {
             return Vec::new();
         }
-        let those = |prefix: &Box<[u8]>| keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
-        self.prefixes.iter().map(those).filter(|keys: &Vec<&[u8]>| !keys.is_empty()).collect()
+        let those = self.prefixes.iter().map(|prefix| {
+            let keys = keys.iter().copied().filter(|key| key.starts_with(prefix));
+            keys.collect::<Vec<_>>()
+        });
+        those.filter(|keys| !keys.is_empty()).collect()
     }
 }
 
