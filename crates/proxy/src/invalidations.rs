@@ -11,8 +11,9 @@
 //! node that is lost may have changed anything: all clients that track are told to forget all they have, once when it is
 //! lost and once when it is back. All nodes are flushed by one FLUSHALL, which the clients are told of once.
 //!
-//! Of keys that a client changes itself it is told as well, also with NOLOOP: nodes know us, and not who asked. To forget
-//! too much is never wrong.
+//! Nodes know us, and not who asked: with NOLOOP, the next change of a key that a client has just overwritten is taken for
+//! its own. For that, only commands count that change the key whatever it was; of what others do it is told as well. To
+//! forget too much is never wrong.
 
 use crate::ConnId;
 use crate::backend::{Backend, Purpose, State, Use};
@@ -201,8 +202,14 @@ impl Core {
     /// Notes the keys that `request` of a session that tracks reads. What a transaction names is read by EXEC.
     pub(crate) fn note_read(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         let in_transaction = session.transaction.is_some();
-        let conn = session.conn;
+        let (conn, now) = (session.conn, self.now);
         let Some(tracking) = session.tracking_mut() else { return };
+        if tracking.noloop && !in_transaction && overwrites(command, request) {
+            let mut positions = Vec::new();
+            // As below.
+            let _ = command.keys(request, &mut positions);
+            positions.into_iter().for_each(|at| tracking.note_overwritten(request.arg(at), now));
+        }
         let reads = command.flags.contains(Flags::READONLY) || matches!(command.carry, Carry::Script(_));
         let is_tracked = reads && tracking.begin_to_read();
         let readers = &mut self.invalidations.readers;
@@ -332,17 +339,32 @@ impl Proxy {
     /// The node of `shard` says that `keys` have changed; without keys, that all are gone.
     pub(crate) fn handle_changes(&mut self, shard: ShardId, keys: Option<Vec<&[u8]>>) {
         let Some(keys) = keys else { return self.handle_flush(shard) };
-        for key in &keys {
-            for conn in self.core.invalidations.readers.take(key) {
-                self.tell_changed(conn, Some(&[key]));
-            }
-        }
+        let (now, patience) = (self.core.now, self.core.limits.request_timeout);
+        let mut by_themselves: Vec<(ConnId, &[u8])> = Vec::new();
         for conn in self.core.invalidations.clients.clone() {
-            let Some(Peer::Client(session)) = self.peers.get(conn) else { continue };
-            let broadcast = session.tracking().filter(|tracking| tracking.mode == Mode::Broadcast);
-            let wanted = broadcast.map(|tracking| tracking.wanted(&keys)).unwrap_or_default();
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            let Some(tracking) = session.tracking_mut() else { continue };
+            let (mut others, mut own) = (keys.clone(), Vec::new());
+            if tracking.noloop {
+                (own, others) = keys.iter().partition(|key| tracking.has_overwritten(key, now, patience));
+            }
+            by_themselves.extend(own.into_iter().map(|key| (conn, key)));
+            let wanted = tracking.wanted(&others);
             wanted.iter().for_each(|keys| self.tell_changed(conn, Some(keys)));
         }
+        for key in keys {
+            for conn in self.core.invalidations.readers.take(key) {
+                if !by_themselves.contains(&(conn, key)) && self.wants_what_it_read(conn) {
+                    self.tell_changed(conn, Some(&[key]));
+                }
+            }
+        }
+    }
+
+    /// Whether the client, which has read something, is to be told of it: it may have gone over to broadcasts since.
+    fn wants_what_it_read(&self, conn: ConnId) -> bool {
+        let Some(Peer::Client(session)) = self.peers.get(conn) else { return false };
+        session.tracking().is_some_and(|tracking| tracking.mode != Mode::Broadcast)
     }
 
     fn handle_flush(&mut self, shard: ShardId) {
@@ -443,6 +465,18 @@ impl Session {
     /// What it wants to be told of keys, if anything.
     pub(crate) fn tracking(&self) -> Option<&Tracking> {
         self.subscribed.as_ref()?.tracking.as_deref()
+    }
+}
+
+/// Whether each key of `request` will have changed, so that its node will tell of it, unless it fails. What changes
+/// keys only under conditions must not be taken for the cause of what is told: it may have been another client.
+fn overwrites(command: &Command, request: &Request<'_>) -> bool {
+    let is_condition =
+        |word: &[u8]| [&b"nx"[..], b"xx", b"get"].iter().any(|one| word.eq_ignore_ascii_case(one));
+    match &*command.name {
+        "set" => !request.args().skip(3).any(is_condition),
+        "setex" | "psetex" | "mset" => true,
+        _ => false,
     }
 }
 

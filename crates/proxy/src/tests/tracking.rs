@@ -108,6 +108,40 @@ fn broadcasts_are_of_keys_that_begin_so() {
 }
 
 #[test]
+fn what_a_client_overwrites_is_not_told_to_itself_if_it_does_not_want_that() {
+    for options in ["noloop", "bcast noloop"] {
+        let mut rig = Rig::ready(1);
+        let (client, lane, source) = tracking(&mut rig, options);
+        rig.client_sends(client, "mget a b c|set a 1|set b 1 nx|del c|");
+        rig.sends(lane, "*3|_|_|_|+OK|+OK|:0|");
+        rig.taken(client);
+        rig.sends(source, &changed(&["a"]));
+        assert_eq!(rig.taken(client), "", "its own change");
+        rig.sends(source, &changed(&["b"]));
+        rig.sends(source, &changed(&["c"]));
+        let told = changed(&["b"]) + &changed(&["c"]);
+        assert_eq!(rig.taken(client), told, "of what it may not have changed it is told");
+        rig.client_sends(client, "get a|");
+        rig.sends(lane, "_|");
+        rig.sends(source, &changed(&["a"]));
+        assert_eq!(rig.taken(client), "_|".to_owned() + &changed(&["a"]), "another's change");
+    }
+}
+
+#[test]
+fn who_goes_over_to_broadcasts_is_not_told_twice() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    let _other = rig.client();
+    rig.client_sends(client, "get a|client tracking off|client tracking on bcast|");
+    rig.sends(lane, "_|");
+    rig.sends(source, "+OK|");
+    assert_eq!(rig.taken(client), "_|+OK|+OK|");
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), changed(&["a"]));
+}
+
+#[test]
 fn who_opts_in_is_told_of_what_it_asked_for() {
     let mut rig = Rig::ready(1);
     let (client, lane, source) = tracking(&mut rig, "optin");
