@@ -330,10 +330,10 @@ fn client_unblock_ends_a_wait_wherever_it_is() {
 #[test]
 fn a_node_that_dies_under_a_transaction_or_a_wait_leaves_the_outcome_unknown() {
     let mut world = World::with_flags(1, &["--workers=1"]);
-    let (mut holder, mut waiter) = (world.connect(), world.connect());
-    assert_eq!(holder.ask("WATCH a"), r"+OK\r\n");
-    assert_eq!(holder.ask("MULTI"), r"+OK\r\n");
-    assert_eq!(holder.ask("SET a 1"), r"+QUEUED\r\n");
+    let (mut looker, mut waiter) = (world.connect(), world.connect());
+    assert_eq!(looker.ask("WATCH a"), r"+OK\r\n");
+    assert_eq!(looker.ask("MULTI"), r"+OK\r\n");
+    assert_eq!(looker.ask("SET a 1"), r"+QUEUED\r\n");
     waiter.send_command(&[b"BLPOP", b"q", b"0"]);
     wait_for_blocked(&mut world.nodes[0].connect(), 1);
     world.nodes[0].kill();
@@ -341,10 +341,10 @@ fn a_node_that_dies_under_a_transaction_or_a_wait_leaves_the_outcome_unknown() {
         format!("-ERR upstream connection lost, outcome unknown (shard {})\\r\\n", world.shard_name(0));
     assert_eq!(show(&waiter.read_reply()), unknown);
     // Whether the proxy has seen yet that the connection that watched is lost is open.
-    let exec = holder.ask("EXEC");
+    let exec = looker.ask("EXEC");
     let expected = [r"*-1\r\n", &unknown].contains(&exec.as_str()) || exec.starts_with("-EXECABORT ");
     assert!(expected, "{exec}");
-    assert_eq!(holder.ask("PING"), r"+PONG\r\n");
+    assert_eq!(looker.ask("PING"), r"+PONG\r\n");
 }
 
 #[test]

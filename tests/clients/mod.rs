@@ -15,10 +15,18 @@ use std::process::Command;
 /// Nodes behind the proxy, where there are nodes.
 const NODES: usize = 4;
 
-/// Two tests per library. A failure names the language, the library and the setup.
+/// Two tests per library and, behind them, those of job queues. A failure names the language, the library and the setup.
 macro_rules! tests {
-    ($($language:ident { $($test:ident: $launcher:literal $library:literal,)* })*) => {
+    ($($language:ident {
+        $($test:ident: $launcher:literal $library:literal,)*
+        $(; $queue:ident: $queue_launcher:literal $queue_library:literal $setup:ident)*
+    })*) => {
         $(mod $language {
+            $(#[test]
+            fn $queue() {
+                use crate::clients::{Setup, run_queue};
+                run_queue(stringify!($language), $queue_launcher, $queue_library, Setup::$setup);
+            })*
             $(mod $test {
                 use crate::clients::{Setup, run};
 
@@ -43,6 +51,8 @@ tests! {
     node {
         ioredis: "node" "ioredis",
         node_redis: "node" "node-redis",
+        ; bullmq_does_a_thousand_jobs: "node" "bullmq" Nodes
+        ; bullmq_is_told_that_the_store_has_no_scripts: "node" "bullmq" Store
     }
     java {
         jedis: "java" "jedis",
@@ -57,6 +67,7 @@ tests! {
         redis_py_asyncio: "python" "redis-py-asyncio",
         redis_py_5: "python-5" "redis-py",
         redis_py_5_asyncio: "python-5" "redis-py-asyncio",
+        ; celery_does_a_thousand_jobs: "python-celery" "celery" Nodes
     }
     rust {
         redis_rs: "rust" "redis-rs",
@@ -85,14 +96,31 @@ impl Setup {
 
 /// Runs the program of `library`, and fails with all that it printed unless it ends well.
 fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
+    run_with(language, launcher, library, setup, &Expected { checks: verdict::CHECKS, flags: &[] });
+}
+
+/// Runs the program of a job queue, whose keys all have a hash tag in front.
+fn run_queue(language: &str, launcher: &str, library: &str, setup: Setup) {
+    let expected = Expected { checks: verdict::QUEUE_CHECKS, flags: &["--tag-rule={}"] };
+    run_with(language, launcher, library, setup, &expected);
+}
+
+/// What a program is to report, and what it wants of the proxy.
+struct Expected {
+    checks: &'static [&'static str],
+    /// More flags of the proxy.
+    flags: &'static [&'static str],
+}
+
+fn run_with(language: &str, launcher: &str, library: &str, setup: Setup, expected: &Expected) {
     let Some(launcher_path) = launcher_path(language, launcher) else { return };
-    let mut served = Served::start(setup);
+    let mut served = Served::start(setup, expected.flags);
     let mut command = Command::new(launcher_path);
     command.args([library, &served.proxy.port.to_string(), setup.name()]);
     let mut program = Program::start(command);
     let ended = program.listen(|| served.restart());
     let problems = match ended {
-        Ok(code) => verdict::problems(program.lines(), code),
+        Ok(code) => verdict::problems(expected.checks, program.lines(), code),
         Err(problem) => vec![problem],
     };
     assert!(
@@ -126,15 +154,16 @@ fn launcher_path(language: &str, launcher: &str) -> Option<PathBuf> {
 struct Served {
     proxy: Proxy,
     nodes: Vec<RedisServer>,
+    flags: &'static [&'static str],
 }
 
 impl Served {
-    fn start(setup: Setup) -> Served {
+    fn start(setup: Setup, flags: &'static [&'static str]) -> Served {
         let nodes: Vec<RedisServer> = match setup {
             Setup::Nodes => (0..NODES).map(|_| RedisServer::start()).collect(),
             Setup::Store => Vec::new(),
         };
-        Served { proxy: proxy_over(&nodes, 0), nodes }
+        Served { proxy: proxy_over(&nodes, 0, flags), nodes, flags }
     }
 
     /// Ends the proxy as an operator does, and starts it on the same port. The nodes keep what they have.
@@ -142,18 +171,20 @@ impl Served {
         self.proxy.signal("TERM");
         let status = self.proxy.wait();
         assert!(status.success(), "the proxy ended with {status}");
-        self.proxy = proxy_over(&self.nodes, self.proxy.port);
+        self.proxy = proxy_over(&self.nodes, self.proxy.port, self.flags);
     }
 }
 
-/// A proxy with default settings, but for its patience: that a loaded machine is slow is no fault.
-fn proxy_over(nodes: &[RedisServer], port: u16) -> Proxy {
+/// A proxy with default settings and `more`, but for its patience: that a loaded machine is slow is no fault.
+fn proxy_over(nodes: &[RedisServer], port: u16, more: &[&str]) -> Proxy {
     let port = format!("--port={port}");
-    let flags = [&port, "--host=127.0.0.1", "--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
-    if nodes.is_empty() {
-        return Proxy::start(&flags);
-    }
     let addrs: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
-    let nodes = format!("--nodes={}", addrs.join(","));
-    Proxy::start(&[&[nodes.as_str()], &flags[..]].concat())
+    let addrs = format!("--nodes={}", addrs.join(","));
+    let mut flags =
+        vec![port.as_str(), "--host=127.0.0.1", "--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
+    flags.extend(more);
+    if !nodes.is_empty() {
+        flags.push(&addrs);
+    }
+    Proxy::start(&flags)
 }

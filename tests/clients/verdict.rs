@@ -1,7 +1,7 @@
 //! Whether a program's lines are those that a program prints for which all is well.
 
 /// What every program checks, in any order. It may have more, never less: a check that was forgotten must not pass.
-const CHECKS: &[&str] = &[
+pub(super) const CHECKS: &[&str] = &[
     "connect",
     "strings",
     "hashes",
@@ -14,18 +14,25 @@ const CHECKS: &[&str] = &[
     "big-values",
     "errors",
     CONCURRENCY[0],
+    "transactions",
+    "blocking",
+    "pubsub",
+    "databases",
     "reconnect",
 ];
+
+/// The same for the program of a job queue.
+pub(super) const QUEUE_CHECKS: &[&str] = &["jobs"];
 
 /// Two names for one check: the second is for libraries that are not asynchronous.
 const CONCURRENCY: [&str; 2] = ["async", "concurrent"];
 
-/// What is wrong with a program that printed `lines` and ended with `code`. Nothing, if all is well.
-pub(super) fn problems(lines: &[String], code: Option<i32>) -> Vec<String> {
+/// What is wrong with a program of these `checks` that printed `lines` and ended with `code`. Nothing, if all is well.
+pub(super) fn problems(checks: &[&str], lines: &[String], code: Option<i32>) -> Vec<String> {
     let (mut problems, mut reported) = (Vec::new(), Vec::new());
     let mut code_expected = 0;
-    let (last, checks) = lines.split_last().map_or(("", lines), |(last, checks)| (last.as_str(), checks));
-    for line in checks.iter().filter(|line| *line != "restart?") {
+    let (last, before) = lines.split_last().map_or(("", lines), |(last, before)| (last.as_str(), before));
+    for line in before.iter().filter(|line| *line != "restart?") {
         let Some((outcome, name)) = parse(line) else {
             problems.push(format!("this line is no check: {line}"));
             continue;
@@ -44,7 +51,7 @@ pub(super) fn problems(lines: &[String], code: Option<i32>) -> Vec<String> {
     if last != "done" {
         problems.push(format!("the last line is {last:?}, not \"done\""));
     }
-    for check in CHECKS {
+    for check in checks {
         let times = reported.iter().filter(|name| *name == check).count();
         if times != 1 {
             problems.push(format!("{check} was reported {times} times"));
@@ -90,12 +97,14 @@ fn good_lines() -> Vec<String> {
 #[test]
 fn a_program_that_passes_everything_is_well() {
     let mut lines = good_lines();
-    assert_eq!(problems(&lines, Some(0)), [""; 0]);
+    assert_eq!(problems(CHECKS, &lines, Some(0)), [""; 0]);
+    assert_eq!(problems(QUEUE_CHECKS, &["ok jobs", "done"].map(str::to_owned), Some(0)), [""; 0]);
+    assert_eq!(problems(QUEUE_CHECKS, &lines, Some(0)), ["jobs was reported 0 times"]);
     let at = lines.iter().position(|line| line == "ok async").expect("it is a check");
     lines[at] = "ok concurrent".to_owned();
-    assert_eq!(problems(&lines, Some(0)), [""; 0]);
+    assert_eq!(problems(CHECKS, &lines, Some(0)), [""; 0]);
     lines[at] = "skip async: it has no such thing".to_owned();
-    assert_eq!(problems(&lines, Some(0)), [""; 0]);
+    assert_eq!(problems(CHECKS, &lines, Some(0)), [""; 0]);
 }
 
 #[test]
@@ -105,10 +114,10 @@ fn a_failed_a_missing_and_a_doubled_check_are_problems() {
     lines[2] = "ok scan".to_owned();
     let expected =
         ["not ok strings: GET gives 1", "hashes was reported 0 times", "scan was reported 2 times"];
-    assert_eq!(problems(&lines, Some(1)), expected);
+    assert_eq!(problems(CHECKS, &lines, Some(1)), expected);
     // A program must not fail and say that it did not, nor the other way round.
-    assert_eq!(problems(&lines, Some(0)).last().expect("problems"), "its exit code is 0, not 1");
-    assert_eq!(problems(&good_lines(), Some(1)), ["its exit code is 1, not 0"]);
+    assert_eq!(problems(CHECKS, &lines, Some(0)).last().expect("problems"), "its exit code is 0, not 1");
+    assert_eq!(problems(CHECKS, &good_lines(), Some(1)), ["its exit code is 1, not 0"]);
 }
 
 #[test]
@@ -116,7 +125,7 @@ fn a_program_that_breaks_off_or_says_something_else_is_not_well() {
     let mut lines = good_lines();
     lines.pop();
     assert_eq!(
-        problems(&lines, None),
+        problems(CHECKS, &lines, None),
         [
             "the last line is \"ok reconnect\", not \"done\"",
             "reconnect was reported 0 times",
@@ -126,6 +135,6 @@ fn a_program_that_breaks_off_or_says_something_else_is_not_well() {
     let mut lines = good_lines();
     lines.splice(0..0, ["ok that is it".to_owned(), "skip it".to_owned()]);
     let expected = ["this line is no check: ok that is it", "this line is no check: skip it"];
-    assert_eq!(problems(&lines, Some(0)), expected);
-    assert_eq!(problems(&[], Some(0)).len(), 1 + CHECKS.len());
+    assert_eq!(problems(CHECKS, &lines, Some(0)), expected);
+    assert_eq!(problems(CHECKS, &[], Some(0)).len(), 1 + CHECKS.len());
 }

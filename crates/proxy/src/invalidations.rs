@@ -28,6 +28,7 @@ use resp::reply::{as_bulk, elements};
 use resp::{Request, encode};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use stdx::{Id, Slab};
 use topology::ShardId;
 
 /// What a worker knows of its clients that track.
@@ -38,8 +39,17 @@ pub(crate) struct Invalidations {
     /// Clients that track.
     clients: BTreeSet<ConnId>,
     pub readers: Readers,
-    /// Places of clients that are to be told that they track, once all nodes have confirmed.
-    waiting: Vec<(ConnId, u32)>,
+    /// Clients that are to be told that they track.
+    waiting: Slab<Waiting>,
+}
+
+/// A place in a client's order that waits to be told that it tracks.
+#[derive(Debug)]
+struct Waiting {
+    conn: ConnId,
+    place: u32,
+    /// Nodes that have not confirmed.
+    left: usize,
 }
 
 /// Where the changes of a shard come from.
@@ -53,13 +63,15 @@ struct Source {
     has_gap: bool,
 }
 
-/// What a node is asked for.
+/// No client waits by this name.
+const NOBODY: Id = Id { index: u32::MAX, generation: 0 };
+/// What a node is asked for. To ask again does no harm.
 const TRACK: &[u8] = b"*4\r\n$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n$2\r\nON\r\n$5\r\nBCAST\r\n";
 
 impl Invalidations {
     pub(crate) fn new(shards: usize) -> Invalidations {
         let sources = vec![Source::default(); shards];
-        let (clients, readers, waiting) = (BTreeSet::new(), Readers::default(), Vec::new());
+        let (clients, readers, waiting) = (BTreeSet::new(), Readers::default(), Slab::default());
         Invalidations { sources, clients, readers, waiting }
     }
 
@@ -68,8 +80,13 @@ impl Invalidations {
         self.sources[shard.0 as usize].node == Some(node)
     }
 
-    fn all_confirmed(&self) -> bool {
-        self.sources.iter().all(|source| source.is_confirmed)
+    /// Those of `conn` who wait, or all.
+    fn waiting_of(&self, conn: Option<ConnId>) -> Vec<Id> {
+        let ids = (0..self.waiting.places()).filter_map(|index| self.waiting.id_at(index));
+        let is_its = |id: &Id| {
+            self.waiting.get(*id).is_some_and(|waiting| conn.is_none_or(|conn| conn == waiting.conn))
+        };
+        ids.filter(is_its).collect()
     }
 }
 
@@ -82,14 +99,13 @@ impl Core {
                 self.end_tracking(session);
                 encode::simple(reply, b"OK");
             }
-            Ok(Wish::On { redirect: None, tracking }) => match self.begin_tracking(session, tracking) {
-                Err(lost) => self.refuse(session, &lost.text()),
-                Ok(true) => encode::simple(reply, b"OK"),
-                Ok(false) => {
-                    let place = session.reserve(Owed::Subscription);
-                    self.invalidations.waiting.push((session.conn, place));
+            Ok(Wish::On { redirect: None, tracking }) => {
+                let place = session.next_place();
+                match self.begin_tracking(session, place, tracking) {
+                    Err(lost) => self.refuse(session, &lost.text()),
+                    Ok(()) => drop(session.reserve(Owed::Subscription)),
                 }
-            },
+            }
             Ok(Wish::On { redirect: Some(client), tracking }) => {
                 let gathered = Gathered::Redirect { found: None, tracking: Box::new(tracking) };
                 self.ask_workers(session, Question::Find { client }, gathered);
@@ -111,48 +127,51 @@ impl Core {
             return true;
         }
         tracking.redirect = found;
-        match self.begin_tracking(session, tracking) {
+        match self.begin_tracking(session, place, tracking) {
             Err(lost) => errors::write(reply, &lost.text()),
-            Ok(true) => encode::simple(reply, b"OK"),
-            Ok(false) => {
-                session.expect_nodes(place);
-                self.invalidations.waiting.push((session.conn, place));
-                return false;
-            }
+            Ok(()) => session.expect_nodes(place),
         }
-        true
+        !reply.is_empty()
     }
 
-    /// From now on the session tracks. Whether all nodes have confirmed.
-    fn begin_tracking(&mut self, session: &mut Session, tracking: Tracking) -> Result<bool, Lost> {
+    /// From now on the session tracks. It is told so at `place` when all nodes have confirmed; what they told before
+    /// was of changes that it need not know of.
+    fn begin_tracking(&mut self, session: &mut Session, place: u32, tracking: Tracking) -> Result<(), Lost> {
         let shards = (0..self.topology.shard_count() as u32).map(ShardId);
-        for shard in shards.clone().filter(|&shard| !self.is_confirmed(shard)) {
+        for shard in shards.clone() {
             self.admit(shard)?;
         }
-        shards.for_each(|shard| self.open_source(shard));
+        let waiting = Waiting { conn: session.conn, place, left: shards.len() };
+        let id = self.invalidations.waiting.insert(waiting);
+        shards.for_each(|shard| self.ask_for_changes(shard, id));
         self.invalidations.clients.insert(session.conn);
         session.subscribed.get_or_insert_default().tracking = Some(Box::new(tracking));
         self.count_trackers();
-        Ok(self.invalidations.all_confirmed())
+        Ok(())
     }
 
-    fn is_confirmed(&self, shard: ShardId) -> bool {
-        self.invalidations.sources[shard.0 as usize].is_confirmed
+    /// Asks the node of `shard` to tell of changes, for those who wait by the name of `id`.
+    fn ask_for_changes(&mut self, shard: ShardId, id: Id) {
+        let node = self.source_of_changes(shard);
+        // Who waits takes the place of a client.
+        let asked = Asked { conn: id, place: 0, part: shard.0, purpose: Purpose::Track, kept: false };
+        self.enqueue_on(node, TRACK, asked);
     }
 
-    /// The connection over which changes of `shard` come is made, if there is none, and at once.
-    fn open_source(&mut self, shard: ShardId) {
+    /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
+    fn source_of_changes(&mut self, shard: ShardId) -> u32 {
         if let Some(node) = self.invalidations.sources[shard.0 as usize].node {
             if let State::Waiting { until } = &mut self.backends[node as usize].state {
                 *until = (*until).min(self.now);
                 self.check_at = self.now;
             }
-            return;
+            return node;
         }
         let lane = self.lanes.of_kind(LaneKind { database: 0, resp3: true });
         let greeting = self.lanes.greeting(lane).clone();
         let node = self.add_node(Backend::new(shard, Use::Subscription, lane, greeting));
         self.invalidations.sources[shard.0 as usize].node = Some(node);
+        node
     }
 
     /// The session tracks no more.
@@ -168,11 +187,10 @@ impl Core {
             self.invalidations.readers.clear();
         }
         // Pipelined behind what is still to be confirmed.
-        let waiting = std::mem::take(&mut self.invalidations.waiting);
-        let (own, others) = waiting.into_iter().partition::<Vec<_>, _>(|(conn, _)| *conn == session.conn);
-        self.invalidations.waiting = others;
-        for (_, place) in own {
-            self.settle(session, place, b"+OK\r\n");
+        for id in self.invalidations.waiting_of(Some(session.conn)) {
+            if let Some(waiting) = self.invalidations.waiting.remove(id) {
+                self.settle(session, waiting.place, b"+OK\r\n");
+            }
         }
     }
 
@@ -184,9 +202,7 @@ impl Core {
     pub(crate) fn note_read(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         let in_transaction = session.transaction.is_some();
         let conn = session.conn;
-        let Some(tracking) = session.subscribed.as_mut().and_then(|own| own.tracking.as_deref_mut()) else {
-            return;
-        };
+        let Some(tracking) = session.tracking_mut() else { return };
         let reads = command.flags.contains(Flags::READONLY) || matches!(command.carry, Carry::Script(_));
         let is_tracked = reads && tracking.begin_to_read();
         let readers = &mut self.invalidations.readers;
@@ -217,7 +233,7 @@ impl Core {
 
     /// CLIENT CACHING.
     pub(crate) fn set_caching(&mut self, session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
-        let tracking = session.subscribed.as_mut().and_then(|own| own.tracking.as_deref_mut());
+        let tracking = session.tracking_mut();
         match tracking.ok_or(errors::NOT_TRACKING).and_then(|tracking| tracking.set_caching(word)) {
             Ok(()) => encode::simple(reply, b"OK"),
             Err(text) => errors::write(reply, text),
@@ -242,27 +258,32 @@ impl Proxy {
 
     /// The connection over which changes of `shard` come is there.
     pub(crate) fn handle_changes_source(&mut self, shard: ShardId, node: u32) {
-        // A shard has no client: the ticket says which one it is.
-        let conn = ConnId { index: 0, generation: 0 };
-        let asked = Asked { conn, place: 0, part: shard.0, purpose: Purpose::Track, kept: false };
-        self.core.enqueue_on(node, TRACK, asked);
+        // Made again: those who track have been answered long ago.
+        if self.core.backends[node as usize].in_flight() == 0 {
+            self.core.ask_for_changes(shard, NOBODY);
+        }
     }
 
     /// The node of `shard` will tell of changes.
-    pub(crate) fn handle_tracked(&mut self, shard: ShardId) {
+    pub(crate) fn handle_tracked(&mut self, shard: ShardId, id: Id) {
         let source = &mut self.core.invalidations.sources[shard.0 as usize];
         source.is_confirmed = true;
         if std::mem::take(&mut source.has_gap) {
             // What changed while nobody told us.
             self.forget_all();
         }
-        if !self.core.invalidations.all_confirmed() {
+        let core = &mut self.core;
+        let Some(waiting) = core.invalidations.waiting.get_mut(id) else { return };
+        waiting.left -= 1;
+        if waiting.left > 0 {
             return;
         }
-        for (conn, place) in std::mem::take(&mut self.core.invalidations.waiting) {
-            if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-                self.core.settle(session, place, b"+OK\r\n");
+        let Some(Waiting { conn, place, .. }) = core.invalidations.waiting.remove(id) else { return };
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+            if let Some(tracking) = session.tracking_mut() {
+                tracking.end_of_wait();
             }
+            core.settle(session, place, b"+OK\r\n");
         }
     }
 
@@ -289,7 +310,10 @@ impl Proxy {
 
     /// Who waits for nodes to confirm is told `error`, and does not track.
     fn deny_trackers(&mut self, error: &[u8]) {
-        for (conn, place) in std::mem::take(&mut self.core.invalidations.waiting) {
+        for id in self.core.invalidations.waiting_of(None) {
+            let Some(Waiting { conn, place, .. }) = self.core.invalidations.waiting.remove(id) else {
+                continue;
+            };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             self.core.counters.errors += 1;
             self.core.settle(session, place, error);
@@ -316,11 +340,8 @@ impl Proxy {
         for conn in self.core.invalidations.clients.clone() {
             let Some(Peer::Client(session)) = self.peers.get(conn) else { continue };
             let broadcast = session.tracking().filter(|tracking| tracking.mode == Mode::Broadcast);
-            let Some(tracking) = broadcast else { continue };
-            let wanted: Vec<&[u8]> = keys.iter().copied().filter(|key| tracking.wants(key)).collect();
-            if !wanted.is_empty() {
-                self.tell_changed(conn, Some(&wanted));
-            }
+            let wanted = broadcast.map(|tracking| tracking.wanted(&keys)).unwrap_or_default();
+            wanted.iter().for_each(|keys| self.tell_changed(conn, Some(keys)));
         }
     }
 
@@ -328,8 +349,7 @@ impl Proxy {
         self.core.invalidations.readers.clear();
         for conn in self.core.invalidations.clients.clone() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            let tracking = session.subscribed.as_mut().and_then(|own| own.tracking.as_deref_mut());
-            if tracking.is_some_and(|tracking| tracking.note_flush(shard)) {
+            if session.tracking_mut().is_some_and(|tracking| tracking.note_flush(shard)) {
                 self.tell_changed(conn, None);
             }
         }
@@ -399,8 +419,7 @@ impl Proxy {
     /// Whom the client `conn` redirects to has gone.
     pub(crate) fn break_redirect(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        let tracking = session.subscribed.as_mut().and_then(|own| own.tracking.as_deref_mut());
-        let Some(tracking) = tracking else { return };
+        let Some(tracking) = session.tracking_mut() else { return };
         tracking.is_broken = true;
         let client = tracking.redirect.map_or(0, |redirect| redirect.client);
         if session.resp3 {
@@ -415,6 +434,10 @@ impl Session {
     /// The number of the client that is told instead: 0 if none is, -1 if it does not track.
     pub(crate) fn redirect_number(&self) -> i64 {
         tracking::redirect_number(self.tracking())
+    }
+
+    fn tracking_mut(&mut self) -> Option<&mut Tracking> {
+        self.subscribed.as_mut()?.tracking.as_deref_mut()
     }
 
     /// What it wants to be told of keys, if anything.

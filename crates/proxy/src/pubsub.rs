@@ -454,7 +454,7 @@ impl Proxy {
                 let text = String::from_utf8_lossy(reply);
                 return Err(Fault::Gone(text.trim_matches(['-', '\r', '\n']).to_owned()));
             }
-            Purpose::Track => self.handle_tracked(shard),
+            Purpose::Track => self.handle_tracked(shard, ticket.conn),
             _ => {}
         }
         Ok(())

@@ -24,6 +24,8 @@ pub(crate) struct Tracking {
     prefixes: Vec<Box<[u8]>>,
     /// Keys that commands of its transaction name.
     queued: Vec<Box<[u8]>>,
+    /// Nodes have not all confirmed, and it has read nothing since it asked: what changes need not be told.
+    is_new: bool,
     /// Shards whose flush it knows of, if it has read nothing since.
     flushed: Vec<ShardId>,
 }
@@ -121,7 +123,7 @@ impl Wish {
         if let Some(refusal) = refusal {
             return Err(refusal.into());
         }
-        let mut tracking = Tracking { noloop, ..Tracking::default() };
+        let mut tracking = Tracking { noloop, is_new: true, ..Tracking::default() };
         tracking.mode = match () {
             () if broadcast => Mode::Broadcast,
             () if optin => Mode::OptIn,
@@ -188,12 +190,18 @@ impl Tracking {
     /// The client reads something now. Whether it is to be told of the keys.
     pub(crate) fn begin_to_read(&mut self) -> bool {
         self.flushed.clear();
+        self.is_new = false;
         match self.mode {
             Mode::Read => true,
             Mode::OptIn => self.next == Some(true),
             Mode::OptOut => self.next != Some(false),
             Mode::Broadcast => false,
         }
+    }
+
+    /// All nodes have confirmed.
+    pub(crate) fn end_of_wait(&mut self) {
+        self.is_new = false;
     }
 
     /// What CLIENT CACHING said was of the command that was carried out.
@@ -214,6 +222,9 @@ impl Tracking {
     /// All keys of `shard` are gone. Whether the client is to be told: not, if it was told so of another shard and has
     /// read nothing since.
     pub(crate) fn note_flush(&mut self, shard: ShardId) -> bool {
+        if self.is_new {
+            return false;
+        }
         let is_known = !self.flushed.is_empty() && !self.flushed.contains(&shard);
         if !is_known {
             self.flushed.clear();
@@ -222,9 +233,14 @@ impl Tracking {
         !is_known
     }
 
-    /// Whether the client wants to know of `key` without having read it.
-    pub(crate) fn wants(&self, key: &[u8]) -> bool {
-        self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+    /// Those of `keys` that the client wants to know of without having read them: by the beginnings that it named, for
+    /// Redis tells of each by itself.
+    pub(crate) fn wanted<'a>(&self, keys: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
+        if self.is_new {
+            return Vec::new();
+        }
+        let those = |prefix: &Box<[u8]>| keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
+        self.prefixes.iter().map(those).filter(|keys: &Vec<&[u8]>| !keys.is_empty()).collect()
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::pinned::Pinning;
-use crate::session::{Mute, Owed, Session};
+use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Number, Resolved};
 use resp::Request;
 use resp::request::{Scanner, Span};
@@ -158,8 +158,9 @@ impl Core {
             return !self.memory.is_full();
         }
         if session.is_blocked() {
-            // Its end must be seen when it comes.
-            return session.input.len() < self.limits.waiting_input_bytes_max;
+            // Its end must be seen when it comes. If that has come, what is left of its requests still holds it here.
+            let may_end = session.phase == Phase::Open;
+            return may_end && session.input.len() < self.limits.waiting_input_bytes_max;
         }
         let Pinning::Busy(id) = session.pinning else { return false };
         let Some(upload) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_ref()) else { return false };

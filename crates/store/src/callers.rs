@@ -115,7 +115,7 @@ pub(crate) struct Callers {
     admitted: u64,
     /// Those who wait for a limited time, by when it is over and then by their numbers.
     deadlines: BTreeMap<(u64, u64), CallerId>,
-    pub(crate) waiting: usize,
+    waiting: usize,
 }
 
 impl Callers {
@@ -133,6 +133,15 @@ impl Callers {
     /// The state of one whose request is being run.
     pub(crate) fn running(&mut self, caller: CallerId) -> &mut Caller {
         self.slab.get_mut(caller.0).expect("a request is only run for a connection that is there")
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// The one that has this number.

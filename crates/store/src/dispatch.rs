@@ -229,7 +229,7 @@ static ROWS: &[Row] = &[
     calls("publish", 3, pubsub::publish),
     calls("spublish", 3, pubsub::spublish),
     calls("pubsub", -2, pubsub::pubsub),
-    row("info", -1, info::info),
+    calls("info", -1, info::info),
     // Strings.
     reads("get", 2, strings::get),
     grows("set", -3, strings::set),

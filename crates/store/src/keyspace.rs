@@ -248,6 +248,13 @@ impl Keyspace {
         }
     }
 
+    /// As [`Keyspace::changed`], for what only those want to know who watch the key.
+    pub(crate) fn touched(&mut self, key: &[u8]) {
+        if self.audience.is_there() {
+            self.audience.touch(self.selected, key, self.exists(key));
+        }
+    }
+
     /// As [`Keyspace::changed`], for what is no change to those who watch the key.
     pub(crate) fn noted(&mut self, class: Class, event: &'static str, key: &[u8]) {
         self.audience.note(self.selected, class, event, key);

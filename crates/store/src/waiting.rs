@@ -263,6 +263,7 @@ mod tests {
         let (mut world, [one, ..]) = world();
         world.ask_as(one, "BLPOP l 0");
         assert_eq!(world.ask_as(one, "SET k v"), "");
+        assert!(world.ask("INFO clients").ends_with("connected_clients:4 blocked_clients:1"));
         assert_eq!(world.ask("EXISTS k"), ":0");
         let answer = world.ask("CLIENT UNBLOCK 2");
         assert_eq!((answer.as_str(), world.delivered()), (":1", got(one, "*-1")));
@@ -304,6 +305,8 @@ mod tests {
         assert_eq!(world.ask_as(other, "PSUBSCRIBE n*"), ">3 $10 psubscribe $2 n* :1");
         assert_eq!(world.ask_as(third, "SSUBSCRIBE news"), "*3 $10 ssubscribe $4 news :1");
         assert_eq!(world.ask("PUBLISH news hello"), ":2");
+        let counts = "pubsub_channels:1 pubsub_patterns:1 pubsubshard_channels:1";
+        assert!(world.ask("INFO stats").ends_with(counts));
         let expected = [
             (one, "*3 $7 message $4 news $5 hello".to_owned()),
             (other, ">4 $8 pmessage $2 n* $4 news $5 hello".to_owned()),

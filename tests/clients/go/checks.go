@@ -21,6 +21,11 @@ func connect(w *world) error {
 	named := redis.NewClient(&redis.Options{Addr: w.rdb.Options().Addr, ClientName: "named", DB: 0})
 	defer named.Close()
 	e.equal("CLIENT GETNAME", "named")(named.ClientGetName(w.ctx).Result())
+	greeting, err := w.rdb.Do(w.ctx, "HELLO").Result()
+	e.noError("HELLO", err)
+	fields, isMap := greeting.(map[any]any)
+	e.holds(isMap, "HELLO gives %#v", greeting)
+	e.equal("the protocol", int64(3))(fields["proto"], nil)
 	return e.err
 }
 

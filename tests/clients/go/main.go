@@ -43,6 +43,10 @@ var checks = []struct {
 	{"errors", wrongTypes},
 	{"concurrent", concurrent},
 	{"cluster", cluster},
+	{"transactions", transactions},
+	{"blocking", blocking},
+	{"pubsub", pubsub},
+	{"databases", databases},
 	{"reconnect", reconnect},
 }
 

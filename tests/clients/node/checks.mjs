@@ -22,8 +22,15 @@ const CHECKS = [
   'errors',
   'concurrent',
   'cluster',
+  'transactions',
+  'blocking',
+  'pubsub',
+  'databases',
   'reconnect',
 ];
+
+/** The one check of a job queue. */
+export const QUEUE_CHECKS = ['jobs'];
 
 /** Longer than any check takes on a busy machine. */
 const CHECK_MS_MAX = 30_000;
@@ -37,11 +44,11 @@ export const MIB = 1 << 20;
 export const EVERY_BYTE = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
 
 /** Runs all checks and prints one line for each; gives the exit code. */
-export async function run(library) {
+export async function run(library, checks = CHECKS) {
   let failed = 0;
   // Why no more checks can be run. Without this each of them would wait until its deadline.
   let lost = null;
-  for (const name of CHECKS) {
+  for (const name of checks) {
     try {
       if (lost) {
         throw new Error(lost);
@@ -97,7 +104,7 @@ export async function eventually(work) {
       return await within(deadline - Date.now(), work());
     } catch (error) {
       if (Date.now() >= deadline) {
-        throw new Error(`still failing ${RECONNECT_MS_MAX} ms after the restart: ${error.message}`, { cause: error });
+        throw new Error(`still failing after ${RECONNECT_MS_MAX} ms: ${error.message}`, { cause: error });
       }
       await pause(100);
     }
@@ -107,6 +114,32 @@ export async function eventually(work) {
 /** Whether `error` is the library's own, and tells somebody who knows nothing of shardis that scripts need nodes. */
 export function isRefusalOfScripts(error, ErrorClass) {
   return error instanceof ErrorClass && /^ERR .*not in the embedded store/.test(error.message);
+}
+
+/** Resolves when the text of CLIENT LIST, which `list` gives, has a client whose request waits, as BLPOP does. */
+export async function untilSomebodyWaits(list) {
+  await eventually(async () => assert.match(String(await list()), / flags=b /));
+}
+
+/** Gathers what a subscriber is told, so that a check can wait for so many. */
+export class Heard {
+  #messages = [];
+  #wanted = null;
+
+  add(...message) {
+    this.#messages.push(message.map(String).join(' '));
+    this.#wanted?.();
+  }
+
+  /** The next `count` of them in their order. */
+  async take(count) {
+    while (this.#messages.length < count) {
+      await new Promise((resolve) => {
+        this.#wanted = resolve;
+      });
+    }
+    return this.#messages.splice(0, count);
+  }
 }
 
 /** `count` keys of a check, in the order of their numbers; they spread over all shards. */

@@ -1,11 +1,13 @@
-// ioredis: one connection that pipelines by itself, `pipeline()`, scan streams, `defineCommand` and `Cluster`.
+// ioredis: one connection that pipelines by itself, `pipeline()`, scan streams, `defineCommand`, `multi()`,
+// subscriptions and `Cluster`.
 //
-// It asks for RESP3 and, on NOPROTO, takes RESP2, so it needs no option.
+// It asks for RESP3 by itself, so it needs no option.
 
 import assert from 'node:assert/strict';
 import { Redis, ReplyError } from 'ioredis';
 import {
-  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, isRefusalOfScripts, keys, MIB, restart,
+  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, Heard, isRefusalOfScripts, keys, MIB, restart,
+  untilSomebodyWaits,
 } from './checks.mjs';
 
 const ADD = 'return redis.call("INCRBY", KEYS[1], ARGV[1])';
@@ -21,6 +23,8 @@ export function ioredis({ port, setup }) {
       redis.on('error', (error) => console.error('ioredis:', error.message));
       assert.equal(await redis.ping(), 'PONG');
       assert.equal(redis.status, 'ready');
+      const greeting = await redis.call('HELLO');
+      assert.equal(greeting[greeting.indexOf('proto') + 1], 3);
     },
 
     async strings() {
@@ -183,6 +187,93 @@ export function ioredis({ port, setup }) {
         assert.equal(cluster.nodes('master').length, 1);
       } finally {
         cluster.disconnect();
+      }
+    },
+
+    async transactions() {
+      const multi = redis.multi().set('tx:a{t}', 1).incr('tx:a{t}').rpush('tx:b{t}', 'x', 'y');
+      const replies = await multi.lrange('tx:b{t}', 0, -1).exec();
+      assert.deepEqual(replies, [[null, 'OK'], [null, 2], [null, 2], [null, ['x', 'y']]]);
+      // Request by request instead of all in one write.
+      assert.equal(await redis.multi({ pipeline: false }), 'OK');
+      assert.equal(await redis.incr('tx:a{t}'), 'QUEUED');
+      assert.deepEqual(await redis.exec(), [[null, 3]]);
+
+      // Who watches wants a connection of its own.
+      const watcher = redis.duplicate();
+      try {
+        assert.equal(await watcher.watch('tx:a{t}'), 'OK');
+        await redis.set('tx:a{t}', 10);
+        assert.equal(await watcher.multi().incr('tx:a{t}').exec(), null);
+        assert.equal(await watcher.watch('tx:a{t}'), 'OK');
+        assert.deepEqual(await watcher.multi().incr('tx:a{t}').exec(), [[null, 11]]);
+      } finally {
+        watcher.disconnect();
+      }
+
+      // Keys of several shards make no transaction, and none of its commands runs.
+      const apart = redis.multi();
+      keys('tx:apart', 20).forEach((name) => apart.set(name, 'x'));
+      await assert.rejects(apart.exec(), (error) => {
+        assert.match(error.message, /^EXECABORT /);
+        assert.match(error.previousErrors[0].message, /^CROSSSLOT /);
+        return true;
+      });
+      assert.equal(await redis.exists(...keys('tx:apart', 20)), 0);
+    },
+
+    async blocking() {
+      const waiting = redis.duplicate();
+      try {
+        const popped = waiting.blpop('blocking:a{t}', 'blocking:b{t}', 20);
+        await untilSomebodyWaits(() => redis.client('LIST'));
+        assert.equal(await redis.rpush('blocking:b{t}', 'x', 'y'), 2);
+        assert.deepEqual(await popped, ['blocking:b{t}', 'x']);
+        assert.equal(await waiting.brpop('blocking:none', 0.01), null);
+        const read = waiting.xread('BLOCK', 20_000, 'STREAMS', 'blocking:stream', '0');
+        await untilSomebodyWaits(() => redis.client('LIST'));
+        const id = await redis.xadd('blocking:stream', '*', 'field', 'value');
+        assert.ok(JSON.stringify(await read).includes(id));
+      } finally {
+        waiting.disconnect();
+      }
+    },
+
+    async pubsub() {
+      const subscriber = redis.duplicate();
+      const heard = new Heard();
+      subscriber.on('message', (channel, message) => heard.add(channel, message));
+      subscriber.on('pmessage', (pattern, channel, message) => heard.add(pattern, channel, message));
+      try {
+        assert.equal(await subscriber.subscribe('news:a', 'news:b'), 2);
+        assert.equal(await subscriber.psubscribe('news:*'), 3);
+        assert.equal(await redis.publish('news:a', 'x'), 2);
+        assert.deepEqual((await heard.take(2)).sort(), ['news:* news:a x', 'news:a x']);
+        assert.equal(await subscriber.punsubscribe('news:*'), 2);
+        for (const n of keys('told', 100)) {
+          await redis.publish('news:b', n);
+        }
+        assert.deepEqual(await heard.take(100), keys('told', 100).map((n) => `news:b ${n}`));
+        assert.equal(await subscriber.unsubscribe(), 0);
+        assert.equal(await redis.publish('news:a', 'y'), 0);
+        // It is an ordinary connection again.
+        assert.equal(await subscriber.ping(), 'PONG');
+      } finally {
+        subscriber.disconnect();
+      }
+    },
+
+    async databases() {
+      assert.equal(await redis.set('database', 'zero'), 'OK');
+      const other = redis.duplicate({ db: 1 });
+      try {
+        assert.equal(await other.get('database'), null);
+        assert.equal(await other.set('database', 'one'), 'OK');
+        assert.equal(await other.select(0), 'OK');
+        assert.equal(await other.get('database'), 'zero');
+        await assert.rejects(other.select(99), { name: 'ReplyError', message: 'ERR DB index is out of range' });
+      } finally {
+        other.disconnect();
       }
     },
 

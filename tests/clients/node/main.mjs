@@ -1,14 +1,15 @@
 // What a program with a Redis library does, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
 //
-//     node main.mjs <ioredis|node-redis> <port> <nodes|store>
+//     node main.mjs <ioredis|node-redis|bullmq> <port> <nodes|store>
 //
 // It prints a line per check, as checks.mjs says.
 
-import { run } from './checks.mjs';
+import { bullmq } from './bullmq.mjs';
+import { QUEUE_CHECKS, run } from './checks.mjs';
 import { ioredis } from './ioredis.mjs';
 import { nodeRedis } from './node-redis.mjs';
 
-const LIBRARIES = { ioredis, 'node-redis': nodeRedis };
+const LIBRARIES = { ioredis, 'node-redis': nodeRedis, bullmq };
 
 const [name, port, setup] = process.argv.slice(2);
 if (!(name in LIBRARIES) || !(Number(port) > 0) || !['nodes', 'store'].includes(setup)) {
@@ -16,4 +17,5 @@ if (!(name in LIBRARIES) || !(Number(port) > 0) || !['nodes', 'store'].includes(
   process.exit(2);
 }
 // Not left to the end of the event loop: a client that did not come to an end must not keep the program alive.
-process.exit(await run(LIBRARIES[name]({ port: Number(port), setup })));
+const checks = name === 'bullmq' ? QUEUE_CHECKS : undefined;
+process.exit(await run(LIBRARIES[name]({ port: Number(port), setup }), checks));

@@ -1,10 +1,13 @@
-// node-redis: promises that pipeline by themselves, `execAsPipeline`, scan iterators, `defineScript`, the pool, and
-// `createCluster`.
+// node-redis: promises that pipeline by themselves, `execAsPipeline`, scan iterators, `defineScript`, the pool, `multi`,
+// subscriptions and `createCluster`.
 
 import assert from 'node:assert/strict';
-import { createClient, createClientPool, createCluster, defineScript, ErrorReply, RESP_TYPES } from 'redis';
 import {
-  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, isRefusalOfScripts, keys, MIB, restart,
+  createClient, createClientPool, createCluster, defineScript, ErrorReply, RESP_TYPES, WatchError,
+} from 'redis';
+import {
+  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, Heard, isRefusalOfScripts, keys, MIB, restart,
+  untilSomebodyWaits,
 } from './checks.mjs';
 
 const AS_BUFFERS = { [RESP_TYPES.BLOB_STRING]: Buffer };
@@ -35,6 +38,7 @@ export function nodeRedis({ port, setup }) {
       await client.connect();
       assert.equal(await client.ping(), 'PONG');
       assert.ok(client.isReady);
+      assert.equal((await client.hello()).proto, 3);
     },
 
     async strings() {
@@ -205,6 +209,76 @@ export function nodeRedis({ port, setup }) {
         assert.equal(cluster.masters.length, 1);
       } finally {
         cluster.destroy();
+      }
+    },
+
+    async transactions() {
+      const multi = client.multi().set('tx:a{t}', '1').incr('tx:a{t}').rPush('tx:b{t}', ['x', 'y']);
+      const replies = await multi.lRange('tx:b{t}', 0, -1).exec();
+      assert.deepEqual(replies, ['OK', 2, 2, ['x', 'y']]);
+
+      // Who watches wants a connection of its own.
+      const watcher = await client.duplicate().connect();
+      try {
+        assert.equal(await watcher.watch('tx:a{t}'), 'OK');
+        await client.set('tx:a{t}', '10');
+        await assert.rejects(watcher.multi().incr('tx:a{t}').exec(), WatchError);
+        assert.equal(await watcher.watch('tx:a{t}'), 'OK');
+        assert.deepEqual(await watcher.multi().incr('tx:a{t}').exec(), [11]);
+      } finally {
+        watcher.destroy();
+      }
+
+      // Keys of several shards make no transaction, and none of its commands runs.
+      const apart = client.multi();
+      keys('tx:apart', 20).forEach((name) => apart.set(name, 'x'));
+      await assert.rejects(apart.exec(), /same slot/);
+      assert.equal(await client.exists(keys('tx:apart', 20)), 0);
+      assert.equal(await client.get('tx:a{t}'), '11');
+    },
+
+    async blocking() {
+      const waiting = await client.duplicate().connect();
+      try {
+        const popped = waiting.blPop(['blocking:a{t}', 'blocking:b{t}'], 20);
+        await untilSomebodyWaits(() => client.sendCommand(['CLIENT', 'LIST']));
+        assert.equal(await client.rPush('blocking:b{t}', ['x', 'y']), 2);
+        assert.deepEqual({ ...(await popped) }, { key: 'blocking:b{t}', element: 'x' });
+        assert.equal(await waiting.brPop('blocking:none', 0.01), null);
+        const read = waiting.xRead({ key: 'blocking:stream', id: '0' }, { BLOCK: 20_000 });
+        await untilSomebodyWaits(() => client.sendCommand(['CLIENT', 'LIST']));
+        const id = await client.xAdd('blocking:stream', '*', { field: 'value' });
+        assert.ok(JSON.stringify(await read).includes(id));
+      } finally {
+        waiting.destroy();
+      }
+    },
+
+    // With RESP3 a connection that subscribes may do everything else meanwhile.
+    async pubsub() {
+      const heard = new Heard();
+      await client.subscribe(['news:a', 'news:b'], (message, channel) => heard.add(channel, message));
+      await client.pSubscribe('news:*', (message, channel) => heard.add('news:*', channel, message));
+      assert.equal(await client.publish('news:a', 'x'), 2);
+      assert.deepEqual((await heard.take(2)).sort(), ['news:* news:a x', 'news:a x']);
+      await client.pUnsubscribe('news:*');
+      await Promise.all(keys('told', 100).map((n) => client.publish('news:b', n)));
+      assert.deepEqual(await heard.take(100), keys('told', 100).map((n) => `news:b ${n}`));
+      await client.unsubscribe();
+      assert.equal(await client.publish('news:a', 'y'), 0);
+    },
+
+    async databases() {
+      assert.equal(await client.set('database', 'zero'), 'OK');
+      const other = await client.duplicate({ database: 1 }).connect();
+      try {
+        assert.equal(await other.get('database'), null);
+        assert.equal(await other.set('database', 'one'), 'OK');
+        await other.select(0);
+        assert.equal(await other.get('database'), 'zero');
+        await assert.rejects(other.select(99), { message: 'ERR DB index is out of range' });
+      } finally {
+        other.destroy();
       }
     },
 

@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use POSIX ();
 use Time::HiRes qw(sleep time);
 
 $| = 1;
@@ -227,6 +228,114 @@ sub errors {
     expect('GET after all', scalar $redis->get('errors'), 'x');
 }
 
+# ---- what makes a connection different from others ----
+
+sub transactions {
+    $redis->multi;
+    expect('SET in MULTI', scalar $redis->set('tx:a{t}' => 1), 'QUEUED');
+    expect('INCR in MULTI', $redis->incr('tx:a{t}'), 'QUEUED');
+    expect('RPUSH in MULTI', $redis->rpush('tx:b{t}', qw(x y)), 'QUEUED');
+    expect('LRANGE in MULTI', $redis->lrange('tx:b{t}', 0, -1), 'QUEUED');
+    expect('EXEC', [$redis->exec], ['OK', 2, 2, [qw(x y)]]);
+    # All of it in one go.
+    my ($replies, $error);
+    $redis->multi(sub { });
+    $redis->incr('tx:a{t}', sub { });
+    $redis->lpush('tx:a{t}', 'x', sub { });
+    $redis->get('tx:a{t}', sub { });
+    $redis->exec(sub { ($replies, $error) = @_ });
+    $redis->wait_all_responses;
+    expect('EXEC in one go', [map { $_->[0] } @$replies], [3, undef, 3]);
+    die "EXEC does not say what went wrong in it\n" unless $replies->[1][1] =~ /^WRONGTYPE /;
+    expect('DISCARD', do { $redis->multi; $redis->incr('tx:a{t}'); $redis->discard }, 'OK');
+    expect('GET after DISCARD', scalar $redis->get('tx:a{t}'), 3);
+
+    my $other = client();
+    for my $case (['tx:a{t}', undef], ['tx:b{t}', 11]) {
+        my ($written, $expected) = @$case;
+        $redis->watch('tx:a{t}');
+        $other->set($written => 10);
+        $redis->multi;
+        $redis->incr('tx:a{t}');
+        expect("EXEC after a write to $written", ($redis->exec)[0], $expected);
+    }
+    # Keys of several shards make no transaction, and none of its commands runs.
+    my $refused = 0;
+    $redis->multi;
+    eval { $redis->set("tx:apart:$_" => 'x'); 1 } or $refused++ for 1 .. 20;
+    die "keys of several shards are queued\n" unless $refused;
+    expect_refusal('EXEC over several shards', 'EXECABORT', sub { $redis->exec });
+    expect('EXISTS', $redis->exists(map { "tx:apart:$_" } 1 .. 20), 0);
+}
+
+# Returns when CLIENT LIST has a client whose request waits.
+sub until_somebody_waits {
+    my $deadline = time + $patience;
+    until ($redis->client_list =~ / flags=b /) {
+        die "nobody waits after $patience s\n" if time > $deadline;
+        sleep 0.001;
+    }
+}
+
+# One client waits for what another one gives.
+sub blocking {
+    pipe my $reader, my $writer or die "pipe: $!\n";
+    my $child = fork // die "fork: $!\n";
+    if (!$child) {
+        my @popped = eval { client()->blpop('blocking:a{t}', 'blocking:b{t}', 20) };
+        syswrite $writer, $@ || show(\@popped);
+        # Without the ends of objects: the connections are the parent's.
+        POSIX::_exit(0);
+    }
+    close $writer;
+    until_somebody_waits();
+    expect('RPUSH', $redis->rpush('blocking:b{t}', qw(x y)), 2);
+    expect('BLPOP', do { local $/; <$reader> }, '[blocking:b{t}, x]');
+    waitpid $child, 0;
+    expect('BRPOP of nothing', [$redis->brpop('blocking:none', 0.01)], [undef]);
+}
+
+# Subscribing takes a connection of its own, and another one that publishes. The functions are told what comes.
+sub pubsub {
+    my $subscriber = client();
+    my @told;
+    my $tell = sub { push @told, join ' ', map { $_ // 'undef' } @_ };
+    $subscriber->subscribe('news:a', 'news:b', $tell);
+    $subscriber->psubscribe('news:*', $tell);
+    expect('is_subscriber', $subscriber->is_subscriber, 3);
+    expect('PUBLISH', $redis->publish('news:a', 'x'), 2);
+    expect('PUBLISH to the pattern', $redis->publish('news:other', 'y'), 1);
+    my $hear = sub {
+        my ($count) = @_;
+        my $deadline = time + $patience;
+        while (@told < $count) {
+            die scalar @told, " messages, not $count\n" if time > $deadline;
+            $subscriber->wait_for_messages(1);
+        }
+        return splice @told;
+    };
+    expect('the messages', [sort $hear->(3)], ['x news:a news:*', 'x news:a news:a', 'y news:other news:*']);
+    $subscriber->punsubscribe('news:*', $tell);
+    $redis->publish('news:b', $_, sub { }) for 1 .. 100;
+    $redis->wait_all_responses;
+    expect('the messages of a channel', [$hear->(100)], [map { "$_ news:b news:b" } 1 .. 100]);
+    $subscriber->unsubscribe($_, $tell) for 'news:a', 'news:b';
+    expect('PUBLISH to nobody', $redis->publish('news:a', 'z'), 0);
+    # It is an ordinary connection again.
+    die "PING\n" unless $subscriber->ping;
+}
+
+sub databases {
+    $redis->set('database' => 'zero');
+    my $other = client(on_connect => sub { $_[0]->select(1) });
+    expect('GET elsewhere', scalar $other->get('database'), undef);
+    $other->set('database' => 'one');
+    expect('GET', scalar $redis->get('database'), 'zero');
+    $other->select(0);
+    expect('GET behind SELECT', scalar $other->get('database'), 'zero');
+    expect_refusal('SELECT', 'DB index is out of range', sub { $other->select(99) });
+}
+
 # ---- many requests at a time ----
 
 # A function as the last argument makes a request one of many: its reply comes when it comes.
@@ -306,6 +415,10 @@ my @checks = (
     ['big-values', \&big_values],
     ['errors', \&errors],
     ['async', \&async],
+    ['transactions', \&transactions],
+    ['blocking', \&blocking],
+    ['pubsub', \&pubsub],
+    ['databases', \&databases],
     ['reconnect', \&reconnects],
 );
 my $failed = 0;

@@ -28,6 +28,11 @@ CHECKS = [
     "errors",
     "concurrent",
     "cluster",
+    "transactions",
+    "locks",
+    "blocking",
+    "pubsub",
+    "databases",
     "reconnect",
 ]
 
@@ -65,6 +70,10 @@ async def run_async(library):
     return report.done()
 
 
+class Skipped(Exception):
+    """A check that cannot be done here, and why."""
+
+
 class Report:
     """The lines on stdout."""
 
@@ -78,6 +87,8 @@ class Report:
         """Prints how the check went that is the body of the `with`."""
         try:
             yield
+        except Skipped as why:
+            print(f"skip {name}: {why}", flush=True)
         except Exception as error:
             self.failed += 1
             if name == "connect" or isinstance(error, TimeoutError):
@@ -184,6 +195,11 @@ def expect_refusal_of_scripts(error):
     """That `error` tells somebody who knows nothing of shardis that scripts need nodes."""
     if "not in the embedded store" not in str(error):
         raise AssertionError(f"scripts are refused by {error!r}")
+
+
+def somebody_waits(client_list):
+    """Whether what CLIENT LIST gives has a client whose request waits, as BLPOP does."""
+    return any("b" in client["flags"] for client in client_list)
 
 
 def keys(prefix, count):

@@ -1,6 +1,7 @@
 """What a program with a Redis library does, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
 
     python main.py <redis-py|redis-py-asyncio> <port> <nodes|store>
+    python main.py celery <port> nodes
 
 It prints a line per check, as checks.py says.
 """
@@ -17,10 +18,15 @@ from redis_py_asyncio import RedisPyAsyncio
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("library", choices=["redis-py", "redis-py-asyncio"])
+    parser.add_argument("library", choices=["redis-py", "redis-py-asyncio", "celery", "celery-worker"])
     parser.add_argument("port", type=int)
     parser.add_argument("setup", choices=["nodes", "store"])
     given = parser.parse_args()
+    if given.library.startswith("celery"):
+        # Only where it is asked for is it installed.
+        import jobs
+
+        return jobs.run(given.port) if given.library == "celery" else jobs.run_worker(given.port)
     if given.library == "redis-py":
         return run(RedisPy(given.port, given.setup))
     return asyncio.run(run_async(RedisPyAsyncio(given.port, given.setup)))

@@ -1,4 +1,4 @@
-"""redis-py with threads: `Redis`, pipelines without MULTI, `scan_iter`, `register_script`, pools, `RedisCluster`."""
+"""redis-py with threads: `Redis`, pipelines, `scan_iter`, `register_script`, pools, `RedisCluster`, `Lock`, `PubSub`."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,6 +7,7 @@ import redis
 from checks import (
     EVERY_BYTE,
     MIB,
+    Skipped,
     eventually,
     expect,
     expect_each_once,
@@ -14,6 +15,7 @@ from checks import (
     keys,
     patterned_bytes,
     restart,
+    somebody_waits,
 )
 
 ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
@@ -31,6 +33,11 @@ class RedisPy:
     def connect(self):
         self.client = redis.Redis(**self.options)
         expect(self.client.ping(), True)
+        # From 8 on it asks for RESP3 by itself.
+        greeting = self.client.execute_command("HELLO")
+        if redis.__version__.startswith("5."):
+            greeting = dict(zip(greeting[::2], greeting[1::2]))
+        expect(greeting[b"proto"], 2 if redis.__version__.startswith("5.") else 3)
 
     def strings(self):
         r = self.client
@@ -85,7 +92,7 @@ class RedisPy:
 
     def pipeline(self):
         names = keys("pipeline", 300)
-        # With transaction=True, the default, it would send MULTI and EXEC around them.
+        # With transaction=True, the default, it would send MULTI and EXEC around them: keys of one shard, then.
         pipe = self.client.pipeline(transaction=False)
         for n, name in enumerate(names):
             pipe.set(name, n).get(name)
@@ -185,6 +192,132 @@ class RedisPy:
             expect(pipe.execute(), [n + 1 for n in range(10)])
             expect(len(cluster.get_primaries()), 1)
 
+    def transactions(self):
+        r = self.client
+        with r.pipeline(transaction=True) as pipe:
+            pipe.set("tx:a{t}", 1).incr("tx:a{t}").rpush("tx:b{t}", "x", "y").lrange("tx:b{t}", 0, -1)
+            expect(pipe.execute(), [True, 2, 2, [b"x", b"y"]])
+            # An error at run time is the reply of one command; the others run.
+            pipe.incr("tx:a{t}").incr("tx:b{t}").get("tx:a{t}")
+            first, failure, last = pipe.execute(raise_on_error=False)
+            expect((first, isinstance(failure, redis.ResponseError), last), (3, True, b"3"))
+
+        def double(pipe):
+            value = int(pipe.get("tx:a{t}"))
+            pipe.multi()
+            pipe.set("tx:a{t}", value * 2)
+
+        expect(r.transaction(double, "tx:a{t}"), [True])
+        expect(r.get("tx:a{t}"), b"6")
+
+        def watched(meanwhile):
+            with r.pipeline() as pipe:
+                pipe.watch("tx:a{t}")
+                meanwhile(pipe)
+                pipe.multi()
+                pipe.incr("tx:a{t}")
+                return pipe.execute()
+
+        # Another connection writes: with the pipeline's own it would be a part of the transaction.
+        raised(redis.WatchError, lambda: watched(lambda pipe: r.set("tx:a{t}", 10)))
+        expect(watched(lambda pipe: r.set("tx:b{t}", 10)), [11])
+        expect(watched(lambda pipe: (pipe.unwatch(), r.set("tx:a{t}", 20))), [21])
+
+        # Keys of several shards make no transaction, and none of its commands runs.
+        pipe = r.pipeline(transaction=True)
+        for name in keys("tx:apart", 20):
+            pipe.set(name, "x")
+        expect("same slot" in str(raised(redis.RedisError, pipe.execute)), True)
+        expect(r.exists(*keys("tx:apart", 20)), 0)
+
+    def locks(self):
+        r = self.client
+        if self.setup == "store":
+            raise Skipped("a lock is released by a script")
+        with r.lock("lock", timeout=30) as lock:
+            expect((lock.owned(), lock.locked()), (True, True))
+            expect(r.lock("lock", blocking=False).acquire(), False)
+            expect(lock.extend(30), True)
+            expect(lock.reacquire(), True)
+        expect(r.exists("lock"), 0)
+        counted = []
+
+        def count(n):
+            with r.lock("lock:counter", timeout=30, blocking_timeout=20, sleep=0.005):
+                # Without the lock some would be lost.
+                counted.append(int(r.get("lock:counted") or 0))
+                r.set("lock:counted", counted[-1] + 1)
+
+        with ThreadPoolExecutor(5) as executor:
+            list(executor.map(count, range(20)))
+        expect(counted, list(range(20)))
+        # Whose lock has expired or was taken away must not release that of somebody else.
+        mine = r.lock("lock:lost", timeout=30)
+        mine.acquire()
+        r.set("lock:lost", "of another")
+        raised(redis.exceptions.LockNotOwnedError, mine.release)
+
+    def blocking(self):
+        r = self.client
+        with ThreadPoolExecutor(1) as executor:
+            popped = executor.submit(lambda: r.blpop(["blocking:a{t}", "blocking:b{t}"], timeout=20))
+            eventually(lambda: expect(somebody_waits(r.client_list()), True))
+            expect(r.rpush("blocking:b{t}", "x", "y"), 2)
+            expect(list(popped.result()), [b"blocking:b{t}", b"x"])
+            moved = executor.submit(lambda: r.blmove("blocking:a{t}", "blocking:b{t}", 20, "LEFT", "RIGHT"))
+            eventually(lambda: expect(somebody_waits(r.client_list()), True))
+            expect(r.rpush("blocking:a{t}", "z"), 1)
+            expect(moved.result(), b"z")
+        expect(r.lrange("blocking:b{t}", 0, -1), [b"y", b"z"])
+        expect(r.brpop("blocking:none", timeout=0.01), None)
+        entry = r.xadd("blocking:stream", {"field": "value"})
+        expect(r.xread({"blocking:stream": entry}, block=10) or None, None)
+
+    def pubsub(self):
+        r = self.client
+        pubsub = r.pubsub()
+        pubsub.subscribe("news:a", "news:b")
+        pubsub.psubscribe("news:*")
+        confirmed = sorted((message["type"], message["channel"]) for message in received(pubsub, 3))
+        expect(confirmed, [("psubscribe", b"news:*"), ("subscribe", b"news:a"), ("subscribe", b"news:b")])
+        expect(r.pubsub_numsub("news:a", "news:none"), [(b"news:a", 1), (b"news:none", 0)])
+        # One to the channel and one to the pattern.
+        expect(r.publish("news:a", EVERY_BYTE), 2)
+        expect(r.publish("news:other", "y"), 1)
+        told = [(message["type"], message["channel"], message["data"]) for message in received(pubsub, 3)]
+        expected = [
+            ("message", b"news:a", EVERY_BYTE),
+            ("pmessage", b"news:a", EVERY_BYTE),
+            ("pmessage", b"news:other", b"y"),
+        ]
+        # Between channels there is no order: each has its shard.
+        expect(sorted(told), expected)
+        for n in range(100):
+            r.publish("news:b", n)
+        told = [message["data"] for message in received(pubsub, 200) if message["type"] == "message"]
+        expect(told, [b"%d" % n for n in range(100)])
+        pubsub.unsubscribe("news:a", "news:b")
+        pubsub.punsubscribe("news:*")
+        confirmed = sorted(message["type"] for message in received(pubsub, 3))
+        expect(confirmed, ["punsubscribe", "unsubscribe", "unsubscribe"])
+        expect(r.publish("news:a", "z"), 0)
+        pubsub.close()
+
+    def databases(self):
+        r = self.client
+        expect(r.set("database", "zero"), True)
+        with redis.Redis(**self.options, db=1) as other:
+            expect(other.get("database"), None)
+            expect(other.set("database", "one"), True)
+            expect(other.select(2), True)
+            expect(other.get("database"), None)
+            expect(other.dbsize(), 0)
+            expect(str(raised(redis.ResponseError, lambda: other.select(99))), "DB index is out of range")
+        expect(r.get("database"), b"zero")
+        expect(r.move("database", 2), True)
+        with redis.Redis(**self.options, db=2) as other:
+            expect(other.get("database"), b"zero")
+
     def reconnect(self):
         restart()
         for client in (self.client, self.pooled):
@@ -208,3 +341,14 @@ def raised(kind, work):
     except kind as error:
         return error
     raise AssertionError(f"{result!r} instead of a {kind.__name__}")
+
+
+def received(pubsub, count):
+    """The next messages of all kinds, so many."""
+    messages = []
+    while len(messages) < count:
+        message = pubsub.get_message(timeout=20)
+        if message is None:
+            raise AssertionError(f"{len(messages)} messages instead of {count}: {messages!r}")
+        messages.append(message)
+    return messages

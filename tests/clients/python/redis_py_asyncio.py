@@ -3,10 +3,12 @@
 import asyncio
 
 import redis.asyncio as redis
+from redis.exceptions import LockNotOwnedError
 
 from checks import (
     EVERY_BYTE,
     MIB,
+    Skipped,
     eventually_async,
     expect,
     expect_each_once,
@@ -14,6 +16,7 @@ from checks import (
     keys,
     patterned_bytes,
     restart,
+    somebody_waits,
 )
 
 ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
@@ -88,7 +91,7 @@ class RedisPyAsyncio:
 
     async def pipeline(self):
         names = keys("pipeline", 300)
-        # With transaction=True, the default, it would send MULTI and EXEC around them.
+        # With transaction=True, the default, it would send MULTI and EXEC around them: keys of one shard, then.
         pipe = self.client.pipeline(transaction=False)
         for n, name in enumerate(names):
             pipe.set(name, n).get(name)
@@ -185,6 +188,85 @@ class RedisPyAsyncio:
             expect(await pipe.execute(), [n + 1 for n in range(10)])
             expect(len(cluster.get_primaries()), 1)
 
+    async def transactions(self):
+        r = self.client
+        async with r.pipeline(transaction=True) as pipe:
+            pipe.set("tx:a{t}", 1).incr("tx:a{t}").rpush("tx:b{t}", "x", "y").lrange("tx:b{t}", 0, -1)
+            expect(await pipe.execute(), [True, 2, 2, [b"x", b"y"]])
+
+        async def watched(name):
+            async with r.pipeline() as pipe:
+                await pipe.watch("tx:a{t}")
+                # By another connection of the pool.
+                await r.set(name, 10)
+                pipe.multi()
+                pipe.incr("tx:a{t}")
+                return await pipe.execute()
+
+        await raised(redis.WatchError, watched("tx:a{t}"))
+        expect(await watched("tx:b{t}"), [11])
+        # Keys of several shards make no transaction, and none of its commands runs.
+        pipe = r.pipeline(transaction=True)
+        for name in keys("tx:apart", 20):
+            pipe.set(name, "x")
+        expect("same slot" in str(await raised(redis.RedisError, pipe.execute())), True)
+        expect(await r.exists(*keys("tx:apart", 20)), 0)
+
+    async def locks(self):
+        r = self.client
+        if self.setup == "store":
+            raise Skipped("a lock is released by a script")
+        counted = []
+
+        async def count():
+            async with r.lock("lock:counter", timeout=30, blocking_timeout=20, sleep=0.005):
+                # Without the lock some would be lost.
+                counted.append(int(await r.get("lock:counted") or 0))
+                await r.set("lock:counted", counted[-1] + 1)
+
+        await asyncio.gather(*(count() for _ in range(20)))
+        expect(counted, list(range(20)))
+        mine = r.lock("lock:lost", timeout=30)
+        await mine.acquire()
+        await r.set("lock:lost", "of another")
+        await raised(LockNotOwnedError, mine.release())
+
+    async def blocking(self):
+        r = self.client
+        popped = asyncio.ensure_future(r.blpop(["blocking:a{t}", "blocking:b{t}"], timeout=20))
+
+        async def is_waiting():
+            expect(somebody_waits(await r.client_list()), True)
+
+        await eventually_async(is_waiting)
+        expect(await r.rpush("blocking:b{t}", "x"), 1)
+        expect(list(await popped), [b"blocking:b{t}", b"x"])
+        expect(await r.brpop(["blocking:none"], timeout=0.01), None)
+
+    async def pubsub(self):
+        r = self.client
+        async with r.pubsub() as pubsub:
+            await pubsub.subscribe("news:a")
+            await pubsub.psubscribe("news:*")
+            confirmed = sorted(message["type"] for message in await received(pubsub, 2))
+            expect(confirmed, ["psubscribe", "subscribe"])
+            expect(await r.publish("news:a", "x"), 2)
+            told = sorted((message["type"], message["data"]) for message in await received(pubsub, 2))
+            expect(told, [("message", b"x"), ("pmessage", b"x")])
+            await pubsub.unsubscribe("news:a")
+            await pubsub.punsubscribe("news:*")
+            confirmed = sorted(message["type"] for message in await received(pubsub, 2))
+            expect(confirmed, ["punsubscribe", "unsubscribe"])
+        expect(await r.publish("news:a", "y"), 0)
+
+    async def databases(self):
+        r = self.client
+        expect(await r.set("database", "zero"), True)
+        async with redis.Redis(**self.options, db=1) as other:
+            expect(await other.get("database"), None)
+            expect(await other.set("database", "one"), True)
+        expect(await r.get("database"), b"zero")
+
     async def reconnect(self):
         await asyncio.to_thread(restart)
 
@@ -207,3 +289,14 @@ async def raised(kind, work):
     except kind as error:
         return error
     raise AssertionError(f"{result!r} instead of a {kind.__name__}")
+
+
+async def received(pubsub, count):
+    """The next messages of all kinds, so many."""
+    messages = []
+    while len(messages) < count:
+        message = await pubsub.get_message(timeout=20)
+        if message is None:
+            raise AssertionError(f"{len(messages)} messages instead of {count}: {messages!r}")
+        messages.append(message)
+    return messages

@@ -70,6 +70,22 @@ fn a_client_that_leaves_while_it_waits_has_its_connection_closed_at_once() {
 }
 
 #[test]
+fn who_had_ended_before_his_wait_began_does_not_wait() {
+    // So small that every reply of a new client is expected to be large, and one client at a time may have one.
+    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, pinned_clients_max: 1, ..Limits::default() });
+    let (other, client) = (rig.client(), rig.client());
+    rig.client_sends(other, "get a|");
+    let pinned = rig.pinned_now();
+    rig.client_sends(client, "blpop q 0|get b|");
+    rig.event(Event::Ended { conn: client });
+    rig.taken(pinned);
+    // What comes to the queue later must not be popped for one who may have gone.
+    rig.sends(pinned, "$1|a|");
+    assert_eq!((rig.taken(client).as_str(), rig.is_closed(client)), ("", true));
+    assert_eq!((rig.proxy.conns_held(), rig.has_sent(pinned), rig.node_got(0).as_str()), (0, false, ""));
+}
+
+#[test]
 fn a_client_that_ends_while_it_waits_gets_what_it_was_answered_before() {
     let mut rig = Rig::ready(1);
     let client = rig.client();

@@ -92,15 +92,19 @@ fn broadcasts_are_of_keys_that_begin_so() {
     let mut rig = Rig::ready(1);
     let (client, _, source) = tracking(&mut rig, "bcast prefix user: prefix item:");
     rig.sends(source, &changed(&["user:1", "other", "item:2"]));
-    assert_eq!(rig.taken(client), changed(&["user:1", "item:2"]));
+    assert_eq!(rig.taken(client), changed(&["item:2"]) + &changed(&["user:1"]));
     rig.sends(source, &changed(&["other"]));
     assert_eq!(rig.taken(client), "");
     rig.client_sends(client, "client tracking on bcast prefix us|client tracking on bcast prefix x|");
     let overlap = "-ERR Prefix 'us' overlaps with an existing prefix 'user:'. Prefixes for a single client must not \
                    overlap.|";
-    assert_eq!(rig.taken(client), format!("{overlap}+OK|"));
+    assert_eq!(rig.taken(client), overlap);
+    assert_eq!(rig.taken(source), TRACK);
+    rig.sends(source, &changed(&["x0"]));
+    rig.sends(source, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|", "what was before need not be known");
     rig.sends(source, &changed(&["x1", "item:3"]));
-    assert_eq!(rig.taken(client), changed(&["x1", "item:3"]));
+    assert_eq!(rig.taken(client), changed(&["item:3"]) + &changed(&["x1"]));
 }
 
 #[test]
@@ -114,7 +118,9 @@ fn who_opts_in_is_told_of_what_it_asked_for() {
     assert_eq!(rig.taken(client), changed(&["b"]));
     rig.client_sends(client, "client tracking off|client tracking on optout|client caching no|get a|get b|");
     rig.sends(lane, "_|_|");
-    assert_eq!(rig.taken(client), "+OK|+OK|+OK|_|_|");
+    assert_eq!(rig.taken(client), "+OK|");
+    rig.sends(source, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|+OK|_|_|");
     rig.sends(source, &changed(&["a", "b", "c"]));
     assert_eq!(rig.taken(client), changed(&["b"]));
 }
@@ -129,6 +135,26 @@ fn a_node_that_is_lost_may_have_changed_anything() {
     rig.pass(Duration::from_millis(20));
     source(&mut rig);
     assert_eq!(rig.taken(client), FORGET_ALL, "and what it has read since");
+}
+
+#[test]
+fn a_flush_of_all_nodes_is_told_once_and_not_to_who_comes_later() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    let flushed = FORGET_ALL;
+    rig.sends(source, flushed);
+    rig.sends(source, flushed);
+    assert_eq!(rig.taken(client), flushed.repeat(2), "of one node it was twice");
+    rig.client_sends(client, "client tracking off|client tracking on|");
+    rig.sends(source, flushed);
+    rig.sends(source, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|+OK|");
+    // Who has read something before the answer may have what was flushed.
+    rig.client_sends(client, "client tracking off|client tracking on|get a|");
+    rig.sends(lane, "_|");
+    rig.sends(source, flushed);
+    rig.sends(source, "+OK|");
+    assert_eq!(rig.taken(client), format!("+OK|+OK|_|{flushed}"));
 }
 
 #[test]

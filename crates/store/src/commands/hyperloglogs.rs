@@ -47,14 +47,18 @@ pub(crate) fn pfcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     }
     // The cardinality is kept in the value, though nothing else is written.
     let count = keyspace.edit(request.arg(1), |text: &mut Text| match hyperloglog::cached(text) {
-        Some(count) => Ok(count),
+        Some(count) => Ok((count, false)),
         None => {
             let count = hyperloglog::count(text)?;
             hyperloglog::set_cached(text, count);
-            Ok(count)
+            Ok((count, true))
         }
     })?;
-    out.integer(count.unwrap_or(Ok(0)).map_err(corrupt)? as i64);
+    let (count, is_changed) = count.unwrap_or(Ok((0, false))).map_err(corrupt)?;
+    if is_changed {
+        keyspace.touched(request.arg(1));
+    }
+    out.integer(count as i64);
     Ok(())
 }
 

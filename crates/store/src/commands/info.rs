@@ -5,12 +5,14 @@ use std::fmt::Write;
 use resp::Request;
 
 use crate::args::is;
+use crate::callers::CallerId;
+use crate::channels::Kind;
 use crate::error::Error;
-use crate::keyspace::Keyspace;
 use crate::replies::Reply;
+use crate::store::Store;
 
 /// Writes the lines of one section.
-type Writer = fn(&Keyspace, &mut String);
+type Writer = fn(&Store, &mut String);
 
 /// The sections in their order.
 const SECTIONS: [(&str, Writer); 6] = [
@@ -22,7 +24,12 @@ const SECTIONS: [(&str, Writer); 6] = [
     ("Keyspace", databases),
 ];
 
-pub(crate) fn info(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Result<(), Error> {
+pub(crate) fn info(
+    store: &mut Store,
+    _: CallerId,
+    request: &Request<'_>,
+    out: &mut Reply,
+) -> Result<(), Error> {
     let names_all = |word: &[u8]| ["default", "all", "everything"].iter().any(|all| is(word, all));
     let wants_all = request.len() == 1 || request.args().skip(1).any(names_all);
     let mut text = String::new();
@@ -34,7 +41,7 @@ pub(crate) fn info(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
             text.push_str("\r\n");
         }
         push(&mut text, format_args!("# {name}"));
-        write_section(keyspace, &mut text);
+        write_section(store, &mut text);
     }
     out.verbatim(text.as_bytes());
     Ok(())
@@ -46,21 +53,22 @@ fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = write!(text, "{line}\r\n");
 }
 
-fn server(keyspace: &Keyspace, text: &mut String) {
+fn server(store: &Store, text: &mut String) {
     push(text, format_args!("redis_version:{REDIS_VERSION}"));
     push(text, format_args!("redis_mode:standalone"));
     push(text, format_args!("shardis_version:{}", env!("CARGO_PKG_VERSION")));
     push(text, format_args!("os:{} {}", std::env::consts::OS, std::env::consts::ARCH));
     push(text, format_args!("arch_bits:{}", usize::BITS));
-    push(text, format_args!("server_time_usec:{}", keyspace.now_ms.saturating_mul(1_000)));
+    push(text, format_args!("server_time_usec:{}", store.keyspace.now_ms.saturating_mul(1_000)));
 }
 
-/// A store knows requests and no clients.
-fn clients(_: &Keyspace, text: &mut String) {
-    push(text, format_args!("blocked_clients:0"));
+fn clients(store: &Store, text: &mut String) {
+    push(text, format_args!("connected_clients:{}", store.callers.len()));
+    push(text, format_args!("blocked_clients:{}", store.callers.waiting()));
 }
 
-fn memory(keyspace: &Keyspace, text: &mut String) {
+fn memory(store: &Store, text: &mut String) {
+    let keyspace = &store.keyspace;
     // No limit is 0, as in Redis.
     let memory_max = Some(keyspace.memory_max).filter(|&bytes| bytes != usize::MAX).unwrap_or_default();
     push(text, format_args!("used_memory:{}", keyspace.memory_used()));
@@ -68,27 +76,38 @@ fn memory(keyspace: &Keyspace, text: &mut String) {
     push(text, format_args!("maxmemory_policy:{}", keyspace.policy.name()));
 }
 
-fn stats(keyspace: &Keyspace, text: &mut String) {
-    let stats = &keyspace.stats;
+fn stats(store: &Store, text: &mut String) {
+    let stats = &store.keyspace.stats;
     push(text, format_args!("total_commands_processed:{}", stats.requests));
     push(text, format_args!("expired_keys:{}", stats.expired));
     push(text, format_args!("evicted_keys:{}", stats.evicted));
     push(text, format_args!("keyspace_hits:{}", stats.hits()));
     push(text, format_args!("keyspace_misses:{}", stats.misses()));
+    for (field, kind) in CHANNELS {
+        push(text, format_args!("{field}:{}", store.channels.names(kind, None).len()));
+    }
 }
 
 /// A primary without replicas.
-fn replication(_: &Keyspace, text: &mut String) {
+fn replication(_: &Store, text: &mut String) {
     push(text, format_args!("role:master"));
 }
 
 /// As in Redis, an empty database is not listed.
-fn databases(keyspace: &Keyspace, text: &mut String) {
+fn databases(store: &Store, text: &mut String) {
+    let keyspace = &store.keyspace;
     for (number, database) in keyspace.databases().filter(|(_, database)| database.len() > 0) {
         let (keys, (expires, average_ms)) = (database.len(), database.volatile(keyspace.now_ms));
         push(text, format_args!("db{number}:keys={keys},expires={expires},avg_ttl={average_ms}"));
     }
 }
+
+/// What is counted of subscriptions.
+const CHANNELS: [(&str, Kind); 3] = [
+    ("pubsub_channels", Kind::Channel),
+    ("pubsub_patterns", Kind::Pattern),
+    ("pubsubshard_channels", Kind::Shard),
+];
 
 /// The Redis whose commands we have; libraries choose their own by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";

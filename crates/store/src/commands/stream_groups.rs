@@ -92,7 +92,10 @@ fn create(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Do
     if !is_new {
         return Err(Error::GROUP_EXISTS);
     }
-    keyspace.changed(Class::Stream, "xgroup-create", request.arg(2));
+    if last.is_none() {
+        keyspace.touched(request.arg(2));
+    }
+    keyspace.noted(Class::Stream, "xgroup-create", request.arg(2));
     out.simple(b"OK");
     Ok(())
 }
@@ -111,7 +114,7 @@ fn setid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Don
         id => parse_id(id, 0)?,
     };
     edit(keyspace, request.arg(2), request.arg(3), |group, _| (group.last_id, group.read) = (id, read))?;
-    keyspace.changed(Class::Stream, "xgroup-setid", request.arg(2));
+    keyspace.noted(Class::Stream, "xgroup-setid", request.arg(2));
     out.simple(b"OK");
     Ok(())
 }
@@ -122,7 +125,7 @@ fn destroy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> D
     let rest = rest.flatten();
     out.integer(i64::from(rest.is_some()));
     if rest.is_some() {
-        keyspace.changed(Class::Stream, "xgroup-destroy", request.arg(2));
+        keyspace.noted(Class::Stream, "xgroup-destroy", request.arg(2));
         // Those who wait as members of the group are told that it is gone.
         keyspace.signal(request.arg(2));
     }
@@ -151,7 +154,7 @@ fn delconsumer(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) 
         edit(keyspace, request.arg(2), request.arg(3), |group, _| group.remove_consumer(request.arg(4)))?;
     let pending = pending.flatten();
     if pending.is_some() {
-        keyspace.changed(Class::Stream, "xgroup-delconsumer", request.arg(2));
+        keyspace.noted(Class::Stream, "xgroup-delconsumer", request.arg(2));
     }
     out.integer(pending.unwrap_or_default() as i64);
     Ok(())

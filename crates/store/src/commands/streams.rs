@@ -304,7 +304,7 @@ pub(crate) fn xsetid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
         Ok(())
     };
     keyspace.edit(request.arg(1), set)?.ok_or(Error::NoSuchKey)??;
-    keyspace.changed(Class::Stream, "xsetid", request.arg(1));
+    keyspace.noted(Class::Stream, "xsetid", request.arg(1));
     out.simple(b"OK");
     Ok(())
 }

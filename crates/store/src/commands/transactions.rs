@@ -148,6 +148,18 @@ mod tests {
                 between: &[],
                 exec: "*2 *-1 $-1",
             },
+            // What is done to groups is no change of the stream, though a new cardinality is one of the text.
+            Case {
+                before: &["XGROUP CREATE x g 0 MKSTREAM", "WATCH x", "MULTI"],
+                between: &[
+                    "XGROUP SETID x g 5-5",
+                    "XGROUP CREATE x h 0",
+                    "XGROUP DESTROY x g",
+                    "XSETID x 7-7",
+                ],
+                exec: "*0",
+            },
+            Case { before: &["PFADD p a", "WATCH p", "MULTI"], between: &["PFCOUNT p"], exec: "*-1" },
             Case { before: &["WATCH n", "RESET", "MULTI"], between: &["SET n 1"], exec: "*0" },
         ];
         for case in cases {

@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::{FIRST_SEED, elements, now_ms, number_from, requests, without_id};
 
 /// Requests per run: some seconds.
-const REQUESTS: u64 = 20_000;
+const REQUESTS: u64 = 60_000;
 
 /// Connections and databases begin anew so often.
 const REQUESTS_PER_ROUND: u64 = 300;

@@ -24,6 +24,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("errors", errors),
     ("concurrent", concurrent),
     ("cluster", cluster),
+    ("transactions", transactions),
+    ("blocking", waiting),
+    ("pubsub", pubsub),
+    ("databases", databases),
     ("reconnect", reconnect),
 ];
 
@@ -274,6 +278,85 @@ fn cluster(world: &World, _: &mut Connection) {
     assert_eq!(pipe.query(&mut conn), Ok((0..100).collect::<Vec<i64>>()));
     assert_eq!(conn.mset(&[("a:{cluster}", 1), ("b:{cluster}", 2)]), Ok(()));
     assert_eq!(conn.mget(&["b:{cluster}", "a:{cluster}"]), Ok(vec![2, 1]));
+}
+
+/// Atomic pipelines of keys of one shard, and one that sees to it that nobody writes meanwhile.
+fn transactions(world: &World, conn: &mut Connection) {
+    let mut atomic = redis::pipe();
+    atomic.atomic().set("tx:a{t}", 1).ignore().incr("tx:a{t}", 1).rpush("tx:b{t}", &["x", "y"]);
+    assert_eq!(atomic.query(conn), Ok((2, 2)));
+
+    let mut other = world.connect();
+    let mut attempts = 0;
+    let doubled: RedisResult<(i64,)> = redis::transaction(conn, &["tx:a{t}"], |conn, pipe| {
+        attempts += 1;
+        let value: i64 = conn.get("tx:a{t}")?;
+        if attempts == 1 {
+            other.set::<_, _, ()>("tx:a{t}", 10)?;
+        }
+        pipe.set("tx:a{t}", value * 2).ignore().get("tx:a{t}").query(conn)
+    });
+    assert_eq!((doubled, attempts), (Ok((20,)), 2));
+
+    // Keys of several shards make no transaction, and none of its commands runs.
+    let keys: Vec<String> = (0..20).map(|n| format!("tx:apart:{n}")).collect();
+    let mut apart = redis::pipe();
+    apart.atomic();
+    for key in &keys {
+        apart.set(key, "x");
+    }
+    assert_refused(apart.query::<()>(conn), "same slot");
+    assert_eq!(conn.exists(&keys), Ok(0));
+}
+
+/// One connection waits for what another gives.
+fn waiting(world: &World, conn: &mut Connection) {
+    let mut waiting = world.connect();
+    let popped = std::thread::spawn(move || waiting.blpop(&["blocking:a{t}", "blocking:b{t}"], 20.0));
+    let start = Instant::now();
+    while !redis::cmd("CLIENT").arg("LIST").query::<String>(conn).expect("CLIENT LIST").contains(" flags=b ")
+    {
+        assert!(start.elapsed() < PATIENCE, "nobody waits");
+    }
+    assert_eq!(conn.rpush("blocking:b{t}", &["x", "y"]), Ok(2));
+    let expected = ["blocking:b{t}", "x"].map(str::to_owned);
+    assert_eq!(popped.join().expect("no thread panics"), Ok(Some(expected)));
+    assert_eq!(conn.brpop("blocking:none", 0.01), Ok(None::<[String; 2]>));
+}
+
+/// Subscribing makes a connection one that hears and does nothing else.
+fn pubsub(world: &World, conn: &mut Connection) {
+    let mut subscriber = world.connect();
+    let mut heard = subscriber.as_pubsub();
+    assert_eq!(heard.subscribe(&["news:a", "news:b"]), Ok(()));
+    assert_eq!(heard.psubscribe("news:*"), Ok(()));
+    assert_eq!(conn.publish("news:a", "x"), Ok(2));
+    let mut told: Vec<(String, bool)> = Vec::new();
+    for _ in 0..2 {
+        let message = heard.get_message().expect("a message");
+        told.push((message.get_payload().expect("text"), message.from_pattern()));
+    }
+    told.sort();
+    assert_eq!(told, [("x".to_owned(), false), ("x".to_owned(), true)]);
+    assert_eq!(heard.punsubscribe("news:*"), Ok(()));
+    for n in 0..100 {
+        assert_eq!(conn.publish("news:b", n), Ok(1));
+    }
+    for n in 0..100 {
+        assert_eq!(heard.get_message().expect("a message").get_payload(), Ok(n));
+    }
+    assert_eq!(heard.unsubscribe(&["news:a", "news:b"]), Ok(()));
+    assert_eq!(conn.publish("news:a", "y"), Ok(0));
+}
+
+fn databases(world: &World, conn: &mut Connection) {
+    assert_eq!(conn.set("database", "zero"), Ok(()));
+    let mut other = world.connect();
+    assert_eq!(redis::cmd("SELECT").arg(1).query(&mut other), Ok(()));
+    assert_eq!(other.get("database"), Ok(None::<String>));
+    assert_eq!(other.set("database", "one"), Ok(()));
+    assert_eq!(conn.get("database"), Ok("zero".to_owned()));
+    assert_refused(redis::cmd("SELECT").arg(99).query::<()>(&mut other), "DB index is out of range");
 }
 
 /// The old connection fails, and does not hang; the client gives new ones as soon as somebody listens.

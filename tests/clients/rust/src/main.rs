@@ -23,6 +23,13 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// The same address for a client that asks for RESP3, which this library does not by itself.
+    pub(crate) fn with_resp3(&self) -> redis::Client {
+        let info = self.client.get_connection_info().clone();
+        let settings = info.redis_settings().clone().set_protocol(redis::ProtocolVersion::RESP3);
+        redis::Client::open(info.set_redis_settings(settings)).expect("it is an address")
+    }
+
     /// The same address for a client that expects a Redis Cluster there.
     pub(crate) fn cluster(&self) -> redis::cluster::ClusterClient {
         let address = self.client.get_connection_info().clone();

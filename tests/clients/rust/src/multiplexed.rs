@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{AsyncCommands, ErrorKind, Script, ServerErrorKind};
+use redis::{AsyncCommands, AsyncConnectionConfig, ErrorKind, PushKind, Script, ServerErrorKind};
 use tokio::runtime::Runtime;
 
 use crate::{PATIENCE, World, assert_once, assert_refused, big_value, report, wait_for_restart};
@@ -37,6 +37,10 @@ pub(crate) fn run(world: &World) -> usize {
         "errors" => errors
         "async" => many_tasks
         "cluster" => cluster
+        "transactions" => transactions
+        "blocking" => waiting
+        "pubsub" => pubsub
+        "databases" => databases
         "reconnect" => reconnect
     }
 }
@@ -293,6 +297,123 @@ async fn cluster(world: World, _: Conn) {
     assert_eq!(pipe.query_async(&mut conn).await, Ok((0..100).collect::<Vec<i64>>()));
     assert_eq!(conn.mset(&[("a:{cluster}", 1), ("b:{cluster}", 2)]).await, Ok(()));
     assert_eq!(conn.mget(&["b:{cluster}", "a:{cluster}"]).await, Ok(vec![2, 1]));
+}
+
+/// Atomic pipelines are in one piece between the requests of other tasks. Who watches wants a connection of its own.
+async fn transactions(world: World, mut conn: Conn) {
+    let tasks: Vec<_> = (0..20).map(|_| tokio::spawn(atomic_increments(conn.clone()))).collect();
+    for task in tasks {
+        task.await.expect("no task panics");
+    }
+    assert_eq!(conn.get("tx:count{t}").await, Ok(200));
+
+    let watching =
+        world.client.get_multiplexed_async_connection_with_config(&patient()).await.expect("a connection");
+    let attempts = std::sync::atomic::AtomicUsize::new(0);
+    let doubled: redis::RedisResult<(i64,)> =
+        redis::aio::transaction_async(watching, &["tx:count{t}"], |mut watching, mut pipe| {
+            let is_first = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+            let mut other = conn.clone();
+            async move {
+                let value: i64 = watching.get("tx:count{t}").await?;
+                if is_first {
+                    other.set::<_, _, ()>("tx:count{t}", 10).await?;
+                }
+                pipe.set("tx:count{t}", value * 2).ignore().get("tx:count{t}");
+                pipe.query_async(&mut watching).await
+            }
+        })
+        .await;
+    assert_eq!((doubled, attempts.into_inner()), (Ok((20,)), 2));
+
+    // Keys of several shards make no transaction, and none of its commands runs.
+    let keys: Vec<String> = (0..20).map(|n| format!("tx:apart:{n}")).collect();
+    let mut apart = redis::pipe();
+    apart.atomic();
+    for key in &keys {
+        apart.set(key, "x");
+    }
+    assert_refused(apart.query_async::<()>(&mut conn).await, "same slot");
+    assert_eq!(conn.exists(&keys).await, Ok(0));
+}
+
+async fn atomic_increments(mut conn: Conn) {
+    for _ in 0..10 {
+        let mut atomic = redis::pipe();
+        atomic.atomic().get("tx:count{t}").incr("tx:count{t}", 1);
+        let (before, after): (Option<i64>, i64) = atomic.query_async(&mut conn).await.expect("EXEC");
+        assert_eq!(before.unwrap_or(0) + 1, after);
+    }
+}
+
+/// The library's settings for connections of a check, with more patience than by default.
+fn patient() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE)).set_connection_timeout(Some(PATIENCE))
+}
+
+/// One connection waits for what another gives.
+async fn waiting(world: World, mut conn: Conn) {
+    let mut waiting =
+        world.client.get_multiplexed_async_connection_with_config(&patient()).await.expect("a connection");
+    let popped = tokio::spawn(async move { waiting.blpop(&["blocking:a{t}", "blocking:b{t}"], 20.0).await });
+    let start = Instant::now();
+    loop {
+        let list: String =
+            redis::cmd("CLIENT").arg("LIST").query_async(&mut conn).await.expect("CLIENT LIST");
+        if list.contains(" flags=b ") {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "nobody waits");
+    }
+    assert_eq!(conn.rpush("blocking:b{t}", &["x", "y"]).await, Ok(2));
+    let expected = ["blocking:b{t}", "x"].map(str::to_owned);
+    assert_eq!(popped.await.expect("no task panics"), Ok(Some(expected)));
+    assert_eq!(conn.brpop("blocking:none", 0.01).await, Ok(None::<[String; 2]>));
+}
+
+/// With RESP3, messages are pushed to a connection that does other things meanwhile.
+async fn pubsub(world: World, mut conn: Conn) {
+    let (sender, mut pushed) = tokio::sync::mpsc::unbounded_channel();
+    let mut subscriber = world
+        .with_resp3()
+        .get_multiplexed_async_connection_with_config(&patient().set_push_sender(sender))
+        .await
+        .expect("a connection");
+    assert_eq!(subscriber.subscribe(&["news:a", "news:b"]).await, Ok(()));
+    assert_eq!(subscriber.psubscribe("news:*").await, Ok(()));
+    assert_eq!(conn.publish("news:a", "x").await, Ok(2));
+    for n in 0..100 {
+        assert_eq!(subscriber.publish("news:b", n).await, Ok(2));
+    }
+    let mut told: Vec<String> = Vec::new();
+    while told.len() < 202 {
+        let push = pushed.recv().await.expect("the connection is open");
+        let words: Vec<String> = redis::from_redis_value(redis::Value::Array(push.data)).expect("text");
+        if matches!(push.kind, PushKind::Message | PushKind::PMessage) {
+            told.push(words.join(" "));
+        }
+    }
+    let of_b: Vec<String> = told.iter().filter(|words| words.starts_with("news:b ")).cloned().collect();
+    assert_eq!(of_b, (0..100).map(|n| format!("news:b {n}")).collect::<Vec<_>>());
+    assert!(
+        told.contains(&"news:a x".to_owned()) && told.contains(&"news:* news:a x".to_owned()),
+        "{told:?}"
+    );
+    assert_eq!(subscriber.unsubscribe(&["news:a", "news:b"]).await, Ok(()));
+    assert_eq!(subscriber.punsubscribe("news:*").await, Ok(()));
+    assert_eq!(conn.publish("news:a", "y").await, Ok(0));
+}
+
+async fn databases(world: World, mut conn: Conn) {
+    assert_eq!(conn.set("database", "zero").await, Ok(()));
+    let mut other =
+        world.client.get_multiplexed_async_connection_with_config(&patient()).await.expect("a connection");
+    assert_eq!(redis::cmd("SELECT").arg(1).query_async(&mut other).await, Ok(()));
+    assert_eq!(other.get("database").await, Ok(None::<String>));
+    assert_eq!(other.set("database", "one").await, Ok(()));
+    assert_eq!(conn.get("database").await, Ok("zero".to_owned()));
+    let refused = redis::cmd("SELECT").arg(99).query_async::<()>(&mut other).await;
+    assert_refused(refused, "DB index is out of range");
 }
 
 /// The connection fails what was asked while there was nobody, and is there again by itself.

@@ -21,6 +21,10 @@ enum Check {
     ERRORS("errors", Library::errors),
     CONCURRENT("concurrent", Library::concurrent),
     CLUSTER("cluster", Library::cluster),
+    TRANSACTIONS("transactions", Library::transactions),
+    BLOCKING("blocking", Library::blocking),
+    PUBSUB("pubsub", Library::pubsub),
+    DATABASES("databases", Library::databases),
     RECONNECT("reconnect", Library::reconnect);
 
     /** Longer than any check takes on a busy machine. */

@@ -14,16 +14,23 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.function.Function;
 import java.util.stream.IntStream;
 import redis.clients.jedis.AbstractPipeline;
+import redis.clients.jedis.AbstractTransaction;
+import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.JedisPubSub;
+import redis.clients.jedis.Protocol;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.Response;
@@ -32,8 +39,9 @@ import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.params.SetParams;
 import redis.clients.jedis.resps.ScanResult;
 import redis.clients.jedis.resps.Tuple;
+import redis.clients.jedis.util.KeyValue;
 
-/** Jedis: blocking calls over a pool of connections, pipelines, scan cursors and {@code RedisClusterClient}. */
+/** Jedis: blocking calls over a pool of connections, pipelines, transactions, cursors, {@code RedisClusterClient}. */
 final class JedisLibrary implements Library {
     /** Jedis waits 2 s for a reply by default; that a machine is busy is no fault. */
     private static final JedisClientConfig PATIENT =
@@ -53,6 +61,7 @@ final class JedisLibrary implements Library {
     public void connect() {
         client = RedisClient.builder().hostAndPort("127.0.0.1", port).clientConfig(PATIENT).build();
         Expect.equal(client.ping(), "PONG");
+        Expect.that(client("INFO").contains(" resp=3"), client("INFO"));
     }
 
     @Override
@@ -266,6 +275,112 @@ final class JedisLibrary implements Library {
     }
 
     @Override
+    public void transactions() throws Exception {
+        try (AbstractTransaction transaction = client.multi()) {
+            transaction.set("tx:a{t}", "1");
+            Response<Long> incremented = transaction.incr("tx:a{t}");
+            transaction.rpush("tx:b{t}", "x", "y");
+            transaction.lrange("tx:b{t}", 0, -1);
+            Expect.equal(transaction.exec(), List.of("OK", 2L, 2L, List.of("x", "y")));
+            Expect.equal(incremented.get(), 2L);
+        }
+        for (String written : List.of("tx:a{t}", "tx:b{t}")) {
+            try (AbstractTransaction transaction = client.transaction(false)) {
+                transaction.watch("tx:a{t}");
+                client.set(written, "10");
+                transaction.multi();
+                transaction.incr("tx:a{t}");
+                Expect.equal(transaction.exec(), written.equals("tx:a{t}") ? null : List.of(11L));
+            }
+        }
+        // Keys of several shards make no transaction, and none of its commands runs.
+        try (AbstractTransaction transaction = client.multi()) {
+            keys("tx:apart", 20).forEach(name -> transaction.set(name, "x"));
+            Expect.error(JedisDataException.class, "EXECABORT ", transaction::exec);
+        }
+        Expect.equal(client.exists(keyArray("tx:apart", 20)), 0L);
+    }
+
+    @Override
+    public void blocking() throws Exception {
+        CompletableFuture<KeyValue<String, String>> popped =
+                CompletableFuture.supplyAsync(() -> client.blpop(20.0, "blocking:a{t}", "blocking:b{t}"));
+        Restart.eventually(() -> {
+            Expect.that(client("LIST").contains(" flags=b "), "nobody waits");
+            return null;
+        });
+        Expect.equal(client.rpush("blocking:b{t}", "x", "y"), 2L);
+        Expect.equal(popped.get(), new KeyValue<>("blocking:b{t}", "x"));
+        Expect.equal(client.brpop(0.01, "blocking:none"), null);
+    }
+
+    @Override
+    public void pubsub() throws Exception {
+        LinkedBlockingQueue<String> heard = new LinkedBlockingQueue<>();
+        JedisPubSub subscriber = new JedisPubSub() {
+            @Override
+            public void onSubscribe(String channel, int count) {
+                heard.add("subscribed to " + channel);
+            }
+
+            @Override
+            public void onPSubscribe(String pattern, int count) {
+                heard.add("subscribed to " + pattern);
+            }
+
+            @Override
+            public void onMessage(String channel, String message) {
+                heard.add(channel + " " + message);
+            }
+
+            @Override
+            public void onPMessage(String pattern, String channel, String message) {
+                heard.add(pattern + " " + channel + " " + message);
+            }
+        };
+        // It returns when nothing is subscribed any more.
+        CompletableFuture<Void> ended = CompletableFuture.runAsync(() -> client.subscribe(subscriber, "news:a", "news:b"));
+        Expect.equal(Sample.take(heard, 2), List.of("subscribed to news:a", "subscribed to news:b"));
+        subscriber.psubscribe("news:*");
+        Expect.equal(Sample.take(heard, 1), List.of("subscribed to news:*"));
+        Expect.equal(client.publish("news:a", "x"), 2L);
+        Expect.eachOnce(Sample.take(heard, 2), List.of("news:a x", "news:* news:a x"));
+        subscriber.punsubscribe("news:*");
+        Restart.eventually(() -> {
+            Expect.equal(client.publish("news:none", "y"), 0L);
+            return null;
+        });
+        // What came until the pattern was gone.
+        heard.clear();
+        List<String> told = keys("told", 100);
+        told.forEach(message -> client.publish("news:b", message));
+        Expect.equal(Sample.take(heard, 100), told.stream().map(message -> "news:b " + message).toList());
+        subscriber.unsubscribe();
+        ended.get();
+        Expect.equal(client.publish("news:a", "z"), 0L);
+    }
+
+    @Override
+    public void databases() throws Exception {
+        Expect.equal(client.set("database", "zero"), "OK");
+        JedisClientConfig second =
+                DefaultJedisClientConfig.builder().socketTimeoutMillis(20_000).database(1).build();
+        try (RedisClient other = RedisClient.builder().hostAndPort("127.0.0.1", port).clientConfig(second).build()) {
+            Expect.equal(other.get("database"), null);
+            Expect.equal(other.set("database", "one"), "OK");
+        }
+        Expect.equal(client.get("database"), "zero");
+        // The class of one connection alone has no RESP3.
+        JedisClientConfig old =
+                DefaultJedisClientConfig.builder().socketTimeoutMillis(20_000).serverDefaultProtocol().build();
+        try (Jedis alone = new Jedis(new HostAndPort("127.0.0.1", port), old)) {
+            Expect.equal(alone.select(1), "OK");
+            Expect.equal(alone.get("database"), "one");
+            Expect.error(JedisDataException.class, "ERR DB index is out of range", () -> alone.select(99));
+        }
+    }
+
+    @Override
     public void reconnect() throws Exception {
         Restart.await();
         for (RedisClient lost : List.of(client, pooled)) {
@@ -285,6 +400,12 @@ final class JedisLibrary implements Library {
                 open.close();
             }
         }
+    }
+
+    /** What CLIENT says, for which a pool has no method. */
+    private String client(String subcommand) {
+        CommandArguments arguments = new CommandArguments(Protocol.Command.CLIENT).add(subcommand);
+        return new String((byte[]) client.executeCommand(arguments), StandardCharsets.UTF_8);
     }
 
     /** {@code key value key value …}, as MSET wants it. */

@@ -17,6 +17,7 @@ import io.lettuce.core.ScanIterator;
 import io.lettuce.core.ScoredValue;
 import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
+import io.lettuce.core.TransactionResult;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.async.RedisAsyncCommands;
 import io.lettuce.core.api.sync.RedisCommands;
@@ -24,6 +25,9 @@ import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.cluster.api.sync.RedisAdvancedClusterCommands;
 import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.codec.StringCodec;
+import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -34,6 +38,7 @@ import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -60,6 +65,7 @@ final class LettuceLibrary implements Library {
         conn = client.connect();
         redis = conn.sync();
         Expect.equal(redis.ping(), "PONG");
+        Expect.that(redis.clientInfo().contains(" resp=3"), redis.clientInfo());
     }
 
     @Override
@@ -266,6 +272,95 @@ final class LettuceLibrary implements Library {
                     replies.stream().map(reply -> reply.toCompletableFuture().join()).toList(),
                     Stream.iterate(1L, n -> n + 1).limit(10).toList());
             Expect.equal(clusterClient.getPartitions().size(), 1);
+        }
+    }
+
+    /** A transaction takes a connection of its own, as what others send meanwhile would be a part of it. */
+    @Override
+    public void transactions() throws Exception {
+        try (StatefulRedisConnection<String, String> own = client.connect()) {
+            RedisCommands<String, String> transaction = own.sync();
+            transaction.multi();
+            transaction.set("tx:a{t}", "1");
+            transaction.incr("tx:a{t}");
+            transaction.rpush("tx:b{t}", "x", "y");
+            transaction.lrange("tx:b{t}", 0, -1);
+            Expect.equal(transaction.exec().stream().toList(), List.of("OK", 2L, 2L, List.of("x", "y")));
+            for (String written : List.of("tx:a{t}", "tx:b{t}")) {
+                transaction.watch("tx:a{t}");
+                redis.set(written, "10");
+                transaction.multi();
+                transaction.incr("tx:a{t}");
+                TransactionResult result = transaction.exec();
+                Expect.equal(result.wasDiscarded(), written.equals("tx:a{t}"));
+                Expect.equal(result.stream().toList(), result.wasDiscarded() ? List.of() : List.of(11L));
+            }
+            // Keys of several shards make no transaction, and none of its commands runs.
+            transaction.multi();
+            keys("tx:apart", 20).forEach(name -> transaction.set(name, "x"));
+            Expect.error(RedisCommandExecutionException.class, "EXECABORT ", transaction::exec);
+            Expect.equal(transaction.exists(keyArray("tx:apart", 20)), 0L);
+        }
+    }
+
+    @Override
+    public void blocking() throws Exception {
+        try (StatefulRedisConnection<String, String> waiting = client.connect()) {
+            RedisFuture<KeyValue<String, String>> popped = waiting.async().blpop(20.0, "blocking:a{t}", "blocking:b{t}");
+            Restart.eventually(() -> {
+                Expect.that(redis.clientList().contains(" flags=b "), "nobody waits");
+                return null;
+            });
+            Expect.equal(redis.rpush("blocking:b{t}", "x", "y"), 2L);
+            Expect.equal(popped.get(), KeyValue.just("blocking:b{t}", "x"));
+            Expect.equal(waiting.sync().brpop(0.01, "blocking:none"), null);
+        }
+    }
+
+    @Override
+    public void pubsub() throws Exception {
+        LinkedBlockingQueue<String> heard = new LinkedBlockingQueue<>();
+        try (StatefulRedisPubSubConnection<String, String> subscriber = client.connectPubSub()) {
+            subscriber.addListener(new RedisPubSubAdapter<>() {
+                @Override
+                public void message(String channel, String message) {
+                    heard.add(channel + " " + message);
+                }
+
+                @Override
+                public void message(String pattern, String channel, String message) {
+                    heard.add(pattern + " " + channel + " " + message);
+                }
+            });
+            subscriber.sync().subscribe("news:a", "news:b");
+            subscriber.sync().psubscribe("news:*");
+            // Both are confirmed when this is, which comes behind them.
+            Expect.equal(subscriber.sync().ping(), "PONG");
+            Expect.equal(redis.publish("news:a", "x"), 2L);
+            Expect.eachOnce(Sample.take(heard, 2), List.of("news:a x", "news:* news:a x"));
+            subscriber.sync().punsubscribe("news:*");
+            Expect.equal(subscriber.sync().ping(), "PONG");
+            List<String> told = keys("told", 100);
+            told.forEach(message -> Expect.equal(redis.publish("news:b", message), 1L));
+            Expect.equal(Sample.take(heard, 100), told.stream().map(message -> "news:b " + message).toList());
+            subscriber.sync().unsubscribe("news:a", "news:b");
+            Expect.equal(subscriber.sync().ping(), "PONG");
+            Expect.equal(redis.publish("news:a", "y"), 0L);
+        }
+    }
+
+    @Override
+    public void databases() throws Exception {
+        Expect.equal(redis.set("database", "zero"), "OK");
+        RedisURI second = RedisURI.builder(uri).withDatabase(1).build();
+        try (StatefulRedisConnection<String, String> own = client.connect(StringCodec.UTF8, second)) {
+            RedisCommands<String, String> other = own.sync();
+            Expect.equal(other.get("database"), null);
+            Expect.equal(other.set("database", "one"), "OK");
+            Expect.equal(other.select(0), "OK");
+            Expect.equal(other.get("database"), "zero");
+            Expect.error(
+                    RedisCommandExecutionException.class, "ERR DB index is out of range", () -> other.select(99));
         }
     }
 

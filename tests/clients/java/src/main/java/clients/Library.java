@@ -37,6 +37,18 @@ interface Library extends AutoCloseable {
     /** The library's cluster client, which finds one shard that owns all slots. */
     void cluster() throws Exception;
 
+    /** MULTI and EXEC of keys of one shard, with WATCH and without; keys of several are refused. */
+    void transactions() throws Exception;
+
+    /** BLPOP waits for what another connection pushes. */
+    void blocking() throws Exception;
+
+    /** Channels and patterns are heard from SUBSCRIBE to UNSUBSCRIBE. */
+    void pubsub() throws Exception;
+
+    /** Each database has keys of its own. */
+    void databases() throws Exception;
+
     /** The clients of {@link #connect} and {@link #concurrent} work again after a restart of the proxy. */
     void reconnect() throws Exception;
 

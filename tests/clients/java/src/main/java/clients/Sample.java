@@ -1,8 +1,11 @@
 package clients;
 
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 
@@ -14,6 +17,18 @@ final class Sample {
     static final String ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
 
     private Sample() {}
+
+    /** The next {@code count} lines that somebody hears, in their order. */
+    static List<String> take(BlockingQueue<String> heard, int count) throws InterruptedException {
+        List<String> lines = new ArrayList<>();
+        while (lines.size() < count) {
+            // Longer than that it takes on no machine; the deadline of the check would not say what is missing.
+            String line = heard.poll(20, TimeUnit.SECONDS);
+            Expect.that(line != null, "only " + lines + " was heard");
+            lines.add(line);
+        }
+        return lines;
+    }
 
     /** So many keys, in the order of their numbers; they spread over all shards. */
     static List<String> keys(String prefix, int count) {
