@@ -36,11 +36,39 @@ struct Listeners {
     nodes: Vec<ShardId>,
 }
 
+/// Who gets a message through us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Receivers {
+    /// Our connections, each as often as topics of it match: so the node counts them.
+    connections: u32,
+    /// Our clients, each as often as topics of it match: so Redis counts them.
+    clients: u32,
+}
+
+impl Receivers {
+    /// Nobody.
+    pub(crate) const NONE: Receivers = Receivers { connections: 0, clients: 0 };
+
+    /// What Redis would answer where a node answers `counted`. A client that has left just now may be one that the node
+    /// does not count any more: those that are here get the message all the same.
+    pub(crate) fn among(self, counted: i64) -> i64 {
+        (counted - i64::from(self.connections)).max(0) + i64::from(self.clients)
+    }
+
+    fn and(self, others: Receivers) -> Receivers {
+        Receivers {
+            connections: self.connections.saturating_add(others.connections),
+            clients: self.clients.saturating_add(others.clients),
+        }
+    }
+}
+
 impl Figures {
-    /// What the node of `shard` counts too little. Clients of a worker that has just lost its connection get nothing.
-    fn difference(&self, shard: ShardId) -> i64 {
+    /// Those whom the node of `shard` reaches. Clients of a worker that has just lost its connection get nothing.
+    fn receivers(&self, shard: ShardId) -> Receivers {
         let reached = self.0.iter().filter(|listeners| listeners.nodes.contains(&shard));
-        reached.map(|listeners| listeners.clients as i64 - 1).sum()
+        let one = |listeners: &Listeners| Receivers { connections: 1, clients: listeners.clients as u32 };
+        reached.map(one).fold(Receivers::NONE, Receivers::and)
     }
 
     fn clients(&self) -> usize {
@@ -109,25 +137,26 @@ impl Audience {
         self.change(worker, kind, name, |listeners| listeners.nodes.retain(|node| *node != shard));
     }
 
-    /// By how much the number of receivers that the node of `shard` tells for a message to `channel` is to be changed.
-    /// With patterns it takes a comparison with each, as at the node.
+    /// Who gets a message to `channel` that the node of `shard` is told. With patterns it takes a comparison with each, as
+    /// at the node.
     #[inline]
-    pub(crate) fn difference(&self, kind: Kind, channel: &[u8], shard: ShardId) -> i64 {
+    pub(crate) fn receivers(&self, kind: Kind, channel: &[u8], shard: ShardId) -> Receivers {
         if self.topics.load(Ordering::Acquire) == 0 {
-            return 0;
+            return Receivers::NONE;
         }
-        self.difference_of(kind, channel, shard)
+        self.receivers_of(kind, channel, shard)
     }
 
-    fn difference_of(&self, kind: Kind, channel: &[u8], shard: ShardId) -> i64 {
+    fn receivers_of(&self, kind: Kind, channel: &[u8], shard: ShardId) -> Receivers {
         let names = self.read();
-        let own = names[kind as usize].get(channel).map_or(0, |figures| figures.difference(shard));
+        let figures = names[kind as usize].get(channel);
+        let own = figures.map_or(Receivers::NONE, |figures| figures.receivers(shard));
         if kind == Kind::ShardChannel {
             return own;
         }
         let patterns = names[Kind::Pattern as usize].iter();
         let matching = patterns.filter(|(pattern, _)| glob::matches(pattern, channel));
-        own + matching.map(|(_, figures)| figures.difference(shard)).sum::<i64>()
+        matching.map(|(_, figures)| figures.receivers(shard)).fold(own, Receivers::and)
     }
 
     /// The topics of `kind` that have clients and whose names match `pattern`, by name.
@@ -160,31 +189,44 @@ mod tests {
     #[test]
     fn a_node_counts_connections_where_redis_counts_clients() {
         let (audience, news, all) = (Audience::default(), name("news"), name("n*"));
-        let difference = |channel: &[u8]| audience.difference(Kind::Channel, channel, ShardId(0));
-        assert_eq!(difference(b"news"), 0);
+        // As many as the node counts, and who they are.
+        let receivers =
+            |channel: &[u8], counted| audience.receivers(Kind::Channel, channel, ShardId(0)).among(counted);
+        assert_eq!(receivers(b"news", 0), 0);
         // Two workers, with three clients between them.
         (0..2).for_each(|worker| audience.add_node(worker, Kind::Channel, &news, ShardId(0)));
         [0, 0, 1].into_iter().for_each(|worker| audience.add_client(worker, Kind::Channel, &news));
-        assert_eq!((difference(b"news"), difference(b"sports")), (1, 0));
+        assert_eq!((receivers(b"news", 2), receivers(b"sports", 0)), (3, 0));
         // A pattern of two clients of one worker.
         (0..2).for_each(|shard| audience.add_node(0, Kind::Pattern, &all, ShardId(shard)));
         (0..2).for_each(|_| audience.add_client(0, Kind::Pattern, &all));
-        assert_eq!((difference(b"news"), difference(b"none"), difference(b"sports")), (2, 1, 0));
-        assert_eq!(audience.difference(Kind::ShardChannel, b"news", ShardId(0)), 0);
+        assert_eq!((receivers(b"news", 3), receivers(b"none", 1), receivers(b"sports", 0)), (5, 2, 0));
+        assert_eq!(receivers(b"news", 3 + 4), 5 + 4, "four have come to the node by other ways");
+        assert_eq!(audience.receivers(Kind::ShardChannel, b"news", ShardId(0)), Receivers::NONE);
         // The last clients have left, and the node does not know yet.
         [0, 0, 1].into_iter().for_each(|worker| audience.remove_client(worker, Kind::Channel, &news));
-        assert_eq!(difference(b"news"), -2 + 1);
+        assert_eq!(receivers(b"news", 3), 2);
+    }
+
+    #[test]
+    fn who_is_here_gets_the_message_though_another_has_just_left() {
+        let (audience, news) = (Audience::default(), name("news"));
+        (0..2).for_each(|worker| audience.add_node(worker, Kind::Channel, &news, ShardId(0)));
+        (0..2).for_each(|worker| audience.add_client(worker, Kind::Channel, &news));
+        audience.remove_client(0, Kind::Channel, &news);
+        let receivers = audience.receivers(Kind::Channel, b"news", ShardId(0));
+        assert_eq!((receivers.among(2), receivers.among(1)), (1, 1), "whether the node knows of it or not");
     }
 
     #[test]
     fn who_cannot_be_reached_is_no_receiver() {
         let (audience, news) = (Audience::default(), name("news"));
-        let difference = || audience.difference(Kind::Channel, b"news", ShardId(0));
+        let receivers = |counted| audience.receivers(Kind::Channel, b"news", ShardId(0)).among(counted);
         (0..2).for_each(|worker| audience.add_node(worker, Kind::Channel, &news, ShardId(0)));
         [0, 0, 1, 1, 1].into_iter().for_each(|worker| audience.add_client(worker, Kind::Channel, &news));
-        assert_eq!(difference(), 3);
+        assert_eq!(receivers(2), 5);
         audience.remove_node(1, Kind::Channel, &news, ShardId(0));
-        assert_eq!((difference(), audience.clients(Kind::Channel, b"news")), (1, 5));
+        assert_eq!((receivers(1), audience.clients(Kind::Channel, b"news")), (2, 5));
     }
 
     #[test]

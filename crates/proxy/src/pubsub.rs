@@ -17,6 +17,7 @@
 //! which Redis does not know.
 
 use crate::ConnId;
+use crate::audience::Receivers;
 use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
@@ -304,16 +305,15 @@ impl Core {
     ) {
         let channel = request.arg(1);
         let shard = self.topology.shard_of(channel);
-        let difference = self.board.audience.difference(kind, channel, shard);
-        if difference == 0 {
+        let receivers = self.board.audience.receivers(kind, channel, shard);
+        if receivers == Receivers::NONE {
             return self.send(session, command, shard, request.bytes);
         }
         let node = match self.node_for(session, shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
-        // More than 2^31 clients cannot be connected.
-        let place = session.reserve(Owed::Receivers(difference as i32));
+        let place = session.reserve(Owed::Receivers(receivers));
         self.enqueue_on(node, request.bytes, Asked::by_client(session.conn, place));
     }
 
@@ -701,11 +701,10 @@ pub(crate) fn write_pong(request: &Request<'_>, reply: &mut Vec<u8>) {
     encode::bulk(reply, request.get(1).unwrap_or_default());
 }
 
-/// The node's number of receivers, changed by `difference`; what is no number stays as it is.
-pub(crate) fn write_receivers(reply: &[u8], difference: i32, out: &mut Vec<u8>) {
+/// The node's number of receivers, of which those through us are `receivers`; what is no number stays as it is.
+pub(crate) fn write_receivers(reply: &[u8], receivers: Receivers, out: &mut Vec<u8>) {
     match as_integer(reply) {
-        // Between a change here and at the node it may seem that fewer than nobody listen.
-        Some(receivers) => encode::integer(out, (receivers + i64::from(difference)).max(0)),
+        Some(counted) => encode::integer(out, receivers.among(counted)),
         None => out.extend_from_slice(reply),
     }
 }
@@ -747,14 +746,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_not_less_than_nobody() {
-        let changed = |reply: &str, difference| {
-            let mut out = Vec::new();
-            write_receivers(reply.as_bytes(), difference, &mut out);
-            String::from_utf8(out).expect("text")
-        };
-        assert_eq!(changed(":1\r\n", 2), ":3\r\n");
-        assert_eq!(changed(":1\r\n", -2), ":0\r\n");
-        assert_eq!(changed("-NOPERM no\r\n", -2), "-NOPERM no\r\n");
+    fn what_is_no_number_of_receivers_stays_as_it_is() {
+        let mut out = Vec::new();
+        write_receivers(b"-NOPERM no\r\n", Receivers::NONE, &mut out);
+        write_receivers(b":3\r\n", Receivers::NONE, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), "-NOPERM no\r\n:3\r\n");
     }
 }

@@ -356,8 +356,8 @@ impl Proxy {
             (Some(Owed::Repeat(repeat)), Outcome::Reply(reply)) => {
                 (!core.repeat(session, ticket.place, repeat, reply)).then_some(reply)
             }
-            (Some(Owed::Receivers(difference)), Outcome::Reply(reply)) => {
-                pubsub::write_receivers(reply, difference, &mut scratch);
+            (Some(Owed::Receivers(receivers)), Outcome::Reply(reply)) => {
+                pubsub::write_receivers(reply, receivers, &mut scratch);
                 Some(&scratch[..])
             }
             (Some(owed @ (Owed::Node | Owed::Repeat(_) | Owed::Receivers(_))), Outcome::Lost(lost)) => {

@@ -4,6 +4,7 @@
 //! places. A client that has too much pending, or does not read, is not read from until it caught up.
 
 use crate::ConnId;
+use crate::audience::Receivers;
 use crate::event::Arrival;
 use crate::held::{HeldNode, Watch};
 use crate::lanes::LaneId;
@@ -170,8 +171,8 @@ pub(crate) enum Owed {
     Emulation(Id),
     /// The nodes of a topic, or those that are to tell of changes.
     Subscription,
-    /// One node, whose number of receivers is changed by this.
-    Receivers(i32),
+    /// One node, which counts those who get a message through us in its own way.
+    Receivers(Receivers),
     /// One node, which runs a transaction.
     Exec,
 }
