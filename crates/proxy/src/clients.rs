@@ -261,7 +261,7 @@ impl Session {
             (self.monitors(), 'O'),
             (is_subscribed, 'P'),
             (self.transaction.is_some(), 'x'),
-            (self.is_blocked(), 'b'),
+            (self.is_seen_waiting || self.is_held_back, 'b'),
             (self.tracking().is_some(), 't'),
             (self.tracking().is_some_and(|tracking| tracking.is_broken), 'R'),
             (self.tracking().is_some_and(|tracking| tracking.mode == Mode::Broadcast), 'B'),

@@ -116,10 +116,11 @@ impl Core {
     fn send_waiting(&mut self, session: &mut Session, node: HeldNode, bytes: &[u8], patience: Duration) {
         // A permit for large transfers is not for those who wait.
         self.unpin(session);
-        if !std::mem::replace(&mut self.backends[node.get() as usize].asked_name, true) {
-            let asked = Asked { purpose: Purpose::Name, ..Asked::by_nobody() };
-            self.enqueue_on(node.get(), CLIENT_ID, asked);
-        }
+        // The answer tells how to unblock it, and that the node has the request too, which is in the same write: who sees
+        // that a client is blocked may rely on it.
+        let asked = Asked { purpose: Purpose::Name, ..Asked::by_nobody() };
+        self.backends[node.get() as usize].asked_name = true;
+        self.enqueue_on(node.get(), CLIENT_ID, asked);
         self.send_held(session, node, bytes, Owed::Node);
         self.set_waiting(session, Some(node));
         self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
@@ -146,14 +147,21 @@ impl Core {
         self.pins.doomed.extend(watching.into_iter().chain(waiting).map(HeldNode::get));
     }
 
-    /// The session waits from now on, or does not any more. All can see how many do.
+    /// The session waits from now on, or does not any more.
     fn set_waiting(&mut self, session: &mut Session, node: Option<HeldNode>) {
         session.waits_on = node;
-        match node {
-            Some(_) => self.counters.clients_blocked += 1,
-            None => self.counters.clients_blocked -= 1,
+        if std::mem::take(&mut session.is_seen_waiting) {
+            self.counters.clients_blocked -= 1;
+            self.board.publish_clients(self.settings.worker, &self.counters);
         }
-        self.board.publish_clients(self.settings.worker, &self.counters);
+    }
+
+    /// The node has the request for whose answer the session waits: from now on all can see that.
+    fn show_waiting(&mut self, session: &mut Session) {
+        if !std::mem::replace(&mut session.is_seen_waiting, true) {
+            self.counters.clients_blocked += 1;
+            self.board.publish_clients(self.settings.worker, &self.counters);
+        }
     }
 
     /// A client that is blocked will send no more. As in Redis it does not go on waiting: what comes for it must not be
@@ -276,6 +284,12 @@ impl Proxy {
         let name = digits.and_then(parse_i64);
         let backend = &mut self.core.backends[node as usize];
         (backend.name, backend.hides_name) = (name, name.is_none());
+        if let Some(holder) = backend.held_by
+            && let Some(Peer::Client(session)) = self.peers.get_mut(holder)
+            && session.waits_on.is_some_and(|waits_on| waits_on.get() == node)
+        {
+            self.core.show_waiting(session);
+        }
         self.answer_seekers(node);
     }
 }

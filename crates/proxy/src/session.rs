@@ -103,6 +103,8 @@ pub(crate) struct Session {
     pub is_held_back: bool,
     /// The connection on which its request waits for an element.
     pub waits_on: Option<HeldNode>,
+    /// It is sure that the node has that request.
+    pub is_seen_waiting: bool,
     /// What it has begun with MULTI.
     pub transaction: Option<Box<Transaction>>,
 }
@@ -283,6 +285,7 @@ impl Session {
             watch: Watch::No,
             is_held_back: false,
             waits_on: None,
+            is_seen_waiting: false,
             transaction: None,
         }
     }

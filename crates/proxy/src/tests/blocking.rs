@@ -26,9 +26,27 @@ fn who_waits_keeps_nobody_else_waiting() {
     assert_eq!(rig.taken(other), ":1|");
     rig.sends(held, "*2|$1|q|$1|x|");
     assert_eq!(rig.taken(client), "*2|$1|q|$1|x|");
-    // The connection is the next one's, and its number is known.
+    // The connection is the next one's.
     rig.client_sends(other, "blpop q 0|");
-    assert_eq!(rig.taken(held), BLPOP);
+    assert_eq!(rig.taken(held), format!("{CLIENT_ID}{BLPOP}"));
+}
+
+#[test]
+fn who_is_seen_to_wait_waits_at_the_node() {
+    let mut rig = Rig::ready(1);
+    let (client, other) = (rig.client(), rig.client());
+    let is_seen = |rig: &mut Rig| {
+        rig.client_sends(other, "client list id 1|");
+        rig.taken(other).contains("flags=b")
+    };
+    rig.client_sends(client, "blpop q 0|");
+    let held = rig.pinned_now();
+    rig.taken(held);
+    assert!(!is_seen(&mut rig), "another client's request could still be there before it");
+    rig.sends(held, ":77|");
+    assert!(is_seen(&mut rig));
+    rig.sends(held, "*2|$1|q|$1|x|");
+    assert!(!is_seen(&mut rig));
 }
 
 #[test]
