@@ -39,9 +39,23 @@ const SLOW: &str = "Fuzzing dense/sparse encoding: Redis should always detect er
     /Stress tester for #3343-alike bugs\n\
     MIGRATE cached connections are released after some time\n";
 
-/// They leave a script that never ends on a node if PING is not answered with BUSY, and nothing in the file works after
-/// that. PING is answered by shardis, which is not busy.
-const POISONOUS: &str = "/Timedout .*script\n\
+/// Nothing in the file works after them. The first leave a script that never ends on a node if PING is not answered with
+/// BUSY: it is answered by shardis, which is not busy. The others wait for what shardis does not do, or leave what it does
+/// beyond Redis: what all shards or the proxy itself would have to do is refused in a transaction, two clients that send at the
+/// same time are not told apart by it, MONITOR does not show what scripts call, CLIENT PAUSE WRITE holds back every script, CLIENT TRACKING takes
+/// all keys of a script for read, and has no table whose size a node's parameter could bound.
+const POISONOUS: &str = "MONITOR can log commands issued by the scripting engine\n\
+    MONITOR can log commands issued by functions\n\
+    Test RO scripts are not blocked by pause RO\n\
+    Invalid keys should not be tracked for scripts in NOLOOP mode\n\
+    Tracking only occurs for scripts when a command calls a read-only command\n\
+    Tracking gets notification on tracking table key eviction\n\
+    Server is able to evacuate enough keys when num of keys surpasses limit by more than defined initial effort\n\
+    MONITOR correctly handles multi-exec cases\n\
+    Test read-only scripts in mutli-exec are not blocked by pause RO\n\
+    flushdb tracking invalidation message is not interleaved with transaction response\n\
+    BRPOPLPUSH with multiple blocked clients\n\
+    /Timedout .*script\n\
     FUNCTION - test function kill\n\
     FUNCTION - test script kill not working on function\n\
     FUNCTION - test function kill not working on eval\n\
