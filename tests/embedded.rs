@@ -2,7 +2,7 @@
 
 use crate::harness::processes::{Proxy, run};
 use crate::harness::{Client, RedisServer, poll_until, show};
-use crate::transactions::{SCENES, ask};
+use crate::transactions::{SCENES, play};
 use std::process::Command;
 
 fn embedded(flags: &[&str]) -> (Proxy, Client) {
@@ -44,18 +44,8 @@ fn transactions_and_waits_are_answered_as_by_redis() {
     // There are no scripts, and nothing is saved.
     let lacks = |scene: &&[&str]| scene.iter().any(|line| line.contains("EVAL") || line.contains("SAVE"));
     for scene in SCENES.iter().filter(|scene| !lacks(scene)) {
-        let mut redis = [node.connect(), node.connect()];
-        let mut shardis = [Client::connect(proxy.port), Client::connect(proxy.port)];
-        for line in *scene {
-            let (who, line) = line.split_once(' ').expect("a client and its request");
-            let who: usize = who.parse().expect("a number");
-            let expected = ask(&mut redis[who], line);
-            assert_eq!(ask(&mut shardis[who], line), expected, "client {who}: {line}, in {scene:?}");
-        }
-        for client in [&mut redis[1], &mut shardis[1]] {
-            assert_eq!(ask(client, "RESET"), r"+RESET\r\n");
-            assert_eq!(ask(client, "FLUSHALL"), r"+OK\r\n");
-        }
+        let clients = [Client::connect(proxy.port), Client::connect(proxy.port)];
+        play(scene, [node.connect(), node.connect()], clients);
     }
 }
 

@@ -102,22 +102,25 @@ pub(crate) fn ask(client: &mut Client, line: &str) -> String {
     show(&client.command(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()))
 }
 
+/// Lets two clients of each do what `scene` says, which is answered alike, and leaves no keys behind.
+pub(crate) fn play(scene: &[&str], mut redis: [Client; 2], mut shardis: [Client; 2]) {
+    for line in scene {
+        let (who, line) = line.split_once(' ').expect("a client and its request");
+        let who: usize = who.parse().expect("a number");
+        let expected = ask(&mut redis[who], line);
+        assert_eq!(ask(&mut shardis[who], line), expected, "client {who}: {line}, in {scene:?}");
+    }
+    for client in [&mut redis[1], &mut shardis[1]] {
+        assert_eq!(ask(client, "RESET"), r"+RESET\r\n");
+        assert_eq!(ask(client, "FLUSHALL"), r"+OK\r\n");
+    }
+}
+
 #[test]
 fn what_two_clients_do_in_turn_is_answered_as_by_redis() {
     let (node, world) = (RedisServer::start(), World::with_shards(4));
     for scene in SCENES {
-        let mut redis = [node.connect(), node.connect()];
-        let mut shardis = [world.connect(), world.connect()];
-        for line in *scene {
-            let (who, line) = line.split_once(' ').expect("a client and its request");
-            let who: usize = who.parse().expect("a number");
-            let expected = ask(&mut redis[who], line);
-            assert_eq!(ask(&mut shardis[who], line), expected, "client {who}: {line}, in {scene:?}");
-        }
-        for client in [&mut redis[1], &mut shardis[1]] {
-            assert_eq!(ask(client, "RESET"), r"+RESET\r\n");
-            assert_eq!(ask(client, "FLUSHALL"), r"+OK\r\n");
-        }
+        play(scene, [node.connect(), node.connect()], [world.connect(), world.connect()]);
     }
 }
 

@@ -28,14 +28,14 @@ pub(crate) struct Trial {
 
 #[derive(Debug)]
 enum Stage {
-    /// Windows with and without waits take turns.
-    Trying { waiting: Came, not_waiting: Came, waits: bool },
+    /// Windows with and without waits take turns; one with waits is the first.
+    Trying { waiting: Came, not_waiting: Came },
     /// The last trial's result counts.
     Settled { until: Instant },
 }
 
 /// Requests that came in some windows.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Came {
     windows: u32,
     requests: u64,
@@ -43,6 +43,8 @@ struct Came {
 }
 
 impl Came {
+    const ZERO: Came = Came { windows: 0, requests: 0, ns: 0 };
+
     fn add(&mut self, requests: u64, length: Duration) {
         self.windows += 1;
         self.requests += requests;
@@ -51,11 +53,7 @@ impl Came {
 }
 
 impl Stage {
-    const NEW: Stage = Stage::Trying { waiting: Came::ZERO, not_waiting: Came::ZERO, waits: true };
-}
-
-impl Came {
-    const ZERO: Came = Came { windows: 0, requests: 0, ns: 0 };
+    const NEW: Stage = Stage::Trying { waiting: Came::ZERO, not_waiting: Came::ZERO };
 }
 
 impl Trial {
@@ -66,18 +64,18 @@ impl Trial {
     /// Whether the next window is one with waits.
     pub(crate) fn waits(&self) -> bool {
         match self.stage {
-            Stage::Trying { waits, .. } => waits,
+            Stage::Trying { waiting, not_waiting } => waiting.windows == not_waiting.windows,
             Stage::Settled { .. } => self.pays,
         }
     }
 
     /// A window in which the worker might have waited ended at `now`: it was `length` long and brought so many requests.
     pub(crate) fn note_window(&mut self, requests: u64, length: Duration, now: Instant) {
+        let waited = self.waits();
         match &mut self.stage {
-            Stage::Trying { waiting, not_waiting, waits } => {
-                if *waits { &mut *waiting } else { &mut *not_waiting }.add(requests, length);
-                *waits = !*waits;
-                if waiting.windows >= WINDOWS && not_waiting.windows >= WINDOWS {
+            Stage::Trying { waiting, not_waiting } => {
+                if waited { &mut *waiting } else { &mut *not_waiting }.add(requests, length);
+                if not_waiting.windows >= WINDOWS {
                     let (waiting, not_waiting) = (*waiting, *not_waiting);
                     self.settle(waiting, not_waiting, now);
                 }
