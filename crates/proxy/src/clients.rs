@@ -4,7 +4,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
-use crate::session::{Mute, Phase, Session, Wishes};
+use crate::session::{Mute, Owed, Phase, Session, Wishes};
 use crate::tracking::{self, Mode};
 use crate::transaction::Transaction;
 use command::{ClientTask, Topic};
@@ -123,7 +123,7 @@ impl Core {
         if self.admit(shard).is_err() {
             return false;
         }
-        session.expect_again(place);
+        session.expect(place, Owed::Node);
         self.ask_to_unblock(shard, name, by_error, Asked::by_client(session.conn, place));
         true
     }

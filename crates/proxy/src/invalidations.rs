@@ -16,7 +16,7 @@
 //! forget too much is never wrong.
 
 use crate::ConnId;
-use crate::backend::{Backend, Purpose, State, Use};
+use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::inquiry::{Gathered, Question};
@@ -130,7 +130,7 @@ impl Core {
         tracking.redirect = found;
         match self.begin_tracking(session, place, tracking) {
             Err(lost) => errors::write(reply, &lost.text()),
-            Ok(()) => session.expect_nodes(place),
+            Ok(()) => session.expect(place, Owed::Subscription),
         }
         !reply.is_empty()
     }
@@ -161,16 +161,8 @@ impl Core {
 
     /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
     fn source_of_changes(&mut self, shard: ShardId) -> u32 {
-        if let Some(node) = self.invalidations.sources[shard.0 as usize].node {
-            if let State::Waiting { until } = &mut self.backends[node as usize].state {
-                *until = (*until).min(self.now);
-                self.check_at = self.now;
-            }
-            return node;
-        }
         let lane = self.lanes.of_kind(LaneKind { database: 0, resp3: true });
-        let greeting = self.lanes.greeting(lane).clone();
-        let node = self.add_node(Backend::new(shard, Use::Subscription, lane, greeting));
+        let node = self.source_on(self.invalidations.sources[shard.0 as usize].node, lane, shard);
         self.invalidations.sources[shard.0 as usize].node = Some(node);
         node
     }

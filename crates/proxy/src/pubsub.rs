@@ -246,16 +246,22 @@ impl Core {
 
     /// The connection over which messages of `shard` come; one is made if there is none, and at once.
     fn source_of(&mut self, shard: ShardId) -> u32 {
-        if let Some(node) = self.subscriptions.node(shard) {
-            if let State::Waiting { until } = &mut self.backends[node as usize].state {
-                *until = (*until).min(self.now);
-                self.check_at = self.now;
-            }
-            return node;
-        }
-        let greeting = self.lanes.greeting(LaneId::FIRST).clone();
-        let node = self.add_node(Backend::new(shard, Use::Subscription, LaneId::FIRST, greeting));
+        let node = self.source_on(self.subscriptions.node(shard), LaneId::FIRST, shard);
         self.subscriptions.sources[shard.0 as usize].node = Some(node);
+        node
+    }
+
+    /// A connection of `lane` to `shard` for what is not asked for: `node`, which is tried at once if it is not there, or a
+    /// new one.
+    pub(crate) fn source_on(&mut self, node: Option<u32>, lane: LaneId, shard: ShardId) -> u32 {
+        let Some(node) = node else {
+            let greeting = self.lanes.greeting(lane).clone();
+            return self.add_node(Backend::new(shard, Use::Subscription, lane, greeting));
+        };
+        if let State::Waiting { until } = &mut self.backends[node as usize].state {
+            *until = (*until).min(self.now);
+            self.check_at = self.now;
+        }
         node
     }
 

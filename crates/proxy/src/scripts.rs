@@ -298,7 +298,7 @@ impl Core {
             .flatten()
             .filter(|&node| self.bring_again(node, &repeat.named));
         if let Some(node) = node {
-            session.expect_again(place);
+            session.expect(place, Owed::Node);
             self.enqueue_on(node, &repeat.request, Asked::by_client(session.conn, place));
         }
         self.pool.give(repeat.request);

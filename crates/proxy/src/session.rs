@@ -372,19 +372,11 @@ impl Session {
         self.index(number) + 1 == self.pending.len()
     }
 
-    /// What `number` waits for is known now: that nodes confirm what was asked of them.
-    pub(crate) fn expect_nodes(&mut self, number: u32) {
+    /// What place `number` waits for is something else from now on.
+    pub(crate) fn expect(&mut self, number: u32, expected: Owed) {
         let index = self.index(number);
         if let Some(Place::Waiting(owed) | Place::Muted(owed)) = self.pending.get_mut(index) {
-            *owed = Owed::Subscription;
-        }
-    }
-
-    /// The request at place `number` goes once more; its reply is passed on as it is.
-    pub(crate) fn expect_again(&mut self, number: u32) {
-        let index = self.index(number);
-        if let Some(Place::Waiting(owed) | Place::Muted(owed)) = self.pending.get_mut(index) {
-            *owed = Owed::Node;
+            *owed = expected;
         }
     }
 
