@@ -22,6 +22,7 @@ use crate::errors::{self, Lost};
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::session::{Owed, Session};
 use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
 use command::{Carry, Command, Flags, Local, Transaction as Act};
@@ -165,7 +166,7 @@ impl Core {
     fn ask_for_changes(&mut self, shard: ShardId, id: Id) {
         let node = self.source_of_changes(shard);
         // Who waits takes the place of a client.
-        let asked = Asked { conn: id, place: 0, part: shard.0, purpose: Purpose::Track, kept: false };
+        let asked = Asked { conn: id, place: 0, part: shard.0, purpose: Purpose::Track, kept: Kept::NO };
         self.enqueue_on(node, TRACK, asked);
     }
 

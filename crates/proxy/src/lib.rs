@@ -40,6 +40,7 @@ mod pause;
 mod pinned;
 mod proxy;
 mod pubsub;
+mod redirect;
 mod relay;
 mod replies;
 mod reports;
@@ -63,6 +64,7 @@ pub use inquiry::Mail;
 pub use limits::{CrossShard, Limits, Settings};
 pub use login::Errand;
 pub use proxy::Proxy;
+pub use redirect::Wish;
 
 /// Names one connection, of a client or to a node, for as long as it lives.
 pub type ConnId = stdx::Id;

@@ -25,6 +25,7 @@ use crate::event::{CloseReason, Notice};
 use crate::invalidations::changes_of;
 use crate::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
 use crate::subscriptions::{Deserted, Topics, Wait};
@@ -246,7 +247,7 @@ impl Core {
         let mut request = self.pool.take();
         encode::request(&mut request, &[word.as_bytes(), name]);
         // A topic has no client: its number takes the place of one.
-        self.enqueue_on(node, &request, Asked { conn: id, place: 0, part: shard.0, purpose, kept: false });
+        self.enqueue_on(node, &request, Asked { conn: id, place: 0, part: shard.0, purpose, kept: Kept::NO });
         self.pool.give(request);
     }
 

@@ -141,6 +141,14 @@ impl Proxy {
         }
     }
 
+    /// Reads an error that was held back on a pinned connection, if it is whole.
+    pub(crate) fn read_held_error(&mut self, node: u32) {
+        if self.core.backends[node as usize].begins_with_error() {
+            self.handle_shared_bytes(node, &[]);
+            self.core.recount_node(node);
+        }
+    }
+
     /// Takes what comes for one client, who gets it as he takes it.
     fn handle_pinned_bytes(&mut self, node: u32, bytes: &[u8]) {
         let core = &mut self.core;
@@ -202,6 +210,10 @@ impl Proxy {
         let Some(&ticket) = backend.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
+        if resp::reply::is_error(reply) && self.core.keeps.is_kept() && self.redirect(node, ticket, reply) {
+            return Ok(());
+        }
+        let backend = &mut self.core.backends[node as usize];
         backend.pop();
         let is_usual = matches!(backend.used_by, Use::Shared | Use::Pinned | Use::Subscription);
         if is_usual && ticket.purpose == Purpose::Client {
@@ -283,7 +295,7 @@ impl Proxy {
     }
 
     /// Tells whoever holds `ticket` what came of it.
-    fn deliver(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
+    pub(crate) fn deliver(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
         match ticket.purpose {
             Purpose::Client => match outcome {
                 Outcome::Reply(reply) => self.deliver_reply(ticket, reply),
@@ -337,7 +349,14 @@ impl Proxy {
         scratch.clear();
         let reply = match (session.owed(ticket.place), outcome) {
             (Some(Owed::Node | Owed::Exec), Outcome::Reply(reply)) => Some(reply),
-            (Some(Owed::Exec), Outcome::Lost(lost)) => {
+            (Some(Owed::Replay(replay)), Outcome::Reply(reply)) => {
+                core.forget_replay(replay);
+                Some(reply)
+            }
+            (Some(owed @ (Owed::Exec | Owed::Replay(_))), Outcome::Lost(lost)) => {
+                if let Owed::Replay(replay) = owed {
+                    core.forget_replay(replay);
+                }
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text_of_exec());
                 Some(&scratch[..])
@@ -432,6 +451,9 @@ impl Proxy {
             self.note_held_loss(node, held_by, &tickets);
         }
         let core = &mut self.core;
+        if is_node {
+            core.wish(None);
+        }
         core.recount_node(node);
         if !reported {
             core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });

@@ -177,6 +177,8 @@ pub(crate) enum Owed {
     Receivers(Receivers),
     /// One node, which runs a transaction.
     Exec,
+    /// The same, of a transaction that may have to be sent again.
+    Replay(Id),
 }
 
 /// How far a session had come before a request whose reply is not wanted.

@@ -8,6 +8,7 @@ mod lanes;
 mod large;
 mod logins;
 mod pubsub;
+mod redirect;
 mod scripts;
 mod succession;
 mod tracking;

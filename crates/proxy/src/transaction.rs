@@ -15,17 +15,18 @@
 //! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
 //! on whether a byte of EXEC was written.
 
-use crate::backend::Purpose;
+use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::Watch;
+use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
 use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
-use command::{Carry, Command, Flags, Guard, Local, Refusal, Transaction as Act};
+use command::{Carry, Command, Flags, Guard, Local, Refusal, Topic, Transaction as Act};
 use resp::Request;
-use stdx::{BufferPool, append};
+use stdx::{BufferPool, Id, append};
 use topology::ShardId;
 
 /// What a client has begun with MULTI.
@@ -37,6 +38,8 @@ pub(crate) struct Transaction {
     commands: u32,
     /// Where the keys are; `None` if no command has named one yet.
     shard: Option<ShardId>,
+    /// The division that all of them are in; `None` if no command has named one yet.
+    division: Option<u32>,
     /// Scripts and functions that commands name.
     named: Vec<Named>,
     /// A command may write.
@@ -47,14 +50,33 @@ pub(crate) struct Transaction {
     counted_bytes: usize,
 }
 
+/// A transaction that was sent, until it is answered: its node may decline it.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    /// MULTI and the commands behind it.
+    requests: Vec<u8>,
+    commands: u32,
+    named: Vec<Named>,
+    /// Whose keys it is about.
+    pub aim: Aim,
+    /// Keys are watched for it, on the connection that it went over: it is not sent again elsewhere.
+    pub is_watched: bool,
+    /// Why a command of it was declined, so that EXEC discards it.
+    pub declined: Option<Declined>,
+    counted_bytes: usize,
+}
+
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// No transaction has this name.
+const NO_REPLAY: Id = Id { index: u32::MAX, generation: 0 };
 
 /// Where a command of a transaction may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// There, for its keys.
-    At(ShardId),
+    /// There, for its keys, which are in this division.
+    At(ShardId, u32),
     /// Wherever the others do.
     Anywhere,
 }
@@ -67,6 +89,7 @@ impl Transaction {
             requests,
             commands: 0,
             shard: None,
+            division: None,
             named: Vec::new(),
             may_write: false,
             is_spoilt: false,
@@ -206,12 +229,14 @@ impl Core {
         let Some(transaction) = &mut session.transaction else { return };
         match (place, transaction.shard) {
             _ if transaction.is_spoilt => return self.answer(session, QUEUED),
-            (Some(Place::At(shard)), None) => transaction.shard = Some(shard),
-            (Some(Place::At(shard)), Some(all)) if shard != all => {
-                return self.refuse(session, errors::CROSS_SLOT);
+            (Some(Place::At(shard, division)), all)
+                if all.is_none_or(|all| shard == all)
+                    && transaction.division.is_none_or(|all| division == all) =>
+            {
+                (transaction.shard, transaction.division) = (Some(shard), Some(division));
             }
-            (Some(_), _) => {}
-            (None, _) => return self.refuse(session, errors::CROSS_SLOT),
+            (Some(Place::Anywhere), _) => {}
+            (Some(Place::At(..)) | None, _) => return self.refuse(session, errors::CROSS_SLOT),
         }
         if transaction.requests.len() + request.bytes.len() > self.limits.transaction_bytes_max {
             return self.refuse(session, errors::TRANSACTION_TOO_LARGE);
@@ -241,7 +266,11 @@ impl Core {
             // What would wait does not in a transaction.
             Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) => {}
             // Elsewhere those who are subscribed to the channel would not hear of it.
-            Carry::Publish(_) => return Ok(Some(Place::At(self.topology.shard_of(request.arg(1))))),
+            Carry::Publish(kind) if kind != Topic::ShardChannel && self.topology.is_cluster() => {
+                // All nodes of a cluster pass it on.
+                return Ok(Some(Place::Anywhere));
+            }
+            Carry::Publish(_) => return Ok(Some(self.place_of(request.arg(1)))),
             Carry::ShardIf(Guard::Patterns) if has_one_shard => {}
             Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
                 return Err(Refusal::Never(MISSING_DATABASE));
@@ -267,8 +296,17 @@ impl Core {
             Route::One(_) if command.single_key().is_none() && keys.positions.is_empty() => {
                 Some(Place::Anywhere)
             }
-            Route::One(shard) => Some(Place::At(shard)),
+            Route::One(_) => {
+                let first = command.single_key().or_else(|| keys.positions.first().copied());
+                let key = first.and_then(|at| request.get(at));
+                Some(key.map_or(Place::Anywhere, |key| self.place_of(key)))
+            }
         })
+    }
+
+    fn place_of(&self, key: &[u8]) -> Place {
+        let (division, shard) = self.topology.division_of(key);
+        Place::At(shard, division)
     }
 
     /// EXEC.
@@ -277,7 +315,7 @@ impl Core {
         if matches!(session.watch, Watch::On(_)) && !self.is_alone(session) {
             return self.read_again();
         }
-        let Some(transaction) = self.take_transaction(session) else { return Step::Done };
+        let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
         let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
         match session.watch {
             _ if transaction.is_spoilt => {
@@ -294,14 +332,14 @@ impl Core {
             }
             Watch::On(node) => {
                 session.watch = Watch::Ending(node);
-                self.queue_transaction(node.get(), &transaction);
-                self.send_held(session, node, EXEC, Owed::Exec);
+                let owed = self.queue_transaction(node.get(), &mut transaction, shard, true);
+                self.send_held(session, node, EXEC, owed);
             }
             _ if transaction.commands == 0 => self.answer(session, b"*0\r\n"),
             _ => match self.shared_node(session.lane, shard) {
                 Ok(node) => {
-                    self.queue_transaction(node, &transaction);
-                    let place = session.reserve(Owed::Exec);
+                    let owed = self.queue_transaction(node, &mut transaction, shard, false);
+                    let place = session.reserve(owed);
                     self.enqueue_on(node, EXEC, Asked::by_client(session.conn, place));
                 }
                 Err(lost) => self.refuse(session, &lost.text_of_exec()),
@@ -311,14 +349,72 @@ impl Core {
         Step::Done
     }
 
-    /// Queues all of it but EXEC, which must follow at once.
-    fn queue_transaction(&mut self, node: u32, transaction: &Transaction) {
-        for named in &transaction.named {
+    /// Queues all of it but EXEC, which must follow at once. If its node may decline it, it is kept until it is answered.
+    fn queue_transaction(
+        &mut self,
+        node: u32,
+        transaction: &mut Transaction,
+        shard: ShardId,
+        is_watched: bool,
+    ) -> Owed {
+        let mut replay = Replay {
+            requests: std::mem::take(&mut transaction.requests),
+            commands: transaction.commands,
+            named: std::mem::take(&mut transaction.named),
+            aim: Aim::Shard(shard),
+            is_watched,
+            declined: None,
+            counted_bytes: 0,
+        };
+        if !self.keeps.is_kept() {
+            self.queue_replay(node, &replay, NO_REPLAY, false);
+            self.pool.give(replay.requests);
+            return Owed::Exec;
+        }
+        if let Some(slot) = transaction.division.filter(|_| self.topology.is_cluster()) {
+            replay.aim = Aim::Slot(slot as u16);
+        }
+        let holds = replay.requests.capacity();
+        self.memory.recount(&mut replay.counted_bytes, holds);
+        let id = self.replays.insert(replay);
+        self.queue_kept(node, id, false);
+        Owed::Replay(id)
+    }
+
+    fn queue_replay(&mut self, node: u32, replay: &Replay, id: Id, asks: bool) {
+        for named in &replay.named {
             self.bring_along(node, named);
         }
+        if asks {
+            self.enqueue_on(node, redirect::ASKING, Asked::by_nobody());
+        }
         // One ticket stands for the replies to MULTI and to all commands: they say QUEUED, or else EXEC says more.
-        let queued = Asked { part: transaction.commands, purpose: Purpose::Queued, ..Asked::by_nobody() };
-        self.enqueue_on(node, &transaction.requests, queued);
+        let queued =
+            Asked { conn: id, part: replay.commands, purpose: Purpose::Queued, ..Asked::by_nobody() };
+        self.enqueue_on(node, &replay.requests, queued);
+    }
+
+    fn queue_kept(&mut self, node: u32, id: Id, asks: bool) {
+        let Some(replay) = self.replays.get_mut(id) else { return };
+        let lent = std::mem::take(replay);
+        self.queue_replay(node, &lent, id, asks);
+        if let Some(replay) = self.replays.get_mut(id) {
+            *replay = lent;
+        }
+    }
+
+    /// Sends a transaction that a node has declined again, over the connection `node`; `ticket` is that of its EXEC.
+    pub(crate) fn send_replay(&mut self, node: u32, id: Id, asks: bool, ticket: Ticket) {
+        self.queue_kept(node, id, asks);
+        self.enqueue_again(node, false, EXEC, ticket);
+    }
+
+    /// A transaction is answered, or nobody waits for it any more.
+    pub(crate) fn forget_replay(&mut self, id: Id) {
+        if let Some(mut replay) = self.replays.remove(id) {
+            self.memory.recount(&mut replay.counted_bytes, 0);
+            self.pool.give(replay.requests);
+        }
     }
 
     /// A command was refused: if it belongs to a transaction, that will not be carried out.
@@ -347,7 +443,7 @@ impl Core {
 }
 
 /// What EXEC says when a watched key has changed.
-fn null_array(session: &Session) -> &'static [u8] {
+pub(crate) fn null_array(session: &Session) -> &'static [u8] {
     if session.resp3 { b"_\r\n" } else { b"*-1\r\n" }
 }
 
