@@ -440,6 +440,7 @@ impl Backend {
     }
 
     /// The length of the first reply in `bytes`, if it is complete.
+    #[inline(always)]
     pub(crate) fn next_reply(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, ReplyError> {
         self.scanner.scan(bytes, &limits.reply)
     }
