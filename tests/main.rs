@@ -26,6 +26,7 @@ mod pubsub;
 mod scan;
 mod scripts;
 mod sessions;
+mod streams;
 mod tls;
 mod tools;
 mod transactions;

@@ -74,6 +74,10 @@ pub(crate) enum Purpose {
     Inquiry,
     /// It goes into the emulation that `conn` names; `part` is the question.
     Emulation,
+    /// It goes into the fan that `conn` names; `part` is the part.
+    Fan,
+    /// It says whether a fan's part was let go; `conn` names its connection, which is that of the backend `part`.
+    Unblock,
     /// It says that the topic that `conn` names is subscribed to.
     Subscribe,
     /// It says that it is not any more; `conn` names who waits, `part` is the shard.
@@ -199,6 +203,8 @@ pub(crate) struct Backend {
     pub hides_name: bool,
     /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
     pub is_sought: bool,
+    /// The same, until the node has said what came of ours.
+    pub is_unblocked: bool,
     output: ByteQueue,
     /// Bytes of requests that the driver took on this connection.
     written: u64,
@@ -264,6 +270,7 @@ impl Backend {
             name: None,
             hides_name: false,
             is_sought: false,
+            is_unblocked: false,
             output: ByteQueue::default(),
             written: 0,
             in_flight: VecDeque::new(),
@@ -569,6 +576,17 @@ impl Backend {
     /// Whether the client that it was pinned to may leave it to another: all that was written on it was answered.
     pub(crate) fn is_clean(&self) -> bool {
         self.is_idle() && self.output.is_empty() && self.input.is_empty()
+    }
+
+    /// What is in flight is late from `late_at` on at the latest, and so is the connection, if it is being made.
+    pub(crate) fn hurry(&mut self, late_at: Instant) {
+        match &mut self.state {
+            State::Connecting { deadline, .. } | State::Probing { deadline, .. } => {
+                *deadline = late_at.min(*deadline)
+            }
+            State::Waiting { .. } | State::Ready { .. } => {}
+        }
+        self.tickets_mut().for_each(|ticket| ticket.deadline = ticket.deadline.min(late_at));
     }
 
     /// Whether nothing has come for `time`.

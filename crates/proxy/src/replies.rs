@@ -352,6 +352,8 @@ impl Proxy {
             }
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
+            Purpose::Fan => self.absorb_read(ticket.conn, ticket.part, outcome),
+            Purpose::Unblock => self.core.end_unblock(ticket.conn, ticket.part, &outcome),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
             Purpose::Subscribe | Purpose::Track => {}
@@ -417,7 +419,9 @@ impl Proxy {
                 core.absorb(merge, recipient.part, outcome, &mut scratch).then_some(&scratch[..])
             }
             // Tickets of these name them and not a place.
-            (Some(Owed::Inquiry(_) | Owed::Subscription | Owed::Emulation(_)) | None, _) => None,
+            (Some(Owed::Inquiry(_) | Owed::Subscription | Owed::Emulation(_) | Owed::Fan(_)) | None, _) => {
+                None
+            }
         };
         if let Some(reply) = reply {
             self.settle(recipient, reply);
