@@ -654,7 +654,9 @@ impl Backend {
     }
 
     /// Forgets the connection and hands out its tickets, with how many bytes of requests were written on it. The next
-    /// attempt is at once if a connection that had been healthy for a while was lost, else after a jittered pause.
+    /// attempt is at once if a connection that had been healthy for a while was lost, else after a jittered pause. One on
+    /// which replies were late was not: a node that is frozen still lets itself be connected to, and nobody is to wait for
+    /// the outcome of that.
     pub(crate) fn fail(
         &mut self,
         reason: String,
@@ -663,8 +665,11 @@ impl Backend {
         prng: &mut Prng,
         pool: &mut BufferPool,
     ) -> (VecDeque<Ticket>, u64) {
-        let was_healthy =
-            matches!(self.state, State::Ready { since, .. } if now.since(since) >= limits.backoff_max);
+        let was_ready_for = match self.state {
+            State::Ready { since, .. } => now.since(since),
+            _ => Duration::ZERO,
+        };
+        let was_healthy = self.expired == 0 && was_ready_for >= limits.backoff_max;
         if !was_healthy {
             self.failures = self.failures.saturating_add(1);
         }
@@ -853,6 +858,24 @@ mod tests {
         assert_eq!(backend.due(at(2000), &limits), Due::Fail("no reply in time"));
         backend.handle_progress(at(1900));
         assert_eq!(backend.due(at(2000), &limits), Due::Nothing);
+    }
+
+    #[test]
+    fn nobody_waits_for_the_next_connection_to_a_node_that_was_silent() {
+        let (mut pool, limits, mut prng) = (pool(), Limits::default(), Prng::new(7));
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(2000));
+        backend.handle_sent(PING.len(), &mut pool);
+        backend.expire();
+        backend.fail("no reply in time".into(), at(4000), &limits, &mut prng, &mut pool);
+        assert_eq!(backend.admit(&limits), Err("no reply in time"));
+        // Half open: its PING is asked for once, and only its answer closes the breaker.
+        backend.state = State::Connecting { conn: CONN, deadline: at(5000) };
+        backend.handle_connected();
+        backend.handle_sent(PING.len(), &mut pool);
+        assert_eq!(backend.admit(&limits), Err("no reply in time"));
+        assert_eq!(backend.handle_probe_reply(PONG, at(4500)), Ok(true));
+        assert_eq!(backend.admit(&limits), Ok(()));
     }
 
     #[test]
