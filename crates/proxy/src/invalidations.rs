@@ -178,6 +178,24 @@ impl Core {
         node
     }
 
+    /// Shards may have come or gone: all that are there are to tell of changes, if anybody wants to know.
+    pub(crate) fn follow_changes(&mut self) {
+        let topology = Arc::clone(&self.topology);
+        for (shard, id) in topology.shards().iter().zip((0..).map(ShardId)) {
+            let source = &mut self.invalidations.sources[id.0 as usize];
+            if shard.is_gone() {
+                self.pins.doomed.extend(source.node.take());
+            } else if !self.invalidations.clients.is_empty()
+                && source.node.is_none()
+                && shard.primary.is_some()
+            {
+                // What has changed there so far nobody knows.
+                source.has_gap = true;
+                self.ask_for_changes(id, NOBODY);
+            }
+        }
+    }
+
     /// The session tracks no more.
     pub(crate) fn end_tracking(&mut self, session: &mut Session) {
         let Some(subscribed) = &mut session.subscribed else { return };

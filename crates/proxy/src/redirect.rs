@@ -26,10 +26,9 @@ use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Phase};
-use crate::transaction::null_array;
 use command::{Carry, Resolved};
-use resp::Request;
 use resp::request::{Scanned, Scanner};
+use resp::{Request, encode};
 use std::collections::VecDeque;
 use std::time::Duration;
 use stdx::Instant;
@@ -213,13 +212,13 @@ impl Proxy {
         self.core.parking.strays.len()
     }
 
-    /// Whether `reply`, an error, says that the request of `ticket`, the first on connection `node`, was declined; then
-    /// it is taken care of.
+    /// Whether `reply`, an error, says that the first request on connection `node` was declined; then it is taken care
+    /// of.
     #[cold]
-    pub(crate) fn redirect(&mut self, node: u32, ticket: Ticket, reply: &[u8]) -> bool {
+    pub(crate) fn redirect(&mut self, node: u32, reply: &[u8]) -> bool {
         let core = &mut self.core;
-        let from = &core.topology.node(core.backends[node as usize].node).address;
-        let declined = Declined::parse(reply, from, core.topology.is_cluster());
+        let Some(&ticket) = core.backends[node as usize].front() else { return false };
+        let declined = core.declined_by(node, reply);
         match ticket.purpose {
             Purpose::Queued => {
                 // EXEC will say that the transaction was discarded, and not why.
@@ -229,6 +228,9 @@ impl Proxy {
                 return false;
             }
             Purpose::Client | Purpose::Emulation => {}
+            Purpose::Fan => {
+                return declined.is_some_and(|declined| self.decline_part(node, ticket, &declined));
+            }
             _ => return false,
         }
         let owed = match self.peers.get(ticket.conn) {
@@ -265,11 +267,25 @@ impl Proxy {
         true
     }
 
+    /// A part of what waits on several shards was declined: the client is told that it may ask again.
+    fn decline_part(&mut self, node: u32, ticket: Ticket, declined: &Declined) -> bool {
+        let core = &mut self.core;
+        core.note_declined(declined);
+        let lost = core.not_sent(core.backends[node as usize].shard, errors::REDIRECTED);
+        core.backends[node as usize].pop();
+        let mut error = Vec::new();
+        errors::write(&mut error, &lost.text());
+        self.deliver(ticket, Outcome::Reply(&error));
+        true
+    }
+
     /// A transaction was declined for which keys are watched: nobody knows whether those have changed.
     fn answer_watched(&mut self, node: u32, ticket: Ticket) {
         self.core.backends[node as usize].pop();
         let Some(Peer::Client(session)) = self.peers.get(ticket.conn) else { return };
-        let reply = null_array(session);
+        let mut reply = Vec::new();
+        encode::null_array(&mut reply, session.resp3);
+        let reply = &reply[..];
         self.note_held_reply(node, &ticket, reply);
         self.deliver(ticket, Outcome::Reply(reply));
     }
@@ -451,8 +467,17 @@ impl Proxy {
 }
 
 impl Core {
+    /// What `reply`, which came over connection `node`, says, if it says that nothing was carried out.
+    pub(crate) fn declined_by(&self, node: u32, reply: &[u8]) -> Option<Declined> {
+        if !self.keeps.is_kept() {
+            return None;
+        }
+        let from = &self.topology.node(self.backends[node as usize].node).address;
+        Declined::parse(reply, from, self.topology.is_cluster())
+    }
+
     /// A node has declined a request.
-    fn note_declined(&mut self, declined: &Declined) {
+    pub(crate) fn note_declined(&mut self, declined: &Declined) {
         self.counters.redirects += 1;
         match declined {
             Declined::Moved { address, .. } => self.wish(Some(address.clone())),

@@ -39,6 +39,7 @@ impl Proxy {
         self.drain_nodes();
         self.core.connect_primaries();
         self.move_sources(&before);
+        self.follow_topology();
         self.retry_parked(true);
         self.core.check_at = now;
         self.follow_up();

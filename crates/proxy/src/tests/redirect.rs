@@ -376,3 +376,104 @@ fn a_client_that_leaves_takes_what_is_parked_along() {
     assert_eq!((rig.proxy.requests_parked(), rig.proxy.core.replays.len()), (0, 0));
     assert_eq!((rig.node_got(0).as_str(), rig.proxy.held_bytes()), ("", 0));
 }
+
+/// A client that is subscribed to a shard channel of shard 0, the channel and its slot, and where its messages come from.
+fn listener(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
+    let (client, channel, slot) = begin(rig);
+    rig.client_sends(client, &format!("ssubscribe {channel}|"));
+    let source = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
+    rig.sends(source, &changed("ssubscribe", &channel));
+    assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
+    (client, channel, slot, source)
+}
+
+fn changed(word: &str, channel: &str) -> String {
+    let count = u8::from(word == "ssubscribe");
+    format!("*3|${}|{word}|${}|{channel}|:{count}|", word.len(), channel.len())
+}
+
+fn message(word: &str, channel: &str) -> String {
+    format!("*3|${}|{word}|${}|{channel}|$2|hi|", word.len(), channel.len())
+}
+
+#[test]
+fn a_shard_channel_follows_its_slot_when_its_node_drops_it() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, old) = listener(&mut rig);
+    rig.sends(old, &changed("sunsubscribe", &channel));
+    assert_eq!(rig.taken(old), request(&format!("ssubscribe {channel}")), "it will say where the slot is");
+    rig.sends(old, &moved(slot, 1));
+    let new = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
+    rig.sends(new, &changed("ssubscribe", &channel));
+    rig.sends(new, &message("smessage", &channel));
+    assert_eq!(rig.taken(client), message("smessage", &channel), "the client need not know");
+    // The map says so too: nothing is left to do.
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
+    map[1].1.push(slot as u16..=slot as u16);
+    rig.remap(&map);
+    assert_eq!((rig.taken(old), rig.taken(new)), (String::new(), String::new()));
+    rig.client_sends(client, "sunsubscribe|");
+    rig.sends(new, &changed("sunsubscribe", &channel));
+    assert_eq!((rig.taken(client), rig.proxy.topics()), (changed("sunsubscribe", &channel), 0));
+}
+
+#[test]
+fn a_shard_channel_goes_where_the_map_says() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, old) = listener(&mut rig);
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
+    map[1].1.push(slot as u16..=slot as u16);
+    rig.remap(&map);
+    assert_eq!(rig.taken(old), request(&format!("sunsubscribe {channel}")));
+    let new = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
+    rig.sends(new, &changed("ssubscribe", &channel));
+    rig.sends(old, &changed("sunsubscribe", &channel));
+    rig.sends(new, &message("smessage", &channel));
+    assert_eq!(rig.taken(client), message("smessage", &channel));
+}
+
+#[test]
+fn who_subscribes_by_an_old_map_gets_there_all_the_same() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("ssubscribe {channel}|"));
+    let first = rig.bring_up_pinned(0);
+    rig.taken(first);
+    rig.sends(first, &moved(slot, 1));
+    let second = rig.bring_up_pinned(1);
+    rig.taken(second);
+    rig.sends(second, &changed("ssubscribe", &channel));
+    assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
+    // A node that nobody knows cannot be asked.
+    let other = rig.client();
+    rig.client_sends(other, "ssubscribe elsewhere|");
+    let source = [first, second][slot_of(&rig, "elsewhere") as usize / 8192];
+    rig.taken(source);
+    rig.sends(source, &moved(slot_of(&rig, "elsewhere"), 5));
+    assert!(rig.taken(other).starts_with("-TRYAGAIN shard s"));
+}
+
+#[test]
+fn a_pattern_hears_each_message_of_a_cluster_once() {
+    let mut rig = Rig::cluster(2);
+    let client = rig.client();
+    rig.client_sends(client, "psubscribe *|");
+    let sources = [0, 1].map(|shard| rig.bring_up_pinned(shard));
+    for source in sources {
+        rig.sends(source, "*3|$10|psubscribe|$1|*|:1|");
+    }
+    assert_eq!(rig.taken(client), "*3|$10|psubscribe|$1|*|:1|");
+    let message = |channel: &str| format!("*4|$8|pmessage|$1|*|${}|{channel}|$2|hi|", channel.len());
+    // Published to any node, it comes from all.
+    sources.iter().for_each(|source| rig.sends(*source, &message("news")));
+    assert_eq!(rig.taken(client), message("news"));
+    // What happens to a key, its own node tells and no other.
+    let event = "__keyevent@0__:del";
+    sources.iter().for_each(|source| rig.sends(*source, &message(event)));
+    assert_eq!(rig.taken(client), message(event).repeat(2));
+}
