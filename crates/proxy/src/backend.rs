@@ -22,7 +22,7 @@ use resp::reply::{self, Passed, ReplyError, ReplyLimits};
 use std::collections::VecDeque;
 use std::time::Duration;
 use stdx::{BufferPool, ByteQueue, Instant, Prng, append};
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 
 /// What waits for one reply.
 #[derive(Clone, Copy, Debug)]
@@ -141,13 +141,17 @@ pub(crate) enum Use {
     Held,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
     Retired,
+    /// Those whose requests were in flight when its node lost its task: see `succession.rs`. It is closed afterwards.
+    Draining,
 }
 
 /// One connection to a node, or the wish for one.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    /// Whose node.
+    /// The shard that the node was of when it was connected to.
     pub shard: ShardId,
+    /// The node at the other end.
+    pub node: NodeId,
     /// Who uses it.
     pub used_by: Use,
     /// What those have chosen alike.
@@ -227,9 +231,15 @@ const PONG: &[u8] = b"+PONG\r\n";
 
 impl Backend {
     /// A node that was not connected to yet, and is to be at once.
-    pub(crate) fn new(shard: ShardId, used_by: Use, lane: LaneId, greeting: Greeting) -> Backend {
+    pub(crate) fn new(
+        (shard, node): (ShardId, NodeId),
+        used_by: Use,
+        lane: LaneId,
+        greeting: Greeting,
+    ) -> Backend {
         Backend {
             shard,
+            node,
             used_by,
             lane,
             greeting,
@@ -590,7 +600,9 @@ impl Backend {
     fn late_at(&self, limits: &Limits) -> Instant {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
         match self.used_by {
-            Use::Shared | Use::Held => ticket.deadline + limits.transfer_time(self.input.len()),
+            Use::Shared | Use::Held | Use::Draining => {
+                ticket.deadline + limits.transfer_time(self.input.len())
+            }
             // Many are asked for at once when the connection is made again.
             Use::Subscription => ticket.deadline.max(self.moved_at + limits.request_timeout),
             // A slow client makes its own replies late, and only those.
@@ -696,7 +708,7 @@ mod tests {
     /// A node that was not connected to yet.
     fn waiting() -> Backend {
         let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
-        Backend::new(ShardId(0), Use::Shared, LaneId::FIRST, greeting)
+        Backend::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting)
     }
 
     /// A backend through which requests flow since `at(0)`.

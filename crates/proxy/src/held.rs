@@ -18,6 +18,7 @@ use crate::ConnId;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
+use crate::lanes::LaneId;
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
@@ -28,7 +29,7 @@ use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::num::NonZeroU32;
 use std::time::Duration;
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 
 /// A connection that a client holds, by its place among the backends: the first place is always a shared one's.
 pub(crate) type HeldNode = NonZeroU32;
@@ -67,7 +68,8 @@ impl Core {
         if self.held >= self.limits.held_conns_max {
             return Err(self.not_sent(shard, "too many clients have a connection of their own"));
         }
-        let node = self.own_node(session.lane, shard)?;
+        let id = self.primary_of(shard)?;
+        let node = self.own_node(session.lane, id)?;
         let backend = &mut self.backends[node as usize];
         backend.used_by = Use::Held;
         backend.held_by = Some(session.conn);
@@ -184,21 +186,24 @@ impl Core {
     /// not yet said how it calls the connection.
     pub(crate) fn end_wait(&mut self, node: HeldNode) {
         let backend = &mut self.backends[node.get() as usize];
-        let (shard, Some(name)) = (backend.shard, backend.name) else { return };
-        if self.admit(shard).is_ok() {
+        let (id, Some(name)) = (backend.node, backend.name) else { return };
+        if self.ask_to_unblock(id, name, false, Asked::by_nobody()) {
             self.backends[node.get() as usize].is_sought = true;
-            self.ask_to_unblock(shard, name, false, Asked::by_nobody());
         }
     }
 
-    /// Asks the node of `shard` to let the client go that waits on the connection which it calls `name`.
-    pub(crate) fn ask_to_unblock(&mut self, shard: ShardId, name: i64, by_error: bool, asked: Asked) {
+    /// Asks the node `id` to let the client go that waits on the connection which it calls `name`. False if it cannot be
+    /// asked.
+    pub(crate) fn ask_to_unblock(&mut self, id: NodeId, name: i64, by_error: bool, asked: Asked) -> bool {
+        let shared = self.lanes.node(LaneId::FIRST, id);
+        let Some(node) = shared.filter(|&node| self.admit_on(node).is_ok()) else { return false };
         let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
         let mut digits = itoa::Buffer::new();
         let mut bytes = self.pool.take();
         encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
-        self.enqueue(shard, &bytes, asked);
+        self.enqueue_on(node, &bytes, asked);
         self.pool.give(bytes);
+        true
     }
 
     /// The request of `session` on the connection `node` was answered with `reply`, or is lost. `None` if the session
@@ -233,8 +238,7 @@ impl Core {
         }
         backend.used_by = Use::Pinned;
         self.held -= 1;
-        let shard = backend.shard;
-        self.pins.add_idle(shard, node);
+        self.give_back(node);
     }
 }
 

@@ -50,6 +50,7 @@ mod scan;
 mod scripts;
 mod session;
 mod subscriptions;
+mod succession;
 mod tally;
 mod tracking;
 mod transaction;

@@ -132,7 +132,7 @@ impl Proxy {
                 backend.passes_over = false;
                 let (ticket, used_by) = (backend.front().copied(), backend.used_by);
                 backend.pop();
-                if let Some(ticket) = ticket.filter(|_| used_by == Use::Retired) {
+                if let Some(ticket) = ticket.filter(|_| matches!(used_by, Use::Retired | Use::Draining)) {
                     self.lift_fence(ticket);
                 }
                 self.handle_shared_bytes(node, &[]);
@@ -217,7 +217,7 @@ impl Proxy {
     fn handle_unusual_reply(&mut self, node: u32, ticket: Ticket, reply: &[u8]) {
         match self.core.backends[node as usize].used_by {
             Use::Shared | Use::Pinned | Use::Subscription => {}
-            Use::Retired => self.lift_fence(ticket),
+            Use::Retired | Use::Draining => self.lift_fence(ticket),
             Use::Held => self.note_held_reply(node, &ticket, reply),
         }
         match ticket.purpose {
@@ -391,7 +391,7 @@ impl Proxy {
         core.counters.timeouts += u64::from(!of_nobody);
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
         let after = match core.backends[node as usize].used_by {
-            Use::Shared | Use::Held | Use::Subscription => core.limits.request_timeout,
+            Use::Shared | Use::Held | Use::Subscription | Use::Draining => core.limits.request_timeout,
             Use::Pinned | Use::Retired => core.limits.transfer_timeout,
         };
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
@@ -426,7 +426,7 @@ impl Proxy {
             Use::Shared | Use::Subscription => {
                 core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
             }
-            Use::Pinned | Use::Held | Use::Retired => core.vacate(node),
+            Use::Pinned | Use::Held | Use::Retired | Use::Draining => core.vacate(node),
         }
         if used_by == Use::Held {
             self.note_held_loss(node, held_by, &tickets);
@@ -448,7 +448,7 @@ impl Proxy {
                 () if garbled => Lost::Garbled { shard },
                 () => Lost::Broken { shard },
             };
-            if used_by == Use::Retired {
+            if matches!(used_by, Use::Retired | Use::Draining) {
                 self.lift_fence(ticket);
             }
             self.deliver(ticket, Outcome::Lost(lost));
@@ -481,7 +481,7 @@ impl Core {
         self.memory.recount(&mut merge.counted_bytes, holds);
         if complete
             && let Some(merge) = self.merges.remove(id)
-            && let Some(library) = merge.finish(out, &self.topology, &mut self.spare_values)
+            && let Some(library) = merge.finish(out, &mut self.spare_values)
         {
             self.board.scripts.keep_library(library);
         }

@@ -20,7 +20,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::Watch;
 use crate::requests::Step;
-use crate::route::{self, KEYLESS_SHARD, Keys, Route};
+use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
 use command::{Carry, Command, Flags, Guard, Local, Refusal, Transaction as Act};
@@ -236,7 +236,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Result<Option<Place>, Refusal> {
-        let has_one_shard = self.topology.shard_count() == 1;
+        let has_one_shard = self.topology.is_undivided();
         match command.carry {
             // What would wait does not in a transaction.
             Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) => {}
@@ -278,7 +278,7 @@ impl Core {
             return self.read_again();
         }
         let Some(transaction) = self.take_transaction(session) else { return Step::Done };
-        let shard = transaction.shard.unwrap_or(KEYLESS_SHARD);
+        let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
         match session.watch {
             _ if transaction.is_spoilt => {
                 self.end_watch(session);

@@ -51,6 +51,19 @@ pub enum TopologyError {
         weight: u32,
     },
 
+    /// A slot that two shards own, or that does not exist.
+    #[error("slot {slot}: it must be below 16384 and have one owner")]
+    Slot {
+        /// Which.
+        slot: u16,
+    },
+    /// Discovery knows a shard that nobody asked for.
+    #[error("shard {name:?}: the topology has no shard of this name")]
+    UnknownShard {
+        /// Its name.
+        name: String,
+    },
+
     /// An empty list.
     #[error("no nodes; write at least one, as in 127.0.0.1:6379,127.0.0.1:6380")]
     NoNodes,

@@ -41,6 +41,15 @@ pub enum Address {
     Embedded(u32),
 }
 
+impl Address {
+    /// The one form that all its spellings share.
+    pub fn canonical(&self) -> Address {
+        let Address::Tcp { host, port } = self else { return self.clone() };
+        let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_string());
+        Address::Tcp { host, port: *port }
+    }
+}
+
 impl fmt::Display for Address {
     /// Writes what [`NodeSpec`] can read again, unless it is a store of this process.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,13 +118,6 @@ impl NodeSpec {
             (None, Address::Embedded(_)) => self.address.to_string(),
         }
     }
-
-    /// The address in the one form that all its spellings share.
-    fn canonical_address(&self) -> Address {
-        let Address::Tcp { host, port } = &self.address else { return self.address.clone() };
-        let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_string());
-        Address::Tcp { host, port: *port }
-    }
 }
 
 impl FromStr for NodeSpec {
@@ -168,7 +170,7 @@ pub(crate) fn check_nodes(nodes: &[NodeSpec]) -> Result<(), TopologyError> {
         if !(1..=WEIGHT_MAX).contains(&node.weight) {
             return Err(TopologyError::Weight { node: node.label() });
         }
-        if let Some(first) = addresses.insert(node.canonical_address(), node) {
+        if let Some(first) = addresses.insert(node.address.canonical(), node) {
             return Err(TopologyError::DuplicateAddress { node: node.label(), first: first.label() });
         }
         let name = node.ring_name();
