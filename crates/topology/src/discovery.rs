@@ -30,8 +30,7 @@ pub use news::{News, changes};
 pub use sentinel::{SentinelDiscovery, SentinelSettings};
 pub use talk::{Action, Event, Party};
 
-use crate::{Address, NodeSpec};
-use std::ops::RangeInclusive;
+use crate::{Address, ShardSpec};
 use std::time::Duration;
 use stdx::Instant;
 
@@ -46,19 +45,6 @@ pub enum Wish {
     Down(Address),
     /// It can be used again.
     Up(Address),
-}
-
-/// What discovery knows of one shard.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShardSpec {
-    /// What people call it.
-    pub name: String,
-    /// The node that takes writes, if there is one.
-    pub primary: Option<NodeSpec>,
-    /// Those that follow it.
-    pub replicas: Vec<NodeSpec>,
-    /// The slots that it owns; empty outside of a cluster.
-    pub slots: Vec<RangeInclusive<u16>>,
 }
 
 /// What is known of all shards, newer than what was told before.

@@ -23,7 +23,6 @@ mod slots;
 mod tag;
 mod topology;
 
-pub use discovery::ShardSpec;
 pub use distribution::{Distribution, random_shard};
 pub use error::TopologyError;
 pub use hash::HashFunction;
