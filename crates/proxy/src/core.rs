@@ -7,6 +7,7 @@ use crate::counters::{Board, Counters};
 use crate::emulate::Emulation;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
+use crate::fan::Fan;
 use crate::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::invalidations::Invalidations;
 use crate::lanes::Lanes;
@@ -61,6 +62,7 @@ pub(crate) struct Core {
     pub repeats: Repeats,
     pub scans: Slab<Scan>,
     pub emulations: Slab<Emulation>,
+    pub fans: Slab<Fan>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -149,6 +151,7 @@ impl Core {
             repeats: Repeats::default(),
             scans: Slab::default(),
             emulations: Slab::default(),
+            fans: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),

@@ -7,6 +7,7 @@ use crate::errors::{self, Lost};
 use crate::lanes::LaneKind;
 use crate::reports::Reports;
 use crate::scripts::Library;
+use crate::streams::Streams;
 use resp::{encode, reply};
 use stdx::{Prng, append};
 use topology::Topology;
@@ -57,6 +58,8 @@ enum Kind {
     Least(i64),
     /// What nodes tell of themselves.
     Reports(Box<Reports>),
+    /// XREAD: streams in the order of the keys.
+    Streams(Box<Streams>),
 }
 
 /// The replies of an MGET's parts, and which part each key went to.
@@ -150,6 +153,15 @@ impl Merge {
                 Kind::Reports(Box::new(Reports::new(report, parts as usize, count)))
             }
         };
+        Merge::of_kind(kind, parts, reads)
+    }
+
+    /// An XREAD's, over `parts` parts.
+    pub(crate) fn of_streams(streams: Streams, parts: u32) -> Merge {
+        Merge::of_kind(Kind::Streams(Box::new(streams)), parts, true)
+    }
+
+    fn of_kind(kind: Kind, parts: u32, reads: bool) -> Merge {
         Merge {
             kind,
             left: parts,
@@ -244,6 +256,7 @@ impl Merge {
             Kind::OneSucceeded(_) => {}
             Kind::Least(least) => *least = (*least).min(reply::as_integer(bytes)?),
             Kind::Reports(reports) => reports.absorb(part, bytes),
+            Kind::Streams(streams) => streams.absorb(part, bytes)?,
         }
         Some(())
     }
@@ -277,18 +290,7 @@ impl Merge {
 
     /// Takes the merge out of its place for a while.
     pub(crate) fn lend(&mut self) -> Merge {
-        let nothing = Merge {
-            kind: Kind::Sum(0),
-            left: 0,
-            failure: None,
-            may_have_run: false,
-            reads: true,
-            library: None,
-            lane: LaneKind::default(),
-            counted_bytes: 0,
-            absorbed_bytes: 0,
-        };
-        std::mem::replace(self, nothing)
+        std::mem::replace(self, Merge::of_kind(Kind::Sum(0), 0, true))
     }
 
     /// How many keys belong to `part`.
@@ -412,6 +414,8 @@ impl Kind {
                 Some(reply) => out.extend_from_slice(&reply),
                 None => errors::write(out, errors::MERGE_FAILED),
             },
+            Kind::Streams(streams) if streams.write(out, lane.resp3).is_some() => {}
+            Kind::Streams(_) => errors::write(out, errors::MERGE_FAILED),
         }
     }
 }

@@ -342,6 +342,7 @@ impl Proxy {
                 Owed::Repeat(repeat) => core.forget_repeat(repeat),
                 Owed::Scan(scan) => core.forget_scan(scan),
                 Owed::Emulation(emulation) => core.leave_emulation(emulation),
+                Owed::Fan(fan) => core.leave_fan(fan),
             }
         }
         core.close(conn);

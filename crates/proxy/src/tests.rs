@@ -4,6 +4,7 @@ mod administration;
 mod blocking;
 mod emulate;
 mod emulate_faults;
+mod fan;
 mod lanes;
 mod large;
 mod logins;

@@ -24,7 +24,7 @@ use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
 use command::{Carry, Command, Flags, Guard, Local, Refusal, Transaction as Act};
-use resp::Request;
+use resp::{Request, encode};
 use stdx::{BufferPool, append};
 use topology::ShardId;
 
@@ -286,7 +286,10 @@ impl Core {
             }
             Watch::Lost => {
                 self.end_watch(session);
-                self.answer(session, null_array(session));
+                let mut reply = self.pool.take();
+                encode::null_array(&mut reply, session.resp3);
+                self.answer(session, &reply);
+                self.pool.give(reply);
             }
             Watch::On(node) if self.backends[node.get() as usize].lane != session.lane => {
                 self.end_watch(session);
@@ -344,11 +347,6 @@ impl Core {
         self.memory.recount_unread(&mut transaction.counted_bytes, 0);
         Some(transaction)
     }
-}
-
-/// What EXEC says when a watched key has changed.
-fn null_array(session: &Session) -> &'static [u8] {
-    if session.resp3 { b"_\r\n" } else { b"*-1\r\n" }
 }
 
 const OK: &[u8] = b"+OK\r\n";

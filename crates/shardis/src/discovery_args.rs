@@ -166,9 +166,9 @@ impl DiscoveryArgs {
 fn addresses(option: &str, list: Option<&str>) -> Result<Vec<Address>, String> {
     let Some(list) = list else { return Ok(Vec::new()) };
     let nodes = parse_nodes(list).map_err(|error| format!("{option}: {error}"))?;
-    match nodes.iter().find(|node| node.weight != 1 || node.name.is_some()) {
+    match nodes.iter().find(|node| **node != NodeSpec::at(node.address.clone())) {
         Some(node) => Err(format!(
-            "{option} {}: write just the address; weights and names have no use here",
+            "{option} {}: write just the address; weights, names, zones and replicas have no use here",
             node.address
         )),
         None => Ok(nodes.into_iter().map(|node| node.address).collect()),

@@ -31,6 +31,8 @@ pub struct Node {
     pub address: Address,
     /// Whose primary or replica it is; `None` if it is not in this topology any more.
     pub shard: Option<ShardId>,
+    /// The zone in which it is, if that is known.
+    pub zone: Option<String>,
     gone_at: u64,
 }
 
@@ -93,14 +95,20 @@ pub(crate) struct Members {
 const FORGOTTEN_AFTER: u64 = 1024;
 
 impl Members {
-    /// Each node is the primary of a shard of its own.
+    /// Each node is the primary of a shard of its own, which it has together with its replicas. Primaries have the numbers
+    /// of their shards.
     pub(crate) fn of_primaries(specs: &[NodeSpec]) -> Members {
         let mut members = Members::default();
         for (spec, id) in specs.iter().zip(0..) {
-            let node = members.add_node(&spec.address, 0);
-            members.nodes[node.0 as usize].shard = Some(ShardId(id));
-            let (name, weight, primary) = (spec.label(), spec.weight, Some(node));
-            members.shards.push(Shard { name, weight, primary, replicas: Vec::new(), gone_at: None });
+            let (name, weight, replicas) = (spec.label(), spec.weight, Vec::new());
+            members.shards.push(Shard { name, weight, primary: None, replicas, gone_at: None });
+            members.shards[id as usize].primary = members.take_node(spec, ShardId(id), 0);
+        }
+        for (spec, id) in specs.iter().zip(0..) {
+            for replica in &spec.replicas {
+                let node = members.take_node(replica, ShardId(id), 0);
+                members.shards[id as usize].replicas.extend(node);
+            }
         }
         members
     }
@@ -192,18 +200,21 @@ impl Members {
 
     fn take_node(&mut self, spec: &NodeSpec, shard: ShardId, epoch: u64) -> Option<NodeId> {
         let known = self.by_address.get(&spec.address.canonical()).copied();
-        let id = known.unwrap_or_else(|| self.add_node(&spec.address, epoch));
+        let id = known.unwrap_or_else(|| self.add_node(spec, epoch));
         let node = &mut self.nodes[id.0 as usize];
         if node.shard.is_some() {
             return None;
         }
         node.shard = Some(shard);
+        // Who does not know the zone does not say that there is none.
+        node.zone = spec.zone.clone().or(node.zone.take());
         Some(id)
     }
 
-    /// An entry for the node at `address`, which has none.
-    fn add_node(&mut self, address: &Address, epoch: u64) -> NodeId {
-        let node = Node { address: address.clone(), shard: None, gone_at: epoch };
+    /// An entry for the node that `spec` means, which has none.
+    fn add_node(&mut self, spec: &NodeSpec, epoch: u64) -> NodeId {
+        let address = &spec.address;
+        let node = Node { address: address.clone(), shard: None, zone: None, gone_at: epoch };
         let is_free = |node: &Node| node.shard.is_none() && node.gone_at + FORGOTTEN_AFTER <= epoch;
         let id = match self.nodes.iter().position(is_free) {
             Some(free) => {

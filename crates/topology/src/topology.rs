@@ -8,6 +8,7 @@ use crate::slots::{Slots, slot_of};
 use crate::{Address, Distribution, HashFunction, NodeSpec, SLOTS, TagRule, TopologyError};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// What a topology is made from. What is left out is what redis-sharding does: modulo, crc32a, tag rule sml.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +43,8 @@ pub struct Topology {
     tag_rule: TagRule,
     hash: HashFunction,
     table: Table,
+    /// What the table was made from; empty for a cluster.
+    placed: Arc<[NodeSpec]>,
     is_cluster: bool,
     is_discovered: bool,
     keyless: ShardId,
@@ -72,7 +75,8 @@ impl Topology {
             distribution: spec.distribution,
             tag_rule: spec.tag_rule.unwrap_or(tag_rule),
             hash,
-            table: table(spec),
+            table: table(spec.distribution, &spec.nodes, |_| true),
+            placed: spec.nodes.as_slice().into(),
             is_cluster: false,
             is_discovered: false,
             keyless: ShardId(0),
@@ -109,6 +113,7 @@ impl Topology {
             tag_rule: TagRule::Redis,
             hash: HashFunction::Crc16Redis,
             table: Table::Slots(slots),
+            placed: Arc::default(),
             is_cluster: true,
             is_discovered: true,
             keyless,
@@ -125,6 +130,7 @@ impl Topology {
             tag_rule: TagRule::Redis,
             hash: HashFunction::Crc16Redis,
             table: Table::Slots(Slots::of(all)),
+            placed: Arc::default(),
             is_cluster: true,
             is_discovered: true,
             keyless: all,
@@ -142,6 +148,17 @@ impl Topology {
         let members = self.members.replaced_by(epoch, shards)?;
         let keyless = keyless(&members);
         Ok(Topology { epoch, members, is_discovered: true, keyless, ..self.clone() })
+    }
+
+    /// The same shards, of which those in `out` own no keys as of `epoch`: they fall to the others just as if the nodes of
+    /// `out` had not been given, which is what twemproxy does with ejected ones. Not all may be out, and in a cluster
+    /// nobody is.
+    pub fn without(&self, epoch: u64, out: &[ShardId]) -> Topology {
+        if self.placed.is_empty() || out.len() >= self.placed.len() {
+            return Topology { epoch, ..self.clone() };
+        }
+        let table = table(self.distribution, &self.placed, |shard| !out.contains(shard));
+        Topology { epoch, table, ..self.clone() }
     }
 
     /// This topology, of which the nodes may be replaced by others while the process runs.
@@ -321,13 +338,16 @@ fn keyless(members: &Members) -> ShardId {
     ShardId(there.unwrap_or_default() as u32)
 }
 
-/// The table that `spec` asks for.
-fn table(spec: &TopologySpec) -> Table {
-    let nodes = &spec.nodes;
-    match spec.distribution {
-        Distribution::Modulo => Table::Modulo(Modulo::new(nodes, &as_given(nodes))),
-        Distribution::Modula => Table::Modulo(Modulo::new(nodes, &sorted_by_name(nodes))),
-        Distribution::Ketama => Table::Ring(Ring::new(nodes, &sorted_by_name(nodes))),
+/// The table over those shards of `nodes` that `is_in` takes, of which there is one at least.
+fn table(distribution: Distribution, nodes: &[NodeSpec], is_in: impl Fn(&ShardId) -> bool) -> Table {
+    let mut order = match distribution {
+        Distribution::Modulo | Distribution::Slots => as_given(nodes),
+        Distribution::Modula | Distribution::Ketama => sorted_by_name(nodes),
+    };
+    order.retain(is_in);
+    match distribution {
+        Distribution::Modulo | Distribution::Modula => Table::Modulo(Modulo::new(nodes, &order)),
+        Distribution::Ketama => Table::Ring(Ring::new(nodes, &order)),
         Distribution::Slots => Table::Slots(Slots::new(nodes.len() as u32)),
     }
 }
@@ -537,6 +557,47 @@ mod tests {
         let found = Topology::of_cluster(Some(&cluster), 1, &[cluster_shard("b", 3, 2, &[0..=16383])])
             .expect("valid");
         assert_eq!((found.shard_of(b"a"), found.shard(ShardId(0)).is_gone()), (ShardId(1), true));
+    }
+
+    #[test]
+    fn who_is_left_out_leaves_his_keys_to_the_others_as_if_he_had_not_been_given() {
+        let list = ["h:1:2 bbb", "h:2 aaaa", "h:3:3 cc", "h:4 d"];
+        let keys: Vec<String> = (0..500).map(|number| format!("key{number}")).collect();
+        for distribution in ["modulo", "modula", "ketama"] {
+            let all = topology(&list.join(","), distribution, "murmur", "none").expect("valid");
+            let without = all.without(8, &[ShardId(1), ShardId(3)]);
+            let others =
+                topology(&[list[0], list[2]].join(","), distribution, "murmur", "none").expect("valid");
+            for key in &keys {
+                let expected = [ShardId(0), ShardId(2)][others.shard_of(key.as_bytes()).0 as usize];
+                assert_eq!(without.shard_of(key.as_bytes()), expected, "{distribution} {key}");
+            }
+            assert_eq!((without.epoch(), without.shard_count()), (8, 4));
+            let back = without.without(9, &[]);
+            assert!(keys.iter().all(|key| back.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
+        }
+        let two = topology("h:1,h:2", "ketama", "", "").expect("valid");
+        assert!(keys.iter().all(|key| two.without(2, &[ShardId(0)]).shard_of(key.as_bytes()) == ShardId(1)));
+        // Where that cannot be, nothing changes.
+        let slots = topology("h:1,h:2", "slots", "", "").expect("valid");
+        for (all, out) in [(two, vec![ShardId(0), ShardId(1)]), (slots, vec![])] {
+            let without = all.without(2, &out);
+            assert!(keys.iter().all(|key| without.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
+        }
+    }
+
+    #[test]
+    fn replicas_are_nodes_of_their_primarys_shard_and_own_no_keys() {
+        let with = topology("a:1|b:1@z,c:1|d:1|e:1", "ketama", "", "").expect("valid");
+        let without = topology("a:1,c:1", "ketama", "", "").expect("valid");
+        for key in 0..500 {
+            let key = format!("key{key}");
+            assert_eq!(with.shard_of(key.as_bytes()), without.shard_of(key.as_bytes()));
+        }
+        let nodes = |shard: u32| with.shard(ShardId(shard)).nodes().map(|id| id.0).collect::<Vec<_>>();
+        assert_eq!((nodes(0), nodes(1)), (vec![0, 2], vec![1, 3, 4]), "primaries have the first numbers");
+        assert_eq!(with.node(NodeId(2)).zone.as_deref(), Some("z"));
+        assert_eq!(with.node(NodeId(4)).shard, Some(ShardId(1)));
     }
 
     #[test]

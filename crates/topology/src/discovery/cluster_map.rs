@@ -202,14 +202,15 @@ impl ClusterMap {
     }
 
     fn shard(&self, owner: &str, slots: Vec<RangeInclusive<u16>>) -> ShardSpec {
-        let primary = self.nodes.get(owner).and_then(|known| known.address.as_ref()).map(node_at);
+        let primary =
+            self.nodes.get(owner).and_then(|known| known.address.as_ref()).cloned().map(NodeSpec::at);
         let name = primary.as_ref().map_or_else(|| owner.to_owned(), NodeSpec::label);
         let mut replicas: Vec<NodeSpec> = self
             .nodes
             .iter()
             .filter(|(id, known)| &***id != owner && known.primary.as_deref() == Some(owner))
             .filter(|(_, known)| !known.is_failed)
-            .filter_map(|(_, known)| known.address.as_ref().map(node_at))
+            .filter_map(|(_, known)| known.address.as_ref().cloned().map(NodeSpec::at))
             .collect();
         replicas.sort_by_key(NodeSpec::label);
         ShardSpec { name, primary, replicas, slots }
@@ -225,8 +226,4 @@ impl ClusterMap {
     pub(super) fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.nodes.values().filter_map(|known| known.address.as_ref())
     }
-}
-
-fn node_at(address: &Address) -> NodeSpec {
-    NodeSpec { address: address.clone(), weight: 1, name: None }
 }

@@ -5,9 +5,10 @@ use crate::{Address, NodeSpec};
 /// The address of `host` and `port`, if both can be one.
 pub(super) fn tcp(host: &str, port: u64) -> Option<Address> {
     let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    let address = text.parse::<NodeSpec>().ok()?.address;
-    // What begins with a slash would be a path.
-    matches!(address, Address::Tcp { .. }).then_some(address)
+    let node = text.parse::<NodeSpec>().ok()?;
+    // What begins with a slash would be a path, and what an operator may write behind an address is none of a node's business.
+    let is_plain = matches!(node.address, Address::Tcp { .. }) && node == NodeSpec::at(node.address.clone());
+    is_plain.then_some(node.address)
 }
 
 /// The address at `port` of a node that tells its host as `told`, or, in its place, the address `ip`.
@@ -44,7 +45,7 @@ mod tests {
         for told in [None, Some("")] {
             assert_eq!(text(told, Some("10.0.0.1")).as_deref(), Some("proxy.example.org:7001"), "{told:?}");
         }
-        for told in ["a b", "a:1", "/tmp/a", "unix:/tmp/a", "a\r\nb"] {
+        for told in ["a b", "a:1", "/tmp/a", "unix:/tmp/a", "a\r\nb", "a@zone", "a|b"] {
             assert_eq!(text(Some(told), None), None, "{told:?}");
         }
         assert_eq!(resolve(Some("a"), None, 0, &asked), None, "no port is no address");

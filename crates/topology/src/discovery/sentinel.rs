@@ -531,7 +531,7 @@ impl Shard {
     }
 
     fn spec(&self, name: &str) -> ShardSpec {
-        let node = |address: &Address| NodeSpec { address: address.clone(), weight: 1, name: None };
+        let node = |address: &Address| NodeSpec::at(address.clone());
         let claim = self.claim.as_ref();
         ShardSpec {
             name: name.to_owned(),
