@@ -27,6 +27,7 @@ mod scan;
 mod scripts;
 mod sessions;
 mod streams;
+mod tcp;
 mod tls;
 mod tools;
 mod transactions;

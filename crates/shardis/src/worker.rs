@@ -486,7 +486,7 @@ impl Worker {
 }
 
 /// An error as a reason in logs and replies: without the operating system's number.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     if error.raw_os_error().is_none() {
         return text;
