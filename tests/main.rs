@@ -29,6 +29,7 @@ mod scripts;
 mod sentinel;
 mod sessions;
 mod streams;
+mod tcp;
 mod tls;
 mod tools;
 mod transactions;

@@ -6,6 +6,7 @@ use crate::embedded::EmbeddedSettings;
 use crate::leash::LeashArgs;
 use crate::local::LocalArgs;
 use crate::pace::Gather;
+use crate::tcp::TcpArgs;
 use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
@@ -33,6 +34,8 @@ pub(crate) enum Commands {
     Proxy(Box<ProxyArgs>),
     /// Start nodes on this machine, for tests and to play with
     Local(LocalArgs),
+    /// Pass bytes to one of several nodes, without reading them
+    Tcp(TcpArgs),
     /// Run a program that ends when another process does
     #[command(hide = true)]
     Leash(LeashArgs),
@@ -44,6 +47,7 @@ impl Commands {
         match self {
             Commands::Proxy(_) => "proxy",
             Commands::Local(_) => "local",
+            Commands::Tcp(_) => "tcp",
             Commands::Leash(_) => "leash",
         }
     }
@@ -52,6 +56,7 @@ impl Commands {
         match self {
             Commands::Proxy(args) => args.check(),
             Commands::Local(args) => args.check(),
+            Commands::Tcp(args) => args.check(),
             Commands::Leash(_) => Ok(()),
         }
     }

@@ -65,12 +65,12 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let workers = args.workers();
     let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
     // Of nodes that are to be discovered there may be some more.
-    let nodes = if topology.is_discovered() {
-        DISCOVERED_NODES.max(topology.shard_count())
-    } else {
-        topology.shard_count()
+    let shards = match topology.is_discovered() {
+        true => DISCOVERED_NODES.max(topology.shard_count()),
+        false => topology.shard_count(),
     };
-    let clients_max = clients_max(args.maxclients, workers * nodes, own);
+    let wanted = ClientsMax { wanted: args.maxclients, sockets_each: 1, nodes: workers * shards, own };
+    let clients_max = wanted.granted();
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
@@ -144,31 +144,44 @@ fn describe(topology: &Topology, embedded: bool) {
     }
 }
 
-/// Raises the limit of descriptors as far as it goes and returns how many clients fit under it, beside the connections to
-/// nodes that they share and, as far as that leaves clients most of them, `own` more that single clients have.
-fn clients_max(wanted: usize, nodes: usize, own: usize) -> usize {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let own = maximum.map_or(own as u64, |maximum| (own as u64).min(maximum / OWN_PART));
-    let reserved = RESERVED_DESCRIPTORS + nodes as u64 + own;
-    let needed = wanted as u64 + reserved;
-    if let Some(now) = current.filter(|&now| now < needed) {
-        let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
-        let granted = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
-            Ok(()) => raised,
-            Err(_) => now,
-        };
-        let fit = granted.saturating_sub(reserved).max(1) as usize;
-        if fit < wanted {
-            warn!(
-                maxclients = fit,
-                wanted,
-                descriptors = granted,
-                "the limit of file descriptors allows fewer clients"
-            );
-            return fit;
+/// How many clients there are to be, and what they need beside their own sockets.
+pub(crate) struct ClientsMax {
+    /// As the operator wants it.
+    pub wanted: usize,
+    /// Descriptors for each client.
+    pub sockets_each: u64,
+    /// Connections to nodes that clients share.
+    pub nodes: usize,
+    /// More that single clients have for a while, as far as that leaves clients most of all descriptors.
+    pub own: usize,
+}
+
+impl ClientsMax {
+    /// Raises the limit of descriptors as far as it goes and returns how many clients fit under it.
+    pub(crate) fn granted(&self) -> usize {
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let own = maximum.map_or(self.own as u64, |maximum| (self.own as u64).min(maximum / OWN_PART));
+        let reserved = RESERVED_DESCRIPTORS + self.nodes as u64 + own;
+        let needed = self.wanted as u64 * self.sockets_each + reserved;
+        if let Some(now) = current.filter(|&now| now < needed) {
+            let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
+            let granted = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+                Ok(()) => raised,
+                Err(_) => now,
+            };
+            let fit = (granted.saturating_sub(reserved) / self.sockets_each).max(1) as usize;
+            if fit < self.wanted {
+                warn!(
+                    maxclients = fit,
+                    wanted = self.wanted,
+                    descriptors = granted,
+                    "the limit of file descriptors allows fewer clients"
+                );
+                return fit;
+            }
         }
+        self.wanted
     }
-    wanted
 }
 
 /// What is to run.
@@ -554,13 +567,13 @@ fn spawn(number: usize, worker: Worker, waker: Arc<Waker>) -> Result<JoinHandle<
 }
 
 /// Whether something came on a stream of signals since the last call.
-fn has_bytes(stream: Option<&mut UnixStream>) -> bool {
+pub(crate) fn has_bytes(stream: Option<&mut UnixStream>) -> bool {
     let mut bytes = [0; 16];
     stream.is_some_and(|stream| matches!(stream.read(&mut bytes), Ok(count) if count > 0))
 }
 
 /// A stream that becomes readable when one of `signals` comes.
-fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> Result<UnixStream> {
+pub(crate) fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> Result<UnixStream> {
     let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
     reader.set_nonblocking(true)?;
     for &signal in signals {

@@ -18,6 +18,7 @@ mod local;
 mod logging;
 mod pace;
 mod resolver;
+mod tcp;
 mod transport;
 mod trial;
 mod usage;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let outcome = match &command {
         Commands::Proxy(args) => control::run(args).map(|()| ExitCode::SUCCESS),
         Commands::Local(args) => local::run(args),
+        Commands::Tcp(args) => tcp::run(args).map(|()| ExitCode::SUCCESS),
         Commands::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
