@@ -7,6 +7,7 @@ use crate::carry::{
 };
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
+use crate::within::Within;
 
 /// docs/commands.md: each command, how many arguments it has, how it is carried, and what to know of it.
 pub fn reference() -> String {
@@ -27,11 +28,14 @@ and carried by the same rules, if their keys can be told from their arguments.
 
 *Arguments* counts the command's name, as Redis does. A command is *not atomic* where other clients can see one shard
 changed and another not yet; if a shard fails then, the others may have carried out their part.
+
+*In MULTI* tells what becomes of it in a [transaction](transactions.md): it is *kept* and sent with the others to their shard;
+answered *here* at its place; carried out *at once*; kept by *one shard* only, if there are no more; or refused (*no*).
 ";
 
 fn write_section(page: &mut String, section: &Section) {
     let _ = write!(page, "\n## {}\n\n", section.title);
-    page.push_str("| command | arguments | carried | notes |\n| --- | --- | --- | --- |\n");
+    page.push_str("| command | arguments | carried | in MULTI | notes |\n| --- | --- | --- | --- | --- |\n");
     for command in section.commands {
         if command.carry != Carry::Container {
             write_command(page, command);
@@ -46,7 +50,23 @@ fn write_command(page: &mut String, command: &Command) {
         exactly @ 0.. => exactly.to_string(),
         at_least => format!("{} or more", at_least.unsigned_abs()),
     };
-    let _ = writeln!(page, "| {name} | {arguments} | {} | {} |", carried(command), notes(command));
+    let _ = writeln!(
+        page,
+        "| {name} | {arguments} | {} | {} | {} |",
+        carried(command),
+        in_multi(command),
+        notes(command)
+    );
+}
+
+fn in_multi(command: &Command) -> &'static str {
+    match command.within_transaction() {
+        Within::AtOnce => "at once",
+        Within::Kept | Within::Select => "kept",
+        Within::KeptByOneShard => "one shard",
+        Within::Here => "here",
+        Within::NotInRedis | Within::Refused(_) => "no",
+    }
 }
 
 fn carried(command: &Command) -> &'static str {
@@ -138,8 +158,7 @@ fn own_notes(command: &Command) -> String {
 fn transaction_note(step: Transaction) -> &'static str {
     match step {
         Transaction::Begin => {
-            "commands are checked and kept by shardis until EXEC; their keys must be on one shard, and what would \
-             need all shards, or changes the connection, is refused with an error that EXEC repeats"
+            "commands are checked and kept by shardis until EXEC; their keys must be on one shard"
         }
         Transaction::Execute => "atomic: sent to the one shard in one piece",
         Transaction::Discard => "",

@@ -27,6 +27,7 @@ mod fragment;
 mod held;
 mod help;
 mod info;
+mod inlays;
 mod inquiry;
 mod invalidations;
 mod lanes;
