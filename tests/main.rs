@@ -20,6 +20,7 @@ mod faults;
 mod harness;
 mod large;
 mod learned;
+mod local;
 mod process;
 mod pubsub;
 mod scan;

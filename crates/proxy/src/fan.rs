@@ -219,11 +219,10 @@ impl Core {
     fn end_part(&mut self, part: Part) {
         let node = part.node.get();
         let backend = &self.backends[node as usize];
-        let (shard, Some(name), Some(conn)) = (backend.shard, backend.name, backend.conn()) else { return };
-        if self.admit(shard).is_ok() {
+        let (id, Some(name), Some(conn)) = (backend.node, backend.name, backend.conn()) else { return };
+        let asked = Asked { conn, place: 0, part: node, purpose: Purpose::Unblock, kept: false };
+        if self.ask_to_unblock(id, name, false, asked) {
             self.backends[node as usize].is_unblocked = true;
-            let asked = Asked { conn, place: 0, part: node, purpose: Purpose::Unblock, kept: false };
-            self.ask_to_unblock(shard, name, false, asked);
         }
     }
 

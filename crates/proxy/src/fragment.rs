@@ -48,7 +48,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
-        keys.all_shards(self.topology.shard_count());
+        keys.all_shards(&self.topology);
         if self.refuse_unless_admitted(session, &mut keys.parts) {
             return;
         }
@@ -97,6 +97,7 @@ impl Core {
             &mut self.prng,
         )
         .with_library(library)
+        .of_shards(&self.topology)
         .in_lane(self.lanes.kind(session.lane));
         let kept = reads && merge.may_be_relayed();
         self.expect_merge(session, merge, keys, kept);

@@ -18,10 +18,11 @@ use crate::ConnId;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
+use crate::lanes::LaneId;
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
-use crate::route::{self, KEYLESS_SHARD, Keys, Route};
+use crate::route::{self, Keys, Route};
 use crate::session::{Owed, Phase, Session};
 use crate::streams;
 use command::{Command, Wait};
@@ -29,7 +30,7 @@ use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::num::NonZeroU32;
 use std::time::Duration;
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 
 /// A connection that a client holds, by its place among the backends: the first place is always a shared one's.
 pub(crate) type HeldNode = NonZeroU32;
@@ -68,7 +69,8 @@ impl Core {
         if self.held >= self.limits.held_conns_max {
             return Err(self.not_sent(shard, "too many clients have a connection of their own"));
         }
-        let node = self.own_node(session.lane, shard)?;
+        let id = self.primary_of(shard)?;
+        let node = self.own_node(session.lane, id)?;
         let backend = &mut self.backends[node as usize];
         backend.used_by = Use::Held;
         backend.held_by = Some(session.conn);
@@ -108,7 +110,7 @@ impl Core {
             Route::Parts if streams::is_complete(request, keys) => {
                 self.wait_on_several(session, request, keys, patience);
             }
-            Route::Parts => self.wait_on(session, KEYLESS_SHARD, request.bytes, patience),
+            Route::Parts => self.wait_on(session, self.topology.keyless(), request.bytes, patience),
             Route::One(shard) => self.wait_on(session, shard, request.bytes, patience),
         }
         Step::Done
@@ -129,7 +131,7 @@ impl Core {
         match route::route(command, request, &self.topology, keys) {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
             Route::Parts if streams::is_complete(request, keys) => self.read_streams(session, request, keys),
-            Route::Parts => self.send(session, command, KEYLESS_SHARD, request.bytes),
+            Route::Parts => self.send(session, command, self.topology.keyless(), request.bytes),
         }
         Step::Done
     }
@@ -217,21 +219,24 @@ impl Core {
     /// not yet said how it calls the connection.
     pub(crate) fn end_wait(&mut self, node: HeldNode) {
         let backend = &mut self.backends[node.get() as usize];
-        let (shard, Some(name)) = (backend.shard, backend.name) else { return };
-        if self.admit(shard).is_ok() {
+        let (id, Some(name)) = (backend.node, backend.name) else { return };
+        if self.ask_to_unblock(id, name, false, Asked::by_nobody()) {
             self.backends[node.get() as usize].is_sought = true;
-            self.ask_to_unblock(shard, name, false, Asked::by_nobody());
         }
     }
 
-    /// Asks the node of `shard` to let the client go that waits on the connection which it calls `name`.
-    pub(crate) fn ask_to_unblock(&mut self, shard: ShardId, name: i64, by_error: bool, asked: Asked) {
+    /// Asks the node `id` to let the client go that waits on the connection which it calls `name`. False if it cannot be
+    /// asked.
+    pub(crate) fn ask_to_unblock(&mut self, id: NodeId, name: i64, by_error: bool, asked: Asked) -> bool {
+        let shared = self.lanes.node(LaneId::FIRST, id);
+        let Some(node) = shared.filter(|&node| self.admit_on(node).is_ok()) else { return false };
         let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
         let mut digits = itoa::Buffer::new();
         let mut bytes = self.pool.take();
         encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
-        self.enqueue(shard, &bytes, asked);
+        self.enqueue_on(node, &bytes, asked);
         self.pool.give(bytes);
+        true
     }
 
     /// The request of `session` on the connection `node` was answered with `reply`, or is lost. `None` if the session
@@ -270,8 +275,7 @@ impl Core {
         }
         backend.used_by = Use::Pinned;
         self.held -= 1;
-        let shard = backend.shard;
-        self.pins.add_idle(shard, node);
+        self.give_back(node);
     }
 }
 

@@ -30,7 +30,7 @@ use resp::{Request, encode};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use stdx::{Id, Slab};
-use topology::ShardId;
+use topology::{ShardId, Topology};
 
 /// What a worker knows of its clients that track.
 #[derive(Debug)]
@@ -74,6 +74,16 @@ impl Invalidations {
         let sources = vec![Source::default(); shards];
         let (clients, readers, waiting) = (BTreeSet::new(), Readers::default(), Slab::default());
         Invalidations { sources, clients, readers, waiting }
+    }
+
+    /// There may be shards more, or less.
+    pub(crate) fn fit(&mut self, topology: &Topology) {
+        self.sources.resize(topology.shard_count(), Source::default());
+    }
+
+    /// The connection over which changes of `shard` come.
+    pub(crate) fn node(&self, shard: ShardId) -> Option<u32> {
+        self.sources[shard.0 as usize].node
     }
 
     /// Whether `node` is the connection over which changes of `shard` come.
@@ -138,13 +148,13 @@ impl Core {
     /// From now on the session tracks. It is told so at `place` when all nodes have confirmed; what they told before
     /// was of changes that it need not know of.
     fn begin_tracking(&mut self, session: &mut Session, place: u32, tracking: Tracking) -> Result<(), Lost> {
-        let shards = (0..self.topology.shard_count() as u32).map(ShardId);
-        for shard in shards.clone() {
+        let shards: Vec<ShardId> = self.topology.all_shards().collect();
+        for &shard in &shards {
             self.admit(shard)?;
         }
         let waiting = Waiting { conn: session.conn, place, left: shards.len() };
         let id = self.invalidations.waiting.insert(waiting);
-        shards.for_each(|shard| self.ask_for_changes(shard, id));
+        shards.into_iter().for_each(|shard| self.ask_for_changes(shard, id));
         self.invalidations.clients.insert(session.conn);
         session.subscribed.get_or_insert_default().tracking = Some(Box::new(tracking));
         self.count_trackers();

@@ -53,6 +53,7 @@ mod scripts;
 mod session;
 mod streams;
 mod subscriptions;
+mod succession;
 mod tally;
 mod tracking;
 mod transaction;

@@ -11,6 +11,7 @@ mod large;
 mod logins;
 mod pubsub;
 mod scripts;
+mod succession;
 mod tracking;
 mod transactions;
 

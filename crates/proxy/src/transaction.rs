@@ -21,7 +21,7 @@ use crate::errors;
 use crate::held::{HeldNode, Watch};
 use crate::inlays::Inlays;
 use crate::requests::Step;
-use crate::route::{self, KEYLESS_SHARD, Keys, Route};
+use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
 use command::{Carry, Command, Guard, Local, Refusal, Transaction as Act, Within};
@@ -258,7 +258,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Result<Option<Place>, Refusal> {
-        let has_one_shard = self.topology.shard_count() == 1;
+        let has_one_shard = self.topology.is_undivided();
         match command.carry {
             Carry::Admin(why, _) if !self.settings.allow_admin => return Err(Refusal::Admin(why)),
             // Elsewhere those who are subscribed to the channel would not hear of it.
@@ -306,7 +306,7 @@ impl Core {
             return self.read_again();
         }
         let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
-        let shard = transaction.shard.unwrap_or(KEYLESS_SHARD);
+        let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
         match session.watch {
             _ if transaction.is_spoilt => {
                 self.end_watch(session);

@@ -4,8 +4,7 @@ use crate::client::Client;
 use crate::keyspace::unix_ms;
 use crate::model::shown;
 use crate::program::{Expect, LANES, LASTING_KEYS, Program, lasting_key, lasting_value, words_of};
-use crate::world::{Link, Who, World};
-use proxy::Arrival;
+use crate::world::World;
 use resp::{encode, reply};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -79,12 +78,9 @@ impl World<'_> {
 
     /// The last of the clients is one that only looks. False if it was not let in.
     fn admit_auditor(&mut self) -> bool {
-        let Ok(conn) = self.proxy.accept(&Arrival::of("auditor"), self.now) else { return false };
         let number = self.clients.len();
         self.clients.push(Client::new(Program::new(number, 1, 0, &mut self.ledger)));
-        self.clients[number].conn = Some(conn);
-        self.links.insert(conn, Link::new(Who::Client(number), true));
-        true
+        self.arrive(number)
     }
 
     /// Sends a request as the auditor and waits for the reply.

@@ -14,6 +14,10 @@ use stdx::Instant;
 pub(crate) struct Client {
     pub program: Program,
     pub conn: Option<ConnId>,
+    /// CLIENT ID of that connection.
+    pub number: u64,
+    /// The proxy has closed that connection for a cause that is not the client's, which has not seen it yet.
+    pub is_closed: bool,
     /// It reads nothing until then.
     pub reads_at: Instant,
     /// It was told, or has asked, that the connection ends after what it waits for.
@@ -57,6 +61,8 @@ impl Client {
         Client {
             program,
             conn: None,
+            number: 0,
+            is_closed: false,
             reads_at: Instant::ZERO,
             ending: false,
             expected: VecDeque::new(),
@@ -67,6 +73,11 @@ impl Client {
             walked: BTreeSet::new(),
             kept: Vec::new(),
         }
+    }
+
+    /// It has connected.
+    pub(crate) fn arrive(&mut self, conn: ConnId, number: u64) {
+        (self.conn, self.number, self.is_closed) = (Some(conn), number, false);
     }
 
     /// How many replies it waits for.

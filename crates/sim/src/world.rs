@@ -152,8 +152,8 @@ pub(crate) struct World<'p> {
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
     troubled: bool,
     report: Report,
-    /// Clients that the proxy has closed for a cause that is not theirs, and that have not seen it yet.
-    closings: usize,
+    /// Clients that the proxy has taken, those that have gone counted as well: it numbers them so.
+    admitted: u64,
 }
 
 /// What the kernel takes before a send comes back short.
@@ -196,7 +196,7 @@ impl<'p> World<'p> {
             // A slow network with large values is trouble enough for a request's time to be up.
             troubled: plan.delay_max >= Duration::from_millis(5),
             report: Report::default(),
-            closings: 0,
+            admitted: 0,
         }
     }
 
@@ -265,13 +265,15 @@ impl<'p> World<'p> {
         }
         self.perform();
         while let Some(notice) = self.proxy.poll_notice() {
-            let Notice::ClientClosed { reason, .. } = notice else { continue };
+            let Notice::ClientClosed { client: number, reason, .. } = notice else { continue };
             let has_cause = match reason {
                 CloseReason::HalfReply => self.troubled,
                 CloseReason::MemoryLimit => self.plan.is_short_of_memory(),
                 _ => continue,
             };
-            self.closings += 1;
+            if let Some(client) = self.clients.iter_mut().find(|client| client.number == number) {
+                client.is_closed = true;
+            }
             if !has_cause {
                 self.ledger.violate(format!("a client was closed without a cause: {reason:?}"));
             }
@@ -290,8 +292,8 @@ impl<'p> World<'p> {
                     self.note(1, conn, taken);
                     self.plan_delivery_to_peer(conn);
                 }
-                Action::Connect { conn, shard } => {
-                    self.links.insert(conn, Link::new(Who::Node(shard.0 as usize), false));
+                Action::Connect { conn, node } => {
+                    self.links.insert(conn, Link::new(Who::Node(node.0 as usize), false));
                     self.plan_in_up_to(self.plan.delay_max, What::Connect(conn));
                 }
                 Action::Pause { conn } => self.with_link(conn, |link| link.paused = true),
@@ -364,7 +366,7 @@ impl<'p> World<'p> {
         }
         let pause = Duration::from_micros(*self.prng.pick(&[0, 100, 3_000, 50_000, 400_000]));
         match self.clients[client].conn {
-            None => self.arrive(client),
+            None => _ = self.arrive(client),
             Some(_) if self.clients[client].ending => {}
             // It waits for what it has asked for, most of the time.
             Some(_) if self.clients[client].waiting() > 300 => {}
@@ -373,12 +375,14 @@ impl<'p> World<'p> {
         self.plan_in_up_to(pause + Duration::from_micros(10), What::Step(client));
     }
 
-    fn arrive(&mut self, client: usize) {
-        if let Ok(conn) = self.proxy.accept(&Arrival::of("simulated"), self.now) {
-            self.links.insert(conn, Link::new(Who::Client(client), true));
-            self.clients[client].conn = Some(conn);
-            self.note(3, conn, client);
-        }
+    /// The client connects. False if it was not let in.
+    pub(crate) fn arrive(&mut self, client: usize) -> bool {
+        let Ok(conn) = self.proxy.accept(&Arrival::of("simulated"), self.now) else { return false };
+        self.admitted += 1;
+        self.links.insert(conn, Link::new(Who::Client(client), true));
+        self.clients[client].arrive(conn, self.admitted);
+        self.note(3, conn, client);
+        true
     }
 
     /// Sends a pipeline, and sometimes ends the connection in one of the ways that clients know.
@@ -557,11 +561,10 @@ impl<'p> World<'p> {
                 // As in Redis, who will send no more does not go on waiting.
                 let gave_up = ending && self.clients[client].waits_for_element();
                 // What was behind that was not read, unless it was closed for another cause.
-                let behind = if gave_up && self.closings == 0 { Told::NotSent } else { Told::Unknown };
+                let was_closed = self.clients[client].is_closed;
+                let behind = if gave_up && !was_closed { Told::NotSent } else { Told::Unknown };
                 let missing = self.clients[client].disconnect(behind, &mut self.ledger);
-                let had_cause = self.closings > 0 && (missing > 0 || !ending);
-                self.closings -= usize::from(had_cause);
-                if had_cause || troubled || gave_up {
+                if was_closed || troubled || gave_up {
                     // It was told in the only way that was left.
                 } else if missing > 0 {
                     self.ledger.violate(format!("client {client} was closed and misses {missing} replies"));
