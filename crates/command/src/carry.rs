@@ -354,6 +354,8 @@ pub enum AclQuestion {
     Load,
     /// `ACL LOG [count | RESET]`.
     Log,
+    /// `ACL SAVE`.
+    Save,
     /// `ACL SETUSER user rule …`.
     SetUser,
     /// `ACL USERS`.

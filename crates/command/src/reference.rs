@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::carry::{
-    Across, Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic, Transaction, Wait,
+    AclQuestion, Across, Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic,
+    Transaction, Wait,
 };
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
@@ -193,7 +194,13 @@ fn local_note(local: Local) -> &'static str {
         }
         Local::PubSub(_) => "over the clients of all workers; who subscribes elsewhere is not counted",
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
-        Local::Acl(_) => "there is one user, `default`",
+        Local::Acl(AclQuestion::Load | AclQuestion::Save) => {
+            "the file that `--acl-file` names, for all workers"
+        }
+        Local::Acl(AclQuestion::SetUser | AclQuestion::DelUser) => {
+            "for all workers; nodes know nothing of it"
+        }
+        Local::Acl(_) => "the users of shardis ([users.md](users.md)), not those of nodes",
         Local::Client(ClientTask::Pause | ClientTask::Unpause) => "all clients of all workers; nodes go on",
         Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",
         Local::Client(ClientTask::Unblock) => "over the clients of all workers",

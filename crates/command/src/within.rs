@@ -89,7 +89,9 @@ impl Local {
             | Local::Monitor
             | Local::Client(ClientTask::Reply | ClientTask::Track | ClientTask::Caching) => WHAT_COMES,
             Local::Info => ALL_SHARDS,
-            Local::Acl(AclQuestion::DelUser | AclQuestion::Load | AclQuestion::SetUser)
+            Local::Acl(
+                AclQuestion::DelUser | AclQuestion::Load | AclQuestion::Save | AclQuestion::SetUser,
+            )
             | Local::ResetStatistics
             | Local::Client(
                 ClientTask::List

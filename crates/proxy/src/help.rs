@@ -54,6 +54,8 @@ const TEXTS: &[(&str, &[&str])] = &[
             "    Reload users from the ACL file.",
             "LOG [<count> | RESET]",
             "    Show the ACL log entries.",
+            "SAVE",
+            "    Save the current config to the ACL file.",
             "SETUSER <username> <attribute> [<attribute> ...]",
             "    Create or modify a user with the specified attributes.",
             "USERS",

@@ -64,7 +64,7 @@ pub use credentials::Credentials;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
 pub use limits::{CrossShard, Limits, Settings};
-pub use login::Errand;
+pub use login::{Errand, Task};
 pub use proxy::Proxy;
 
 /// Names one connection, of a client or to a node, for as long as it lives.

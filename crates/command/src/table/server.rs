@@ -59,7 +59,7 @@ static ACL: &[Command] = &[
     row("acl|list", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::List)),
     row("acl|load", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Load)),
     row("acl|log", -2, "admin noscript loading stale", "", &[], acl(AclQuestion::Log)),
-    row("acl|save", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|save", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Save)),
     row("acl|setuser", -3, "admin noscript loading stale", "", &[], acl(AclQuestion::SetUser)),
     row("acl|users", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Users)),
     row("acl|whoami", 2, "noscript loading stale", "", &[], acl(AclQuestion::WhoAmI)),
@@ -143,7 +143,6 @@ static SLOWLOG: &[Command] = &[
 const ROLES: Carry = never("the roles of the nodes are not for clients to see or change");
 const REPLICATION: Carry =
     Refused(Refusal::Unknown("spoken between nodes; its replies are none, or without end"));
-const ACCESS_CONTROL: Carry = never("users are kept in the file that --acl-file names; it is only read");
 const MODULES: Carry = Carry::Admin("it would change a node for all clients", Admin::AllShards(Merge::AllOk));
 
 /// What nodes tell of themselves, put together.
