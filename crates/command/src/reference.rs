@@ -81,6 +81,7 @@ fn carried(command: &Command) -> &'static str {
         Carry::Publish(_) => "by the shard of its channel",
         Carry::Cursor => "by all shards, one after the other",
         Carry::AnyShard => "by any shard",
+        Carry::OnlyShard(_) => "by the only shard",
         Carry::Transaction(Transaction::Watch) => "by the shard of its keys",
         Carry::Transaction(Transaction::Execute) => "by the shard of the transaction's keys",
         Carry::Transaction(_) | Carry::Here(_) => "by shardis itself",
@@ -150,6 +151,7 @@ fn own_notes(command: &Command) -> String {
         Carry::Admin(why, Admin::Debug) => {
             format!("{why}; by the shard of its key or by all shards; what would end a node is refused")
         }
+        Carry::OnlyShard(why) => format!("refused where there are several: {why}"),
         Carry::Here(local) => local_note(local).into(),
         Carry::Shard | Carry::AnyShard | Carry::Container => String::new(),
     }

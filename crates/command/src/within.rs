@@ -37,9 +37,10 @@ impl Command {
             Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_) => Within::Kept,
             // What would wait does not in a transaction.
             Carry::Blocking(_) | Carry::Publish(_) | Carry::AnyShard => Within::Kept,
-            Carry::AllShards(_) | Carry::Cursor | Carry::Admin(_, Admin::AllShards(_)) => {
-                Within::KeptByOneShard
-            }
+            Carry::AllShards(_)
+            | Carry::OnlyShard(_)
+            | Carry::Cursor
+            | Carry::Admin(_, Admin::AllShards(_)) => Within::KeptByOneShard,
             Carry::Admin(_, Admin::ConfigSet | Admin::Debug) => Within::Refused(Refusal::Never(BY_ARGUMENTS)),
             Carry::Here(local) => local.within_transaction(),
             Carry::Refused(refusal) => Within::Refused(refusal),

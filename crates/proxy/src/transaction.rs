@@ -24,7 +24,7 @@ use crate::requests::Step;
 use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
-use command::{Carry, Command, Guard, Local, Refusal, Transaction as Act, Within};
+use command::{Carry, Command, Guard, Local, Naming, Refusal, Transaction as Act, Within};
 use resp::{Request, encode};
 use stdx::{BufferPool, append};
 use topology::ShardId;
@@ -268,6 +268,10 @@ impl Core {
                 return Err(Refusal::Never(MISSING_DATABASE));
             }
             Carry::ShardIf(guard) => guard.check(request)?,
+            Carry::OnlyShard(why) if !has_one_shard => return Err(Refusal::Never(why)),
+            Carry::OnlyShard(_) if self.lacks_database(Naming::Both, request) => {
+                return Err(Refusal::Never(MISSING_DATABASE));
+            }
             _ => {}
         }
         match self.within_transaction(command) {

@@ -1,6 +1,6 @@
 //! Administration and information.
 
-use crate::carry::Carry::{AllShards, AnyShard, Container, Here, Refused, Shard};
+use crate::carry::Carry::{AllShards, AnyShard, Container, Here, OnlyShard, Refused, Shard};
 use crate::carry::{About, AclQuestion, Admin, Carry, Local, Merge, Refusal, Report};
 use crate::command::{Command, container, row};
 use crate::table::{about, key, never};
@@ -43,7 +43,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("slaveof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),
     container("slowlog", -2, "", "", Container, SLOWLOG),
     row("swapdb", 3, "write fast", "keyspace dangerous",
-        &[], never("clients would see some shards swapped and others not yet")),
+        &[], OnlyShard("clients would see some shards swapped and others not yet")),
     row("sync", 1, "admin noscript no_async_loading no_multi", "", &[], REPLICATION),
     row("time", 1, "loading stale fast", "", &[], Here(Local::Time)).tips("nondeterministic_output"),
 ];
