@@ -203,7 +203,9 @@ pub(crate) struct Backend {
     pub hides_name: bool,
     /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
     pub is_sought: bool,
-    /// The same, until the node has said what came of ours.
+    /// It is not any more what its lane wants.
+    pub is_altered: bool,
+    /// CLIENT UNBLOCK of ours may yet come, until the node has said what came of it.
     pub is_unblocked: bool,
     output: ByteQueue,
     /// Bytes of requests that the driver took on this connection.
@@ -270,6 +272,7 @@ impl Backend {
             name: None,
             hides_name: false,
             is_sought: false,
+            is_altered: false,
             is_unblocked: false,
             output: ByteQueue::default(),
             written: 0,

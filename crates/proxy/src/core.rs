@@ -8,6 +8,7 @@ use crate::emulate::Emulation;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
 use crate::fan::Fan;
+use crate::inlays::Mixture;
 use crate::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::invalidations::Invalidations;
 use crate::lanes::Lanes;
@@ -63,6 +64,7 @@ pub(crate) struct Core {
     pub scans: Slab<Scan>,
     pub emulations: Slab<Emulation>,
     pub fans: Slab<Fan>,
+    pub mixtures: Slab<Mixture>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -152,6 +154,7 @@ impl Core {
             scans: Slab::default(),
             emulations: Slab::default(),
             fans: Slab::default(),
+            mixtures: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),

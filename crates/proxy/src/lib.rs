@@ -28,6 +28,7 @@ mod fragment;
 mod held;
 mod help;
 mod info;
+mod inlays;
 mod inquiry;
 mod invalidations;
 mod lanes;
@@ -65,7 +66,7 @@ pub use discovered::Discovered;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
 pub use limits::{CrossShard, Limits, Settings};
-pub use login::Errand;
+pub use login::{Errand, Task};
 pub use proxy::Proxy;
 
 /// Names one connection, of a client or to a node, for as long as it lives.

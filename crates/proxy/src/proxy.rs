@@ -343,6 +343,7 @@ impl Proxy {
                 Owed::Scan(scan) => core.forget_scan(scan),
                 Owed::Emulation(emulation) => core.leave_emulation(emulation),
                 Owed::Fan(fan) => core.leave_fan(fan),
+                Owed::Mixture(mixture) => drop(core.mixtures.remove(mixture)),
             }
         }
         core.close(conn);

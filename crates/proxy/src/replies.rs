@@ -389,6 +389,16 @@ impl Proxy {
                 errors::write(&mut scratch, &lost.text_of_exec());
                 Some(&scratch[..])
             }
+            (Some(Owed::Mixture(mixture)), Outcome::Reply(reply)) => {
+                core.answer_mixture(session, mixture, reply, &mut scratch);
+                Some(&scratch[..])
+            }
+            (Some(Owed::Mixture(mixture)), Outcome::Lost(lost)) => {
+                core.lose_mixture(session, mixture);
+                core.counters.errors += 1;
+                errors::write(&mut scratch, &lost.text_of_exec());
+                Some(&scratch[..])
+            }
             (Some(Owed::Scan(scan)), Outcome::Reply(reply)) => {
                 let asked = Asked::by_client(recipient.conn, recipient.place);
                 core.absorb_page(scan, asked, reply, &mut scratch).then_some(&scratch[..])

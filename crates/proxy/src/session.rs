@@ -179,6 +179,8 @@ pub(crate) enum Owed {
     Receivers(Receivers),
     /// One node, which runs a transaction.
     Exec,
+    /// The same, with what is added here.
+    Mixture(Id),
 }
 
 /// How far a session had come before a request whose reply is not wanted.

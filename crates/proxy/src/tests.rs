@@ -5,6 +5,7 @@ mod blocking;
 mod emulate;
 mod emulate_faults;
 mod fan;
+mod inlays;
 mod lanes;
 mod large;
 mod logins;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow};
 use driver::Entry;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings};
+use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings, Task};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{ErrorKind, Read};
@@ -486,17 +486,34 @@ impl Control {
         }
     }
 
-    /// Reads the users for workers whose clients ask for it.
+    /// Reads and writes the file of the users for workers whose clients ask for it.
     fn run_errands(&mut self) {
         while let Ok((worker, errand)) = self.errands.try_recv() {
-            let outcome = self.load_users().map_err(|error| {
-                format!(
-                    "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
-                )
-            });
+            let message = match errand.task {
+                Task::LoadUsers => {
+                    let outcome = self.load_users().map_err(|error| {
+                        format!(
+                            "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+                        )
+                    });
+                    Message::Loaded(errand, outcome)
+                }
+                Task::SaveUsers => Message::Saved(errand, self.save_users()),
+            };
             // A worker that has stopped has nobody to tell.
-            let _ = self.workers[worker].mailbox.send(Message::Loaded(errand, outcome));
+            let _ = self.workers[worker].mailbox.send(message);
         }
+    }
+
+    /// Writes the users to their file. Whether that went well; if not, the log tells.
+    fn save_users(&self) -> bool {
+        let users = self.registry.users();
+        let saved = self.access.save(&users);
+        match &saved {
+            Ok(()) => info!(users = users.iter().len(), "users were written to the ACL file"),
+            Err(error) => error!(error, "users could not be written to the ACL file, which is as before"),
+        }
+        saved.is_ok()
     }
 
     fn load_users(&self) -> Result<Arc<Users>, String> {
