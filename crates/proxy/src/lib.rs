@@ -19,6 +19,7 @@ mod core;
 mod counters;
 mod credentials;
 mod cursor;
+mod ejection;
 mod emulate;
 mod errors;
 mod event;
@@ -41,7 +42,9 @@ mod pause;
 mod pinned;
 mod proxy;
 mod pubsub;
+mod reading;
 mod relay;
+mod replicas;
 mod replies;
 mod reports;
 mod requests;
@@ -60,11 +63,13 @@ mod upload;
 
 pub use counters::{Board, Counters, Usage};
 pub use credentials::Credentials;
+pub use ejection::Ejecting;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
 pub use limits::{CrossShard, Limits, Settings};
 pub use login::Errand;
 pub use proxy::Proxy;
+pub use reading::{ReadFrom, Reading};
 
 /// Names one connection, of a client or to a node, for as long as it lives.
 pub type ConnId = stdx::Id;

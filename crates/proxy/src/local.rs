@@ -42,6 +42,7 @@ impl Core {
                 self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
+                self.set_reads(session, false);
                 self.change_lane(session, LaneKind::default());
                 session.login = Login::newcomer(&self.users);
                 if session.mute == Mute::Off {
@@ -78,6 +79,7 @@ impl Core {
             }
             Local::ReplicaReads(on) => {
                 session.wishes.replica_reads = on;
+                self.set_reads(session, on);
                 encode::simple(reply, b"OK");
             }
             Local::Accepted => encode::simple(reply, b"OK"),

@@ -6,6 +6,7 @@ use crate::embedded::Embedded;
 use crate::listeners::{Listener, Newcomer};
 use crate::logging;
 use crate::pace::Gather;
+use crate::reading::ReadingArgs;
 use crate::resolver;
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let listeners = Listener::open_all(args)?;
     let workers = args.workers();
     let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
-    let clients_max = clients_max(args.maxclients, workers * topology.shard_count(), own);
+    let clients_max = clients_max(args.maxclients, workers * topology.nodes().len(), own);
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         databases: args.databases,
         allow_admin: args.allow_admin,
         cross_shard: args.cross_shard,
+        reading: args.reading.clone(),
         access,
         registry: Arc::new(registry),
         credentials: args.credentials().map_err(|error| anyhow!(error))?,
@@ -160,6 +162,7 @@ struct Plan {
     databases: u16,
     allow_admin: bool,
     cross_shard: CrossShard,
+    reading: ReadingArgs,
     access: Source,
     registry: Arc<Registry>,
     credentials: Credentials,
@@ -185,6 +188,8 @@ impl Plan {
             databases: self.databases,
             allow_admin: self.allow_admin,
             cross_shard: self.cross_shard,
+            reading: self.reading.reading(),
+            ejecting: self.reading.ejecting(),
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };

@@ -15,6 +15,7 @@ mod listeners;
 mod local;
 mod logging;
 mod pace;
+mod reading;
 mod resolver;
 mod transport;
 mod trial;
