@@ -19,6 +19,7 @@ mod core;
 mod counters;
 mod credentials;
 mod cursor;
+mod discovered;
 mod ejection;
 mod emulate;
 mod errors;
@@ -63,6 +64,7 @@ mod upload;
 
 pub use counters::{Board, Counters, Usage};
 pub use credentials::Credentials;
+pub use discovered::Discovered;
 pub use ejection::Ejecting;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
