@@ -4,6 +4,7 @@
 use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
+use crate::ejection::Ejection;
 use crate::emulate::Emulation;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
@@ -21,6 +22,7 @@ use crate::monitor::Monitor;
 use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
+use crate::reading::Readers;
 use crate::route::Scratch;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
@@ -50,6 +52,9 @@ pub(crate) struct Core {
     pub lanes: Lanes,
     pub pins: Pins,
     pub pause: Pause,
+    pub readers: Readers,
+    /// Who is left out, if nodes that fail are.
+    pub ejection: Option<Box<Ejection>>,
     pub subscriptions: Subscriptions,
     pub monitor: Monitor,
     pub invalidations: Invalidations,
@@ -137,6 +142,10 @@ impl Core {
             lanes,
             pins: Pins::default(),
             pause: Pause::default(),
+            readers: Readers::new(settings.reading.clone()),
+            ejection: settings
+                .ejecting
+                .map(|ejecting| Box::new(Ejection::new(ejecting, Arc::clone(&topology)))),
             subscriptions: Subscriptions::new(shards),
             monitor: Monitor::default(),
             invalidations: Invalidations::new(shards),
@@ -182,6 +191,9 @@ impl Core {
             limits,
         };
         core.connect_primaries();
+        if core.readers.are_wanted() {
+            core.watch_readers();
+        }
         core
     }
 
@@ -246,7 +258,7 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared | Use::Subscription => (self.late_at, asked.kept),
+            Use::Shared | Use::Replica | Use::Subscription => (self.late_at, asked.kept),
             Use::Held | Use::Draining => (self.late_at, false),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
         };

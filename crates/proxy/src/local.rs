@@ -62,6 +62,7 @@ impl Core {
                 self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
+                self.set_reads(session, false);
                 self.change_lane(session, LaneKind::default());
                 session.login = Login::newcomer(&self.users);
                 if session.mute == Mute::Off {
@@ -98,6 +99,7 @@ impl Core {
             }
             Local::ReplicaReads(on) => {
                 session.wishes.replica_reads = on;
+                self.set_reads(session, on);
                 encode::simple(reply, b"OK");
             }
             Local::Accepted => encode::simple(reply, b"OK"),

@@ -205,9 +205,14 @@ impl Core {
         if session.subscribed.is_some() && !self.allows_listener(session, command, request) {
             return Step::Done;
         }
-        // One branch for both: nearly no request has to do with either.
-        if session.transaction.is_some() | self.pause.is_on() {
+        // One branch for all: nearly no request has to do with any.
+        if session.transaction.is_some() | self.pause.is_on() | session.reads.is_some() {
             if let Some(step) = self.hold_back(session, command) {
+                return step;
+            }
+            if session.reads.is_some()
+                && let Some(step) = self.read_from_replica(session, command, request, keys)
+            {
                 return step;
             }
             if session.transaction.is_some() {

@@ -11,6 +11,7 @@ use crate::lanes::LaneId;
 use crate::limits::Limits;
 use crate::login::Login;
 use crate::pinned::Pinning;
+use crate::replicas::Reads;
 use crate::subscriptions::Subscribed;
 use crate::transaction::Transaction;
 use command::Number;
@@ -107,6 +108,8 @@ pub(crate) struct Session {
     pub is_seen_waiting: bool,
     /// What it has begun with MULTI.
     pub transaction: Option<Box<Transaction>>,
+    /// What concerns its reads, if they may go to replicas.
+    pub reads: Option<Box<Reads>>,
 }
 
 /// What a session does with what comes.
@@ -291,6 +294,7 @@ impl Session {
             waits_on: None,
             is_seen_waiting: false,
             transaction: None,
+            reads: None,
         }
     }
 
@@ -369,6 +373,11 @@ impl Session {
             Place::Waiting(owed) | Place::Muted(owed) => Some(*owed),
             Place::Ready(_) => None,
         }
+    }
+
+    /// Whether place `number` was reserved and its reply has not left yet.
+    pub(crate) fn has_place(&self, number: u32) -> bool {
+        self.index(number) < self.pending.len()
     }
 
     /// Whether nothing was sent behind the request at place `number`.
@@ -755,7 +764,7 @@ mod tests {
             (0, 0, 0)
         );
         // A look into a box would cost each request more than these few bytes more cost an idle client.
-        assert!(size_of::<Session>() <= 376, "{}", size_of::<Session>());
+        assert!(size_of::<Session>() <= 384, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

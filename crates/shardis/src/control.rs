@@ -7,6 +7,7 @@ use crate::embedded::Embedded;
 use crate::listeners::{Listener, Newcomer};
 use crate::logging;
 use crate::pace::Gather;
+use crate::reading::ReadingArgs;
 use crate::resolver;
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
@@ -65,11 +66,11 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let workers = args.workers();
     let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
     // Of nodes that are to be discovered there may be some more.
-    let shards = match topology.is_discovered() {
-        true => DISCOVERED_NODES.max(topology.shard_count()),
-        false => topology.shard_count(),
+    let nodes = match topology.is_discovered() {
+        true => DISCOVERED_NODES.max(topology.nodes().len()),
+        false => topology.nodes().len(),
     };
-    let wanted = ClientsMax { wanted: args.maxclients, sockets_each: 1, nodes: workers * shards, own };
+    let wanted = ClientsMax { wanted: args.maxclients, sockets_each: 1, nodes: workers * nodes, own };
     let clients_max = wanted.granted();
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         databases: args.databases(),
         allow_admin: args.allow_admin,
         cross_shard: args.cross_shard,
+        reading: args.reading.clone(),
         access,
         registry: Arc::new(registry),
         credentials,
@@ -198,6 +200,7 @@ struct Plan {
     databases: u16,
     allow_admin: bool,
     cross_shard: CrossShard,
+    reading: ReadingArgs,
     access: Source,
     registry: Arc<Registry>,
     credentials: Credentials,
@@ -226,6 +229,8 @@ impl Plan {
             databases: self.databases,
             allow_admin: self.allow_admin,
             cross_shard: self.cross_shard,
+            reading: self.reading.reading(),
+            ejecting: self.reading.ejecting(),
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };
