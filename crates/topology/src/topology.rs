@@ -135,6 +135,7 @@ impl Topology {
             hash: HashFunction::Crc16Redis,
             table: Table::Slots(Slots::of(all)),
             placed: Arc::default(),
+            out: Arc::default(),
             is_cluster: true,
             is_discovered: true,
             keyless: all,
