@@ -477,6 +477,24 @@ fn a_hint_to_strangers_is_followed_once_and_not_believed() {
 }
 
 #[test]
+fn an_address_that_another_cluster_has_taken_gets_no_requests_until_one_of_ours_is_there_again() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(5));
+    world.kill("b:1");
+    world.wish(Wish::Down(address("b:1")));
+    world.run_for(Duration::from_secs(1));
+    world.put("b:1", node(99, "xx b:1@2 master - 0 0 99 connected 0-16383\n".to_owned()));
+    world.wish(Wish::Up(address("b:1")));
+    world.run_for(Duration::from_millis(250));
+    assert_eq!(lines(&world.views[1].shards), ["a:1 [c:1] 0-9999", "nobody [] 10000-16383"]);
+    assert!(world.news.contains(&News::Stranger { address: address("b:1") }));
+    world.put("b:1", node(2, TWO.to_owned()));
+    world.wish(Wish::Up(address("b:1")));
+    world.run_for(Duration::from_millis(250));
+    assert_eq!(lines(&world.views[2].shards)[1], "b:1 [] 10000-16383");
+}
+
+#[test]
 fn seeds_that_are_of_no_use_are_named_once_and_tried_again() {
     let mut world = World::new(discovery(&["a:1", "b:1", "c:1"], 3));
     world.put("a:1", |_| Some(b"-ERR This instance has cluster support disabled\r\n".to_vec()));
