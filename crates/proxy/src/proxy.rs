@@ -420,11 +420,10 @@ impl Proxy {
                     Due::Connect => self.connect(node),
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
                     Due::Expire => match backend.expire() {
-                        Some(ticket) if matches!(backend.used_by, Use::Pinned | Use::Held) => {
+                        Some(ticket)
+                            if matches!(backend.used_by, Use::Pinned | Use::Held | Use::Subscription) =>
+                        {
                             self.deliver_timeout(node, ticket);
-                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
-                        }
-                        Some(_) if backend.used_by == Use::Subscription => {
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
                         Some(ticket) => self.deliver_timeout(node, ticket),
