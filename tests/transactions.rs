@@ -70,6 +70,36 @@ pub(crate) const SCENES: &[&[&str]] = &[
         "0 XREADGROUP GROUP nope c BLOCK 0 STREAMS s{t} >",
         "0 XACK s{t} g 1-1",
     ],
+    // Streams on several shards.
+    &[
+        "0 XREAD STREAMS sa sb sc sd se 0 0 0 0 0",
+        "0 XADD sa 1-1 f v",
+        "0 XADD sb 1-1 f v",
+        "0 XADD sc 1-1 f v",
+        "1 XADD sd 1-1 f v g w",
+        "1 XADD sd 1-2 f v",
+        "0 XREAD STREAMS se sd sc sb sa 0 0 0 0 0",
+        "0 XREAD COUNT 1 STREAMS sa sb nosuch sd 1-1 0 0 0",
+        "0 XREAD STREAMS sa sb sc sd $ $ $ $",
+        "0 XREAD STREAMS sa sb sc sd 0 0 x 0",
+        "0 XREAD STREAMS sa sb sc sd 0 0 0",
+        "0 XREAD COUNT x STREAMS sa sb 0 0",
+        "0 XREAD GROUP g c STREAMS sa sb 0 0",
+        "0 XREAD BLOCK 0 COUNT 1 STREAMS se sd sc sb sa 0 0 0 0 0",
+        "1 XREAD BLOCK 5 STREAMS sa sb sc sd $ $ $ $",
+        "1 XREAD BLOCK x STREAMS sa sb sc sd 0 0 0 0",
+        "1 XREAD BLOCK -1 STREAMS sa sb sc sd 0 0 0 0",
+        "1 XREAD BLOCK 0 STREAMS sa sb sc sd 0 0 0",
+        "0 SET sb x",
+        "0 XREAD STREAMS sa sb sc sd 0 0 0 0",
+        "0 XREAD BLOCK 0 STREAMS sa sb sc sd 0 0 0 0",
+        "1 SELECT 3",
+        "1 XADD sa 1-1 f v",
+        "1 XADD sb 1-1 f v",
+        "1 XADD sc 1-1 f v",
+        "1 XREAD BLOCK 0 STREAMS sa sb sc 0 0 0",
+        "1 PING",
+    ],
     &["0 WATCH a{t}", "0 BLPOP q{t} 0.01", "1 SET a{t} 1", "0 MULTI", "0 EXEC", "0 PING"],
     &["0 SELECT 3", "0 SET a{t} three", "1 WATCH a{t}", "0 SET a{t} 3", "1 MULTI", "1 GET a{t}", "1 EXEC"],
     &[
@@ -202,13 +232,13 @@ fn kinds(reply: &str) -> String {
 }
 
 /// How many clients wait, as the server or the proxy at `client` says.
-fn waiting(client: &mut Client) -> usize {
+pub(crate) fn waiting(client: &mut Client) -> usize {
     let info = String::from_utf8(client.command(&[b"INFO", b"clients"])).expect("text");
     let line = info.lines().find_map(|line| line.strip_prefix("blocked_clients:")).expect("the field");
     line.trim().parse().expect("a number")
 }
 
-fn wait_for_blocked(client: &mut Client, count: usize) {
+pub(crate) fn wait_for_blocked(client: &mut Client, count: usize) {
     poll_until("clients that wait", || (waiting(client) == count).then_some(()));
 }
 

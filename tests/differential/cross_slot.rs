@@ -39,7 +39,6 @@ fn commands_that_cannot_be_split_are_refused_across_shards() {
         format!("GEORADIUS {a} 0 0 1 m STORE {b}"),
         format!("SORT {a} STORE {b}"),
         format!("MSETNX {a} 1 {b} 2"),
-        format!("XREAD STREAMS {a} {b} 0 0"),
         format!("XREADGROUP GROUP g c STREAMS {a} {b} > >"),
         format!("EVAL return 2 {a} {b}"),
         format!("EVAL_RO return 2 {a} {b}"),

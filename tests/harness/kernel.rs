@@ -35,6 +35,42 @@ pub(crate) fn open_files(pid: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
 }
 
+/// Whether a process is gone, or has ended and only its parent does not know yet.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    stat_of(pid).is_none_or(|stat| stat.state == "Z")
+}
+
+/// The processes whose parent is `pid`.
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    processes(|stat| stat.parent == pid)
+}
+
+/// The processes in the group that `pid` leads.
+pub(crate) fn group_of(pid: u32) -> Vec<u32> {
+    processes(|stat| stat.group == pid)
+}
+
+fn processes(is_meant: impl Fn(&Stat) -> bool) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| stat_of(pid).is_some_and(|stat| is_meant(&stat))).collect()
+}
+
+/// What `/proc/PID/stat` says.
+struct Stat {
+    state: String,
+    parent: u32,
+    group: u32,
+}
+
+fn stat_of(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.to_owned();
+    Some(Stat { state, parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+}
+
 /// One row of `/proc/net/tcp` that is an established connection or the closing of one.
 struct Connection {
     port: u16,

@@ -117,7 +117,7 @@ impl Proxy {
 
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
-        self.process.child.id()
+        self.process.pid()
     }
 
     /// What it printed so far.
@@ -142,15 +142,19 @@ impl Proxy {
     }
 }
 
-/// The command line `shardis proxy <flags>`. `SHARDIS_BIN` names another binary than the one just built, for
-/// example a release build.
+/// The command line `shardis proxy <flags>`.
 pub(crate) fn shardis(flags: &[&str]) -> Command {
+    let mut command = shardis_binary();
+    command.arg("proxy").args(flags);
+    command
+}
+
+/// `shardis` without arguments. `SHARDIS_BIN` names another binary than the one just built, for example a release build.
+pub(crate) fn shardis_binary() -> Command {
     let built = option_env!("CARGO_BIN_EXE_shardis").map(str::to_owned);
     let path =
         std::env::var("SHARDIS_BIN").ok().or(built).expect("cargo built shardis, or SHARDIS_BIN names it");
-    let mut command = Command::new(path);
-    command.arg("proxy").args(flags);
-    command
+    Command::new(path)
 }
 
 /// A port that nobody listens on at this moment.
@@ -197,6 +201,11 @@ impl Process {
         collect(child.stdout.take().expect("stdout is a pipe"), &output);
         collect(child.stderr.take().expect("stderr is a pipe"), &output);
         Process { child, name, output }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// What it printed so far, both streams.

@@ -124,6 +124,8 @@ pub enum Wait {
     First,
     /// In milliseconds, behind the word BLOCK; without it, it does not wait.
     Block,
+    /// As [`Wait::Block`]; what it reads it does not take, so that keys on several shards can be waited for together.
+    BlockAcross,
     /// Nobody knows: a command that was learnt.
     Untold,
 }

@@ -99,13 +99,14 @@ pub fn resolve(request: &Request<'_>) -> Resolved<'static> {
 /// As [`resolve`], with the line's number.
 #[inline]
 pub fn resolve_numbered(request: &Request<'_>) -> (Resolved<'static>, Number) {
-    let Some((command, first)) = INDEX.find_numbered(request.arg(0)) else {
+    let Some((entry, command)) = INDEX.find_entry(request.arg(0)) else {
         return (Resolved::Unknown, Number::NONE);
     };
-    let resolved = resolve_args(command, &Args::from(request));
-    if command.subcommands.is_empty() {
-        return (resolved, first);
+    let first = entry.number;
+    if !entry.has_subcommands {
+        return (checked(command, request.len()), first);
     }
+    let resolved = resolve_args(command, &Args::from(request));
     let number = match resolved {
         Resolved::Command(found) | Resolved::WrongArity(found) if !std::ptr::eq(found, command) => {
             let at = command.subcommands.iter().position(|subcommand| std::ptr::eq(subcommand, found));
@@ -127,7 +128,13 @@ pub(crate) fn resolve_args<'t>(command: &'t Command, args: &Args<'_>) -> Resolve
         },
         _ => command,
     };
-    if command.arity_fits(args.len()) { Resolved::Command(command) } else { Resolved::WrongArity(command) }
+    checked(command, args.len())
+}
+
+/// `command` with `len` arguments, its name included.
+#[inline]
+fn checked(command: &Command, len: usize) -> Resolved<'_> {
+    if command.arity_fits(len) { Resolved::Command(command) } else { Resolved::WrongArity(command) }
 }
 
 /// Whether a request of this name is HTTP that was sent to the wrong port, or sent there on purpose by a web page:
@@ -159,6 +166,12 @@ struct Entry {
     key: Key,
     command: Option<&'static Command>,
     number: Number,
+    /// As in the command, without a look at it.
+    has_subcommands: bool,
+}
+
+impl Entry {
+    const EMPTY: Entry = Entry { key: [0; 3], command: None, number: Number::NONE, has_subcommands: false };
 }
 
 /// How many lines the table has, subcommands counted.
@@ -193,7 +206,7 @@ static INDEX: Index = Index::new();
 
 impl Index {
     const fn new() -> Index {
-        let mut entries = [const { Entry { key: [0; 3], command: None, number: Number::NONE } }; ENTRIES];
+        let mut entries = [const { Entry::EMPTY }; ENTRIES];
         let mut number = 0;
         let mut section = 0;
         while section < SECTIONS.len() {
@@ -209,8 +222,11 @@ impl Index {
                 while entries[entry].command.is_some() {
                     entry = (entry + 1) % ENTRIES;
                 }
-                entries[entry] = Entry { key, command: Some(command), number: Number(number) };
-                number += 1 + subcommands(command).len() as u16;
+                let subcommands = subcommands(command).len() as u16;
+                let has_subcommands = subcommands > 0;
+                entries[entry] =
+                    Entry { key, command: Some(command), number: Number(number), has_subcommands };
+                number += 1 + subcommands;
                 at += 1;
             }
             section += 1;
@@ -220,11 +236,11 @@ impl Index {
 
     #[inline]
     fn find(&self, name: &[u8]) -> Option<&'static Command> {
-        self.find_numbered(name).map(|(command, _)| command)
+        self.find_entry(name).map(|(_, command)| command)
     }
 
     #[inline]
-    fn find_numbered(&self, name: &[u8]) -> Option<(&'static Command, Number)> {
+    fn find_entry(&self, name: &[u8]) -> Option<(&Entry, &'static Command)> {
         let key = key(name)?;
         let mut at = first_entry(&key);
         // Ends: three of four entries are empty.
@@ -232,7 +248,7 @@ impl Index {
             let entry = &self.entries[at];
             let command = entry.command?;
             if is_same(&entry.key, &key) {
-                return Some((command, entry.number));
+                return Some((entry, command));
             }
             at = (at + 1) % ENTRIES;
         }

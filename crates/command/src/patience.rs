@@ -19,7 +19,7 @@ impl Wait {
         match self {
             Wait::Last => Some(seconds(request.arg(request.len() - 1))),
             Wait::First => Some(seconds(request.arg(1))),
-            Wait::Block => blocks(request),
+            Wait::Block | Wait::BlockAcross => blocks(request),
             Wait::Untold => Some(Duration::MAX),
         }
     }

@@ -52,10 +52,10 @@ fn write_command(page: &mut String, command: &Command) {
 fn carried(command: &Command) -> &'static str {
     match command.carry {
         Carry::Shard | Carry::ShardIf(_) if command.single_key().is_some() => "by the shard of its key",
+        Carry::Split(_) | Carry::Blocking(Wait::BlockAcross) => "split over the shards of its keys",
         Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Blocking(_) => {
             "by the shard of its keys"
         }
-        Carry::Split(_) => "split over the shards of its keys",
         Carry::AllShards(_) => "by all shards",
         Carry::Publish(_) => "by the shard of its channel",
         Carry::Cursor => "by all shards, one after the other",
@@ -87,6 +87,11 @@ fn own_notes(command: &Command) -> String {
     match command.carry {
         Carry::Blocking(Wait::Block) => {
             "all keys on one shard; with BLOCK the client has a connection of its own while it waits".into()
+        }
+        Carry::Blocking(Wait::BlockAcross) => {
+            "the streams in the order of the keys; with BLOCK the client has a connection of its own to each shard \
+             while it waits, and is answered with what the first shard has and what the others have by then"
+                .into()
         }
         Carry::Blocking(_) => {
             "all keys on one shard; the client has a connection of its own while it waits".into()

@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::errors;
-use crate::route::{KEYLESS_SHARD, Keys};
+use crate::route::Keys;
 use crate::session::Session;
 use command::{Admin, Command, Merge, Refusal, Report};
 use resp::Request;
@@ -58,10 +58,12 @@ impl Core {
                     self.refuse_command(session, command, Refusal::Never(DEBUG_REFUSED), request);
                 }
                 Debug::ByKey => {
-                    let shard = request.get(2).map_or(KEYLESS_SHARD, |key| self.topology.shard_of(key));
+                    let shard = request
+                        .get(2)
+                        .map_or_else(|| self.topology.keyless(), |key| self.topology.shard_of(key));
                     self.send(session, command, shard, request.bytes);
                 }
-                Debug::AnyShard => self.send(session, command, KEYLESS_SHARD, request.bytes),
+                Debug::AnyShard => self.send(session, command, self.topology.keyless(), request.bytes),
                 Debug::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
             },
         }

@@ -22,7 +22,7 @@ use resp::reply::{self, Passed, ReplyError, ReplyLimits};
 use std::collections::VecDeque;
 use std::time::Duration;
 use stdx::{BufferPool, ByteQueue, Instant, Prng, append};
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 
 /// What waits for one reply.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,10 @@ pub(crate) enum Purpose {
     Inquiry,
     /// It goes into the emulation that `conn` names; `part` is the question.
     Emulation,
+    /// It goes into the fan that `conn` names; `part` is the part.
+    Fan,
+    /// It says whether a fan's part was let go; `conn` names its connection, which is that of the backend `part`.
+    Unblock,
     /// It says that the topic that `conn` names is subscribed to.
     Subscribe,
     /// It says that it is not any more; `conn` names who waits, `part` is the shard.
@@ -141,13 +145,17 @@ pub(crate) enum Use {
     Held,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
     Retired,
+    /// Those whose requests were in flight when its node lost its task: see `succession.rs`. It is closed afterwards.
+    Draining,
 }
 
 /// One connection to a node, or the wish for one.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    /// Whose node.
+    /// The shard that the node was of when it was connected to.
     pub shard: ShardId,
+    /// The node at the other end.
+    pub node: NodeId,
     /// Who uses it.
     pub used_by: Use,
     /// What those have chosen alike.
@@ -195,6 +203,8 @@ pub(crate) struct Backend {
     pub hides_name: bool,
     /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
     pub is_sought: bool,
+    /// The same, until the node has said what came of ours.
+    pub is_unblocked: bool,
     output: ByteQueue,
     /// Bytes of requests that the driver took on this connection.
     written: u64,
@@ -227,9 +237,15 @@ const PONG: &[u8] = b"+PONG\r\n";
 
 impl Backend {
     /// A node that was not connected to yet, and is to be at once.
-    pub(crate) fn new(shard: ShardId, used_by: Use, lane: LaneId, greeting: Greeting) -> Backend {
+    pub(crate) fn new(
+        (shard, node): (ShardId, NodeId),
+        used_by: Use,
+        lane: LaneId,
+        greeting: Greeting,
+    ) -> Backend {
         Backend {
             shard,
+            node,
             used_by,
             lane,
             greeting,
@@ -254,6 +270,7 @@ impl Backend {
             name: None,
             hides_name: false,
             is_sought: false,
+            is_unblocked: false,
             output: ByteQueue::default(),
             written: 0,
             in_flight: VecDeque::new(),
@@ -440,6 +457,7 @@ impl Backend {
     }
 
     /// The length of the first reply in `bytes`, if it is complete.
+    #[inline(always)]
     pub(crate) fn next_reply(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, ReplyError> {
         self.scanner.scan(bytes, &limits.reply)
     }
@@ -560,6 +578,17 @@ impl Backend {
         self.is_idle() && self.output.is_empty() && self.input.is_empty()
     }
 
+    /// What is in flight is late from `late_at` on at the latest, and so is the connection, if it is being made.
+    pub(crate) fn hurry(&mut self, late_at: Instant) {
+        match &mut self.state {
+            State::Connecting { deadline, .. } | State::Probing { deadline, .. } => {
+                *deadline = late_at.min(*deadline)
+            }
+            State::Waiting { .. } | State::Ready { .. } => {}
+        }
+        self.tickets_mut().for_each(|ticket| ticket.deadline = ticket.deadline.min(late_at));
+    }
+
     /// Whether nothing has come for `time`.
     pub(crate) fn is_silent_for(&self, time: Duration, now: Instant) -> bool {
         now.since(self.moved_at) >= time
@@ -590,7 +619,9 @@ impl Backend {
     fn late_at(&self, limits: &Limits) -> Instant {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
         match self.used_by {
-            Use::Shared | Use::Held => ticket.deadline + limits.transfer_time(self.input.len()),
+            Use::Shared | Use::Held | Use::Draining => {
+                ticket.deadline + limits.transfer_time(self.input.len())
+            }
             // Many are asked for at once when the connection is made again.
             Use::Subscription => ticket.deadline.max(self.moved_at + limits.request_timeout),
             // A slow client makes its own replies late, and only those.
@@ -623,7 +654,9 @@ impl Backend {
     }
 
     /// Forgets the connection and hands out its tickets, with how many bytes of requests were written on it. The next
-    /// attempt is at once if a connection that had been healthy for a while was lost, else after a jittered pause.
+    /// attempt is at once if a connection that had been healthy for a while was lost, else after a jittered pause. One on
+    /// which replies were late was not: a node that is frozen still lets itself be connected to, and nobody is to wait for
+    /// the outcome of that.
     pub(crate) fn fail(
         &mut self,
         reason: String,
@@ -632,8 +665,11 @@ impl Backend {
         prng: &mut Prng,
         pool: &mut BufferPool,
     ) -> (VecDeque<Ticket>, u64) {
-        let was_healthy =
-            matches!(self.state, State::Ready { since, .. } if now.since(since) >= limits.backoff_max);
+        let was_ready_for = match self.state {
+            State::Ready { since, .. } => now.since(since),
+            _ => Duration::ZERO,
+        };
+        let was_healthy = self.expired == 0 && was_ready_for >= limits.backoff_max;
         if !was_healthy {
             self.failures = self.failures.saturating_add(1);
         }
@@ -696,7 +732,7 @@ mod tests {
     /// A node that was not connected to yet.
     fn waiting() -> Backend {
         let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
-        Backend::new(ShardId(0), Use::Shared, LaneId::FIRST, greeting)
+        Backend::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting)
     }
 
     /// A backend through which requests flow since `at(0)`.
@@ -822,6 +858,24 @@ mod tests {
         assert_eq!(backend.due(at(2000), &limits), Due::Fail("no reply in time"));
         backend.handle_progress(at(1900));
         assert_eq!(backend.due(at(2000), &limits), Due::Nothing);
+    }
+
+    #[test]
+    fn nobody_waits_for_the_next_connection_to_a_node_that_was_silent() {
+        let (mut pool, limits, mut prng) = (pool(), Limits::default(), Prng::new(7));
+        let mut backend = ready();
+        queue(&mut backend, &mut pool, at(2000));
+        backend.handle_sent(PING.len(), &mut pool);
+        backend.expire();
+        backend.fail("no reply in time".into(), at(4000), &limits, &mut prng, &mut pool);
+        assert_eq!(backend.admit(&limits), Err("no reply in time"));
+        // Half open: its PING is asked for once, and only its answer closes the breaker.
+        backend.state = State::Connecting { conn: CONN, deadline: at(5000) };
+        backend.handle_connected();
+        backend.handle_sent(PING.len(), &mut pool);
+        assert_eq!(backend.admit(&limits), Err("no reply in time"));
+        assert_eq!(backend.handle_probe_reply(PONG, at(4500)), Ok(true));
+        assert_eq!(backend.admit(&limits), Ok(()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::fmt::Write;
 use stdx::Instant;
-use topology::ShardId;
+use topology::NodeId;
 use users::Users;
 
 /// Which clients CLIENT LIST shows.
@@ -109,23 +109,22 @@ impl Core {
 }
 
 impl Core {
-    /// Asks the node of `shard` to let the client go that waits on the connection which it calls `name`. What it says is
+    /// Asks the node `id` to let the client go that waits on the connection which it calls `name`. What it says is
     /// the reply at `place`: the one who waits gets his over the connection on which he waits, so that nothing that has
     /// come for him meanwhile is lost. False if it cannot be asked.
     pub(crate) fn unblock(
         &mut self,
         session: &mut Session,
         place: u32,
-        shard: ShardId,
+        id: NodeId,
         name: i64,
         by_error: bool,
     ) -> bool {
-        if self.admit(shard).is_err() {
-            return false;
+        let is_asked = self.ask_to_unblock(id, name, by_error, Asked::by_client(session.conn, place));
+        if is_asked {
+            session.expect(place, Owed::Node);
         }
-        session.expect(place, Owed::Node);
-        self.ask_to_unblock(shard, name, by_error, Asked::by_client(session.conn, place));
-        true
+        is_asked
     }
 }
 

@@ -5,11 +5,12 @@ use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
 use crate::emulate::Emulation;
-use crate::errors::Lost;
+use crate::errors::{self, Lost};
 use crate::event::Notice;
+use crate::fan::Fan;
 use crate::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::invalidations::Invalidations;
-use crate::lanes::{LaneId, Lanes};
+use crate::lanes::Lanes;
 use crate::learn::Learner;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
 use crate::login::Errand;
@@ -28,7 +29,7 @@ use command::Number;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stdx::{BufferPool, Instant, Prng, Slab, append};
-use topology::{ShardId, Topology};
+use topology::{NodeId, ShardId, Topology};
 use users::Users;
 
 /// Everything but the connections themselves.
@@ -41,8 +42,7 @@ pub(crate) struct Core {
     pub topology: Arc<Topology>,
     /// Who may do what, as this worker was told last.
     pub users: Arc<Users>,
-    /// The connections to nodes: first the shared ones by shard, then those of other lanes, and those that clients are
-    /// pinned to.
+    /// The connections to nodes, of all uses.
     pub backends: Vec<Backend>,
     /// Places among them that have no connection.
     pub vacant: Vec<u32>,
@@ -62,6 +62,7 @@ pub(crate) struct Core {
     pub repeats: Repeats,
     pub scans: Slab<Scan>,
     pub emulations: Slab<Emulation>,
+    pub fans: Slab<Fan>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -107,7 +108,7 @@ pub(crate) struct Core {
 /// An [`crate::Action`] that carries no bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
-    Connect { conn: ConnId, shard: ShardId },
+    Connect { conn: ConnId, node: NodeId },
     Pause { conn: ConnId },
     Resume { conn: ConnId },
     Finish { conn: ConnId },
@@ -128,22 +129,18 @@ impl Core {
     ) -> Core {
         let shards = topology.shard_count();
         let lanes = Lanes::new(settings.credentials.clone());
-        let shared = |shard| {
-            let greeting = lanes.greeting(LaneId::FIRST).clone();
-            Backend::new(ShardId(shard), Use::Shared, LaneId::FIRST, greeting)
-        };
-        Core {
-            backends: (0..shards as u32).map(shared).collect(),
+        let mut core = Core {
+            backends: Vec::new(),
             vacant: Vec::new(),
             lanes,
-            pins: Pins::new(shards),
+            pins: Pins::default(),
             pause: Pause::default(),
             subscriptions: Subscriptions::new(shards),
             monitor: Monitor::default(),
             invalidations: Invalidations::new(shards),
             held: 0,
             seekers: Vec::new(),
-            scratch: Scratch::new(shards),
+            scratch: Scratch::new(topology.divisions()),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
             users: settings.registry.users(),
@@ -154,6 +151,7 @@ impl Core {
             repeats: Repeats::default(),
             scans: Slab::default(),
             emulations: Slab::default(),
+            fans: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),
@@ -179,7 +177,9 @@ impl Core {
             clients_waiting: 0,
             pending_max: limits.pending_max,
             limits,
-        }
+        };
+        core.connect_primaries();
+        core
     }
 
     /// Gives each client that waits its share of what may be pending.
@@ -200,7 +200,10 @@ impl Core {
     /// Whether `shard` takes a request of ours now; else what the client is to be told.
     #[inline]
     pub(crate) fn admit(&self, shard: ShardId) -> Result<(), Lost> {
-        self.admit_on(shard.0)
+        match self.lanes.primary(shard) {
+            Some(node) => self.admit_on(node),
+            None => Err(self.not_sent(shard, errors::NO_PRIMARY)),
+        }
     }
 
     /// Whether the connection `node` takes a request now; else what the client is to be told.
@@ -223,7 +226,8 @@ impl Core {
 
     /// Queues a request of ours for the first lane's connection to `shard`, which must have admitted it.
     pub(crate) fn enqueue(&mut self, shard: ShardId, bytes: &[u8], asked: Asked) {
-        self.enqueue_on(shard.0, bytes, asked);
+        let node = self.lanes.primary(shard).expect("a shard that admits requests has a primary");
+        self.enqueue_on(node, bytes, asked);
     }
 
     /// Queues a whole request for the connection `node`.
@@ -240,7 +244,7 @@ impl Core {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
             Use::Shared | Use::Subscription => (self.late_at, asked.kept),
-            Use::Held => (self.late_at, false),
+            Use::Held | Use::Draining => (self.late_at, false),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
         };
         let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());

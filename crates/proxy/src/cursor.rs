@@ -44,15 +44,19 @@ impl Cursor {
         Some(u64::from(self.shard.0) << NODE_BITS | self.node)
     }
 
-    /// What follows when the node of `self.shard` answered `node`: the same shard, the next one, or `None` after the
-    /// last.
-    pub(crate) fn next(self, node: u64, shards: usize) -> Option<Cursor> {
-        let shard = self.shard;
+    /// What follows when the node of `self.shard` answered `node`: the same shard, the next of `shards`, or `None` after
+    /// the last.
+    pub(crate) fn next(self, node: u64, shards: impl Iterator<Item = ShardId>) -> Option<Cursor> {
         match node {
-            0 if shard.0 as usize + 1 >= shards => None,
-            0 => Some(Cursor { shard: ShardId(shard.0 + 1), node: 0 }),
-            node => Some(Cursor { shard, node }),
+            0 => Cursor { shard: ShardId(self.shard.0 + 1), node: 0 }.among(shards),
+            node => Some(Cursor { node, ..self }),
         }
+    }
+
+    /// This cursor if its shard is one of `shards`, or else the start of the next one that is; `None` after the last.
+    pub(crate) fn among(self, mut shards: impl Iterator<Item = ShardId>) -> Option<Cursor> {
+        let shard = shards.find(|&shard| shard >= self.shard)?;
+        Some(if shard == self.shard { self } else { Cursor { shard, node: 0 } })
     }
 }
 
@@ -62,14 +66,25 @@ mod tests {
 
     #[test]
     fn a_walk_visits_every_shard_and_ends_at_zero() {
+        let both = || [ShardId(0), ShardId(1)].into_iter();
         let start = Cursor::parse(b"0").expect("a cursor");
         assert_eq!(start, Cursor { shard: ShardId(0), node: 0 });
-        let inside = start.next(17, 2).expect("goes on");
+        let inside = start.next(17, both()).expect("goes on");
         assert_eq!(inside.to_word(), Some(17));
-        let second = inside.next(0, 2).expect("the next shard");
+        let second = inside.next(0, both()).expect("the next shard");
         assert_eq!(second.to_word(), Some(1 << 48));
         assert_eq!(Cursor::parse(b"281474976710656"), Some(second));
-        assert_eq!(second.next(0, 2), None);
+        assert_eq!(second.next(0, both()), None);
+    }
+
+    #[test]
+    fn a_walk_passes_over_shards_that_are_gone() {
+        let left = || [ShardId(1), ShardId(3)].into_iter();
+        let start = |shard| Cursor { shard: ShardId(shard), node: 0 };
+        assert_eq!(start(0).among(left()), Some(start(1)));
+        assert_eq!(Cursor { node: 9, ..start(2) }.among(left()), Some(start(3)));
+        assert_eq!(Cursor { node: 9, ..start(3) }.among(left()), Some(Cursor { node: 9, ..start(3) }));
+        assert_eq!((start(1).next(0, left()), start(3).next(0, left())), (Some(start(3)), None));
     }
 
     #[test]

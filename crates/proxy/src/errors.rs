@@ -179,7 +179,8 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
     encode::error(out, &[b"ERR Unknown node ", id].concat());
 }
 
-/// A reason, not a whole text.
+/// Reasons, not whole texts.
+pub(crate) const NO_PRIMARY: &str = "it has no primary at the moment";
 pub(crate) const LANE_NODES_MAX: &str = "too many databases are in use at once";
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";

@@ -1,7 +1,7 @@
 //! What the core is told and what it asks for: the whole border between it and the world.
 
 use crate::ConnId;
-use topology::ShardId;
+use topology::NodeId;
 
 /// A client that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +59,12 @@ pub enum Event<'a> {
 /// What is to be done now. The order matters only within one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// Open a connection to the primary of `shard` and call it `conn`; answered by `Connected` or `Closed`.
+    /// Open a connection to `node` and call it `conn`; answered by `Connected` or `Closed`.
     Connect {
         /// Its name from now on.
         conn: ConnId,
-        /// Whose node.
-        shard: ShardId,
+        /// Where to.
+        node: NodeId,
     },
     /// Offer `bytes`; how many were taken goes to [`crate::Proxy::handle_sent`] before anything else does.
     Send {

@@ -48,7 +48,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
-        keys.all_shards(self.topology.shard_count());
+        keys.all_shards(&self.topology);
         if self.refuse_unless_admitted(session, &mut keys.parts) {
             return;
         }
@@ -63,7 +63,7 @@ impl Core {
 
     /// Chooses the connection for each part. If a shard does not take its part, nothing is sent, and the client may
     /// safely repeat.
-    fn refuse_unless_admitted(&mut self, session: &mut Session, parts: &mut [Part]) -> bool {
+    pub(crate) fn refuse_unless_admitted(&mut self, session: &mut Session, parts: &mut [Part]) -> bool {
         for part in parts {
             match self.node_for(session, part.shard) {
                 Ok(node) => part.node = node,
@@ -97,8 +97,14 @@ impl Core {
             &mut self.prng,
         )
         .with_library(library)
+        .of_shards(&self.topology)
         .in_lane(self.lanes.kind(session.lane));
         let kept = reads && merge.may_be_relayed();
+        self.expect_merge(session, merge, keys, kept);
+    }
+
+    /// The same, for a merge that is there.
+    pub(crate) fn expect_merge(&mut self, session: &mut Session, merge: Merge, keys: &Keys, kept: bool) {
         let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
         self.counters.fragments += keys.parts.len() as u64;
         for (number, part) in keys.parts.iter().enumerate() {

@@ -18,17 +18,19 @@ use crate::ConnId;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
+use crate::lanes::LaneId;
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
 use crate::route::{self, Keys, Route};
 use crate::session::{Owed, Phase, Session};
+use crate::streams;
 use command::{Command, Wait};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::num::NonZeroU32;
 use std::time::Duration;
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 
 /// A connection that a client holds, by its place among the backends: the first place is always a shared one's.
 pub(crate) type HeldNode = NonZeroU32;
@@ -67,7 +69,8 @@ impl Core {
         if self.held >= self.limits.held_conns_max {
             return Err(self.not_sent(shard, "too many clients have a connection of their own"));
         }
-        let node = self.own_node(session.lane, shard)?;
+        let id = self.primary_of(shard)?;
+        let node = self.own_node(session.lane, id)?;
         let backend = &mut self.backends[node as usize];
         backend.used_by = Use::Held;
         backend.held_by = Some(session.conn);
@@ -92,7 +95,7 @@ impl Core {
         keys: &mut Keys,
     ) -> Step {
         let Some(patience) = wait.patience(request) else {
-            return self.forward(session, command, request, keys);
+            return self.read_at_once(session, command, wait, request, keys);
         };
         if !self.is_alone(session) {
             return self.read_again();
@@ -103,27 +106,56 @@ impl Core {
             return Step::Done;
         }
         match route::route(command, request, &self.topology, keys) {
-            Route::Parts => self.refuse(session, errors::CROSS_SLOT),
-            Route::One(shard) => match self.hold(session, shard) {
-                Ok(node) => self.send_waiting(session, node, request.bytes, patience),
-                Err(lost) => self.refuse(session, &lost.text()),
-            },
+            Route::Parts if wait != Wait::BlockAcross => self.refuse(session, errors::CROSS_SLOT),
+            Route::Parts if streams::is_complete(request, keys) => {
+                self.wait_on_several(session, request, keys, patience);
+            }
+            Route::Parts => self.wait_on(session, self.topology.keyless(), request.bytes, patience),
+            Route::One(shard) => self.wait_on(session, shard, request.bytes, patience),
         }
         Step::Done
     }
 
-    /// Sends a request that may be answered `patience` later than others.
-    fn send_waiting(&mut self, session: &mut Session, node: HeldNode, bytes: &[u8], patience: Duration) {
+    /// Sends a request that could wait and does not.
+    fn read_at_once(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        wait: Wait,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Step {
+        if wait != Wait::BlockAcross {
+            return self.forward(session, command, request, keys);
+        }
+        match route::route(command, request, &self.topology, keys) {
+            Route::One(shard) => self.send(session, command, shard, request.bytes),
+            Route::Parts if streams::is_complete(request, keys) => self.read_streams(session, request, keys),
+            Route::Parts => self.send(session, command, self.topology.keyless(), request.bytes),
+        }
+        Step::Done
+    }
+
+    /// Sends a request to one shard that may be answered `patience` later than others.
+    fn wait_on(&mut self, session: &mut Session, shard: ShardId, bytes: &[u8], patience: Duration) {
+        let node = match self.hold(session, shard) {
+            Ok(node) => node,
+            Err(lost) => return self.refuse(session, &lost.text()),
+        };
         // A permit for large transfers is not for those who wait.
         self.unpin(session);
-        // The answer tells how to unblock it, and that the node has the request too, which is in the same write: who sees
-        // that a client is blocked may rely on it.
-        let asked = Asked { purpose: Purpose::Name, ..Asked::by_nobody() };
-        self.backends[node.get() as usize].asked_name = true;
-        self.enqueue_on(node.get(), CLIENT_ID, asked);
+        self.ask_name(node);
         self.send_held(session, node, bytes, Owed::Node);
         self.set_waiting(session, Some(node));
         self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
+    }
+
+    /// Asks which number the node gave to the connection. The answer tells how to unblock what is sent behind it, and that
+    /// the node has that too, which is in the same write: who sees that a client is blocked may rely on it.
+    pub(crate) fn ask_name(&mut self, node: HeldNode) {
+        let asked = Asked { purpose: Purpose::Name, ..Asked::by_nobody() };
+        self.backends[node.get() as usize].asked_name = true;
+        self.enqueue_on(node.get(), CLIENT_ID, asked);
     }
 
     /// The session watches no keys any more, and its transaction, if there is one, is not carried out.
@@ -148,7 +180,7 @@ impl Core {
     }
 
     /// The session waits from now on, or does not any more.
-    fn set_waiting(&mut self, session: &mut Session, node: Option<HeldNode>) {
+    pub(crate) fn set_waiting(&mut self, session: &mut Session, node: Option<HeldNode>) {
         session.waits_on = node;
         if std::mem::take(&mut session.is_seen_waiting) {
             self.counters.clients_blocked -= 1;
@@ -157,7 +189,7 @@ impl Core {
     }
 
     /// The node has the request for whose answer the session waits: from now on all can see that.
-    fn show_waiting(&mut self, session: &mut Session) {
+    pub(crate) fn show_waiting(&mut self, session: &mut Session) {
         if !std::mem::replace(&mut session.is_seen_waiting, true) {
             self.counters.clients_blocked += 1;
             self.board.publish_clients(self.settings.worker, &self.counters);
@@ -168,6 +200,9 @@ impl Core {
     /// taken from others. It still gets what it was answered before.
     pub(crate) fn abandon(&mut self, session: &mut Session) {
         self.forget_held_back(session);
+        if let Some(Owed::Fan(fan)) = session.front_owed() {
+            self.leave_fan(fan);
+        }
         if let Some(node) = session.waits_on {
             self.set_waiting(session, None);
             self.pins.doomed.push(node.get());
@@ -184,21 +219,24 @@ impl Core {
     /// not yet said how it calls the connection.
     pub(crate) fn end_wait(&mut self, node: HeldNode) {
         let backend = &mut self.backends[node.get() as usize];
-        let (shard, Some(name)) = (backend.shard, backend.name) else { return };
-        if self.admit(shard).is_ok() {
+        let (id, Some(name)) = (backend.node, backend.name) else { return };
+        if self.ask_to_unblock(id, name, false, Asked::by_nobody()) {
             self.backends[node.get() as usize].is_sought = true;
-            self.ask_to_unblock(shard, name, false, Asked::by_nobody());
         }
     }
 
-    /// Asks the node of `shard` to let the client go that waits on the connection which it calls `name`.
-    pub(crate) fn ask_to_unblock(&mut self, shard: ShardId, name: i64, by_error: bool, asked: Asked) {
+    /// Asks the node `id` to let the client go that waits on the connection which it calls `name`. False if it cannot be
+    /// asked.
+    pub(crate) fn ask_to_unblock(&mut self, id: NodeId, name: i64, by_error: bool, asked: Asked) -> bool {
+        let shared = self.lanes.node(LaneId::FIRST, id);
+        let Some(node) = shared.filter(|&node| self.admit_on(node).is_ok()) else { return false };
         let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
         let mut digits = itoa::Buffer::new();
         let mut bytes = self.pool.take();
         encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
-        self.enqueue(shard, &bytes, asked);
+        self.enqueue_on(node, &bytes, asked);
         self.pool.give(bytes);
+        true
     }
 
     /// The request of `session` on the connection `node` was answered with `reply`, or is lost. `None` if the session
@@ -226,15 +264,18 @@ impl Core {
     }
 
     /// Nobody holds the connection `node` any more: it is the next client's if all on it was answered, and else closed.
-    fn return_held(&mut self, node: u32) {
+    pub(crate) fn return_held(&mut self, node: u32) {
         let backend = &mut self.backends[node as usize];
+        if backend.is_unblocked {
+            // Until that was answered.
+            return;
+        }
         if !backend.is_clean() || backend.is_sought {
             return self.pins.doomed.push(node);
         }
         backend.used_by = Use::Pinned;
         self.held -= 1;
-        let shard = backend.shard;
-        self.pins.add_idle(shard, node);
+        self.give_back(node);
     }
 }
 
@@ -286,9 +327,14 @@ impl Proxy {
         (backend.name, backend.hides_name) = (name, name.is_none());
         if let Some(holder) = backend.held_by
             && let Some(Peer::Client(session)) = self.peers.get_mut(holder)
-            && session.waits_on.is_some_and(|waits_on| waits_on.get() == node)
         {
-            self.core.show_waiting(session);
+            match session.front_owed() {
+                Some(Owed::Fan(fan)) => self.core.note_part_waits(session, fan, node),
+                _ if session.waits_on.is_some_and(|waits_on| waits_on.get() == node) => {
+                    self.core.show_waiting(session);
+                }
+                _ => {}
+            }
         }
         self.answer_seekers(node);
     }

@@ -306,7 +306,7 @@ impl Core {
         let mut survey = Survey { wanted, nodes: vec![Word::None; self.topology.shard_count()] };
         let mut shards = Vec::new();
         if wanted.sections().any(|section| section.asks_nodes) {
-            for shard in (0..self.topology.shard_count() as u32).map(ShardId) {
+            for shard in self.topology.all_shards() {
                 match self.admit(shard) {
                     Ok(()) => shards.push(shard),
                     Err(lost) => survey.nodes[shard.0 as usize] = Word::Down(lost.reason()),
@@ -506,16 +506,22 @@ fn keyspace(facts: &Facts<'_>, text: &mut String) {
 
 fn nodes(facts: &Facts<'_>, text: &mut String) {
     let core = facts.core;
-    push(text, format_args!("shards:{}", core.topology.shard_count()));
+    push(text, format_args!("shards:{}", core.topology.all_shards().count()));
     push(text, format_args!("distribution:{}", core.topology.describe()));
-    for (index, (backend, word)) in core.backends.iter().zip(&facts.survey.nodes).enumerate() {
+    for id in core.topology.all_shards() {
+        let word = facts.survey.nodes.get(id.0 as usize).unwrap_or(&Word::None);
+        let Some(backend) = core.lanes.primary(id).map(|node| &core.backends[node as usize]) else {
+            let (index, name) = (id.0, core.shard_name(id));
+            push(text, format_args!("node{index}:name={name},address=none,state=down,in_flight=0{word}"));
+            continue;
+        };
         let state = match (&backend.state, word) {
             (State::Ready { .. }, Word::Down(_)) | (State::Waiting { .. }, _) => "down",
             (State::Ready { .. }, _) => "up",
             (State::Connecting { .. } | State::Probing { .. }, _) => "connecting",
         };
-        let shard = core.topology.shard(ShardId(index as u32));
-        let (name, address, in_flight) = (&shard.name, &shard.address, backend.in_flight());
+        let (index, name, in_flight) = (id.0, core.shard_name(id), backend.in_flight());
+        let address = &core.topology.node(backend.node).address;
         push(
             text,
             format_args!(

@@ -26,7 +26,7 @@ use resp::encode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use stdx::{Id, Instant, Slab};
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 use users::Users;
 
 /// What one worker's core says to another's. [`Proxy::poll_mail`] gives it, [`Proxy::handle_mail`] takes it; nobody
@@ -106,7 +106,7 @@ pub(crate) enum Findings {
     WaitsSomewhere(u32),
     /// It waits there, on the connection to which the node gave this number.
     Waits {
-        shard: ShardId,
+        id: NodeId,
         name: i64,
     },
 }
@@ -150,7 +150,7 @@ pub(crate) enum Gathered {
     /// INFO.
     Survey(Survey),
     /// CLIENT UNBLOCK: where the client waits, if it does, and whether it is to get an error.
-    Unblocked { waits: Option<(ShardId, i64)>, by_error: bool },
+    Unblocked { waits: Option<(NodeId, i64)>, by_error: bool },
     /// CLIENT TRACKING with REDIRECT: the client that is to be told, and what.
     Redirect { found: Option<Redirect>, tracking: Box<Tracking> },
     /// ACL LOAD, before the file was read.
@@ -337,7 +337,7 @@ impl Proxy {
             let findings = match backend.name {
                 Some(name) if backend.held_by.is_some() => {
                     backend.is_sought = true;
-                    Findings::Waits { shard: backend.shard, name }
+                    Findings::Waits { id: backend.node, name }
                 }
                 _ => Findings::Nothing,
             };
@@ -403,8 +403,8 @@ impl Proxy {
             (Gathered::Lines { lines, .. }, Findings::Lines(found)) => lines.extend(found),
             (Gathered::Killed { count, .. }, Findings::Count(found)) => *count += found,
             (Gathered::Redirect { found, .. }, Findings::Client(redirect)) => *found = Some(redirect),
-            (Gathered::Unblocked { waits, .. }, Findings::Waits { shard, name }) => {
-                *waits = Some((shard, name));
+            (Gathered::Unblocked { waits, .. }, Findings::Waits { id, name }) => {
+                *waits = Some((id, name));
             }
             _ => {}
         }
@@ -449,9 +449,9 @@ impl Proxy {
     /// Answers the client with what is known.
     pub(crate) fn conclude(&mut self, id: Id) {
         let Some(inquiry) = self.core.inquiries.remove(id) else { return };
-        if let Gathered::Unblocked { waits: Some((shard, name)), by_error } = inquiry.gathered
+        if let Gathered::Unblocked { waits: Some((node, name)), by_error } = inquiry.gathered
             && let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn)
-            && self.core.unblock(session, inquiry.place, shard, name, by_error)
+            && self.core.unblock(session, inquiry.place, node, name, by_error)
         {
             return;
         }

@@ -31,7 +31,7 @@ use resp::{Request, encode};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use stdx::{Id, Slab};
-use topology::ShardId;
+use topology::{ShardId, Topology};
 
 /// What a worker knows of its clients that track.
 #[derive(Debug)]
@@ -77,6 +77,16 @@ impl Invalidations {
         let sources = vec![Source::default(); shards];
         let (clients, readers, waiting) = (BTreeSet::new(), Readers::default(), Slab::default());
         Invalidations { sources, clients, readers, waiting }
+    }
+
+    /// There may be shards more, or less.
+    pub(crate) fn fit(&mut self, topology: &Topology) {
+        self.sources.resize(topology.shard_count(), Source::default());
+    }
+
+    /// The connection over which changes of `shard` come.
+    pub(crate) fn node(&self, shard: ShardId) -> Option<u32> {
+        self.sources[shard.0 as usize].node
     }
 
     /// Whether `node` is the connection over which changes of `shard` come.
@@ -155,14 +165,14 @@ impl Core {
     /// The session is to track. It does, and is told so at `place`, when all nodes have confirmed; what they told before
     /// was of changes that it need not know of. What is behind is not read until then.
     fn begin_tracking(&mut self, session: &Session, place: u32, tracking: Tracking) -> Result<(), Lost> {
-        let shards = (0..self.topology.shard_count() as u32).map(ShardId);
-        for shard in shards.clone() {
+        let shards: Vec<ShardId> = self.topology.all_shards().collect();
+        for &shard in &shards {
             self.admit(shard)?;
         }
         let tracking = Box::new(tracking);
         let waiting = Waiting { conn: session.conn, place, left: shards.len(), tracking };
         let id = self.invalidations.waiting.insert(waiting);
-        shards.for_each(|shard| self.ask_for_changes(shard, id));
+        shards.into_iter().for_each(|shard| self.ask_for_changes(shard, id));
         self.invalidations.clients.insert(session.conn);
         self.count_trackers();
         Ok(())

@@ -25,14 +25,14 @@ use resp::{Request, encode};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stdx::Instant;
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 
 /// Names a lane of this worker, as long as the worker lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaneId(u16);
 
 impl LaneId {
-    /// That of database 0 and RESP2, in which every client begins. Its connections have the numbers of their shards.
+    /// That of database 0 and RESP2, in which every client begins.
     pub(crate) const FIRST: LaneId = LaneId(0);
 }
 
@@ -86,12 +86,12 @@ impl Greeting {
     }
 }
 
-/// One lane but the first.
+/// One lane.
 #[derive(Debug)]
 struct Lane {
     kind: LaneKind,
     greeting: Greeting,
-    /// By shard: the connection, or [`NO_NODE`]. Empty as long as there is none.
+    /// By node: the connection, or [`NO_NODE`]. Empty as long as there is none.
     nodes: Vec<u32>,
     /// How many clients are in it.
     clients: usize,
@@ -106,6 +106,8 @@ const NO_NODE: u32 = u32::MAX;
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     by_kind: HashMap<LaneKind, LaneId>,
+    /// By shard: the first lane's connection to its primary, or [`NO_NODE`].
+    primaries: Vec<u32>,
     credentials: Credentials,
     /// How many connections there are of all but the first.
     nodes: usize,
@@ -114,7 +116,8 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// The first one alone.
     pub(crate) fn new(credentials: Credentials) -> Lanes {
-        let mut lanes = Lanes { lanes: Vec::new(), by_kind: HashMap::new(), credentials, nodes: 0 };
+        let (lanes, by_kind, primaries) = (Vec::new(), HashMap::new(), Vec::new());
+        let mut lanes = Lanes { lanes, by_kind, primaries, credentials, nodes: 0 };
         lanes.of_kind(LaneKind::default());
         lanes
     }
@@ -138,30 +141,39 @@ impl Lanes {
         &self.lanes[usize::from(lane.0)].greeting
     }
 
-    /// The connection of `lane` to `shard`, if there is one.
+    /// The first lane's connection to the primary of `shard`, if it has one.
     #[inline]
-    pub(crate) fn node(&self, lane: LaneId, shard: ShardId) -> Option<u32> {
-        if lane == LaneId::FIRST {
-            return Some(shard.0);
-        }
-        let node = self.lanes[usize::from(lane.0)].nodes.get(shard.0 as usize).copied()?;
+    pub(crate) fn primary(&self, shard: ShardId) -> Option<u32> {
+        let node = self.primaries[shard.0 as usize];
         (node != NO_NODE).then_some(node)
     }
 
-    fn set_node(&mut self, lane: LaneId, shard: ShardId, node: u32) {
-        let nodes = &mut self.lanes[usize::from(lane.0)].nodes;
-        if nodes.len() <= shard.0 as usize {
-            nodes.resize(shard.0 as usize + 1, NO_NODE);
-        }
-        nodes[shard.0 as usize] = node;
-        self.nodes += 1;
+    /// The connection of `lane` to the node `id`, if there is one.
+    pub(crate) fn node(&self, lane: LaneId, id: NodeId) -> Option<u32> {
+        let node = self.lanes[usize::from(lane.0)].nodes.get(id.0 as usize).copied()?;
+        (node != NO_NODE).then_some(node)
     }
 
-    /// The connection `node` of `lane` to `shard` is gone, if it was one of these.
-    pub(crate) fn forget(&mut self, lane: LaneId, shard: ShardId, node: u32) {
-        if lane != LaneId::FIRST && self.node(lane, shard) == Some(node) {
-            self.lanes[usize::from(lane.0)].nodes[shard.0 as usize] = NO_NODE;
-            self.nodes -= 1;
+    fn set_node(&mut self, lane: LaneId, id: NodeId, node: u32) {
+        let nodes = &mut self.lanes[usize::from(lane.0)].nodes;
+        if nodes.len() <= id.0 as usize {
+            nodes.resize(id.0 as usize + 1, NO_NODE);
+        }
+        nodes[id.0 as usize] = node;
+        self.nodes += usize::from(lane != LaneId::FIRST);
+    }
+
+    /// The primaries of all shards are reached over these connections of the first lane, as far as there are any.
+    fn set_primaries(&mut self, nodes: impl Iterator<Item = Option<u32>>) {
+        self.primaries.clear();
+        self.primaries.extend(nodes.map(|node| node.unwrap_or(NO_NODE)));
+    }
+
+    /// The connection `node` of `lane` to the node `id` is gone, if it was one of these.
+    pub(crate) fn forget(&mut self, lane: LaneId, id: NodeId, node: u32) {
+        if self.node(lane, id) == Some(node) {
+            self.lanes[usize::from(lane.0)].nodes[id.0 as usize] = NO_NODE;
+            self.nodes -= usize::from(lane != LaneId::FIRST);
         }
     }
 
@@ -183,7 +195,7 @@ impl Lanes {
     /// Connections of lanes that no client was in for `lane_idle`.
     fn unused<'a>(&'a self, limits: &'a Limits, now: Instant) -> impl Iterator<Item = u32> + 'a {
         let empty = move |lane: &&Lane| lane.clients == 0 && now.since(lane.left_at) >= limits.lane_idle;
-        let nodes = self.lanes.iter().filter(empty).flat_map(|lane| &lane.nodes);
+        let nodes = self.lanes.iter().skip(1).filter(empty).flat_map(|lane| &lane.nodes);
         nodes.copied().filter(|&node| node != NO_NODE)
     }
 }
@@ -192,23 +204,51 @@ impl Core {
     /// The connection to `shard` that the clients of `lane` share, if it takes a request now.
     #[inline]
     pub(crate) fn shared_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
-        let node = match self.lanes.node(lane, shard) {
-            Some(node) => node,
-            None => self.open_node(lane, shard)?,
+        let node = match self.lanes.primary(shard) {
+            Some(node) if lane == LaneId::FIRST => node,
+            _ => {
+                let id = self.primary_of(shard)?;
+                self.node_in(lane, id)?
+            }
         };
         self.admit_on(node).map(|()| node)
     }
 
-    /// Makes the connection of `lane` to `shard`.
+    /// The primary of `shard`.
     #[cold]
-    fn open_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
-        if self.lanes.nodes >= self.limits.lane_nodes_max {
-            return Err(self.not_sent(shard, errors::LANE_NODES_MAX));
+    pub(crate) fn primary_of(&self, shard: ShardId) -> Result<NodeId, Lost> {
+        let primary = self.topology.shard(shard).primary;
+        primary.ok_or_else(|| self.not_sent(shard, errors::NO_PRIMARY))
+    }
+
+    /// The connection to the node `id` that the clients of `lane` share; it is made if there is none.
+    pub(crate) fn node_in(&mut self, lane: LaneId, id: NodeId) -> Result<u32, Lost> {
+        match self.lanes.node(lane, id) {
+            Some(node) => Ok(node),
+            None => self.open_node(lane, id),
         }
-        let node = self.unused_node(lane, shard);
+    }
+
+    /// Makes the connection of `lane` to the node `id`.
+    fn open_node(&mut self, lane: LaneId, id: NodeId) -> Result<u32, Lost> {
+        if lane != LaneId::FIRST && self.lanes.nodes >= self.limits.lane_nodes_max {
+            return Err(self.not_sent(self.shard_of_node(id), errors::LANE_NODES_MAX));
+        }
+        let node = self.unused_node(lane, id);
         self.backends[node as usize].used_by = Use::Shared;
-        self.lanes.set_node(lane, shard, node);
+        self.lanes.set_node(lane, id, node);
         Ok(node)
+    }
+
+    /// Finds, or makes, the first lane's connections to all primaries of the present topology.
+    pub(crate) fn connect_primaries(&mut self) {
+        let topology = Arc::clone(&self.topology);
+        let primaries = topology.shards().iter().map(|shard| {
+            // The first lane's connections have no limit.
+            shard.primary.and_then(|id| self.node_in(LaneId::FIRST, id).ok())
+        });
+        let primaries: Vec<_> = primaries.collect();
+        self.lanes.set_primaries(primaries.into_iter());
     }
 
     /// From now on the session's requests go over the lane of `kind`, once all before them were answered.

@@ -7,9 +7,10 @@ use crate::errors::{self, Lost};
 use crate::lanes::LaneKind;
 use crate::reports::Reports;
 use crate::scripts::Library;
+use crate::streams::Streams;
 use resp::{encode, reply};
 use stdx::{Prng, append};
-use topology::{ShardId, Topology};
+use topology::Topology;
 
 /// One request's parts, put together as they come.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ enum Kind {
     Least(i64),
     /// What nodes tell of themselves.
     Reports(Box<Reports>),
+    /// XREAD: streams in the order of the keys.
+    Streams(Box<Streams>),
 }
 
 /// The replies of an MGET's parts, and which part each key went to.
@@ -150,6 +153,15 @@ impl Merge {
                 Kind::Reports(Box::new(Reports::new(report, parts as usize, count)))
             }
         };
+        Merge::of_kind(kind, parts, reads)
+    }
+
+    /// An XREAD's, over `parts` parts.
+    pub(crate) fn of_streams(streams: Streams, parts: u32) -> Merge {
+        Merge::of_kind(Kind::Streams(Box::new(streams)), parts, true)
+    }
+
+    fn of_kind(kind: Kind, parts: u32, reads: bool) -> Merge {
         Merge {
             kind,
             left: parts,
@@ -166,6 +178,15 @@ impl Merge {
     /// This merge, of parts that went over a lane of this kind.
     pub(crate) fn in_lane(self, lane: LaneKind) -> Merge {
         Merge { lane, ..self }
+    }
+
+    /// This merge, of which part after part is a shard of `topology`, if it needs to know their names.
+    pub(crate) fn of_shards(mut self, topology: &Topology) -> Merge {
+        if let Kind::Reports(reports) = &mut self.kind {
+            let names = topology.all_shards().map(|shard| topology.shard(shard).name.clone());
+            reports.set_names(names.collect());
+        }
+        self
     }
 
     /// This merge, with what is to be kept if no part fails.
@@ -235,6 +256,7 @@ impl Merge {
             Kind::OneSucceeded(_) => {}
             Kind::Least(least) => *least = (*least).min(reply::as_integer(bytes)?),
             Kind::Reports(reports) => reports.absorb(part, bytes),
+            Kind::Streams(streams) => streams.absorb(part, bytes)?,
         }
         Some(())
     }
@@ -268,18 +290,7 @@ impl Merge {
 
     /// Takes the merge out of its place for a while.
     pub(crate) fn lend(&mut self) -> Merge {
-        let nothing = Merge {
-            kind: Kind::Sum(0),
-            left: 0,
-            failure: None,
-            may_have_run: false,
-            reads: true,
-            library: None,
-            lane: LaneKind::default(),
-            counted_bytes: 0,
-            absorbed_bytes: 0,
-        };
-        std::mem::replace(self, nothing)
+        std::mem::replace(self, Merge::of_kind(Kind::Sum(0), 0, true))
     }
 
     /// How many keys belong to `part`.
@@ -362,17 +373,12 @@ impl Merge {
 
     /// Appends the one reply, once every part was absorbed. One part's failure is the whole command's. Returns what
     /// is to be kept after the command's success.
-    pub(crate) fn finish(
-        self,
-        out: &mut Vec<u8>,
-        topology: &Topology,
-        spare: &mut SpareValues,
-    ) -> Option<Library> {
+    pub(crate) fn finish(self, out: &mut Vec<u8>, spare: &mut SpareValues) -> Option<Library> {
         debug_assert!(self.left == 0, "every part was absorbed");
         match &self.failure {
-            None => self.kind.write(out, self.lane, topology),
+            None => self.kind.write(out, self.lane),
             Some(_) if matches!(&self.kind, Kind::OneSucceeded(success) if !success.is_empty()) => {
-                self.kind.write(out, self.lane, topology);
+                self.kind.write(out, self.lane);
             }
             Some(_) => self.write_failure(out),
         }
@@ -384,7 +390,7 @@ impl Merge {
 }
 
 impl Kind {
-    fn write(&self, out: &mut Vec<u8>, lane: LaneKind, topology: &Topology) {
+    fn write(&self, out: &mut Vec<u8>, lane: LaneKind) {
         match self {
             Kind::Sum(sum) => encode::integer(out, *sum),
             Kind::AllOk => out.extend_from_slice(b"+OK\r\n"),
@@ -404,14 +410,12 @@ impl Kind {
             Kind::Any(None) => encode::null(out, lane.resp3),
             Kind::Any(Some((_, reply))) | Kind::OneSucceeded(reply) => out.extend_from_slice(reply),
             Kind::Least(least) => encode::integer(out, *least),
-            Kind::Reports(reports) => {
-                let shards = 0..topology.shard_count() as u32;
-                let names: Vec<&str> = shards.map(|shard| &*topology.shard(ShardId(shard)).name).collect();
-                match reports.merged(&names, lane) {
-                    Some(reply) => out.extend_from_slice(&reply),
-                    None => errors::write(out, errors::MERGE_FAILED),
-                }
-            }
+            Kind::Reports(reports) => match reports.merged(lane) {
+                Some(reply) => out.extend_from_slice(&reply),
+                None => errors::write(out, errors::MERGE_FAILED),
+            },
+            Kind::Streams(streams) if streams.write(out, lane.resp3).is_some() => {}
+            Kind::Streams(_) => errors::write(out, errors::MERGE_FAILED),
         }
     }
 }
@@ -453,14 +457,9 @@ mod tests {
         Merge::new(kind, parts, part_of_key, false, None, &mut spare, &mut prng)
     }
 
-    fn two_shards() -> Topology {
-        let nodes = topology::parse_nodes("a:1,b:1").expect("valid");
-        Topology::new(1, &topology::TopologySpec { nodes, ..Default::default() }).expect("valid")
-    }
-
     fn finish(merge: Merge) -> String {
         let mut out = Vec::new();
-        merge.finish(&mut out, &two_shards(), &mut SpareValues::default());
+        merge.finish(&mut out, &mut SpareValues::default());
         String::from_utf8(out).expect("text")
     }
 

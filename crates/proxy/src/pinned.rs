@@ -30,9 +30,9 @@ use crate::errors::Lost;
 use crate::lanes::LaneId;
 use crate::session::{Owed, Session};
 use crate::upload::Upload;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use stdx::{Id, Instant, Slab};
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 
 /// How far a client has come with a large transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,15 +88,15 @@ struct Refetch {
 }
 
 /// All large transfers of a worker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Pins {
     pins: Slab<Pin>,
     /// Who waits for a permit, in order.
     waiting: VecDeque<Id>,
     /// Permits given.
     granted: usize,
-    /// By shard: connections that nobody uses at the moment.
-    idle: Vec<Vec<u32>>,
+    /// By node: connections that nobody uses at the moment.
+    idle: BTreeMap<NodeId, Vec<u32>>,
     /// Connections that cannot be given to another client: they are to be closed.
     pub doomed: Vec<u32>,
     /// Clients for whom something may be passed on now.
@@ -104,17 +104,6 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    pub(crate) fn new(shards: usize) -> Pins {
-        Pins {
-            pins: Slab::default(),
-            waiting: VecDeque::new(),
-            granted: 0,
-            idle: vec![Vec::new(); shards],
-            doomed: Vec::new(),
-            to_relay: Vec::new(),
-        }
-    }
-
     pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Pin> {
         self.pins.get_mut(id)
     }
@@ -133,18 +122,23 @@ impl Pins {
                 upload.forget(node);
             }
         }
-        self.idle.iter_mut().for_each(|idle| idle.retain(|&unused| unused != node));
+        self.idle.values_mut().for_each(|idle| idle.retain(|&unused| unused != node));
         self.doomed.retain(|&closing| closing != node);
     }
 
-    /// The connection `node` to `shard` is free for the next who needs one.
-    pub(crate) fn add_idle(&mut self, shard: ShardId, node: u32) {
-        self.idle[shard.0 as usize].push(node);
+    /// The connection `node` to the node `id` is free for the next who needs one.
+    pub(crate) fn add_idle(&mut self, id: NodeId, node: u32) {
+        self.idle.entry(id).or_default().push(node);
+    }
+
+    /// Nobody will need a connection to the node `id` any more.
+    pub(crate) fn forget_idle(&mut self, id: NodeId) {
+        self.doomed.extend(self.idle.remove(&id).unwrap_or_default());
     }
 
     /// A connection that nobody uses.
     pub(crate) fn next_idle(&self, fits: impl Fn(u32) -> bool) -> Option<u32> {
-        self.idle.iter().flatten().copied().find(|&node| fits(node))
+        self.idle.values().flatten().copied().find(|&node| fits(node))
     }
 }
 
@@ -198,33 +192,50 @@ impl Core {
 
     /// The connection of the session's pin to `shard`, in `lane`; one is made if there is none.
     pub(crate) fn pinned_node(&mut self, id: Id, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+        let at = self.primary_of(shard)?;
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
-        let is_it = |backend: &Backend| backend.shard == shard && backend.lane == lane;
+        let is_it = |backend: &Backend| backend.node == at && backend.lane == lane;
         if let Some(&node) = pin.nodes.iter().find(|&&node| is_it(&self.backends[node as usize])) {
             return Ok(node);
         }
-        let node = self.own_node(lane, shard)?;
+        let node = self.own_node(lane, at)?;
         self.pins.pins.get_mut(id).expect("as above").nodes.push(node);
         Ok(node)
     }
 
-    /// A connection to `shard` for one client, in `lane`, unless the node is down.
-    pub(crate) fn own_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+    /// A connection to the node `id` for one client, in `lane`, unless the node is down.
+    pub(crate) fn own_node(&mut self, lane: LaneId, id: NodeId) -> Result<u32, Lost> {
         let fits = |&node: &u32| self.backends[node as usize].lane == lane;
-        if !self.pins.idle[shard.0 as usize].iter().any(fits) {
-            self.admit_on(self.lanes.node(lane, shard).unwrap_or(shard.0))?;
+        if !self.pins.idle.get(&id).is_some_and(|idle| idle.iter().any(fits)) {
+            let shared = self.lanes.node(lane, id).or_else(|| self.lanes.node(LaneId::FIRST, id));
+            shared.map_or(Ok(()), |node| self.admit_on(node))?;
         }
-        Ok(self.unused_node(lane, shard))
+        Ok(self.unused_node(lane, id))
     }
 
-    /// A connection to `shard` that nobody uses, in `lane`: one that is there, or one that will be made.
-    pub(crate) fn unused_node(&mut self, lane: LaneId, shard: ShardId) -> u32 {
-        let idle = &mut self.pins.idle[shard.0 as usize];
+    /// A connection to the node `id` that nobody uses, in `lane`: one that is there, or one that will be made.
+    pub(crate) fn unused_node(&mut self, lane: LaneId, id: NodeId) -> u32 {
+        let idle = self.pins.idle.entry(id).or_default();
         if let Some(at) = idle.iter().rposition(|&node| self.backends[node as usize].lane == lane) {
             return idle.remove(at);
         }
         let greeting = self.lanes.greeting(lane).clone();
-        self.add_node(Backend::new(shard, Use::Pinned, lane, greeting))
+        self.add_node(Backend::new((self.shard_of_node(id), id), Use::Pinned, lane, greeting))
+    }
+
+    /// The shard that the node `id` is of.
+    pub(crate) fn shard_of_node(&self, id: NodeId) -> ShardId {
+        self.topology.node(id).shard.unwrap_or_else(|| self.topology.keyless())
+    }
+
+    /// Nobody uses the connection `node` any more, on which all was answered: the next who needs one gets it, or it is
+    /// closed, if requests do not go to its node any more.
+    pub(crate) fn give_back(&mut self, node: u32) {
+        let id = self.backends[node as usize].node;
+        match self.lanes.node(LaneId::FIRST, id) {
+            Some(_) => self.pins.add_idle(id, node),
+            None => self.pins.doomed.push(node),
+        }
     }
 
     /// The reply that comes on the shared connection `node` for `session` is large. If that may be, it is asked again
@@ -307,12 +318,13 @@ impl Core {
     pub(crate) fn vacate(&mut self, node: u32) {
         let backend = &mut self.backends[node as usize];
         backend.state = State::Waiting { until: Instant::NEVER };
-        self.lanes.forget(backend.lane, backend.shard, node);
+        self.lanes.forget(backend.lane, backend.node, node);
         self.recount_node(node);
         self.held -= usize::from(self.backends[node as usize].used_by == Use::Held);
         self.pins.vacate(node);
         debug_assert!(!self.vacant.contains(&node), "a place is given up once");
-        self.vacant.push(node);
+        // The first place is never a held one's: see [`crate::held::HeldNode`].
+        self.vacant.extend((node > 0).then_some(node));
     }
 
     /// Ends the session's pin. What is unfinished on its connections is lost.
@@ -320,11 +332,9 @@ impl Core {
         let was = std::mem::take(&mut session.pinning);
         let Some(pin) = was.id().and_then(|id| self.pins.pins.remove(id)) else { return };
         for node in pin.nodes {
-            let backend = &self.backends[node as usize];
-            if backend.is_clean() {
-                self.pins.add_idle(backend.shard, node);
-            } else {
-                self.pins.doomed.push(node);
+            match self.backends[node as usize].is_clean() {
+                true => self.give_back(node),
+                false => self.pins.doomed.push(node),
             }
         }
         if !matches!(was, Pinning::Waiting(_)) {

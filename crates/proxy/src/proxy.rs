@@ -264,7 +264,7 @@ impl Proxy {
     }
 
     /// Closes a connection that is of no use any more; what is in flight on it is lost.
-    fn let_go(&mut self, node: u32) {
+    pub(crate) fn let_go(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
         if let Some(conn) = backend.conn() {
@@ -342,6 +342,7 @@ impl Proxy {
                 Owed::Repeat(repeat) => core.forget_repeat(repeat),
                 Owed::Scan(scan) => core.forget_scan(scan),
                 Owed::Emulation(emulation) => core.leave_emulation(emulation),
+                Owed::Fan(fan) => core.leave_fan(fan),
             }
         }
         core.close(conn);
@@ -351,7 +352,7 @@ impl Proxy {
     pub fn poll_action(&mut self) -> Option<Action<'_>> {
         if let Some(control) = self.core.controls.pop_front() {
             return Some(match control {
-                Control::Connect { conn, shard } => Action::Connect { conn, shard },
+                Control::Connect { conn, node } => Action::Connect { conn, node },
                 Control::Pause { conn } => Action::Pause { conn },
                 Control::Resume { conn } => Action::Resume { conn },
                 Control::Finish { conn } => Action::Finish { conn },
@@ -442,8 +443,8 @@ impl Proxy {
         let conn = self.peers.insert(Peer::Node(node));
         let deadline = self.core.now + self.core.limits.connect_timeout;
         self.core.backends[node as usize].state = State::Connecting { conn, deadline };
-        let shard = self.core.backends[node as usize].shard;
-        self.core.controls.push_back(Control::Connect { conn, shard });
+        let id = self.core.backends[node as usize].node;
+        self.core.controls.push_back(Control::Connect { conn, node: id });
     }
 
     /// Once a second: clients that overstay, nodes that are silent, counts for the others.

@@ -33,7 +33,7 @@ use resp::reply::{as_bulk, as_integer, elements, is_error};
 use resp::{Request, encode};
 use std::sync::Arc;
 use stdx::{Id, Slab};
-use topology::ShardId;
+use topology::{ShardId, Topology};
 
 /// All that a worker knows of its clients' subscriptions.
 #[derive(Debug)]
@@ -82,8 +82,14 @@ impl Subscriptions {
         }
     }
 
+    /// There may be shards more, or less.
+    pub(crate) fn fit(&mut self, topology: &Topology) {
+        self.sources.resize(topology.shard_count(), Source::default());
+        self.topics.fit(topology);
+    }
+
     /// The connection over which messages of `shard` come.
-    fn node(&self, shard: ShardId) -> Option<u32> {
+    pub(crate) fn node(&self, shard: ShardId) -> Option<u32> {
         self.sources[shard.0 as usize].node
     }
 }
@@ -256,7 +262,8 @@ impl Core {
     pub(crate) fn source_on(&mut self, node: Option<u32>, lane: LaneId, shard: ShardId) -> u32 {
         let Some(node) = node else {
             let greeting = self.lanes.greeting(lane).clone();
-            return self.add_node(Backend::new(shard, Use::Subscription, lane, greeting));
+            let id = self.topology.shard(shard).primary.expect("a shard that admits requests has a primary");
+            return self.add_node(Backend::new((shard, id), Use::Subscription, lane, greeting));
         };
         if let State::Waiting { until } = &mut self.backends[node as usize].state {
             *until = (*until).min(self.now);

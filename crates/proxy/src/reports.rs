@@ -16,32 +16,39 @@ pub(crate) struct Reports {
     report: Report,
     /// How many entries are wanted.
     count_max: usize,
-    /// By shard; empty until the shard has answered.
+    /// By part; empty until its shard has answered.
     replies: Vec<Vec<u8>>,
+    /// The names of their shards.
+    names: Vec<String>,
 }
 
 /// What SLOWLOG GET gives without a number.
 const SLOWLOG_COUNT_DEFAULT: usize = 10;
 
 impl Reports {
-    /// Of `shards` shards. `count` is the argument that says how many entries are wanted, if there is one.
-    pub(crate) fn new(report: Report, shards: usize, count: Option<&[u8]>) -> Reports {
+    /// Of `parts` parts. `count` is the argument that says how many entries are wanted, if there is one.
+    pub(crate) fn new(report: Report, parts: usize, count: Option<&[u8]>) -> Reports {
         let count_max = match count.map(parse_i64) {
             _ if report != Report::SlowlogEntries => usize::MAX,
             None => SLOWLOG_COUNT_DEFAULT,
             // -1 is all; what is no number, the nodes refuse.
             Some(count) => count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX),
         };
-        Reports { report, count_max, replies: vec![Vec::new(); shards] }
+        Reports { report, count_max, replies: vec![Vec::new(); parts], names: Vec::new() }
     }
 
-    /// Takes in the reply of `shard`.
-    pub(crate) fn absorb(&mut self, shard: u32, reply: &[u8]) {
-        self.replies[shard as usize] = reply.to_vec();
+    /// What the shards of the parts are called.
+    pub(crate) fn set_names(&mut self, names: Vec<String>) {
+        self.names = names;
     }
 
-    /// The one reply, in the protocol of `lane`. `names` are the shards' names. `None` if the replies are not of the kind that belongs here.
-    pub(crate) fn merged(&self, names: &[&str], lane: LaneKind) -> Option<Vec<u8>> {
+    /// Takes in the reply of `part`.
+    pub(crate) fn absorb(&mut self, part: u32, reply: &[u8]) {
+        self.replies[part as usize] = reply.to_vec();
+    }
+
+    /// The one reply, in the protocol of `lane`. `None` if the replies are not of the kind that belongs here.
+    pub(crate) fn merged(&self, lane: LaneKind) -> Option<Vec<u8>> {
         let resp3 = lane.resp3;
         match self.report {
             Report::SlowlogEntries => self.slowlog(),
@@ -49,7 +56,7 @@ impl Reports {
             Report::LatencyLatest => self.latency_latest(),
             Report::LatencyHistogram => self.latency_histogram(resp3),
             Report::MemoryStats => self.memory_stats(resp3),
-            Report::Texts => self.texts(names, resp3),
+            Report::Texts => self.texts(resp3),
             Report::Config => self.config(resp3),
             Report::Libraries => self.libraries(),
             Report::RunningScript => self.running_script(),
@@ -166,13 +173,13 @@ impl Reports {
         Some(out)
     }
 
-    fn texts(&self, names: &[&str], resp3: bool) -> Option<Vec<u8>> {
+    fn texts(&self, resp3: bool) -> Option<Vec<u8>> {
         let first = self.replies.first()?;
         if self.replies.iter().all(|reply| reply == first) {
             return Some(first.clone());
         }
         let mut text = Vec::new();
-        for (name, reply) in names.iter().zip(&self.replies) {
+        for (name, reply) in self.names.iter().zip(&self.replies) {
             text.extend_from_slice(format!("# shard {name}\n").as_bytes());
             text.extend_from_slice(as_bulk(reply)?.trim_ascii_end());
             text.push(b'\n');
@@ -320,9 +327,10 @@ mod tests {
 
     fn merged_in(lane: LaneKind, report: Report, one: &str, other: &str) -> String {
         let mut reports = Reports::new(report, 2, None);
+        reports.set_names(vec!["a".into(), "b".into()]);
         reports.absorb(1, other.replace('|', "\r\n").as_bytes());
         reports.absorb(0, one.replace('|', "\r\n").as_bytes());
-        let reply = reports.merged(&["a", "b"], lane).unwrap_or_else(|| b"none".to_vec());
+        let reply = reports.merged(lane).unwrap_or_else(|| b"none".to_vec());
         String::from_utf8(reply).expect("text").replace("\r\n", "|")
     }
 

@@ -7,7 +7,7 @@ use crate::event::{CloseReason, Notice};
 use crate::learn::Lookup;
 use crate::login;
 use crate::pinned::Pinning;
-use crate::route::{self, KEYLESS_SHARD, Keys, Route};
+use crate::route::{self, Keys, Route};
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Command, Flags, Guard, Local, Merge, Number, Refusal, Report, Resolved, learned};
 use resp::request::{RequestError, Scanned, Scanner};
@@ -215,7 +215,7 @@ impl Core {
         match command.carry {
             Carry::Shard => return self.forward(session, command, request, keys),
             // With one shard, all keys that a pattern can name are there.
-            Carry::ShardIf(Guard::Patterns) if self.topology.shard_count() == 1 => {
+            Carry::ShardIf(Guard::Patterns) if self.topology.is_undivided() => {
                 return self.forward(session, command, request, keys);
             }
             Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
@@ -230,7 +230,7 @@ impl Core {
             Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
             Carry::Publish(kind) => self.send_message(session, command, kind, request),
             Carry::Cursor => self.send_scan(session, request),
-            Carry::AnyShard => self.send(session, command, KEYLESS_SHARD, request.bytes),
+            Carry::AnyShard => self.send(session, command, self.topology.keyless(), request.bytes),
             Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {
                 self.send_to_all(session, command, Merge::Report(Report::Config), request, keys);
             }
@@ -287,7 +287,7 @@ impl Core {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
             // A key without its value: Redis refuses the whole, so that no part of it may be applied.
             Route::Parts if !command.splits_evenly(request.len()) => {
-                self.send(session, command, KEYLESS_SHARD, request.bytes)
+                self.send(session, command, self.topology.keyless(), request.bytes)
             }
             Route::Parts => self.send_parts(session, command, merge, request, keys),
         }
@@ -330,9 +330,8 @@ impl Core {
 
     /// Asks a node what the request's command is. The request is read again when the answer has come.
     fn learn(&mut self, session: &mut Session, request: &Request<'_>) -> Step {
-        let shards = (0..self.topology.shard_count() as u32).map(ShardId);
-        let Some(shard) = shards.clone().find(|&shard| self.admit(shard).is_ok()) else {
-            let lost = self.admit(KEYLESS_SHARD).err();
+        let Some(shard) = self.topology.all_shards().find(|&shard| self.admit(shard).is_ok()) else {
+            let lost = self.admit(self.topology.keyless()).err();
             self.refuse(session, &lost.map_or_else(String::new, |lost| lost.text()));
             return Step::Done;
         };

@@ -21,8 +21,8 @@ impl Proxy {
 
     fn retire(&mut self, node: u32) {
         let core = &mut self.core;
-        let Backend { lane, shard, .. } = core.backends[node as usize];
-        let place = core.unused_node(lane, shard);
+        let Backend { lane, node: id, .. } = core.backends[node as usize];
+        let place = core.unused_node(lane, id);
         core.backends.swap(node as usize, place as usize);
         let old = &mut core.backends[place as usize];
         old.used_by = Use::Retired;
@@ -42,14 +42,17 @@ impl Proxy {
             }
             core.list_node(index);
         }
-        for ticket in core.backends[place as usize].tickets() {
-            if ticket.is_of_client()
-                && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
-            {
+        self.raise_fences(place);
+        self.core.check_at = self.core.now;
+    }
+
+    /// Nothing overtakes the requests that are in flight on connection `node`.
+    pub(crate) fn raise_fences(&mut self, node: u32) {
+        for ticket in self.core.backends[node as usize].tickets().filter(|ticket| ticket.is_of_client()) {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
                 session.fences += 1;
             }
         }
-        core.check_at = core.now;
     }
 
     /// The request of `ticket`, which was in flight on a retired connection, is done.
@@ -64,12 +67,17 @@ impl Proxy {
         }
     }
 
-    /// A retired connection on which nothing is in flight any more can serve large transfers.
+    /// A retired connection on which nothing is in flight any more can serve large transfers, unless its node has lost
+    /// its task.
     pub(crate) fn reuse_retired(&mut self, node: u32) {
         let backend = &mut self.core.backends[node as usize];
-        if backend.used_by == Use::Retired && backend.is_clean() {
-            backend.used_by = Use::Pinned;
-            self.core.pins.add_idle(backend.shard, node);
+        match backend.used_by {
+            Use::Retired if backend.is_clean() => {
+                backend.used_by = Use::Pinned;
+                self.core.give_back(node);
+            }
+            Use::Draining if backend.is_clean() => self.core.pins.doomed.push(node),
+            _ => {}
         }
     }
 }

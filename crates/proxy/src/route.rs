@@ -19,9 +19,11 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn new(shards: usize) -> Scratch {
-        let keys = Keys { part_of_shard: vec![NO_PART; shards], ..Keys::default() };
-        Scratch { keys, ..Scratch::default() }
+    /// For a keyspace of so many divisions.
+    pub(crate) fn new(divisions: usize) -> Scratch {
+        let mut scratch = Scratch::default();
+        scratch.keys.resize(divisions);
+        scratch
     }
 }
 
@@ -34,8 +36,8 @@ pub(crate) struct Keys {
     pub part_of_key: Vec<u32>,
     /// The parts in the order of their first keys.
     pub parts: Vec<Part>,
-    /// The part of each shard, or [`NO_PART`]. All are [`NO_PART`] between requests.
-    part_of_shard: Vec<u32>,
+    /// The part of each division, or [`NO_PART`]. All are [`NO_PART`] between requests.
+    part_of_division: Vec<u32>,
 }
 
 /// What of one request goes to one shard.
@@ -43,6 +45,8 @@ pub(crate) struct Keys {
 pub(crate) struct Part {
     /// Where it goes.
     pub shard: ShardId,
+    /// The division of its keys.
+    division: u32,
     /// How many of the keys.
     pub keys: usize,
     /// The connection over which; set before it is queued.
@@ -62,32 +66,31 @@ pub(crate) enum Route {
     Parts,
 }
 
-/// The shard for requests that no key ties to another: always the same one, so that what one of them does (a script
-/// that is loaded by EVAL without keys) the next one finds.
-pub(crate) const KEYLESS_SHARD: ShardId = ShardId(0);
-
 /// Chooses the shards that must see `request`.
 ///
 /// A request whose keys share a shard is forwarded byte for byte, so this must not report parts unless there are two.
-/// A request whose keys cannot be found is one that Redis itself refuses: any node gives the right error.
-#[inline]
+/// A request whose keys cannot be found is one that Redis itself refuses: any node gives the right error. Requests that
+/// no key ties to a shard go to always the same one, so that what one of them does (a script that is loaded by EVAL
+/// without keys) the next one finds.
+#[inline(always)]
 pub(crate) fn route(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
     match command.single_key() {
         Some(position) => {
-            Route::One(request.get(position).map_or(KEYLESS_SHARD, |key| topology.shard_of(key)))
+            Route::One(request.get(position).map_or_else(|| topology.keyless(), |key| topology.shard_of(key)))
         }
         None => route_many(command, request, topology, keys),
     }
 }
 
 /// As [`route`], for a request that may have several keys.
+#[inline(never)]
 fn route_many(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
     if command.keys(request, &mut keys.positions).is_err() {
-        return Route::One(KEYLESS_SHARD);
+        return Route::One(topology.keyless());
     }
     keys.divide(request, topology);
     match keys.parts.as_slice() {
-        [] => Route::One(KEYLESS_SHARD),
+        [] => Route::One(topology.keyless()),
         [part] => Route::One(part.shard),
         _ => Route::Parts,
     }
@@ -99,29 +102,36 @@ impl Keys {
         self.parts.clear();
         self.part_of_key.clear();
         for &position in &self.positions {
-            let shard = topology.shard_of(request.arg(position));
-            let part = &mut self.part_of_shard[shard.0 as usize];
+            let (division, shard) = topology.division_of(request.arg(position));
+            let part = &mut self.part_of_division[division as usize];
             if *part == NO_PART {
                 *part = self.parts.len() as u32;
-                self.parts.push(Part { shard, keys: 0, node: 0, start: 0 });
+                self.parts.push(Part { shard, division, keys: 0, node: 0, start: 0 });
             }
             self.parts[*part as usize].keys += 1;
             self.part_of_key.push(*part);
         }
         for part in &self.parts {
-            self.part_of_shard[part.shard.0 as usize] = NO_PART;
+            self.part_of_division[part.division as usize] = NO_PART;
         }
     }
 
-    /// The keys of a request that goes whole to each of `shards` shards.
-    pub(crate) fn all_shards(&mut self, shards: usize) {
+    /// The keys of a request that goes whole to each shard.
+    pub(crate) fn all_shards(&mut self, topology: &Topology) {
         self.part_of_key.clear();
         self.parts.clear();
-        self.parts.extend((0..shards as u32).map(|shard| Part {
-            shard: ShardId(shard),
+        self.parts.extend(topology.all_shards().map(|shard| Part {
+            shard,
+            division: 0,
             keys: 0,
             node: 0,
             start: 0,
         }));
+    }
+
+    /// The keyspace has so many divisions from now on.
+    pub(crate) fn resize(&mut self, divisions: usize) {
+        self.part_of_division.clear();
+        self.part_of_division.resize(divisions, NO_PART);
     }
 }

@@ -89,9 +89,9 @@ impl Core {
         let Some(cursor) = Cursor::parse(request.arg(1)) else {
             return self.refuse(session, errors::INVALID_CURSOR);
         };
-        if cursor.shard.0 as usize >= self.topology.shard_count() {
+        let Some(cursor) = cursor.among(self.topology.all_shards()) else {
             return self.answer(session, END);
-        }
+        };
         let node = match self.shared_node(session.lane, cursor.shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
@@ -112,7 +112,6 @@ impl Core {
     /// Takes in a node's reply. True if the scan is answered with it: then the reply is in `out`. What is no page (an
     /// error) is the reply if nothing was found before.
     pub(crate) fn absorb_page(&mut self, id: Id, asked: Asked, reply: &[u8], out: &mut Vec<u8>) -> bool {
-        let shards = self.topology.shard_count();
         let Some(scan) = self.scans.get_mut(id) else { return false };
         let Some((node, found, page)) = page_of(reply) else {
             self.end_scan(id, reply, out);
@@ -120,7 +119,7 @@ impl Core {
         };
         scan.found += found;
         scan.page.extend_from_slice(page);
-        let next = scan.cursor.next(node, shards);
+        let next = scan.cursor.next(node, self.topology.all_shards());
         if let Some(next) = next
             && next.shard != scan.cursor.shard
             && scan.found < scan.count

@@ -171,6 +171,8 @@ pub(crate) enum Owed {
     Inquiry(Id),
     /// A command over several shards.
     Emulation(Id),
+    /// An XREAD that waits on several shards.
+    Fan(Id),
     /// The nodes of a topic, or those that are to tell of changes.
     Subscription,
     /// One node, which counts those who get a message through us in its own way.

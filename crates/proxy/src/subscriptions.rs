@@ -14,7 +14,7 @@ use command::Topic as Kind;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use stdx::{Id, Instant, Slab};
-use topology::ShardId;
+use topology::{ShardId, Topology};
 
 /// All topics that clients of a worker are subscribed to.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Topics {
     by_name: [HashMap<Arc<[u8]>, Id>; Kind::COUNT],
     /// By shard: how many topics live there.
     at_shard: Vec<usize>,
+    /// Those that are there.
+    shards: Vec<ShardId>,
     held_bytes: usize,
 }
 
@@ -93,8 +95,15 @@ impl Topics {
             topics: Slab::default(),
             by_name: Default::default(),
             at_shard: vec![0; shards],
+            shards: (0..shards as u32).map(ShardId).collect(),
             held_bytes: 0,
         }
+    }
+
+    /// There may be shards more, or less.
+    pub(crate) fn fit(&mut self, topology: &Topology) {
+        self.at_shard.resize(topology.shard_count(), 0);
+        self.shards = topology.all_shards().collect();
     }
 
     pub(crate) fn find(&self, kind: Kind, name: &[u8]) -> Option<Id> {
@@ -124,9 +133,7 @@ impl Topics {
 
     /// The shards that `home` stands for.
     pub(crate) fn homes(&self, home: Option<ShardId>) -> impl Iterator<Item = ShardId> + use<> {
-        let all = 0..self.at_shard.len() as u32;
-        let shards = home.map_or(all, |shard| shard.0..shard.0 + 1);
-        shards.map(ShardId)
+        home.map_or_else(|| self.shards.clone(), |shard| vec![shard]).into_iter()
     }
 
     /// Subscribes `conn`, which is not subscribed yet. Whether all nodes have confirmed before.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::Instant;
-use topology::{ShardId, Topology, TopologySpec, parse_nodes};
+use topology::{NodeSpec, ShardId, ShardSpec, Topology, TopologySpec, parse_nodes};
 use users::{Registry, Users};
 
 /// A proxy, and all that went out of it.
@@ -17,9 +17,9 @@ pub(crate) struct Rig {
     pub now: Instant,
     /// What each connection was sent and the test has not taken yet.
     sent: BTreeMap<ConnId, Vec<u8>>,
-    /// The shared connection to each shard's node, once it was asked for.
+    /// The shared connection to each node, once it was asked for. At first, shards and nodes have the same numbers.
     nodes: BTreeMap<u32, ConnId>,
-    /// Further connections in the order in which they were asked for, with their shards.
+    /// Further connections in the order in which they were asked for, with their nodes.
     pinned: Vec<(u32, ConnId)>,
     /// Connections that were closed from inside.
     closed: Vec<ConnId>,
@@ -213,6 +213,25 @@ impl Rig {
         self.event(Event::Received { conn, bytes: bytes.as_bytes() });
     }
 
+    /// From now on the primary of `shard` listens at port 7000 + `node`; the one before may be its replica.
+    pub(crate) fn promote(&mut self, shard: u32, node: u32) {
+        let present = &self.proxy.core.topology;
+        let spec = |node| NodeSpec::tcp("127.0.0.1", 7000 + node as u16);
+        let replicas = present.shard(ShardId(shard)).primary.map(|id| spec(id.0)).into_iter().collect();
+        let name = present.shard(ShardId(shard)).name.clone();
+        let spec = ShardSpec { name, primary: Some(spec(node)), replicas, slots: Vec::new() };
+        let next = present.succeed(present.epoch() + 1, &[spec]).expect("valid");
+        self.adopt(next);
+    }
+
+    /// The topology is another.
+    pub(crate) fn adopt(&mut self, topology: Topology) {
+        self.proxy.handle_topology(Arc::new(topology), self.now);
+        self.perform();
+        self.proxy.handle_timeouts(self.now);
+        self.perform();
+    }
+
     /// The node of `shard` sends `text`, in which `|` stands for CR LF.
     pub(crate) fn node_sends(&mut self, shard: u32, text: &str) {
         let bytes = text.replace('|', "\r\n");
@@ -307,9 +326,9 @@ impl Rig {
     fn perform_with(&mut self, bytes_max: usize) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
-                Action::Connect { conn, shard } => match self.nodes.get(&shard.0) {
-                    Some(shared) if !self.closed.contains(shared) => self.pinned.push((shard.0, conn)),
-                    _ => drop(self.nodes.insert(shard.0, conn)),
+                Action::Connect { conn, node } => match self.nodes.get(&node.0) {
+                    Some(shared) if !self.closed.contains(shared) => self.pinned.push((node.0, conn)),
+                    _ => drop(self.nodes.insert(node.0, conn)),
                 },
                 Action::Send { conn, bytes } => {
                     let taken = if self.stuck.contains(&conn) { 0 } else { bytes.len().min(bytes_max) };

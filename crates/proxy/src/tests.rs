@@ -4,11 +4,13 @@ mod administration;
 mod blocking;
 mod emulate;
 mod emulate_faults;
+mod fan;
 mod lanes;
 mod large;
 mod logins;
 mod pubsub;
 mod scripts;
+mod succession;
 mod tracking;
 mod transactions;
 

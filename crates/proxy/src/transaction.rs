@@ -20,11 +20,11 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::Watch;
 use crate::requests::Step;
-use crate::route::{self, KEYLESS_SHARD, Keys, Route};
+use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
 use command::{Carry, Command, Flags, Guard, Local, Refusal, Transaction as Act};
-use resp::Request;
+use resp::{Request, encode};
 use stdx::{BufferPool, append};
 use topology::ShardId;
 
@@ -236,7 +236,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Result<Option<Place>, Refusal> {
-        let has_one_shard = self.topology.shard_count() == 1;
+        let has_one_shard = self.topology.is_undivided();
         match command.carry {
             // What would wait does not in a transaction.
             Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) => {}
@@ -278,7 +278,7 @@ impl Core {
             return self.read_again();
         }
         let Some(transaction) = self.take_transaction(session) else { return Step::Done };
-        let shard = transaction.shard.unwrap_or(KEYLESS_SHARD);
+        let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
         match session.watch {
             _ if transaction.is_spoilt => {
                 self.end_watch(session);
@@ -286,7 +286,10 @@ impl Core {
             }
             Watch::Lost => {
                 self.end_watch(session);
-                self.answer(session, null_array(session));
+                let mut reply = self.pool.take();
+                encode::null_array(&mut reply, session.resp3);
+                self.answer(session, &reply);
+                self.pool.give(reply);
             }
             Watch::On(node) if self.backends[node.get() as usize].lane != session.lane => {
                 self.end_watch(session);
@@ -344,11 +347,6 @@ impl Core {
         self.memory.recount_unread(&mut transaction.counted_bytes, 0);
         Some(transaction)
     }
-}
-
-/// What EXEC says when a watched key has changed.
-fn null_array(session: &Session) -> &'static [u8] {
-    if session.resp3 { b"_\r\n" } else { b"*-1\r\n" }
 }
 
 const OK: &[u8] = b"+OK\r\n";

@@ -48,6 +48,14 @@ pub fn null(out: &mut Vec<u8>, resp3: bool) {
     }
 }
 
+/// Nothing where an array or a map would stand: `_\r\n`, or the nil array of RESP2.
+pub fn null_array(out: &mut Vec<u8>, resp3: bool) {
+    match resp3 {
+        true => out.extend_from_slice(b"_\r\n"),
+        false => out.extend_from_slice(b"*-1\r\n"),
+    }
+}
+
 /// `$len\r\nbody\r\n`
 pub fn bulk(out: &mut Vec<u8>, body: &[u8]) {
     header(out, b'$', body.len());

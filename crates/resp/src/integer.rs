@@ -1,5 +1,7 @@
 //! Integers as Redis reads them in headers and arguments: no `+`, no leading zero, no `-0`, no blank, no overflow.
 
+use std::num::NonZeroU32;
+
 /// Reads all of `text` as a signed 64-bit integer by the rules of Redis's `string2ll`.
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -24,28 +26,71 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     if negative { Some(value) } else { value.checked_neg() }
 }
 
-/// The number that begins `text`, and the offset behind its CR LF, if it has one to six digits, as nearly all lengths
-/// have. `None` says nothing: look closer with [`parse_i64`].
+/// The number that begins a text, of one to six digits, and the offset behind its CR LF. In one register: as two numbers
+/// and a flag it would go through memory, which was a tenth of a scan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortHeader(NonZeroU32);
+
+impl ShortHeader {
+    #[inline]
+    fn new(number: u32, end: u32) -> Option<ShortHeader> {
+        NonZeroU32::new(number << 4 | end).map(ShortHeader)
+    }
+
+    /// The number; below a million.
+    #[inline]
+    pub(crate) fn number(self) -> usize {
+        (self.0.get() >> 4) as usize
+    }
+
+    /// The offset behind the line's end.
+    #[inline]
+    pub(crate) fn end(self) -> usize {
+        (self.0.get() & 0xf) as usize
+    }
+}
+
+/// The header that begins `text`, if it has one to six digits, as nearly all lengths have. `None` says nothing: look
+/// closer with [`parse_i64`].
 #[inline]
-pub(crate) fn short_header(text: &[u8]) -> Option<(i64, usize)> {
-    let digit = |byte: u8| Some(i64::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit <= 9);
-    match *text {
-        [ones, b'\r', b'\n', ..] => Some((digit(ones)?, 3)),
+pub(crate) fn short_header(text: &[u8]) -> Option<ShortHeader> {
+    let Some(start) = text.first_chunk() else { return shortest_header(text) };
+    // One load: what is compared are numbers, not bytes one by one.
+    let word = u32::from_le_bytes(*start);
+    let (first, second) = ((word & 0xff).wrapping_sub(ZERO), (word >> 8 & 0xff).wrapping_sub(ZERO));
+    if word & 0xff_ff00 == 0x0a_0d00 {
+        return if first <= 9 { ShortHeader::new(first, 3) } else { None };
+    }
+    if word >> 16 == 0x0a0d {
         // A zero in front would be refused.
-        [b'0', ..] => None,
-        [tens, ones, b'\r', b'\n', ..] => Some((digit(tens)? * 10 + digit(ones)?, 4)),
-        _ => longer_header(text),
+        let is_number = first.wrapping_sub(1) < 9 && second <= 9;
+        return if is_number { ShortHeader::new(first * 10 + second, 4) } else { None };
+    }
+    longer_header(text)
+}
+
+const ZERO: u32 = b'0' as u32;
+
+/// As [`short_header`], where `text` ends with the header: the reply `:1`.
+#[inline(never)]
+fn shortest_header(text: &[u8]) -> Option<ShortHeader> {
+    match *text {
+        [digit @ b'0'..=b'9', b'\r', b'\n'] => ShortHeader::new(u32::from(digit - b'0'), 3),
+        _ => None,
     }
 }
 
 /// As [`short_header`], for three to six digits; apart, as that function is worth its name only where it is inlined.
 #[inline(never)]
-fn longer_header(text: &[u8]) -> Option<(i64, usize)> {
+fn longer_header(text: &[u8]) -> Option<ShortHeader> {
     let mut value = 0;
     for (at, &byte) in text.iter().enumerate().take(7) {
         match byte {
-            b'0'..=b'9' => value = value * 10 + i64::from(byte - b'0'),
-            b'\r' if at > 2 && text.get(at + 1) == Some(&b'\n') => return Some((value, at + 2)),
+            b'0' if at == 0 => return None,
+            b'0'..=b'9' => value = value * 10 + u32::from(byte - b'0'),
+            b'\r' if at > 2 && text.get(at + 1) == Some(&b'\n') => {
+                return ShortHeader::new(value, at as u32 + 2);
+            }
             _ => return None,
         }
     }
@@ -90,15 +135,16 @@ mod tests {
         let mut read = 0;
         for number in (-1..=1100).chain([99_999, 999_999, 1_000_000]) {
             for line in [format!("{number}\r\n"), format!("0{number}\r\n"), format!("{number}\rx")] {
-                let Some((short, end)) = short_header(line.as_bytes()) else { continue };
-                let (text, rest) = line.as_bytes().split_at(end - 2);
-                assert_eq!((Some(short), rest), (parse_i64(text), &b"\r\n"[..]), "{line:?}");
+                let Some(short) = short_header(line.as_bytes()) else { continue };
+                let (text, rest) = line.as_bytes().split_at(short.end() - 2);
+                let number = i64::try_from(short.number()).ok();
+                assert_eq!((number, rest), (parse_i64(text), &b"\r\n"[..]), "{line:?}");
                 read += 1;
             }
         }
         assert_eq!(read, 1103, "0 to 1100 and two more, each in one form");
         for line in ["", "1", "1\r", "x\r\n", "1x\r\n", "/1\r\n", "1:\r\n", "00\r\n", "+1\r\n", "1\n\r\n"] {
-            assert_eq!(short_header(line.as_bytes()), None, "{line:?}");
+            assert!(short_header(line.as_bytes()).is_none(), "{line:?}");
         }
     }
 }

@@ -72,10 +72,21 @@ pub struct Scanner {
 impl Scanner {
     /// The length of the first reply in `bytes`, or `None` while it is not all there; then the same bytes, and more,
     /// must be given to the next call.
+    // Into the loop over a node's replies: what it finds need not go through memory.
+    #[inline(always)]
     pub fn scan(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<Option<usize>, ReplyError> {
-        if self.values_left == 0 {
-            self.values_left = 1;
+        if self.values_left == 0
+            && let Some(len) = plain_len(bytes, limits)
+        {
+            return Ok(Some(len));
         }
+        self.scan_closely(bytes, limits)
+    }
+
+    /// As [`Scanner::scan`], for what is not a single plain value, or not all there.
+    #[inline(never)]
+    fn scan_closely(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<Option<usize>, ReplyError> {
+        self.values_left = self.values_left.max(1);
         while self.values_left > 0 {
             let done = match self.body {
                 Some(len) => self.skip_body(bytes, len)?,
@@ -179,13 +190,16 @@ impl Scanner {
 fn plain_len(values: &[u8], limits: &ReplyLimits) -> Option<usize> {
     match values {
         [b'$', text @ ..] => {
-            let (len, start) = short_header(text).filter(|&(len, _)| len <= limits.bulk_bytes_max)?;
-            let end = start + len as usize;
+            let header = short_header(text)?;
+            if header.number() as i64 > limits.bulk_bytes_max {
+                return None;
+            }
+            let end = header.end() + header.number();
             matches!(text.get(end..), Some([b'\r', b'\n', ..])).then_some(1 + end + 2)
         }
         // What every SET gets.
         [b'+', b'O', b'K', b'\r', b'\n', ..] => Some(5),
-        [b':', text @ ..] => short_header(text).map(|(_, len)| 1 + len),
+        [b':', text @ ..] => short_header(text).map(|header| 1 + header.end()),
         _ => None,
     }
 }

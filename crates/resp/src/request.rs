@@ -184,7 +184,27 @@ impl Scanner {
     /// Looks at `bytes`, which begin where the last request ended. `args` and `inline` are scratch space: their
     /// former contents are lost. On [`Scanned::Incomplete`] the same bytes, and more, must be given to the next call;
     /// on everything else the scanner is ready for the bytes behind what was found.
+    // Into the loop over a client's requests: what it finds need not go through memory.
+    #[inline(always)]
     pub fn scan(
+        &mut self,
+        bytes: &[u8],
+        limits: &RequestLimits,
+        args: &mut Vec<Span>,
+        inline: &mut Vec<u8>,
+    ) -> Result<Scanned, RequestError> {
+        args.clear();
+        if self.args_left == 0
+            && let Some(len) = plain_request(bytes, limits, args)
+        {
+            return Ok(Scanned::Request { len });
+        }
+        self.scan_closely(bytes, limits, args, inline)
+    }
+
+    /// As [`Scanner::scan`], for what is not plain, or not all there.
+    #[inline(never)]
+    fn scan_closely(
         &mut self,
         bytes: &[u8],
         limits: &RequestLimits,
@@ -197,18 +217,12 @@ impl Scanner {
             Some(b'*') => {}
             Some(_) => return self.scan_inline(bytes, limits, args, inline),
         }
-        let resumed = self.args_left > 0;
-        if !resumed
-            && !self.plain_first_line(bytes, limits)
+        if self.args_left == 0
             && let Some(nothing) = self.scan_first_line(bytes, limits)?
         {
             return Ok(nothing);
         }
         while self.args_left > 0 {
-            if let Some(span) = self.plain_arg(bytes, limits) {
-                args.push(span);
-                continue;
-            }
             let Some(span) = self.scan_arg(bytes, limits)? else { return Ok(Scanned::Incomplete) };
             args.push(span);
         }
@@ -219,36 +233,6 @@ impl Scanner {
             return self.scan(bytes, limits, args, inline);
         }
         Ok(Scanned::Request { len: done.at })
-    }
-
-    /// Reads `*n` if it is plain: short, all there, and asking for something. If not, nothing is said about it.
-    #[inline]
-    fn plain_first_line(&mut self, bytes: &[u8], limits: &RequestLimits) -> bool {
-        match short_header(&bytes[1..]) {
-            Some((count, end)) if (1..=limits.args_max).contains(&count) => {
-                self.at = 1 + end;
-                self.args_left = count as usize;
-                self.args_total = self.args_left;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Reads one argument if it is plain: a short header, and all of it there, as nearly all are. Half of the work of
-    /// [`Scanner::scan_arg`], which says what is the matter with the others.
-    #[inline]
-    fn plain_arg(&mut self, bytes: &[u8], limits: &RequestLimits) -> Option<Span> {
-        let [b'$', text @ ..] = bytes.get(self.at..)? else { return None };
-        if self.body.is_some() {
-            return None;
-        }
-        let (len, end) = short_header(text).filter(|&(len, _)| len <= limits.bulk_bytes_max)?;
-        let span = Span { start: self.at + 1 + end, len: len as usize };
-        let [b'\r', b'\n', ..] = text.get(end + span.len..)? else { return None };
-        self.at = span.start + span.len + 2;
-        self.args_left -= 1;
-        Some(span)
     }
 
     /// Bytes of the first request that are sure to come, as far as its headers were seen by an unfinished
@@ -363,6 +347,32 @@ impl Scanner {
             }
         }
     }
+}
+
+/// The length of the request that begins `bytes`, and its arguments, if it is plain: all of it there, with headers of few
+/// digits, as nearly all are. Less than half of the work of [`Scanner::scan_arg`], which says what is the matter with the
+/// others: `None` says nothing about them.
+#[inline(always)]
+fn plain_request(bytes: &[u8], limits: &RequestLimits, args: &mut Vec<Span>) -> Option<usize> {
+    let [b'*', text @ ..] = bytes else { return None };
+    let count = short_header(text)?;
+    if !(1..=limits.args_max).contains(&(count.number() as i64)) {
+        return None;
+    }
+    let mut at = 1 + count.end();
+    for _ in 0..count.number() {
+        let [b'$', text @ ..] = bytes.get(at..)? else { return None };
+        let header = short_header(text)?;
+        let len = header.number();
+        if len as i64 > limits.bulk_bytes_max {
+            return None;
+        }
+        let [b'\r', b'\n', ..] = text.get(header.end() + len..)? else { return None };
+        let start = at + 1 + header.end();
+        args.push(Span { start, len });
+        at = start + len + 2;
+    }
+    Some(at)
 }
 
 /// The text between the type byte at `start` and its CR LF, and the offset behind them; `None` while it is not all

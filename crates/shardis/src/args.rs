@@ -2,10 +2,12 @@
 
 use crate::access::{Secret, Source};
 use crate::embedded::EmbeddedSettings;
+use crate::leash::LeashArgs;
+use crate::local::LocalArgs;
 use crate::pace::Gather;
 use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use proxy::CrossShard;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -23,10 +25,35 @@ struct Cli {
     command: Commands,
 }
 
+/// What is to be done.
 #[derive(Debug, Subcommand)]
-enum Commands {
+pub(crate) enum Commands {
     /// Serve the keys of several nodes at one address
-    Proxy(ProxyArgs),
+    Proxy(Box<ProxyArgs>),
+    /// Start nodes on this machine, for tests and to play with
+    Local(LocalArgs),
+    /// Run a program that ends when another process does
+    #[command(hide = true)]
+    Leash(LeashArgs),
+}
+
+impl Commands {
+    /// As it is written.
+    fn name(&self) -> &'static str {
+        match self {
+            Commands::Proxy(_) => "proxy",
+            Commands::Local(_) => "local",
+            Commands::Leash(_) => "leash",
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Commands::Proxy(args) => args.check(),
+            Commands::Local(args) => args.check(),
+            Commands::Leash(_) => Ok(()),
+        }
+    }
 }
 
 /// What `shardis proxy` is told.
@@ -168,11 +195,11 @@ pub(crate) struct ProxyArgs {
 
 /// Reads the command line. On `Err` everything was said already: help to stdout with exit code 0, a refusal in one
 /// line to stderr with exit code 2.
-pub(crate) fn parse() -> Result<ProxyArgs, ExitCode> {
+pub(crate) fn parse() -> Result<Commands, ExitCode> {
     match Cli::try_parse() {
-        Ok(Cli { command: Commands::Proxy(args) }) => match args.check() {
-            Ok(()) => Ok(args),
-            Err(error) => Err(refuse(&error)),
+        Ok(Cli { command }) => match command.check() {
+            Ok(()) => Ok(command),
+            Err(error) => Err(refuse(&error, command.name())),
         },
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // A closed stderr is no reason to complain either.
@@ -184,12 +211,15 @@ pub(crate) fn parse() -> Result<ProxyArgs, ExitCode> {
             let _ = error.print();
             Err(ExitCode::SUCCESS)
         }
-        Err(error) => Err(refuse(&one_line(&error.to_string()))),
+        Err(error) => {
+            let named = std::env::args().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
+            Err(refuse(&one_line(&error.to_string()), named.as_deref().unwrap_or("proxy")))
+        }
     }
 }
 
-fn refuse(what: &str) -> ExitCode {
-    eprintln!("shardis: {what} (see shardis proxy --help)");
+fn refuse(what: &str, command: &str) -> ExitCode {
+    eprintln!("shardis: {what} (see shardis {command} --help)");
     ExitCode::from(2)
 }
 
@@ -369,9 +399,12 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Result<ProxyArgs, String> {
         let words = ["shardis", "proxy"].iter().chain(words);
-        let Cli { command: Commands::Proxy(args) } =
-            Cli::try_parse_from(words).map_err(|error| one_line(&error.to_string()))?;
-        args.check().map(|()| args)
+        let cli = Cli::try_parse_from(words).map_err(|error| one_line(&error.to_string()))?;
+        cli.command.check()?;
+        match cli.command {
+            Commands::Proxy(args) => Ok(*args),
+            other => panic!("{other:?} is not the proxy"),
+        }
     }
 
     #[test]

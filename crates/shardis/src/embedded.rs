@@ -17,7 +17,6 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stdx::{BufferPool, ByteQueue, Id, Slab};
 use store::{CallerId, EvictionPolicy, Ran, Store, StoreSettings};
-use topology::ShardId;
 use tracing::error;
 
 /// What the stores are to be like.
@@ -51,10 +50,10 @@ impl Embedded {
         Ok(Embedded { doors })
     }
 
-    /// A new connection to the store of `shard`.
-    pub(crate) fn connect(&self, shard: ShardId) -> io::Result<UnixStream> {
+    /// A new connection to the store of this number.
+    pub(crate) fn connect(&self, number: u32) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
-        let door = &self.doors[shard.0 as usize];
+        let door = &self.doors[number as usize];
         door.sender.send(theirs).map_err(|_| io::Error::other("the store has stopped"))?;
         door.waker.wake()?;
         Ok(ours)

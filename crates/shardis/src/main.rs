@@ -10,7 +10,9 @@ mod access;
 mod args;
 mod control;
 mod embedded;
+mod leash;
 mod listeners;
+mod local;
 mod logging;
 mod pace;
 mod resolver;
@@ -19,6 +21,7 @@ mod trial;
 mod usage;
 mod worker;
 
+use args::Commands;
 use std::process::ExitCode;
 
 /// mimalloc, for the embedded store. While a million keys come and go, glibc's malloc makes single calls of 8 ms (DEL), 14
@@ -32,12 +35,17 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = match args::parse() {
-        Ok(args) => args,
+    let command = match args::parse() {
+        Ok(command) => command,
         Err(exit) => return exit,
     };
-    match control::run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
+    let outcome = match &command {
+        Commands::Proxy(args) => control::run(args).map(|()| ExitCode::SUCCESS),
+        Commands::Local(args) => local::run(args),
+        Commands::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
+    };
+    match outcome {
+        Ok(exit) => exit,
         Err(error) => {
             eprintln!("shardis: {error:#}");
             ExitCode::FAILURE

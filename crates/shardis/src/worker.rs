@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
-use topology::{Address, ShardId, Topology};
+use topology::{Address, NodeId, Topology};
 use users::Users;
 
 /// What other threads tell a worker.
@@ -45,6 +45,9 @@ pub(crate) enum Message {
     },
     /// What another worker's core says to ours.
     Mail(Mail),
+    /// The nodes are others, or have other tasks.
+    #[expect(dead_code, reason = "discovery, which is being written beside this, will send it")]
+    Topology(Arc<Topology>),
     /// There are other users.
     Users(Arc<Users>),
     /// The ACL file was read for it: the users, or what is wrong with the file.
@@ -116,7 +119,7 @@ pub(crate) struct Worker {
     neighbours: Neighbours,
     pace: Pace,
     /// Connections whose node's name is being resolved, and whose that is.
-    resolving: HashMap<Id, ShardId>,
+    resolving: HashMap<Id, NodeId>,
     draining: bool,
 }
 
@@ -287,7 +290,7 @@ impl Worker {
                         self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
                     }
                 },
-                Action::Connect { conn, shard } => self.connect(conn, shard, now),
+                Action::Connect { conn, node } => self.connect(conn, node, now),
                 Action::Pause { conn } => self.driver.pause(conn),
                 Action::Resume { conn } => self.driver.resume(conn),
                 Action::Finish { conn } => self.driver.finish(conn),
@@ -299,17 +302,17 @@ impl Worker {
         }
     }
 
-    /// Connects to a shard's node, at once or after its name was resolved.
-    fn connect(&mut self, conn: Id, shard: ShardId, now: Instant) {
-        let target = match &self.topology.shard(shard).address {
-            Address::Embedded(_) => return self.connect_to_store(conn, shard, now),
+    /// Connects to a node, at once or after its name was resolved.
+    fn connect(&mut self, conn: Id, node: NodeId, now: Instant) {
+        let target = match &self.topology.node(node).address {
+            Address::Embedded(number) => return self.connect_to_store(conn, *number, now),
             Address::Unix(path) => Target::Unix(path.clone()),
             Address::Tcp { host, port } => match host.parse() {
-                Ok(ip) => return self.connect_tcp(conn, shard, SocketAddr::new(ip, *port), now),
+                Ok(ip) => return self.connect_tcp(conn, node, SocketAddr::new(ip, *port), now),
                 Err(_) => {
                     let (host, port, mailbox) = (host.clone(), *port, self.mailbox.clone());
                     let asked_at = std::time::Instant::now();
-                    self.resolving.insert(conn, shard);
+                    self.resolving.insert(conn, node);
                     // The resolver lives as long as any worker does.
                     let _ = self.neighbours.resolver.send(Question { conn, host, port, mailbox, asked_at });
                     return;
@@ -320,9 +323,9 @@ impl Worker {
         self.check_begun(conn, begun, now);
     }
 
-    /// Connects to the node of `shard`, which is at `addr`.
-    fn connect_tcp(&mut self, conn: Id, shard: ShardId, addr: SocketAddr, now: Instant) {
-        let begun = match (&self.neighbours.node_tls, &self.topology.shard(shard).address) {
+    /// Connects to `node`, which is at `addr`.
+    fn connect_tcp(&mut self, conn: Id, node: NodeId, addr: SocketAddr, now: Instant) {
+        let begun = match (&self.neighbours.node_tls, &self.topology.node(node).address) {
             (Some(tls), Address::Tcp { host, .. }) => {
                 self.driver.connect_tls(conn, addr, &tls.connector(), tls.name_of(host))
             }
@@ -332,9 +335,9 @@ impl Worker {
     }
 
     /// Connects to a store of this process.
-    fn connect_to_store(&mut self, conn: Id, shard: ShardId, now: Instant) {
+    fn connect_to_store(&mut self, conn: Id, number: u32, now: Instant) {
         let embedded = self.neighbours.embedded.as_ref().expect("an embedded shard has a store");
-        let adopted = embedded.connect(shard).and_then(|stream| self.driver.adopt_unix(conn, stream));
+        let adopted = embedded.connect(number).and_then(|stream| self.driver.adopt_unix(conn, stream));
         match adopted {
             Ok(()) => self.proxy.handle_event(Event::Connected { conn }, now),
             Err(error) => self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now),
@@ -358,15 +361,20 @@ impl Worker {
                 }
                 Message::AcceptUnix { stream, peer } => self.accept_unix(stream, &peer, now),
                 Message::Resolved { conn, addr } => {
-                    let Some(shard) = self.resolving.remove(&conn) else { continue };
+                    let Some(node) = self.resolving.remove(&conn) else { continue };
                     match addr {
-                        Ok(addr) => self.connect_tcp(conn, shard, addr, now),
+                        Ok(addr) => self.connect_tcp(conn, node, addr, now),
                         Err(reason) => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
                     }
                 }
                 Message::Mail(mail) => {
                     self.proxy.handle_mail(mail, now);
                     // A client that it killed must be closed before the next message brings a new one to its place.
+                    self.perform(now);
+                }
+                Message::Topology(topology) => {
+                    self.topology = Arc::clone(&topology);
+                    self.proxy.handle_topology(topology, now);
                     self.perform(now);
                 }
                 Message::Users(users) => {

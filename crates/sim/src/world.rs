@@ -308,8 +308,8 @@ impl<'p> World<'p> {
                     self.note(1, conn, taken);
                     self.plan_delivery_to_peer(conn);
                 }
-                Action::Connect { conn, shard } => {
-                    self.links.insert(conn, Link::new(Who::Node(shard.0 as usize), false));
+                Action::Connect { conn, node } => {
+                    self.links.insert(conn, Link::new(Who::Node(node.0 as usize), false));
                     self.plan_in_up_to(self.plan.delay_max, What::Connect(conn));
                 }
                 Action::Pause { conn } => self.with_link(conn, |link| link.paused = true),

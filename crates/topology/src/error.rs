@@ -1,7 +1,7 @@
 //! What is wrong with a topology that an operator asked for. Every text says what, where, and what to write instead.
 
 use crate::hash::HashFunction;
-use crate::node::{NODES_MAX, TEXT_BYTES_MAX, UNIX_PATH_BYTES_MAX, WEIGHT_MAX};
+use crate::node::{NODES_MAX, TEXT_BYTES_MAX, UNIX_PATH_BYTES_MAX, WEIGHT_MAX, ZONE_BYTES_MAX};
 
 /// Why there is no topology. All of it is the operator's to mend: in the list of nodes or in the options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +49,19 @@ pub enum TopologyError {
         node: String,
         /// Its weight, which is not 1.
         weight: u32,
+    },
+
+    /// A slot that two shards own, or that does not exist.
+    #[error("slot {slot}: it must be below 16384 and have one owner")]
+    Slot {
+        /// Which.
+        slot: u16,
+    },
+    /// Discovery knows a shard that nobody asked for.
+    #[error("shard {name:?}: the topology has no shard of this name")]
+    UnknownShard {
+        /// Its name.
+        name: String,
     },
 
     /// An empty list.
@@ -136,6 +149,31 @@ pub enum TopologyError {
     Weight {
         /// What was written.
         node: String,
+    },
+    /// A zone that is none.
+    #[error(
+        "node {node:?}: a zone is a word of letters, digits, dots, hyphens and underscores, of at most \
+         {ZONE_BYTES_MAX} bytes, as in 127.0.0.1:6379@zone-a"
+    )]
+    Zone {
+        /// What was written.
+        node: String,
+    },
+    /// Nothing behind a `|`.
+    #[error(
+        "node {node:?}: a replica behind it is empty; remove a |, or write the replica, as in a:6379|b:6379"
+    )]
+    ReplicaEmpty {
+        /// The primary's name or address.
+        node: String,
+    },
+    /// A replica with a weight.
+    #[error("node {node:?}: a replica takes no keys of its own; leave the weight {weight} out")]
+    ReplicaWeight {
+        /// The replica's name or address.
+        node: String,
+        /// Its weight, which is not 1.
+        weight: u32,
     },
     /// A name with blanks or control characters in it, or too long.
     #[error(

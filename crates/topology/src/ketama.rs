@@ -9,7 +9,7 @@
 //!
 //! Two things of twemproxy are not to be had. It prints `<name>-<index>` into 86 bytes of its stack, and if that is
 //! not enough it hashes whatever lies behind them: names up to 78 bytes are safe. And it takes failed nodes off the
-//! ring, where their keys find no data; here a topology does not change by itself.
+//! ring, where their keys find no data; here a topology does not change by itself: see [`crate::Topology::without`].
 
 use crate::{NodeSpec, ShardId};
 use md5::{Digest, Md5};
@@ -41,16 +41,17 @@ struct Point {
 }
 
 impl Ring {
-    /// The ring of `nodes`, of which there is one at least.
+    /// The ring of those of `nodes` that are in `order`, of which there is one at least. Others do not count, as if they
+    /// had not been given.
     ///
-    /// Points of the same value stay in the order of `order` (all shards, sorted as twemproxy sorts them), as glibc's
+    /// Points of the same value stay in the order of `order` (sorted as twemproxy sorts its nodes), as glibc's
     /// `qsort`, which is a merge sort, leaves them in twemproxy.
     pub(crate) fn new(nodes: &[NodeSpec], order: &[ShardId]) -> Ring {
-        let weight_total = nodes.iter().map(|node| node.weight).sum();
+        let weight_total = order.iter().map(|shard| nodes[shard.0 as usize].weight).sum();
         let mut points = Vec::new();
         for shard in order {
             let node = &nodes[shard.0 as usize];
-            let count = ring_points(node.weight, weight_total, nodes.len() as u32);
+            let count = ring_points(node.weight, weight_total, order.len() as u32);
             let name = node.ring_name();
             points.extend(point_values(&name, count).map(|value| Point { value, shard: *shard }));
         }

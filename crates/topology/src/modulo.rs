@@ -15,7 +15,7 @@ pub(crate) struct Modulo {
 }
 
 impl Modulo {
-    /// The row of `nodes` in the order of `order`, which holds each shard once.
+    /// The row of those of `nodes` that are in `order`, which holds each shard at most once.
     ///
     /// The weights are valid, at most [`crate::WEIGHT_MAX`]: so the sum fits.
     pub(crate) fn new(nodes: &[NodeSpec], order: &[ShardId]) -> Modulo {

@@ -1,5 +1,5 @@
-//! The nodes as an operator writes them: `host:port`, `[v6]:port` or `unix:/path`, each with a weight and a name if
-//! need be. Nothing is resolved here.
+//! The nodes as an operator writes them: `host:port`, `[v6]:port` or `unix:/path`, each with a weight, a zone and a name
+//! if need be, and with its replicas. Nothing is resolved here.
 
 use crate::TopologyError;
 use std::collections::HashMap;
@@ -18,6 +18,9 @@ pub const WEIGHT_MAX: u32 = 1_000_000;
 
 /// How long a host or a name can be: DNS's limit for names (RFC 1035, as text without the last dot).
 pub(crate) const TEXT_BYTES_MAX: usize = 253;
+
+/// How long the label of a zone can be: that of one part of a name in DNS. The zones of clouds have 20 bytes or less.
+pub(crate) const ZONE_BYTES_MAX: usize = 63;
 
 /// How long the path of a unix socket can be: `sun_path` of this system without the NUL at its end.
 pub(crate) const UNIX_PATH_BYTES_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
@@ -39,6 +42,15 @@ pub enum Address {
     Unix(PathBuf),
     /// A store of this process, by its number. Cannot be written in a list of nodes.
     Embedded(u32),
+}
+
+impl Address {
+    /// The one form that all its spellings share.
+    pub fn canonical(&self) -> Address {
+        let Address::Tcp { host, port } = self else { return self.clone() };
+        let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_string());
+        Address::Tcp { host, port: *port }
+    }
 }
 
 impl fmt::Display for Address {
@@ -71,6 +83,19 @@ impl fmt::Display for Address {
 /// ```
 ///
 /// A unix socket is `unix:/path` or just `/path`; if there is a colon in the path, the weight must be written too.
+///
+/// Behind the port or the weight may stand `@` and a zone, where the node is; for a unix socket the weight must be written
+/// then. Behind a primary stand its replicas, each after a `|`. They take no keys of their own, so they have no weight:
+///
+/// ```
+/// use topology::NodeSpec;
+///
+/// let primary: NodeSpec = "10.0.0.1:6379:2@zone-a shard-1|10.0.0.2:6379@zone-b|10.0.0.3:6379".parse()?;
+/// assert_eq!((primary.label().as_str(), primary.zone.as_deref()), ("shard-1", Some("zone-a")));
+/// assert_eq!(primary.replicas[0].zone.as_deref(), Some("zone-b"));
+/// assert_eq!(primary.replicas[1].label(), "10.0.0.3:6379");
+/// # Ok::<(), topology::TopologyError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     /// Where it listens.
@@ -79,17 +104,26 @@ pub struct NodeSpec {
     pub weight: u32,
     /// What places it on a ring instead of its address, so that it can move without losing its keys.
     pub name: Option<String>,
+    /// Where it is, for clients that want to read from what is near.
+    pub zone: Option<String>,
+    /// Who has copies of its data. They have no replicas themselves.
+    pub replicas: Vec<NodeSpec>,
 }
 
 impl NodeSpec {
     /// A node of weight 1 and without a name at `host` and `port`.
     pub fn tcp(host: &str, port: u16) -> NodeSpec {
-        NodeSpec { address: Address::Tcp { host: host.to_owned(), port }, weight: 1, name: None }
+        NodeSpec::at(Address::Tcp { host: host.to_owned(), port })
+    }
+
+    /// A node of weight 1 at `address`, of which nothing else is known.
+    pub fn at(address: Address) -> NodeSpec {
+        NodeSpec { address, weight: 1, name: None, zone: None, replicas: Vec::new() }
     }
 
     /// Store `number` of this process, with weight 1.
     pub fn embedded(number: u32) -> NodeSpec {
-        NodeSpec { address: Address::Embedded(number), weight: 1, name: None }
+        NodeSpec::at(Address::Embedded(number))
     }
 
     /// What users see: the given name, or else the address.
@@ -109,34 +143,45 @@ impl NodeSpec {
             (None, Address::Embedded(_)) => self.address.to_string(),
         }
     }
-
-    /// The address in the one form that all its spellings share.
-    fn canonical_address(&self) -> Address {
-        let Address::Tcp { host, port } = &self.address else { return self.address.clone() };
-        let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_string());
-        Address::Tcp { host, port: *port }
-    }
 }
 
 impl FromStr for NodeSpec {
     type Err = TopologyError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let text = text.trim_matches([' ', '\t']);
-        let (place, name) = match text.split_once([' ', '\t']) {
-            Some((place, name)) => (place, Some(parse_name(text, name.trim_start_matches([' ', '\t']))?)),
-            None => (text, None),
-        };
-        let (address, weight) = if let Some(path) = place.strip_prefix("unix:") {
-            parse_unix(text, path)?
-        } else if place.starts_with('/') {
-            parse_unix(text, place)?
-        } else {
-            parse_tcp(text, place)?
-        };
-        let weight = weight.map_or(Ok(1), |weight| parse_weight(text, weight))?;
-        Ok(NodeSpec { address, weight, name })
+        let mut texts = text.split('|');
+        let mut primary = parse_node(texts.next().unwrap_or_default())?;
+        for replica in texts {
+            if replica.trim().is_empty() {
+                return Err(TopologyError::ReplicaEmpty { node: primary.label() });
+            }
+            let replica = parse_node(replica)?;
+            if replica.weight != 1 {
+                return Err(TopologyError::ReplicaWeight { node: replica.label(), weight: replica.weight });
+            }
+            primary.replicas.push(replica);
+        }
+        Ok(primary)
     }
+}
+
+/// Reads one node, whether primary or replica.
+fn parse_node(text: &str) -> Result<NodeSpec, TopologyError> {
+    let text = text.trim_matches([' ', '\t']);
+    let (place, name) = match text.split_once([' ', '\t']) {
+        Some((place, name)) => (place, Some(parse_name(text, name.trim_start_matches([' ', '\t']))?)),
+        None => (text, None),
+    };
+    let (place, zone) = split_zone(text, place)?;
+    let (address, weight) = if let Some(path) = place.strip_prefix("unix:") {
+        parse_unix(text, path)?
+    } else if place.starts_with('/') {
+        parse_unix(text, place)?
+    } else {
+        parse_tcp(text, place)?
+    };
+    let weight = weight.map_or(Ok(1), |weight| parse_weight(text, weight))?;
+    Ok(NodeSpec { address, weight, name, zone, replicas: Vec::new() })
 }
 
 /// Reads a list of nodes with commas between them, as `--nodes` takes it. Blanks around a node do not count.
@@ -157,19 +202,22 @@ pub fn parse_nodes(list: &str) -> Result<Vec<NodeSpec>, TopologyError> {
 /// Refuses what no single node can be blamed for: too few, too many, twice the same. And weights, which are only as
 /// good as whoever filled them in.
 pub(crate) fn check_nodes(nodes: &[NodeSpec]) -> Result<(), TopologyError> {
-    match nodes.len() {
-        0 => return Err(TopologyError::NoNodes),
-        count if count > NODES_MAX => return Err(TopologyError::TooManyNodes { count }),
-        _ => {}
+    if nodes.is_empty() {
+        return Err(TopologyError::NoNodes);
     }
     let mut addresses: HashMap<Address, &NodeSpec> = HashMap::new();
+    for node in nodes.iter().flat_map(|node| std::iter::once(node).chain(&node.replicas)) {
+        if let Some(first) = addresses.insert(node.address.canonical(), node) {
+            return Err(TopologyError::DuplicateAddress { node: node.label(), first: first.label() });
+        }
+    }
+    if addresses.len() > NODES_MAX {
+        return Err(TopologyError::TooManyNodes { count: addresses.len() });
+    }
     let mut names: HashMap<String, &NodeSpec> = HashMap::new();
     for node in nodes {
         if !(1..=WEIGHT_MAX).contains(&node.weight) {
             return Err(TopologyError::Weight { node: node.label() });
-        }
-        if let Some(first) = addresses.insert(node.canonical_address(), node) {
-            return Err(TopologyError::DuplicateAddress { node: node.label(), first: first.label() });
         }
         let name = node.ring_name();
         if let Some(first) = names.insert(name.clone(), node) {
@@ -178,6 +226,21 @@ pub(crate) fn check_nodes(nodes: &[NodeSpec]) -> Result<(), TopologyError> {
         }
     }
     Ok(())
+}
+
+/// Cuts `…:number@zone` into what is before the `@` and the zone. An `@` before the last colon is part of a path.
+fn split_zone<'a>(node: &str, place: &'a str) -> Result<(&'a str, Option<String>), TopologyError> {
+    let last = place.rfind(':').map_or(place.len(), |colon| colon + 1);
+    // The whole of unix:/path is a path, and has no zone.
+    let Some(at) = place[last..].find('@').filter(|_| !place[last..].starts_with('/')) else {
+        return Ok((place, None));
+    };
+    let (place, zone) = (&place[..last + at], &place[last + at + 1..]);
+    let of_a_label = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if zone.is_empty() || zone.len() > ZONE_BYTES_MAX || !zone.bytes().all(of_a_label) {
+        return Err(TopologyError::Zone { node: node.to_owned() });
+    }
+    Ok((place, Some(zone.to_owned())))
 }
 
 /// Reads `host:port`, `host:port:weight` or the same with `[v6]`; the weight is left as text.
@@ -319,6 +382,57 @@ mod tests {
                 assert!(message.contains(what), "{message}");
             }
         }
+    }
+
+    #[test]
+    fn a_zone_stands_behind_the_port_or_the_weight() {
+        let cases = [
+            // text, address, weight, name, zone
+            ("a:1@x", "a:1", 1, None, Some("x")),
+            ("a:1:3@eu-1.a_b n", "a:1", 3, Some("n"), Some("eu-1.a_b")),
+            ("[::1]:1@x", "[::1]:1", 1, None, Some("x")),
+            ("[::1]:1:2@x", "[::1]:1", 2, None, Some("x")),
+            ("unix:/s:1@x", "unix:/s", 1, None, Some("x")),
+            ("/s:2@x n", "unix:/s", 2, Some("n"), Some("x")),
+            // As ever: part of the path.
+            ("unix:/s@x", "unix:/s@x", 1, None, None),
+            ("/s@x:2", "unix:/s@x", 2, None, None),
+        ];
+        for (text, address, weight, name, zone) in cases {
+            let node = node(text);
+            assert_eq!((node.address.to_string().as_str(), node.weight), (address, weight), "{text}");
+            assert_eq!((node.name.as_deref(), node.zone.as_deref()), (name, zone), "{text}");
+        }
+        for text in ["a:1@", "a:1@x@y", "a:1@ä", "a:1@x/y", "a:1@x:2", "/s:1@"] {
+            assert!(text.parse::<NodeSpec>().is_err(), "{text}");
+        }
+        assert!(matches!(refusal("a:1@x/y"), TopologyError::Zone { .. }));
+        assert!(matches!(refusal(&format!("a:1@{}", "x".repeat(64))), TopologyError::Zone { .. }));
+        assert!(node(&format!("a:1@{}", "x".repeat(63))).zone.is_some());
+    }
+
+    #[test]
+    fn replicas_stand_behind_their_primary() {
+        let nodes = parse_nodes("a:1:2 x|b:1@z|unix:/c, d:1 | [::1]:2 r").expect("valid");
+        let labels = |nodes: &[NodeSpec]| nodes.iter().map(NodeSpec::label).collect::<Vec<_>>();
+        assert_eq!(labels(&nodes), ["x", "d:1"]);
+        assert_eq!(labels(&nodes[0].replicas), ["b:1", "unix:/c"]);
+        assert_eq!(labels(&nodes[1].replicas), ["r"]);
+        let refusal = |list| parse_nodes(list).expect_err(list).to_string();
+        assert_eq!(
+            refusal("a:1|"),
+            r#"node "a:1": a replica behind it is empty; remove a |, or write the replica, as in a:6379|b:6379"#
+        );
+        assert_eq!(
+            refusal("a:1|b:1:2"),
+            r#"node "b:1": a replica takes no keys of its own; leave the weight 2 out"#
+        );
+        for list in ["a:1|a:1", "a:1|b:1,b:1", "a:1|b:1,c:1|b:1"] {
+            let error = parse_nodes(list).expect_err(list);
+            assert!(matches!(error, TopologyError::DuplicateAddress { .. }), "{list}: {error}");
+        }
+        // Only primaries are placed by their names.
+        assert!(parse_nodes("a:1 x|b:1 x").is_ok());
     }
 
     #[test]

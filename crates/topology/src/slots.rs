@@ -1,4 +1,4 @@
-//! Redis Cluster's slots, divided evenly over nodes that need not be a cluster.
+//! Redis Cluster's slots: divided evenly over nodes that need not be a cluster, or as a cluster gives them.
 
 use crate::{ShardId, hash};
 use std::ops::Range;
@@ -43,6 +43,21 @@ impl Slots {
     pub(crate) fn new(shards: u32) -> Slots {
         let owners = slot_ranges(shards).zip(0..).flat_map(|(range, shard)| range.map(move |_| shard));
         Slots { owners: owners.collect() }
+    }
+
+    /// All slots of one shard.
+    pub(crate) fn of(shard: ShardId) -> Slots {
+        Slots { owners: vec![shard.0 as u16; usize::from(SLOTS)].into() }
+    }
+
+    /// From now on `shard` owns `slot`, which is below [`SLOTS`].
+    pub(crate) fn give(&mut self, slot: u16, shard: ShardId) {
+        self.owners[usize::from(slot)] = shard.0 as u16;
+    }
+
+    /// The owners of all slots in their order.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = ShardId> {
+        self.owners.iter().map(|&shard| ShardId(u32::from(shard)))
     }
 
     /// The owner of `slot`, which is below [`SLOTS`].

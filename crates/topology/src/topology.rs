@@ -1,28 +1,14 @@
 //! One immutable answer to the question who owns which key.
 
 use crate::ketama::Ring;
+use crate::members::{Members, Node, NodeId, Shard, ShardId, ShardSpec};
 use crate::modulo::Modulo;
 use crate::node::check_nodes;
 use crate::slots::{Slots, slot_of};
-use crate::{Address, Distribution, HashFunction, NodeSpec, TagRule, TopologyError};
+use crate::{Address, Distribution, HashFunction, NodeSpec, SLOTS, TagRule, TopologyError};
+use std::collections::BTreeSet;
 use std::fmt;
-
-/// A shard of one topology: its place in the list of nodes as it was given, from 0.
-///
-/// How a distribution sorts its nodes does not show here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShardId(pub u32);
-
-/// A part of the keyspace and the node that has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// The node's given name, or else its address.
-    pub name: String,
-    /// Where the node listens.
-    pub address: Address,
-    /// How much of the keys it takes in relation to the others.
-    pub weight: u32,
-}
+use std::sync::Arc;
 
 /// What a topology is made from. What is left out is what redis-sharding does: modulo, crc32a, tag rule sml.
 #[derive(Clone, Debug, Default)]
@@ -52,11 +38,16 @@ pub struct TopologySpec {
 #[derive(Clone)]
 pub struct Topology {
     epoch: u64,
-    shards: Box<[Shard]>,
+    members: Members,
     distribution: Distribution,
     tag_rule: TagRule,
     hash: HashFunction,
     table: Table,
+    /// What the table was made from; empty for a cluster.
+    placed: Arc<[NodeSpec]>,
+    is_cluster: bool,
+    is_discovered: bool,
+    keyless: ShardId,
 }
 
 /// What a hash is looked up in.
@@ -80,18 +71,83 @@ impl Topology {
         };
         Ok(Topology {
             epoch,
-            shards: spec.nodes.iter().map(shard_at).collect(),
+            members: Members::of_primaries(&spec.nodes),
             distribution: spec.distribution,
             tag_rule: spec.tag_rule.unwrap_or(tag_rule),
             hash,
-            table: table(spec),
+            table: table(spec.distribution, &spec.nodes, |_| true),
+            placed: spec.nodes.as_slice().into(),
+            is_cluster: false,
+            is_discovered: false,
+            keyless: ShardId(0),
         })
+    }
+
+    /// That of a Redis Cluster, as of `epoch`: `shards` are all that it has, and slots go by its map. Nodes and shards
+    /// that were there `before` keep their ids.
+    ///
+    /// A slot that nobody owns goes to a node that says so, in the cluster's own words.
+    pub fn of_cluster(
+        before: Option<&Topology>,
+        epoch: u64,
+        shards: &[ShardSpec],
+    ) -> Result<Topology, TopologyError> {
+        let nobody = Members::default();
+        let (members, ids) = before.map_or(&nobody, |before| &before.members).followed_by(epoch, shards)?;
+        let keyless = keyless(&members);
+        let mut slots = Slots::of(keyless);
+        let mut is_taken = vec![false; usize::from(SLOTS)];
+        for (spec, id) in shards.iter().zip(ids) {
+            for slot in spec.slots.iter().cloned().flatten() {
+                match is_taken.get_mut(usize::from(slot)) {
+                    Some(is_taken) if !*is_taken => *is_taken = true,
+                    _ => return Err(TopologyError::Slot { slot }),
+                }
+                slots.give(slot, id);
+            }
+        }
+        Ok(Topology {
+            epoch,
+            members,
+            distribution: Distribution::Slots,
+            tag_rule: TagRule::Redis,
+            hash: HashFunction::Crc16Redis,
+            table: Table::Slots(slots),
+            placed: Arc::default(),
+            is_cluster: true,
+            is_discovered: true,
+            keyless,
+        })
+    }
+
+    /// The same keys in the same shards, some of them on other nodes as of `epoch`: `shards` are found by their names,
+    /// and those that are not named stay as they are.
+    pub fn succeed(&self, epoch: u64, shards: &[ShardSpec]) -> Result<Topology, TopologyError> {
+        let members = self.members.replaced_by(epoch, shards)?;
+        let keyless = keyless(&members);
+        Ok(Topology { epoch, members, is_discovered: true, keyless, ..self.clone() })
+    }
+
+    /// The same shards, of which those in `out` own no keys as of `epoch`: they fall to the others just as if the nodes of
+    /// `out` had not been given, which is what twemproxy does with ejected ones. Not all may be out, and in a cluster
+    /// nobody is.
+    pub fn without(&self, epoch: u64, out: &[ShardId]) -> Topology {
+        if self.placed.is_empty() || out.len() >= self.placed.len() {
+            return Topology { epoch, ..self.clone() };
+        }
+        let table = table(self.distribution, &self.placed, |shard| !out.contains(shard));
+        Topology { epoch, table, ..self.clone() }
+    }
+
+    /// This topology, of which the nodes may be replaced by others while the process runs.
+    pub fn to_be_followed(self) -> Topology {
+        Topology { is_discovered: true, ..self }
     }
 
     /// The owner of `key`. Costs the hash and a few nanoseconds; with one shard, nothing.
     #[inline]
     pub fn shard_of(&self, key: &[u8]) -> ShardId {
-        if self.shards.len() == 1 {
+        if self.members.shards.len() == 1 {
             return ShardId(0);
         }
         let tag = self.tag_rule.tag(key);
@@ -102,22 +158,107 @@ impl Topology {
         }
     }
 
-    /// How many shards there are: at least one.
+    /// The owner of `key`, and which of [`Topology::divisions`] it is in: keys of one division may be in one request.
     #[inline]
-    pub fn shard_count(&self) -> usize {
-        self.shards.len()
+    pub fn division_of(&self, key: &[u8]) -> (u32, ShardId) {
+        match &self.table {
+            Table::Slots(slots) if self.is_cluster => {
+                let slot = slot_of(self.tag_rule.tag(key));
+                (u32::from(slot), slots.shard_at(slot))
+            }
+            _ => {
+                let shard = self.shard_of(key);
+                (shard.0, shard)
+            }
+        }
     }
 
-    /// All shards, in the order in which their nodes were given: [`ShardId`] counts through them.
+    /// How many parts the keyspace has of which no request may touch two: slots in a cluster, else shards.
+    pub fn divisions(&self) -> usize {
+        if self.is_cluster { usize::from(SLOTS) } else { self.members.shards.len() }
+    }
+
+    /// Whether its nodes are a Redis Cluster: they know who owns what, and refuse what is not theirs.
+    #[inline]
+    pub fn is_cluster(&self) -> bool {
+        self.is_cluster
+    }
+
+    /// Whether other nodes may take the places of these while the process runs.
+    #[inline]
+    pub fn is_discovered(&self) -> bool {
+        self.is_discovered
+    }
+
+    /// How many entries [`Topology::shards`] has: at least one. Some may be gone.
+    #[inline]
+    pub fn shard_count(&self) -> usize {
+        self.members.shards.len()
+    }
+
+    /// All entries of shards: [`ShardId`] counts through them.
     #[inline]
     pub fn shards(&self) -> &[Shard] {
-        &self.shards
+        &self.members.shards
+    }
+
+    /// The shards that are there, in their order.
+    pub fn all_shards(&self) -> impl Iterator<Item = ShardId> + Clone {
+        let there = self.members.shards.iter().zip(0..).filter(|(shard, _)| !shard.is_gone());
+        there.map(|(_, id)| ShardId(id))
+    }
+
+    /// Whether all keys are in one division, and so on one shard.
+    pub fn is_undivided(&self) -> bool {
+        self.divisions() == 1
     }
 
     /// The shard `id`, which must be one of this topology. Panics if it is one of a larger topology.
     #[inline]
     pub fn shard(&self, id: ShardId) -> &Shard {
-        &self.shards[id.0 as usize]
+        &self.members.shards[id.0 as usize]
+    }
+
+    /// The shard for what no key ties to one: always the same, as long as it is there.
+    #[inline]
+    pub fn keyless(&self) -> ShardId {
+        self.keyless
+    }
+
+    /// All entries of nodes: [`NodeId`] counts through them. Some may be gone.
+    pub fn nodes(&self) -> &[Node] {
+        &self.members.nodes
+    }
+
+    /// The node `id`, which must be one of this topology or of one before it.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.members.nodes[id.0 as usize]
+    }
+
+    /// The node at `address`, if it is one of this topology.
+    pub fn node_at(&self, address: &Address) -> Option<NodeId> {
+        self.members.node_at(address)
+    }
+
+    /// Where the primary of shard `id` listens, if it has one.
+    pub fn primary_address(&self, id: ShardId) -> Option<&Address> {
+        self.shard(id).primary.map(|node| &self.node(node).address)
+    }
+
+    /// The primaries of this topology that have lost keys to others in the one that follows.
+    pub fn losers(&self, after: &Topology) -> BTreeSet<NodeId> {
+        let primary = |topology: &Topology, id: ShardId| {
+            topology.members.shards.get(id.0 as usize).and_then(|shard| shard.primary)
+        };
+        let owners: Vec<(ShardId, ShardId)> = match (&self.table, &after.table) {
+            (Table::Slots(before), Table::Slots(after)) => before.owners().zip(after.owners()).collect(),
+            _ => self.all_shards().map(|id| (id, id)).collect(),
+        };
+        let lost = owners.into_iter().filter_map(|(owner, heir)| {
+            let node = primary(self, owner)?;
+            (primary(after, heir) != Some(node)).then_some(node)
+        });
+        lost.collect()
     }
 
     /// The version of this topology.
@@ -128,13 +269,16 @@ impl Topology {
 
     /// How keys are placed, in one line: `modulo, crc32a, tag rule sml`.
     pub fn describe(&self) -> String {
+        if self.is_cluster {
+            return "slots as the cluster gives them".to_owned();
+        }
         format!("{}, {}, tag rule {}", self.distribution, self.hash, self.tag_rule)
     }
 
     /// Shards that can own no key, because on a ring they weigh too little beside the others for a single point.
     /// twemproxy starts with such a list and says nothing; whoever starts with one should say so.
     pub fn shards_without_keys(&self) -> Vec<ShardId> {
-        let all = (0..self.shards.len() as u32).map(ShardId);
+        let all = (0..self.shard_count() as u32).map(ShardId);
         match &self.table {
             Table::Ring(ring) => all.filter(|id| !ring.has(*id)).collect(),
             Table::Modulo(_) | Table::Slots(_) => Vec::new(),
@@ -148,7 +292,7 @@ impl fmt::Debug for Topology {
         formatter
             .debug_struct("Topology")
             .field("epoch", &self.epoch)
-            .field("shards", &self.shards)
+            .field("shards", &self.members.shards)
             .field("distribution", &self.describe())
             .finish_non_exhaustive()
     }
@@ -165,18 +309,23 @@ fn hash_of_slots(spec: &TopologySpec) -> Result<HashFunction, TopologyError> {
     Ok(HashFunction::Crc16Redis)
 }
 
-/// The shard that `node` has.
-fn shard_at(node: &NodeSpec) -> Shard {
-    Shard { name: node.label(), address: node.address.clone(), weight: node.weight }
+/// The first shard that has a primary, or else that is there.
+fn keyless(members: &Members) -> ShardId {
+    let first = |fits: &dyn Fn(&Shard) -> bool| members.shards.iter().position(fits);
+    let there = first(&|shard| shard.primary.is_some()).or_else(|| first(&|shard| !shard.is_gone()));
+    ShardId(there.unwrap_or_default() as u32)
 }
 
-/// The table that `spec` asks for.
-fn table(spec: &TopologySpec) -> Table {
-    let nodes = &spec.nodes;
-    match spec.distribution {
-        Distribution::Modulo => Table::Modulo(Modulo::new(nodes, &as_given(nodes))),
-        Distribution::Modula => Table::Modulo(Modulo::new(nodes, &sorted_by_name(nodes))),
-        Distribution::Ketama => Table::Ring(Ring::new(nodes, &sorted_by_name(nodes))),
+/// The table over those shards of `nodes` that `is_in` takes, of which there is one at least.
+fn table(distribution: Distribution, nodes: &[NodeSpec], is_in: impl Fn(&ShardId) -> bool) -> Table {
+    let mut order = match distribution {
+        Distribution::Modulo | Distribution::Slots => as_given(nodes),
+        Distribution::Modula | Distribution::Ketama => sorted_by_name(nodes),
+    };
+    order.retain(is_in);
+    match distribution {
+        Distribution::Modulo | Distribution::Modula => Table::Modulo(Modulo::new(nodes, &order)),
+        Distribution::Ketama => Table::Ring(Ring::new(nodes, &order)),
         Distribution::Slots => Table::Slots(Slots::new(nodes.len() as u32)),
     }
 }
@@ -302,6 +451,110 @@ mod tests {
         let topology = topology("h:3,h:1,h:2", "slots", "", "").expect("valid");
         // Slots 12739, 15495, 3443, 8363 of 5461 to a shard.
         assert_eq!(owners(&topology, ["123456789", "a", "{user1000}.following", "foo{}{bar}"]), [2, 2, 0, 1]);
+    }
+
+    fn cluster_shard(
+        name: &str,
+        port: u16,
+        replica: u16,
+        slots: &[std::ops::RangeInclusive<u16>],
+    ) -> ShardSpec {
+        ShardSpec {
+            name: name.to_owned(),
+            primary: Some(NodeSpec::tcp("h", port)),
+            replicas: vec![NodeSpec::tcp("h", replica)],
+            slots: slots.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_says_itself_who_owns_which_slot() {
+        let shards =
+            [cluster_shard("a", 1, 3, &[0..=100, 15495..=15495]), cluster_shard("b", 2, 4, &[101..=15494])];
+        let before = Topology::of_cluster(None, 7, &shards).expect("valid");
+        assert_eq!(owners(&before, ["a", "foo", "123456789"]), [0, 1, 1]);
+        assert_eq!(before.division_of(b"foo"), (12182, ShardId(1)));
+        assert_eq!((before.divisions(), before.is_cluster(), before.is_discovered()), (16384, true, true));
+        assert_eq!(before.describe(), "slots as the cluster gives them");
+        // A replica is promoted, and a slot goes to a shard that was not there before.
+        let shards = [
+            cluster_shard("b", 4, 2, &[101..=15494]),
+            cluster_shard("a", 1, 3, &[0..=100]),
+            cluster_shard("c", 5, 6, &[15495..=15495]),
+        ];
+        let after = Topology::of_cluster(Some(&before), 8, &shards).expect("valid");
+        assert_eq!(owners(&after, ["a", "foo"]), [2, 1]);
+        assert_eq!(after.shard(ShardId(1)).primary, Some(NodeId(3)));
+        assert_eq!(after.node_at(&"h:5".parse::<NodeSpec>().expect("a node").address), Some(NodeId(4)));
+        assert_eq!(before.losers(&after), [NodeId(0), NodeId(2)].into());
+        assert_eq!(after.losers(&after), [].into());
+        // One shard is merged into another. A slot that nobody owns goes to somebody who says so.
+        let last = Topology::of_cluster(Some(&after), 9, &shards[..1]).expect("valid");
+        assert_eq!((last.keyless(), last.all_shards().collect::<Vec<_>>()), (ShardId(1), vec![ShardId(1)]));
+        assert_eq!((owners(&last, ["a"]), last.is_undivided()), ([1], false));
+    }
+
+    #[test]
+    fn a_slot_has_one_owner_at_most() {
+        let twice = [cluster_shard("a", 1, 3, &[0..=100]), cluster_shard("b", 2, 4, &[100..=101])];
+        let error = Topology::of_cluster(None, 1, &twice).expect_err("refused");
+        assert_eq!(error, TopologyError::Slot { slot: 100 });
+        let beyond = [cluster_shard("a", 1, 3, &[16383..=16384])];
+        let error = Topology::of_cluster(None, 1, &beyond).expect_err("refused");
+        assert_eq!(error, TopologyError::Slot { slot: 16384 });
+    }
+
+    #[test]
+    fn keys_stay_in_their_shards_when_these_move() {
+        let before = topology("h:1 a,h:2 b", "ketama", "", "").expect("valid");
+        let after = before.succeed(8, &[cluster_shard("b", 3, 2, &[])]).expect("valid");
+        let keys = ["1", "2", "3", "4", "5", "6", "7", "8"];
+        assert_eq!(owners(&before, keys), owners(&after, keys));
+        assert_eq!(before.losers(&after), [NodeId(1)].into());
+        let address = |id| after.primary_address(ShardId(id)).map(ToString::to_string);
+        assert_eq!((address(0).as_deref(), address(1).as_deref()), (Some("h:1"), Some("h:3")));
+        assert!(after.is_discovered() && !before.is_discovered() && !after.is_cluster());
+        assert_eq!((after.epoch(), after.describe()), (8, before.describe()));
+    }
+
+    #[test]
+    fn who_is_left_out_leaves_his_keys_to_the_others_as_if_he_had_not_been_given() {
+        let list = ["h:1:2 bbb", "h:2 aaaa", "h:3:3 cc", "h:4 d"];
+        let keys: Vec<String> = (0..500).map(|number| format!("key{number}")).collect();
+        for distribution in ["modulo", "modula", "ketama"] {
+            let all = topology(&list.join(","), distribution, "murmur", "none").expect("valid");
+            let without = all.without(8, &[ShardId(1), ShardId(3)]);
+            let others = topology(&[list[0], list[2]].join(","), distribution, "murmur", "none").expect("valid");
+            for key in &keys {
+                let expected = [ShardId(0), ShardId(2)][others.shard_of(key.as_bytes()).0 as usize];
+                assert_eq!(without.shard_of(key.as_bytes()), expected, "{distribution} {key}");
+            }
+            assert_eq!((without.epoch(), without.shard_count()), (8, 4));
+            let back = without.without(9, &[]);
+            assert!(keys.iter().all(|key| back.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
+        }
+        let two = topology("h:1,h:2", "ketama", "", "").expect("valid");
+        assert!(keys.iter().all(|key| two.without(2, &[ShardId(0)]).shard_of(key.as_bytes()) == ShardId(1)));
+        // Where that cannot be, nothing changes.
+        let slots = topology("h:1,h:2", "slots", "", "").expect("valid");
+        for (all, out) in [(two, vec![ShardId(0), ShardId(1)]), (slots, vec![])] {
+            let without = all.without(2, &out);
+            assert!(keys.iter().all(|key| without.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
+        }
+    }
+
+    #[test]
+    fn replicas_are_nodes_of_their_primarys_shard_and_own_no_keys() {
+        let with = topology("a:1|b:1@z,c:1|d:1|e:1", "ketama", "", "").expect("valid");
+        let without = topology("a:1,c:1", "ketama", "", "").expect("valid");
+        for key in 0..500 {
+            let key = format!("key{key}");
+            assert_eq!(with.shard_of(key.as_bytes()), without.shard_of(key.as_bytes()));
+        }
+        let nodes = |shard: u32| with.shard(ShardId(shard)).nodes().map(|id| id.0).collect::<Vec<_>>();
+        assert_eq!((nodes(0), nodes(1)), (vec![0, 2], vec![1, 3, 4]), "primaries have the first numbers");
+        assert_eq!(with.node(NodeId(2)).zone.as_deref(), Some("z"));
+        assert_eq!(with.node(NodeId(4)).shard, Some(ShardId(1)));
     }
 
     #[test]

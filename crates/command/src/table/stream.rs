@@ -21,7 +21,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("xpending", -3, "readonly", "stream", &[key(1, "RO access")], Shard).tips("nondeterministic_output"),
     row("xrange", -4, "readonly", "stream", &[key(1, "RO access")], Shard),
     row("xread", -4, "readonly blocking movablekeys", "stream",
-        &[behind("STREAMS", 1, FIRST_HALF, "RO access")], Blocking(Wait::Block)),
+        &[behind("STREAMS", 1, FIRST_HALF, "RO access")], Blocking(Wait::BlockAcross)),
     row("xreadgroup", -7, "write blocking movablekeys", "stream",
         &[behind("STREAMS", 4, FIRST_HALF, "RO access")], Blocking(Wait::Block)),
     row("xrevrange", -4, "readonly", "stream", &[key(1, "RO access")], Shard),

@@ -95,7 +95,8 @@ impl World {
     fn perform(&mut self) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
-                Action::Connect { conn, shard } => self.nodes.push((conn, shard)),
+                // At first, shards and nodes have the same numbers.
+                Action::Connect { conn, node } => self.nodes.push((conn, ShardId(node.0))),
                 Action::Send { conn, bytes } => {
                     let taken = bytes.len();
                     match conn == self.client {

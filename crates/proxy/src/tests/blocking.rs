@@ -177,7 +177,7 @@ fn keys_on_several_shards_cannot_be_waited_for() {
         format!("blpop {a} {b} 0"),
         format!("blmove {a} {b} left left 0"),
         format!("bzmpop 0 2 {a} {b} min"),
-        format!("xread block 0 streams {a} {b} 0 0"),
+        format!("xreadgroup group g c block 0 streams {a} {b} > >"),
     ] {
         rig.client_sends(client, &format!("{line}|"));
         assert_eq!(rig.taken(client), crossed, "{line}");

@@ -1,0 +1,163 @@
+//! Another topology takes the place of the present one while requests are in flight: nodes come, go, or get another task.
+//!
+//! ```text
+//!   node lost keys, is still a primary ─► its clients are not read from until what they have in flight was answered
+//!   node is no primary any more ────────► the same, and its connections are closed then
+//!   node became a primary ──────────────► it is connected to, and its shard's messages come from it
+//! ```
+//!
+//! One client's requests stay in their order: what it sends next may go to another node than what it has in flight, and
+//! must not overtake that. What is in flight is answered by the node that has it; in a cluster it may answer that the
+//! key is elsewhere by now.
+
+use crate::backend::{State, Use};
+use crate::core::Core;
+use crate::errors::Lost;
+use crate::pinned::Pinning;
+use crate::proxy::{Peer, Proxy};
+use crate::replies::Fault;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use stdx::Instant;
+use topology::{NodeId, ShardId, Topology};
+
+const OTHER_PRIMARY: &str = "another node has taken its shard over";
+
+impl Proxy {
+    /// From now on requests go where `topology` says. One that is not newer than the present one is ignored.
+    pub fn handle_topology(&mut self, topology: Arc<Topology>, now: Instant) {
+        self.core.begin(now);
+        if topology.epoch() <= self.core.topology.epoch() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.core.topology, topology);
+        self.core.fit_topology();
+        self.hold_back_clients_of(&before.losers(&self.core.topology));
+        self.drain_nodes();
+        self.core.connect_primaries();
+        self.move_sources(&before);
+        self.core.check_at = now;
+        self.follow_up();
+    }
+
+    /// Clients with requests in flight to `nodes` send nothing else before those were answered.
+    fn hold_back_clients_of(&mut self, nodes: &BTreeSet<NodeId>) {
+        let losers = self.core.backends.iter().filter(|backend| nodes.contains(&backend.node));
+        for ticket in losers.flat_map(|backend| backend.tickets()).filter(|ticket| ticket.is_of_client()) {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
+                && session.pinning == Pinning::No
+                && session.is_pending()
+            {
+                session.pinning = Pinning::Turning;
+            }
+        }
+    }
+
+    /// Takes the connections to nodes out of use that requests do not go to any more.
+    fn drain_nodes(&mut self) {
+        for node in 0..self.core.backends.len() as u32 {
+            let backend = &self.core.backends[node as usize];
+            if self.core.sends_to(backend.node) {
+                continue;
+            }
+            self.core.pins.forget_idle(self.core.backends[node as usize].node);
+            match self.core.backends[node as usize].used_by {
+                Use::Shared if self.core.is_vacant(node) => {}
+                Use::Shared => self.drain_node(node),
+                // Who watches there cannot know any more whether the keys have changed.
+                Use::Held if self.core.backends[node as usize].in_flight() == 0 => {
+                    self.fail_node(node, Fault::Gone(OTHER_PRIMARY.to_owned()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What was sent on the connection `node` is answered there; nothing else is sent on it.
+    fn drain_node(&mut self, node: u32) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        let (lane, id, shard) = (backend.lane, backend.node, backend.shard);
+        core.lanes.forget(lane, id, node);
+        if !backend.is_ready() {
+            // Nothing was sent.
+            return self.refuse_unsent(node, shard);
+        }
+        core.counters.nodes_up -= u64::from(backend.stands_for_node());
+        backend.used_by = Use::Draining;
+        self.raise_fences(node);
+        self.reuse_retired(node);
+    }
+
+    /// Closes a connection on which nothing was sent yet. Who waits for it may repeat.
+    fn refuse_unsent(&mut self, node: u32, shard: ShardId) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        if let Some(conn) = backend.conn() {
+            core.close(conn);
+            self.peers.remove(conn);
+        }
+        let backend = &mut core.backends[node as usize];
+        let (tickets, _) =
+            backend.fail(String::new(), core.now, &core.limits, &mut core.prng, &mut core.pool);
+        core.vacate(node);
+        let lost =
+            Lost::NotSent { shard: core.shard_name(shard).to_owned(), reason: OTHER_PRIMARY.to_owned() };
+        self.deliver_losses(tickets.into_iter().map(|ticket| (ticket, lost.clone())).collect());
+    }
+
+    /// Messages of a shard, and word of its changes, come from its primary.
+    fn move_sources(&mut self, before: &Topology) {
+        let after = Arc::clone(&self.core.topology);
+        for id in after.all_shards() {
+            let was = before.shards().get(id.0 as usize).and_then(|shard| shard.primary);
+            let Some(primary) = after.shard(id).primary.filter(|primary| was != Some(*primary)) else {
+                continue;
+            };
+            for node in self.core.sources_of(id) {
+                self.fail_node(node, Fault::Gone(OTHER_PRIMARY.to_owned()));
+                let backend = &mut self.core.backends[node as usize];
+                // Unless it is of no use any more, it is made again at once.
+                if let State::Waiting { until } = &mut backend.state
+                    && *until != Instant::NEVER
+                {
+                    (*until, backend.node, backend.failures) = (self.core.now, primary, 0);
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// What there is one of for each shard, or for each part of the keyspace, has as many entries as the topology wants.
+    fn fit_topology(&mut self) {
+        let topology = &self.topology;
+        self.scratch.keys.resize(topology.divisions());
+        self.subscriptions.fit(topology);
+        self.invalidations.fit(topology);
+        for backend in &mut self.backends {
+            if let Some(node) = topology.nodes().get(backend.node.0 as usize)
+                && let Some(shard) = node.shard
+            {
+                backend.shard = shard;
+            }
+        }
+    }
+
+    /// Whether requests go to the node `id`: it is a primary.
+    fn sends_to(&self, id: NodeId) -> bool {
+        let node = self.topology.node(id);
+        node.shard.is_some_and(|shard| self.topology.shard(shard).primary == Some(id))
+    }
+
+    /// Whether nobody has the place `node` among the connections.
+    fn is_vacant(&self, node: u32) -> bool {
+        let backend = &self.backends[node as usize];
+        self.lanes.node(backend.lane, backend.node) != Some(node)
+    }
+
+    /// The connections over which the primary of `shard` says what it was not asked for.
+    fn sources_of(&self, shard: ShardId) -> Vec<u32> {
+        self.subscriptions.node(shard).into_iter().chain(self.invalidations.node(shard)).collect()
+    }
+}

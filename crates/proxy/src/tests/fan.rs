@@ -1,0 +1,359 @@
+//! Transcripts of XREAD over several shards. `|` stands for CR LF.
+
+use crate::lanes::LaneKind;
+use crate::testing::Rig;
+use crate::{ConnId, Event, Limits};
+use std::time::Duration;
+
+const CLIENT_ID: &str = "*2|$6|CLIENT|$2|ID|";
+/// What a shard says of its stream `key`, and as a part of the reply to XREAD.
+fn entry(key: &str) -> String {
+    format!("*2|${}|{key}|*1|*2|$3|1-1|*2|$1|f|$1|v|", key.len())
+}
+
+fn unblock(number: u32) -> String {
+    format!("*4|$6|CLIENT|$7|UNBLOCK|$2|{number}|$7|TIMEOUT|")
+}
+
+/// A client that waits for entries of the keys of two shards, whose nodes call its connections 70 and 71.
+struct Scene {
+    rig: Rig,
+    client: ConnId,
+    keys: [String; 2],
+    held: [ConnId; 2],
+}
+
+impl Scene {
+    fn waiting(rig: Rig) -> Scene {
+        let mut scene = Scene::unseen(rig);
+        scene.are_seen();
+        scene
+    }
+
+    /// The same, before the nodes have said how they call the connections.
+    fn unseen(mut rig: Rig) -> Scene {
+        let client = rig.client();
+        let keys = [rig.key(0), rig.key(1)];
+        let [a, b] = &keys;
+        rig.client_sends(client, &format!("xread block 0 streams {a} {b} $ 5|"));
+        let held = [0, 1].map(|shard| rig.bring_up_pinned(shard));
+        let mut scene = Scene { rig, client, keys, held };
+        scene.are_asked();
+        scene
+    }
+
+    /// The nodes were asked, each for its own stream.
+    fn are_asked(&mut self) {
+        for (shard, id) in [(0, "$"), (1, "5")] {
+            let key = &self.keys[shard];
+            let asked = format!("*6|$5|xread|$5|block|$1|0|$7|streams|${}|{key}|$1|{id}|", key.len());
+            assert_eq!(self.rig.taken(self.held[shard]), format!("{CLIENT_ID}{asked}"));
+        }
+    }
+
+    fn are_seen(&mut self) {
+        self.rig.sends(self.held[0], ":70|");
+        self.rig.sends(self.held[1], ":71|");
+    }
+
+    /// The node of `shard` has something, and it says so.
+    fn has(&mut self, shard: usize) -> String {
+        let entry = entry(&self.keys[shard]);
+        self.rig.sends(self.held[shard], &format!("*1|{entry}"));
+        entry
+    }
+
+    fn answered(&mut self) -> String {
+        self.rig.taken(self.client)
+    }
+}
+
+#[test]
+fn streams_of_several_shards_are_read_in_the_order_of_their_keys() {
+    let mut rig = Rig::ready(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("xread count 2 streams {b} {a} {b} 0 + $|ping|"));
+    let asked =
+        |keys: &str, ids: &str, words| format!("*{words}|$5|xread|$5|count|$1|2|$7|streams|{keys}{ids}");
+    let bulk = |text: &str| format!("${}|{text}|", text.len());
+    assert_eq!(rig.node_got(0), asked(&bulk(&a), &bulk("+"), 6));
+    assert_eq!(rig.node_got(1), asked(&format!("{}{}", bulk(&b), bulk(&b)), "$1|0|$1|$|", 8));
+    rig.node_sends(0, &format!("*1|{}", entry(&a)));
+    assert_eq!(rig.taken(client), "");
+    rig.node_sends(1, &format!("*1|{}", entry(&b)));
+    assert_eq!(rig.taken(client), format!("*2|{}{}+PONG|", entry(&b), entry(&a)));
+    rig.client_sends(client, &format!("xread streams {a} {b} $ $|"));
+    rig.node_sends(0, "*-1|");
+    rig.node_sends(1, "*-1|");
+    assert_eq!(rig.taken(client), "*-1|");
+}
+
+#[test]
+fn an_error_of_one_shard_is_the_reply() {
+    let mut rig = Rig::ready(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("xread streams {a} {b} 0 x|"));
+    rig.node_sends(0, &format!("*1|{}", entry(&a)));
+    rig.node_sends(1, "-ERR Invalid stream ID specified as stream command argument|");
+    assert_eq!(rig.taken(client), "-ERR Invalid stream ID specified as stream command argument|");
+}
+
+#[test]
+fn a_read_without_an_id_for_each_key_is_refused_by_one_node() {
+    let mut rig = Rig::ready(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("xread streams {a} {b} 0 0 0|"));
+    assert!(rig.node_got(0).starts_with("*7|$5|xread|"));
+    assert_eq!(rig.node_got(1), "");
+    rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0 0|"));
+    rig.node_sends(0, "-ERR Unbalanced|");
+    let held = rig.pinned_now();
+    assert!(rig.taken(held).starts_with(&format!("{CLIENT_ID}*9|$5|xread|")));
+}
+
+#[test]
+fn in_a_transaction_streams_are_on_one_shard() {
+    let mut rig = Rig::ready(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("multi|xread streams {a} {b} 0 0|"));
+    assert_eq!(rig.taken(client), "+OK|-CROSSSLOT Keys in request don't hash to the same slot|");
+}
+
+#[test]
+fn who_waits_on_several_shards_is_answered_when_the_first_has_something_and_the_others_were_let_go() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    scene.rig.client_sends(scene.client, "ping|");
+    let entry = scene.has(1);
+    assert_eq!(scene.rig.node_got(0), unblock(70));
+    assert_eq!((scene.answered().as_str(), scene.rig.node_got(1).as_str()), ("", ""));
+    scene.rig.sends(scene.held[0], "*-1|");
+    assert_eq!(scene.answered(), format!("*1|{entry}+PONG|"));
+    // Both connections are the next one's, the other once its CLIENT UNBLOCK was answered.
+    scene.rig.node_sends(0, ":1|");
+    let [a, b] = scene.keys.clone();
+    scene.rig.client_sends(scene.client, &format!("xread block 0 streams {a} {b} $ 5|"));
+    scene.are_asked();
+    assert!(scene.held.iter().all(|conn| !scene.rig.is_closed(*conn)));
+    // Their numbers are known from before; but only what a node has can be let go there.
+    scene.rig.sends(scene.held[1], &format!(":71|*1|{entry}"));
+    assert_eq!(scene.rig.node_got(0), "");
+    scene.rig.sends(scene.held[0], ":70|");
+    assert_eq!(scene.rig.node_got(0), unblock(70));
+    scene.rig.sends(scene.held[0], "*-1|");
+    scene.rig.node_sends(0, ":1|");
+    assert_eq!(scene.answered(), format!("*1|{entry}"));
+    assert_eq!(scene.rig.proxy.conns_held(), 0);
+}
+
+#[test]
+fn what_came_while_the_others_were_let_go_is_not_lost() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    let second = scene.has(1);
+    let first = scene.has(0);
+    assert_eq!(scene.answered(), format!("*2|{first}{second}"));
+    // CLIENT UNBLOCK comes late, and must not meet another client.
+    let (other, key) = (scene.rig.client(), scene.keys[0].clone());
+    scene.rig.client_sends(other, &format!("blpop {key} 0|"));
+    assert!(!scene.rig.has_sent(scene.held[0]));
+    scene.rig.node_sends(0, ":0|");
+    scene.rig.event(Event::Closed { conn: other, reason: "gone" });
+    assert_eq!(scene.rig.proxy.conns_held(), 0);
+}
+
+#[test]
+fn what_all_shards_have_already_is_one_reply() {
+    let mut scene = Scene::unseen(Rig::ready(2));
+    // The other node has not even been heard of.
+    let (first, second) = (entry(&scene.keys[0]), entry(&scene.keys[1]));
+    scene.rig.sends(scene.held[0], &format!(":70|*1|{first}"));
+    assert_eq!(scene.answered(), "");
+    scene.rig.sends(scene.held[1], &format!(":71|*1|{second}"));
+    assert_eq!(scene.answered(), format!("*2|{first}{second}"));
+    assert_eq!(scene.rig.node_got(1), unblock(71));
+}
+
+#[test]
+fn nothing_in_time_is_told_as_each_protocol_tells_it() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    scene.rig.sends(scene.held[1], "*-1|");
+    assert_eq!((scene.answered().as_str(), scene.rig.node_got(0).as_str()), ("", ""));
+    scene.rig.sends(scene.held[0], "*-1|");
+    assert_eq!(scene.answered(), "*-1|");
+    assert_eq!(scene.rig.proxy.conns_held(), 0);
+
+    let mut rig = Rig::ready(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|"));
+    let greeting = "*2|$5|HELLO|$1|3|*1|$4|PING|";
+    let held = [0, 1].map(|shard| rig.bring_up_greeted(shard, greeting, "%0|+PONG|"));
+    held.iter().for_each(|conn| rig.sends(*conn, ":70|_|"));
+    assert_eq!(rig.taken(client), "_|");
+    rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|"));
+    for (conn, key) in held.iter().zip([&a, &b]) {
+        rig.sends(*conn, &format!(":70|%1|${}|{key}|*0|", key.len()));
+    }
+    assert_eq!(rig.taken(client), format!("%2|${}|{a}|*0|${}|{b}|*0|", a.len(), b.len()));
+}
+
+#[test]
+fn who_waits_on_several_shards_is_seen_to_wait_when_all_have_it() {
+    let mut scene = Scene::unseen(Rig::ready(2));
+    let other = scene.rig.client();
+    let is_seen = |rig: &mut Rig| {
+        rig.client_sends(other, "client list id 1|");
+        rig.taken(other).contains("flags=b")
+    };
+    scene.rig.sends(scene.held[0], ":70|");
+    assert!(!is_seen(&mut scene.rig));
+    scene.rig.sends(scene.held[1], ":71|");
+    assert!(is_seen(&mut scene.rig));
+    scene.rig.sends(scene.held[0], "*-1|");
+    scene.rig.sends(scene.held[1], "*-1|");
+    assert!(!is_seen(&mut scene.rig));
+}
+
+#[test]
+fn a_client_that_leaves_while_it_waits_has_all_its_connections_closed_at_once() {
+    for half_closed in [true, false] {
+        let mut scene = Scene::waiting(Rig::ready(2));
+        match half_closed {
+            true => scene.rig.event(Event::Ended { conn: scene.client }),
+            false => scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" }),
+        }
+        assert!(scene.held.iter().all(|conn| scene.rig.is_closed(*conn)));
+        assert_eq!((scene.rig.proxy.conns_held(), scene.rig.proxy.held_bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn a_client_that_leaves_when_one_shard_has_ended_closes_nobody_elses_connection() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    scene.rig.sends(scene.held[0], "*-1|");
+    let (other, key) = (scene.rig.client(), scene.keys[0].clone());
+    scene.rig.client_sends(other, &format!("blpop {key} 0|"));
+    assert!(scene.rig.has_sent(scene.held[0]), "it is the next one's");
+    scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" });
+    assert!(scene.rig.is_closed(scene.held[1]) && !scene.rig.is_closed(scene.held[0]));
+    assert_eq!(scene.rig.proxy.conns_held(), 1);
+}
+
+#[test]
+fn who_waits_on_several_shards_is_unblocked_on_all() {
+    for (reason, sent, said, answered) in
+        [("", "$7|TIMEOUT|", "*-1|", "*-1|"), (" error", "$5|ERROR|", "-UNBLOCKED by x|", "-UNBLOCKED by x|")]
+    {
+        let mut scene = Scene::waiting(Rig::ready(2));
+        let other = scene.rig.client();
+        scene.rig.client_sends(other, &format!("client unblock 1{reason}|"));
+        assert_eq!(scene.rig.node_got(0), format!("*4|$6|CLIENT|$7|UNBLOCK|$2|70|{sent}"));
+        scene.rig.sends(scene.held[0], said);
+        scene.rig.node_sends(0, ":1|");
+        assert_eq!(scene.rig.taken(other), ":1|");
+        assert_eq!((scene.answered().as_str(), scene.rig.node_got(1)), ("", unblock(71)));
+        scene.rig.sends(scene.held[1], "*-1|");
+        assert_eq!(scene.answered(), answered);
+        assert!(scene.rig.is_closed(scene.held[0]) && !scene.rig.is_closed(scene.held[1]));
+    }
+}
+
+#[test]
+fn who_waits_on_several_shards_when_the_proxy_drains_is_let_go() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    scene.rig.proxy.drain(scene.rig.now);
+    scene.rig.perform();
+    assert_eq!(scene.rig.node_got(0), unblock(70));
+    scene.rig.sends(scene.held[0], "*-1|");
+    assert_eq!(scene.rig.node_got(1), unblock(71));
+    scene.rig.sends(scene.held[1], "*-1|");
+    assert_eq!(scene.answered(), "*-1|");
+    assert!(scene.rig.is_closed(scene.client) && scene.rig.proxy.is_drained());
+}
+
+#[test]
+fn if_a_shard_is_down_nothing_is_waited_for() {
+    let mut rig = Rig::ready(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    let conn = rig.node(1);
+    rig.event(Event::Ended { conn });
+    for line in ["xread", "xread block 0"] {
+        rig.client_sends(client, &format!("{line} streams {a} {b} 0 0|"));
+        assert!(rig.taken(client).starts_with("-TRYAGAIN shard 127.0.0.1:7001 unavailable: "), "{line}");
+    }
+    assert_eq!((rig.node_got(0).as_str(), rig.proxy.conns_held()), ("", 0));
+}
+
+#[test]
+fn a_shard_that_goes_while_somebody_waits_is_told_and_may_be_asked_again() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    scene.rig.event(Event::Ended { conn: scene.held[1] });
+    assert_eq!(scene.rig.node_got(0), unblock(70));
+    scene.rig.sends(scene.held[0], "*-1|");
+    assert_eq!(scene.answered(), "-TRYAGAIN shard 127.0.0.1:7001 unavailable: connection lost|");
+    scene.rig.node_sends(0, ":1|");
+    assert_eq!(scene.rig.proxy.conns_held(), 0);
+}
+
+#[test]
+fn what_was_read_is_told_though_another_shard_goes() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    let entry = scene.has(0);
+    scene.rig.event(Event::Ended { conn: scene.held[1] });
+    assert_eq!(scene.answered(), format!("*1|{entry}"));
+}
+
+#[test]
+fn a_shard_that_hangs_keeps_what_others_have_for_a_moment_only() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    let entry = scene.has(0);
+    scene.rig.pass(Duration::from_millis(99));
+    assert_eq!(scene.answered(), "");
+    scene.rig.pass(Duration::from_millis(1));
+    assert_eq!(scene.answered(), format!("*1|{entry}"));
+    assert!(scene.rig.is_closed(scene.held[1]));
+    assert_eq!(scene.rig.proxy.conns_held(), 0);
+}
+
+#[test]
+fn a_connection_that_is_only_being_made_is_not_waited_for_longer() {
+    let mut rig = Rig::ready(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|"));
+    let held = rig.bring_up_pinned(0);
+    rig.sends(held, &format!(":70|*1|{}", entry(&a)));
+    rig.pass(Duration::from_millis(100));
+    assert_eq!(rig.taken(client), format!("*1|{}", entry(&a)));
+    assert_eq!(rig.proxy.conns_held(), 0);
+}
+
+#[test]
+fn a_wait_that_no_node_can_answer_ends_at_once() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    scene.rig.sends(scene.held[0], "-WRONGTYPE Operation against a key holding the wrong kind of value|");
+    assert_eq!(scene.rig.node_got(1), unblock(71));
+    let entry = entry(&scene.keys[1]);
+    scene.rig.sends(scene.held[1], &format!("*1|{entry}"));
+    assert_eq!(scene.answered(), "-WRONGTYPE Operation against a key holding the wrong kind of value|");
+}
+
+#[test]
+fn who_cannot_have_a_connection_to_each_shard_has_none() {
+    let mut rig = Rig::ready_with(2, Limits { held_conns_max: 1, ..Limits::default() });
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|ping|"));
+    let refusal = "too many clients have a connection of their own";
+    assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7001 unavailable: {refusal}|+PONG|"));
+    assert_eq!(rig.proxy.conns_held(), 0);
+}
+
+#[test]
+fn a_connection_that_is_lost_before_its_unblock_was_answered_meets_nobody() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    scene.has(1);
+    scene.rig.sends(scene.held[0], "*-1|");
+    // The shared connection is lost with the answer: whether CLIENT UNBLOCK is still to come, nobody knows.
+    let conn = scene.rig.node(0);
+    scene.rig.event(Event::Ended { conn });
+    assert!(scene.rig.is_closed(scene.held[0]));
+    assert_eq!(scene.rig.proxy.conns_held(), 0);
+}

@@ -1,0 +1,40 @@
+//! `shardis leash`: becomes another program, which the kernel ends when the process that started it does.
+//!
+//! The wish has to be said between fork and exec. Said by a program of its own it needs no unsafe code: what is set here
+//! stays set over exec. Only Linux has it; elsewhere the program just runs.
+
+use anyhow::{Result, anyhow, ensure};
+use rustix::process::getppid;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What `shardis leash` is told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LeashArgs {
+    /// The process that must not end before the program
+    parent: i32,
+    /// The program, and what it is told
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+/// `program`, to be started by the thread that calls this: it ends when this thread does, whatever ends it.
+pub(crate) fn leashed(program: &Path) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("leash").arg(std::process::id().to_string()).arg(program);
+    Ok(command)
+}
+
+/// Becomes the program; returns only if that fails.
+pub(crate) fn run(args: &LeashArgs) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    // It may have ended before the kernel was told to look.
+    let parent = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    ensure!(parent == args.parent, "process {} has ended already", args.parent);
+    let (program, words) = args.program.split_first().ok_or_else(|| anyhow!("there is no program"))?;
+    let error = Command::new(program).args(words).exec();
+    Err(anyhow!("cannot run {}: {error}", program.display()))
+}

@@ -1,0 +1,61 @@
+//! `shardis local`: real topologies on this machine, for people and tests, until it is told to end.
+//!
+//! ```text
+//!     shardis local ── pipe ──► shardis local --supervised=FOLDER ──► shardis leash ═► redis-server …
+//!     (supervisor.rs)           (host.rs)                         └─► shardis leash ═► shardis proxy
+//! ```
+//!
+//! Two processes, so that each clears up after the other, even after SIGKILL: the end of the first closes the pipe, and the
+//! second stops all nodes and removes their data; the end of the second ends the nodes (`leash.rs`), and the first removes what
+//! is left.
+
+mod arguments;
+mod crew;
+mod folder;
+mod host;
+mod layout;
+mod ports;
+mod question;
+mod readiness;
+mod server;
+mod show;
+mod supervisor;
+
+pub(crate) use arguments::LocalArgs;
+
+use anyhow::Result;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::process::ExitCode;
+use std::sync::mpsc::Sender;
+
+/// Starts what `args` ask for, and returns when it was stopped.
+pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
+    match args.supervised() {
+        Some(folder) => host::run(args, folder),
+        None => supervisor::run(args),
+    }
+}
+
+/// What can happen while one of the two processes waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// It is to end.
+    End,
+    /// A process that it started has ended.
+    ChildEnded,
+}
+
+/// Tells of signals from now on.
+fn tell_of_signals(events: Sender<Event>) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD])?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            let event = if signal == SIGCHLD { Event::ChildEnded } else { Event::End };
+            if events.send(event).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}

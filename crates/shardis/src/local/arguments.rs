@@ -1,0 +1,148 @@
+//! What `shardis local` is told, and what it makes of it.
+
+use super::layout::Shape;
+use clap::Args;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// What `shardis local` is told.
+#[derive(Clone, Debug, Default, Args)]
+#[command(after_help = "Examples:
+  shardis local                                four plain nodes
+  shardis local --nodes=2 --proxy=6380         two, and shardis in front of them at port 6380
+  shardis local --replication=2 --sets=3       three primaries, each with a replica
+  shardis local --sentinel                     the same, watched by three sentinels
+  shardis local --cluster=6                    a Redis Cluster of three primaries and three replicas
+  shardis local --cluster=6 --keep=data        its data stays in the folder data; the same command brings it back
+  shardis local --proxy -- --workers=1         what stands behind -- is for the proxy")]
+pub(crate) struct LocalArgs {
+    /// Plain nodes, which know nothing of each other [default: 4, if nothing else is asked for]
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["replication", "sets", "sentinel", "cluster"])]
+    nodes: Option<u16>,
+
+    /// Nodes of each set: 2 is a primary and its replica [default: 2]
+    #[arg(long, value_name = "NODES", conflicts_with = "cluster")]
+    replication: Option<u16>,
+
+    /// Sets of a primary and its replicas [default: 3]
+    #[arg(long, value_name = "SETS", conflicts_with = "cluster")]
+    sets: Option<u16>,
+
+    /// Three sentinels that watch the sets, which they call set-0, set-1, …
+    #[arg(long, conflicts_with = "cluster")]
+    sentinel: bool,
+
+    /// Nodes of a Redis Cluster: half of them replicas, but at least three primaries
+    #[arg(long, value_name = "NODES")]
+    cluster: Option<u16>,
+
+    /// Put shardis in front, at this port or at a free one
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    proxy: Option<u16>,
+
+    /// Port of the first node; the others, then the sentinels, then the proxy, take those behind it. Without it, free ones
+    #[arg(long, value_name = "BASE", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+
+    /// Keep data and topology in this folder; without other arguments, what is in it is started again. Without it, nodes keep
+    /// nothing
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+
+    /// The server to start [default: redis-server or valkey-server, whichever is on PATH]
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+
+    /// How long a primary of a cluster, or one that sentinels watch, must be silent until a replica takes its place
+    #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(100..))]
+    failover_ms: u32,
+
+    /// Print the addresses as one line of JSON, when everything is ready
+    #[arg(long)]
+    json: bool,
+
+    /// Arguments of shardis proxy
+    #[arg(last = true, value_name = "PROXY ARGUMENTS", requires = "proxy")]
+    proxy_arguments: Vec<OsString>,
+
+    /// Said by the process above: the folder for data
+    #[arg(long, hide = true, value_name = "FOLDER")]
+    supervised: Option<PathBuf>,
+}
+
+/// More would be a mistake: each is a process with threads of its own.
+const NODES_MAX: u16 = 256;
+/// Fewer make no cluster whose primaries agree on a failover.
+const CLUSTER_NODES_MIN: u16 = 3;
+
+impl LocalArgs {
+    /// Refuses what single options cannot see.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (name, count, least) in [
+            ("--nodes", self.nodes, 1),
+            ("--replication", self.replication, 1),
+            ("--sets", self.sets, 1),
+            ("--cluster", self.cluster, CLUSTER_NODES_MIN),
+        ] {
+            if let Some(count) = count
+                && !(least..=NODES_MAX).contains(&count)
+            {
+                return Err(format!("{name} {count}: {least} to {NODES_MAX}"));
+            }
+        }
+        let nodes = self.shape().map_or(0, |shape| shape.members().len());
+        if nodes > usize::from(NODES_MAX) {
+            return Err(format!("--sets and --replication make {nodes} nodes: at most {NODES_MAX}"));
+        }
+        Ok(())
+    }
+
+    /// What is asked for; `None` if nothing is said of it.
+    pub(super) fn shape(&self) -> Option<Shape> {
+        if let Some(nodes) = self.nodes {
+            return Some(Shape::Nodes { nodes });
+        }
+        if let Some(nodes) = self.cluster {
+            return Some(Shape::Cluster { nodes });
+        }
+        let any = self.sentinel || self.sets.is_some() || self.replication.is_some();
+        any.then(|| Shape::Sets {
+            sets: self.sets.unwrap_or(3),
+            nodes: self.replication.unwrap_or(2),
+            sentinel: self.sentinel,
+        })
+    }
+
+    /// The port for the proxy, if there is to be one; 0 is any.
+    pub(super) fn proxy(&self) -> Option<u16> {
+        self.proxy
+    }
+
+    pub(super) fn proxy_arguments(&self) -> &[OsString] {
+        &self.proxy_arguments
+    }
+
+    pub(super) fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    pub(super) fn keep(&self) -> Option<&Path> {
+        self.keep.as_deref()
+    }
+
+    pub(super) fn binary(&self) -> Option<&Path> {
+        self.binary.as_deref()
+    }
+
+    pub(super) fn failover_ms(&self) -> u32 {
+        self.failover_ms
+    }
+
+    pub(super) fn json(&self) -> bool {
+        self.json
+    }
+
+    pub(super) fn supervised(&self) -> Option<&Path> {
+        self.supervised.as_deref()
+    }
+}

@@ -1,0 +1,205 @@
+//! The processes of a topology: started, watched, and ended with all that they started themselves.
+
+use super::Event;
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::fmt;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// Processes that end with this value, the last started first.
+#[derive(Debug, Default)]
+pub(super) struct Crew {
+    running: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    name: String,
+    port: u16,
+    /// Where it writes to; without one, to where we do.
+    log: Option<PathBuf>,
+    child: Child,
+}
+
+/// One that has ended without being told to.
+#[derive(Debug)]
+pub(super) struct Ended {
+    name: String,
+    port: u16,
+    status: ExitStatus,
+    log: Option<PathBuf>,
+    last_lines: String,
+}
+
+/// Of a log, what is shown when its process has ended.
+const LINES_SHOWN: usize = 5;
+/// Nodes that keep data have so long to write it.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Crew {
+    /// Starts `command` as `name`, which will listen on `port`. Must be called by the thread that lives as long as we do.
+    pub(super) fn start(
+        &mut self,
+        name: &str,
+        port: u16,
+        mut command: Command,
+        log: Option<PathBuf>,
+    ) -> Result<()> {
+        if let Some(log) = &log {
+            let file = File::options().create(true).append(true).open(log)?;
+            command.stdout(file.try_clone()?).stderr(file);
+        } else {
+            // Our own stdout is for addresses.
+            command.stdout(Stdio::null());
+        }
+        // A group of its own: Ctrl-C reaches us alone, and what it forks itself ends with it.
+        let child = command.stdin(Stdio::null()).process_group(0).spawn();
+        let child = child.with_context(|| format!("cannot start {name}"))?;
+        self.running.push(Running { name: name.to_owned(), port, log, child });
+        Ok(())
+    }
+
+    /// The process that is called so, if it still runs.
+    pub(super) fn pid(&self, name: &str) -> Option<u32> {
+        self.running.iter().find(|running| running.name == name).map(|running| running.child.id())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Takes out those that have ended.
+    pub(super) fn reap(&mut self) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        let mut index = 0;
+        while index < self.running.len() {
+            if self.running[index].has_ended() {
+                ended.extend(self.running.remove(index).end());
+            } else {
+                index += 1;
+            }
+        }
+        ended
+    }
+
+    /// Lets all of them write down what they have, and ends them. `events` tells when one has ended.
+    pub(super) fn stop(&mut self, events: &Receiver<Event>) {
+        for running in self.running.iter().rev() {
+            running.signal(Signal::TERM);
+        }
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while !self.running.is_empty() {
+            self.reap();
+            let left = deadline.saturating_duration_since(Instant::now());
+            // All sides of the channel are threads of this process: it cannot be cut.
+            if left.is_zero() || (!self.running.is_empty() && events.recv_timeout(left).is_err()) {
+                return;
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Whether it has ended. Nobody is told yet, so that its number stays its own.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(None))
+    }
+
+    /// Tells it, and all that it started.
+    fn signal(&self, signal: Signal) {
+        // Fails only if none of them is left.
+        let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
+
+    /// Ends it with all that it started. `None` if the kernel does not know it, which cannot be.
+    fn end(mut self) -> Option<Ended> {
+        self.signal(Signal::KILL);
+        let status = self.child.wait().ok()?;
+        let last_lines = self.log.as_deref().map(last_lines).unwrap_or_default();
+        Some(Ended { name: self.name, port: self.port, status, log: self.log, last_lines })
+    }
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n  ")
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        while let Some(running) = self.running.pop() {
+            running.end();
+        }
+    }
+}
+
+impl Ended {
+    /// Whether it ended because somebody else has its port.
+    pub(super) fn found_port_taken(&self) -> bool {
+        self.last_lines.contains("Address already in use") || self.last_lines.contains("the port is in use")
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} (127.0.0.1:{}) has ended: {}", self.name, self.port, self.status)?;
+        match &self.log {
+            Some(log) => write!(out, "; its log, {}, ends with\n  {}", log.display(), self.last_lines),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn one_that_has_ended_is_told_of_once_with_its_last_words() {
+        let log = std::env::temp_dir().join(format!("shardis-crew-{}", std::process::id()));
+        let mut crew = Crew::default();
+        crew.start("node-0", 7000, shell("echo; echo Address already in use; exit 3"), Some(log.clone()))
+            .expect("there is a shell");
+        crew.running[0].child.wait().expect("it ends");
+        let ended = crew.reap();
+        assert_eq!(ended.len(), 1);
+        assert!(ended[0].found_port_taken());
+        assert!(ended[0].to_string().starts_with("node-0 (127.0.0.1:7000) has ended: "), "{}", ended[0]);
+        assert!(crew.is_empty() && crew.reap().is_empty());
+        std::fs::remove_file(log).expect("it was written");
+    }
+
+    #[test]
+    fn who_does_not_stop_is_killed_with_what_it_started() {
+        let mut crew = Crew::default();
+        crew.start("node-0", 7000, shell("sleep 600 & wait"), None).expect("there is a shell");
+        let group = Pid::from_child(&crew.running[0].child);
+        drop(crew);
+        assert!(rustix::process::test_kill_process_group(group).is_err(), "somebody is left");
+    }
+
+    #[test]
+    fn who_is_asked_to_stop_may_do_so() {
+        let mut crew = Crew::default();
+        crew.start("node-0", 7000, shell("true"), None).expect("there is a shell");
+        let (sender, events) = channel();
+        #[expect(clippy::disallowed_methods, reason = "somebody has to tell that it ended")]
+        std::thread::spawn(move || while sender.send(Event::ChildEnded).is_ok() {});
+        crew.stop(&events);
+        assert!(crew.is_empty());
+    }
+}

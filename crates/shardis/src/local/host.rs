@@ -1,0 +1,318 @@
+//! The process that runs the nodes: it starts them in order, says when all are ready, and stops them when the pipe from its
+//! supervisor is closed.
+
+use super::arguments::LocalArgs;
+use super::crew::{Crew, Ended};
+use super::folder::Folder;
+use super::layout::{Habits, Job, Layout, Shape, set_name};
+use super::show::{Ready, ReadyNode};
+use super::{Event, ports, readiness, server, tell_of_signals};
+use crate::leash::leashed;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long any step may take. Seconds are usual for a cluster; a loaded machine gets some more.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Between two looks at whether nodes are ready. The end is noticed at once, whatever this is.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Starts with other ports, when somebody was faster at one.
+const STARTS_MAX: usize = 5;
+
+/// Runs what `args` ask for in `folder` until it is to end.
+pub(super) fn run(args: &LocalArgs, folder: &Path) -> Result<ExitCode> {
+    let (sender, events) = channel();
+    tell_of_signals(sender.clone())?;
+    tell_of_end(sender)?;
+    let server = server::find(args.binary())?;
+    for starts in 1.. {
+        let mut host = Host::open(args, folder, &server, &events)?;
+        match host.start() {
+            Ok(ready) => {
+                host.announce(&ready)?;
+                return host.watch();
+            }
+            Err(Stop::Interrupted) => return Ok(ExitCode::SUCCESS),
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::PortTaken(error)) if starts == STARTS_MAX || !host.may_choose_ports() => {
+                return Err(error);
+            }
+            Err(Stop::PortTaken(_)) => {}
+        }
+    }
+    unreachable!("the last start is an end")
+}
+
+/// Tells of the end of stdin: the supervisor wants us to end, or has ended itself.
+fn tell_of_end(events: Sender<Event>) -> Result<()> {
+    std::thread::Builder::new().name("pipe".to_owned()).spawn(move || {
+        let mut byte = [0];
+        // Nobody writes to it: whatever comes is the end.
+        let _ = std::io::stdin().read(&mut byte);
+        // Nobody listens any more if we end already.
+        let _ = events.send(Event::End);
+    })?;
+    Ok(())
+}
+
+/// Why a start did not succeed.
+enum Stop {
+    Interrupted,
+    /// Somebody has taken a port since we looked.
+    PortTaken(anyhow::Error),
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// All that one start consists of. The processes end before their data is removed.
+struct Host<'a> {
+    crew: Crew,
+    folder: Folder,
+    layout: Layout,
+    proxy_port: Option<u16>,
+    args: &'a LocalArgs,
+    server: &'a Path,
+    events: &'a Receiver<Event>,
+}
+
+impl<'a> Host<'a> {
+    fn open(
+        args: &'a LocalArgs,
+        folder: &Path,
+        server: &'a Path,
+        events: &'a Receiver<Event>,
+    ) -> Result<Host<'a>> {
+        let folder = Folder::open(folder, args)?;
+        let layout = match folder.layout() {
+            Some(layout) => layout.clone(),
+            None => new_layout(args)?,
+        };
+        if folder.layout().is_some() {
+            let with_bus = layout.shape.is_cluster();
+            if let Some(port) = layout.ports.iter().find(|&&port| !ports::is_free(port, with_bus)) {
+                let shown = folder.path().display();
+                bail!("port {port} is taken, and {shown} needs it: does it run already?");
+            }
+        }
+        let proxy_port = proxy_port(args, &layout)?;
+        Ok(Host { crew: Crew::default(), folder, layout, proxy_port, args, server, events })
+    }
+
+    /// Whether another start would take other ports.
+    fn may_choose_ports(&self) -> bool {
+        self.args.port().is_none() && self.folder.layout().is_none()
+    }
+
+    /// Starts all in order: whoever is started finds those that it needs.
+    fn start(&mut self) -> Result<Ready, Stop> {
+        let nodes: Vec<u16> = self.start_members(|job| job != Job::Sentinel)?;
+        for &port in &nodes {
+            self.wait_until("a node answers", || readiness::answers(port))?;
+        }
+        if self.layout.shape.is_cluster() {
+            self.join_cluster()?;
+        }
+        for &port in &nodes {
+            self.wait_until("a replica has copied its primary", || readiness::is_linked(port))?;
+        }
+        let sentinels = self.start_members(|job| job == Job::Sentinel)?;
+        for &port in &sentinels {
+            let layout = self.layout.clone();
+            self.wait_until("a sentinel knows the others", || readiness::sentinel_is_ready(port, &layout))?;
+        }
+        self.start_proxy(&nodes, &sentinels)?;
+        self.folder.complete(&self.layout)?;
+        Ok(self.ready()?)
+    }
+
+    /// Starts those whose job `is_meant`, and gives their ports.
+    fn start_members(&mut self, is_meant: impl Fn(Job) -> bool) -> Result<Vec<u16>> {
+        let habits = Habits { persistent: self.folder.is_kept(), failover_ms: self.args.failover_ms() };
+        let mut started = Vec::new();
+        let members: Vec<_> = self.layout.members().filter(|(member, _)| is_meant(member.job)).collect();
+        for (member, port) in members {
+            let config = self.layout.config(member.job, port, habits);
+            let (file, flag) = match member.job {
+                Job::Sentinel => ("sentinel.conf", Some("--sentinel")),
+                Job::Primary { .. } | Job::Replica { .. } => ("redis.conf", None),
+            };
+            let folder = self.folder.prepare(&member.name, file, &config)?;
+            let mut command = leashed(self.server)?;
+            command.arg(file).args(flag).current_dir(&folder);
+            self.crew.start(&member.name, port, command, Some(folder.join("log")))?;
+            started.push(port);
+        }
+        Ok(started)
+    }
+
+    /// Makes one cluster of the nodes, or waits until those of an earlier start have found each other again.
+    fn join_cluster(&mut self) -> Result<(), Stop> {
+        let layout = self.layout.clone();
+        if self.folder.layout().is_none() {
+            readiness::introduce(&layout)?;
+            self.wait_until("nodes have heard of each other", || readiness::know_each_other(&layout))?;
+            // Who has heard of a node may not have shaken hands with it yet, and refuses to copy it until then.
+            self.wait_until("replicas know their primaries", || {
+                readiness::replicate(&layout).map(|()| true)
+            })?;
+        }
+        self.wait_until("the cluster serves all slots", || readiness::cluster_is_ready(&layout))
+    }
+
+    /// Puts the proxy in front, if it is wanted.
+    fn start_proxy(&mut self, nodes: &[u16], sentinels: &[u16]) -> Result<(), Stop> {
+        let Some(port) = self.proxy_port else { return Ok(()) };
+        let own = std::env::current_exe().context("where is this program?")?;
+        let mut command = leashed(&own)?;
+        command.args(proxy_words(self.layout.shape, port, nodes, sentinels)?);
+        command.args(self.args.proxy_arguments());
+        self.crew.start("proxy", port, command, None)?;
+        self.wait_until("all shards answer behind the proxy", || readiness::all_shards_answer(port))
+    }
+
+    /// Asks again and again whether `is_so`, until it is.
+    fn wait_until(&mut self, what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<(), Stop> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        loop {
+            let looked = is_so();
+            if let Ok(true) = looked {
+                return Ok(());
+            }
+            match self.events.recv_timeout(LOOK_EVERY) {
+                Ok(Event::End) => return Err(Stop::Interrupted),
+                Ok(Event::ChildEnded) => self.check()?,
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
+                Err(_) => {
+                    let seconds = READY_TIMEOUT.as_secs();
+                    let reason = looked.err().map(|error| format!(": {error:#}")).unwrap_or_default();
+                    return Err(Stop::Failed(anyhow!("waited {seconds} s until {what}{reason}")));
+                }
+            }
+        }
+    }
+
+    /// While all are being started, none may end.
+    fn check(&mut self) -> Result<(), Stop> {
+        match self.crew.reap().into_iter().next() {
+            None => Ok(()),
+            Some(ended) if ended.found_port_taken() => Err(Stop::PortTaken(anyhow!("{ended}"))),
+            Some(ended) => Err(Stop::Failed(anyhow!("{ended}"))),
+        }
+    }
+
+    fn ready(&self) -> Result<Ready> {
+        let mut ready = Ready {
+            shape: self.layout.shape,
+            nodes: Vec::new(),
+            sentinels: Vec::new(),
+            proxy: None,
+            folder: self.folder.path().to_owned(),
+            is_kept: self.folder.is_kept(),
+        };
+        let process = |name: String, port, primary| {
+            let pid = self.crew.pid(&name).with_context(|| format!("{name} has ended"))?;
+            anyhow::Ok(ReadyNode { name, port, pid, primary })
+        };
+        for (member, port) in self.layout.members() {
+            match member.job {
+                Job::Sentinel => ready.sentinels.push(process(member.name, port, None)?),
+                // A failover of an earlier start may have changed who copies whom.
+                _ => ready.nodes.push(process(member.name, port, readiness::primary_of(port)?)?),
+            }
+        }
+        ready.proxy = self.proxy_port.map(|port| process("proxy".to_owned(), port, None)).transpose()?;
+        Ok(ready)
+    }
+
+    fn announce(&self, ready: &Ready) -> Result<()> {
+        let text = if self.args.json() { format!("{}\n", ready.json()) } else { ready.to_string() };
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot say what is ready")
+    }
+
+    /// Tells of nodes that end, until all is to end.
+    fn watch(mut self) -> Result<ExitCode> {
+        loop {
+            match self.events.recv().context("the thread that waits for signals is gone")? {
+                Event::End => break,
+                Event::ChildEnded => self.crew.reap().iter().for_each(report),
+            }
+            ensure!(!self.crew.is_empty(), "nothing that was started is left");
+        }
+        if self.folder.is_kept() {
+            self.crew.stop(self.events);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn report(ended: &Ended) {
+    // A closed stderr is no reason to end the others.
+    let _ = writeln!(std::io::stderr(), "shardis: {ended}");
+}
+
+/// What was not there before.
+fn new_layout(args: &LocalArgs) -> Result<Layout> {
+    let shape = args.shape().unwrap_or(Shape::Nodes { nodes: 4 });
+    let ports = ports::choose(shape.members().len(), args.port(), shape.is_cluster(), seed())?;
+    Ok(Layout { shape, ports })
+}
+
+/// Where the proxy is to listen: where it is told, behind all others if these are told, or anywhere.
+fn proxy_port(args: &LocalArgs, layout: &Layout) -> Result<Option<u16>> {
+    let Some(wanted) = args.proxy() else { return Ok(None) };
+    if wanted != 0 {
+        ensure!(!layout.ports.contains(&wanted), "--proxy={wanted}: a node has this port; choose another");
+        ensure!(ports::is_free(wanted, false), "port {wanted} is taken; choose another with --proxy=PORT");
+        return Ok(Some(wanted));
+    }
+    let behind = layout.ports.last().and_then(|last| last.checked_add(1));
+    let base = args.port().and(behind);
+    for attempt in 0..STARTS_MAX as u64 {
+        let port = ports::choose(1, base, false, seed().wrapping_add(attempt))?[0];
+        if !layout.ports.contains(&port) {
+            return Ok(Some(port));
+        }
+    }
+    bail!("there is no free port for the proxy; name one with --proxy=PORT")
+}
+
+/// Differs from start to start, so that those who start at the same time look for ports elsewhere.
+fn seed() -> u64 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    nanos as u64 ^ u64::from(std::process::id()) << 32
+}
+
+/// How the proxy is told its nodes.
+fn proxy_words(shape: Shape, port: u16, nodes: &[u16], sentinels: &[u16]) -> Result<Vec<OsString>> {
+    let list =
+        |ports: &[u16]| ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    let mut words = vec!["proxy".to_owned(), "--host=127.0.0.1".to_owned(), format!("--port={port}")];
+    match shape {
+        Shape::Cluster { .. } => words.push(format!("--cluster={}", list(nodes))),
+        Shape::Sets { sets, sentinel: true, .. } => {
+            let names: Vec<String> = (0..usize::from(sets)).map(set_name).collect();
+            words.push(format!("--sentinel={}", list(sentinels)));
+            words.push(format!("--master={}", names.join(",")));
+        }
+        Shape::Nodes { .. } | Shape::Sets { .. } => {
+            let mut primaries = Vec::new();
+            for &port in nodes {
+                if readiness::primary_of(port)?.is_none() {
+                    primaries.push(port);
+                }
+            }
+            words.push(format!("--nodes={}", list(&primaries)));
+        }
+    }
+    Ok(words.into_iter().map(OsString::from).collect())
+}

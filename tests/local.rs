@@ -1,0 +1,280 @@
+//! `shardis local`: does every topology come up, and is everything gone afterwards, however it ends?
+
+use crate::harness::certificates::{Directory, text};
+use crate::harness::processes::{Finished, Process, free_ports, run, shardis_binary};
+use crate::harness::{Client, kernel, poll_until};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A `shardis local` that is ready.
+struct Local {
+    process: Process,
+    addresses: Value,
+}
+
+impl Local {
+    fn start(arguments: &[&str]) -> Local {
+        let mut process = Process::spawn(local(&[&["--json"], arguments].concat()), "shardis local");
+        let addresses = poll_until("the line of JSON", || {
+            let said = process.output();
+            assert!(process.ended().is_none(), "it ended instead: {said}");
+            let line = said.lines().find(|line| line.starts_with('{') && line.ends_with('}'))?.to_owned();
+            Some(serde_json::from_str(&line).expect("it is JSON"))
+        });
+        Local { process, addresses }
+    }
+
+    /// The ports of the processes under `key`.
+    fn ports(&self, key: &str) -> Vec<u16> {
+        self.list(key).iter().map(port_of).collect()
+    }
+
+    fn list(&self, key: &str) -> &[Value] {
+        self.addresses[key].as_array().expect("it is a list")
+    }
+
+    fn proxy(&self) -> Client {
+        Client::connect(port_of(&self.addresses["proxy"]))
+    }
+
+    /// The process that runs the nodes.
+    fn host(&self) -> u32 {
+        kernel::children_of(self.process.pid())[0]
+    }
+
+    /// All processes that it started, and those that these started.
+    fn family(&self) -> Vec<u32> {
+        let listed = self.list("nodes").iter().chain(self.list("sentinels"));
+        let listed = listed.chain(Some(&self.addresses["proxy"]).filter(|proxy| !proxy.is_null()));
+        let mut pids: Vec<u32> = listed.flat_map(|process| kernel::group_of(pid_of(process))).collect();
+        pids.push(self.host());
+        pids
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.addresses["folder"].as_str().expect("a path").into()
+    }
+
+    /// Asks it to end, and waits until it has.
+    fn stop(mut self) {
+        self.process.signal("TERM");
+        let status = poll_until("the end of shardis local", || self.process.ended());
+        assert!(status.success(), "{status}: {}", self.process.output());
+    }
+}
+
+fn local(arguments: &[&str]) -> Command {
+    let mut command = shardis_binary();
+    command.arg("local").args(arguments);
+    command
+}
+
+fn port_of(process: &Value) -> u16 {
+    let address = process["address"].as_str().expect("an address");
+    address.strip_prefix("127.0.0.1:").expect("of the loopback").parse().expect("a port")
+}
+
+fn pid_of(process: &Value) -> u32 {
+    process["pid"].as_u64().expect("a number") as u32
+}
+
+/// Waits until all of `pids` and `folder` are gone.
+fn expect_gone(pids: &[u32], folder: &Path) {
+    for &pid in pids {
+        poll_until("the end of a process", || kernel::has_ended(pid).then_some(()));
+    }
+    poll_until("the end of the data", || (!folder.exists()).then_some(()));
+}
+
+fn refusal(arguments: &[&str]) -> Finished {
+    run(local(arguments))
+}
+
+#[test]
+fn plain_nodes_stand_behind_the_proxy_and_all_of_it_goes_with_sigterm() {
+    let local = Local::start(&["--nodes=3", "--proxy", "--", "--workers=1"]);
+    let mut client = local.proxy();
+    assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4 e 5 f 6"), "+OK\\r\\n");
+    let nodes = local.ports("nodes");
+    let size = |port: &u16| Client::connect(*port).ask("DBSIZE");
+    let sizes: Vec<String> = nodes.iter().map(size).collect();
+    let number = |size: &String| size.trim_matches([':', '\\', 'r', 'n']).parse::<usize>().expect("a number");
+    assert_eq!((sizes.len(), sizes.iter().map(number).sum::<usize>()), (3, 6), "{sizes:?}");
+    assert!(local.process.output().contains("(1 worker)"), "{}", local.process.output());
+    let (pids, folder) = (local.family(), local.folder());
+    assert!(folder.exists());
+    local.stop();
+    expect_gone(&pids, &folder);
+}
+
+#[test]
+fn sets_have_replicas_that_copy_their_primary() {
+    let local = Local::start(&["--sets=2", "--replication=3", "--proxy"]);
+    let nodes = local.list("nodes");
+    assert_eq!(nodes.len(), 6);
+    for set in nodes.chunks(3) {
+        let roles: Vec<&str> = set.iter().map(|node| node["role"].as_str().expect("a word")).collect();
+        assert_eq!(roles, ["primary", "replica", "replica"]);
+        assert!(set[1..].iter().all(|node| node["primary"] == set[0]["address"]));
+        let mut primary = Client::connect(port_of(&set[0]));
+        assert_eq!(primary.ask("SET a 1"), "+OK\\r\\n");
+        assert_eq!(primary.ask("WAIT 2 10000"), ":2\\r\\n");
+    }
+    assert_eq!(local.proxy().ask("DBSIZE"), ":2\\r\\n");
+}
+
+#[test]
+fn sentinels_know_the_sets_and_take_care_of_them() {
+    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=300"]);
+    assert_eq!(local.addresses["sets"], serde_json::json!(["set-0"]));
+    let (nodes, sentinels) = (local.ports("nodes"), local.ports("sentinels"));
+    assert_eq!((nodes.len(), sentinels.len()), (2, 3));
+    let address = |sentinel: u16| Client::connect(sentinel).ask("SENTINEL GET-MASTER-ADDR-BY-NAME set-0");
+    let names = |reply: &str, port: u16| reply.ends_with(&format!("\\r\\n{port}\\r\\n"));
+    assert!(sentinels.iter().all(|&sentinel| names(&address(sentinel), nodes[0])));
+
+    // A node that dies is reported, and the others carry on.
+    let pid = pid_of(&local.list("nodes")[0]);
+    assert!(run_kill(pid));
+    poll_until("the replica's promotion", || {
+        sentinels.iter().all(|&sentinel| names(&address(sentinel), nodes[1])).then_some(())
+    });
+    let report = format!("node-0 (127.0.0.1:{}) has ended: signal: 9", nodes[0]);
+    poll_until(&report, || local.process.output().contains(&report).then_some(()));
+}
+
+fn run_kill(pid: u32) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("kill -KILL {pid}")])
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_cluster_is_ready_on_all_nodes() {
+    let local = Local::start(&["--cluster=6"]);
+    let nodes = local.list("nodes");
+    let roles: Vec<bool> = nodes.iter().map(|node| node["role"] == "primary").collect();
+    assert_eq!(roles, [true, true, true, false, false, false]);
+    let primaries: Vec<&Value> = nodes[3..].iter().map(|node| &node["primary"]).collect();
+    assert_eq!(primaries, [&nodes[0]["address"], &nodes[1]["address"], &nodes[2]["address"]]);
+    for port in local.ports("nodes") {
+        let mut client = Client::connect(port);
+        let info = client.ask("CLUSTER INFO");
+        for part in ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:6", "cluster_size:3"]
+        {
+            assert!(info.contains(part), "{part}: {info}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_when_any_part_is_killed() {
+    let kill_supervisor = |local: &Local| local.process.signal("KILL");
+    let kill_host = |local: &Local| assert!(run_kill(local.host()));
+    for kill in [&kill_supervisor as &dyn Fn(&Local), &kill_host] {
+        let mut local = Local::start(&["--nodes=1", "--proxy"]);
+        // A grandchild that would live for long: the node saves, and takes its time for each key.
+        let mut node = Client::connect(local.ports("nodes")[0]);
+        assert_eq!(node.ask("CONFIG SET rdb-key-save-delay 100000000"), "+OK\\r\\n");
+        assert_eq!(node.ask("MSET a 1 b 2"), "+OK\\r\\n");
+        assert_eq!(node.ask("BGSAVE"), "+Background saving started\\r\\n");
+        let (pids, folder) = (local.family(), local.folder());
+        assert_eq!(pids.len(), 4, "node, its child, proxy, host");
+        kill(&local);
+        poll_until("the end of shardis local", || local.process.ended());
+        expect_gone(&pids, &folder);
+    }
+}
+
+#[test]
+fn what_is_kept_comes_back() {
+    let directory = Directory::new();
+    for (name, shape, nodes) in
+        [("a", &["--cluster=3"][..], 3), ("b", &["--sets=1"], 2), ("c", &["--sets=1", "--sentinel"], 2)]
+    {
+        let keep = format!("--keep={}", text(&directory.path(name)));
+        let first = Local::start(&[&[keep.as_str()], shape].concat());
+        let ports = first.ports("nodes");
+        assert_eq!(ports.len(), nodes);
+        let before: Vec<String> = ports.iter().map(|&port| Client::connect(port).ask("SET a 1")).collect();
+        assert!(before.contains(&"+OK\\r\\n".to_owned()), "{before:?}");
+        let pids = first.family();
+        first.stop();
+        pids.iter().for_each(|&pid| assert!(kernel::has_ended(pid)));
+
+        // Without a word on the topology: the folder knows it.
+        let second = Local::start(&[&keep]);
+        assert_eq!(second.ports("nodes"), ports);
+        let after: Vec<String> = ports.iter().map(|&port| Client::connect(port).ask("GET a")).collect();
+        assert!(after.contains(&"$1\\r\\n1\\r\\n".to_owned()), "{after:?}");
+        let finished = refusal(&[&keep]);
+        assert!(finished.stderr.contains("does it run already?"), "{finished:?}");
+        second.stop();
+        let finished = refusal(&[&keep, "--nodes=9"]);
+        assert!(finished.stderr.contains("choose another folder"), "{finished:?}");
+    }
+}
+
+#[test]
+fn ports_are_where_they_are_wanted() {
+    for _ in 0..5 {
+        // Two in a row that are free now; somebody else may be faster.
+        let Some(&base) = free_ports(16).iter().find(|&&port| port < 65_000) else { continue };
+        let mut process =
+            Process::spawn(local(&["--nodes=1", "--proxy", &format!("--port={base}")]), "local");
+        let said = poll_until("an end or addresses", || {
+            let said = process.output();
+            (said.contains("Ctrl-C") || process.ended().is_some()).then_some(said)
+        });
+        if said.contains("taken") {
+            continue;
+        }
+        assert!(said.contains(&format!("node-0      127.0.0.1:{base}\n")), "{said}");
+        assert!(said.contains(&format!("redis-cli -p {} set", base + 1)), "{said}");
+        let finished = refusal(&["--nodes=1", &format!("--port={base}")]);
+        assert_eq!(finished.code, Some(1));
+        assert!(finished.stderr.contains(&format!("port {base} is taken")), "{finished:?}");
+        process.signal("TERM");
+        assert!(poll_until("the end", || process.ended()).success());
+        return;
+    }
+    panic!("no two free ports in a row");
+}
+
+#[test]
+fn who_has_no_server_is_told_how_to_get_one() {
+    let mut command = local(&["--nodes=1"]);
+    command.env("PATH", "/nowhere");
+    let finished = run(command);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    for part in ["neither redis-server nor valkey-server", "apt-get install redis-server", "--binary"] {
+        assert!(finished.stderr.contains(part), "{finished:?}");
+    }
+    let finished = refusal(&["--binary=/nowhere/redis-server"]);
+    assert!(finished.stderr.contains("--binary /nowhere/redis-server"), "{finished:?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--nodes=0"], "--nodes 0: 1 to 256"),
+        (&["--cluster=2"], "--cluster 2: 3 to 256"),
+        (&["--nodes=2", "--cluster=6"], "--cluster"),
+        (&["--sentinel", "--nodes=2"], "--nodes"),
+        (&["--sets=200", "--replication=2"], "400 nodes"),
+        (&["--port=0"], "--port"),
+        (&["--nodes=2", "--port=65535"], "choose a lower one"),
+        (&["--cluster=6", "--port=60000"], "choose a lower one"),
+        (&["--", "--workers=1"], "--proxy"),
+        (&["--nonsense"], "--nonsense"),
+    ];
+    for (arguments, named) in cases {
+        let finished = refusal(arguments);
+        assert!(matches!(finished.code, Some(1 | 2)), "{arguments:?}: {finished:?}");
+        assert!(finished.stderr.contains(named), "{arguments:?}: {finished:?}");
+        assert_eq!(finished.stderr.lines().count(), 1, "{arguments:?}: {finished:?}");
+        assert!(finished.stdout.is_empty(), "{finished:?}");
+    }
+}
