@@ -201,6 +201,10 @@ impl Core {
             reply.clear();
         }
         let database = self.lanes.kind(session.lane).database;
+        if session.resp3 != resp3 && session.is_pending() {
+            // Messages come in the new protocol from now on: not before the client knows.
+            session.raise_fence(session.next_place());
+        }
         self.change_lane(session, LaneKind { database, resp3 });
         encode::map_header(reply, 7, resp3);
         for (field, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {

@@ -435,11 +435,10 @@ impl Proxy {
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
                     Due::Expire if backend.used_by == Use::Replica => self.expire_read(node),
                     Due::Expire => match backend.expire() {
-                        Some(ticket) if matches!(backend.used_by, Use::Pinned | Use::Held) => {
+                        Some(ticket)
+                            if matches!(backend.used_by, Use::Pinned | Use::Held | Use::Subscription) =>
+                        {
                             self.deliver_timeout(node, ticket);
-                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
-                        }
-                        Some(_) if backend.used_by == Use::Subscription => {
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
                         Some(ticket) => self.deliver_timeout(node, ticket),

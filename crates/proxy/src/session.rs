@@ -344,6 +344,11 @@ impl Session {
         self.waits_on.is_some() || self.is_held_back
     }
 
+    /// Whether what it did not ask for may still be sent to it: to who was told its last word, nothing more is.
+    pub(crate) fn may_be_told(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Ending)
+    }
+
     /// Whether a request is pending.
     pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
