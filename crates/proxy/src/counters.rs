@@ -2,6 +2,7 @@
 //! all) and scripts.
 
 use crate::audience::Audience;
+use crate::discovered::{Discovered, DiscoveryBoard};
 use crate::monitor::Monitors;
 use crate::scripts::Scripts;
 use crate::tally::Tally;
@@ -127,6 +128,7 @@ pub struct Board {
     /// By worker. Locked once a second by its worker, and by whoever asks.
     tallies: Vec<Mutex<Tally>>,
     usage: Mutex<Usage>,
+    pub(crate) discovery: DiscoveryBoard,
 }
 
 impl Board {
@@ -136,10 +138,16 @@ impl Board {
             rows: (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
             tallies: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
+            discovery: DiscoveryBoard::default(),
             scripts: Scripts::default(),
             audience: Audience::default(),
             monitors: Monitors::new(workers),
         }
+    }
+
+    /// Shows how the discovery of the topology goes.
+    pub fn show_discovery(&self, discovered: Discovered) {
+        self.discovery.show(discovered);
     }
 
     /// Shows what the process takes.

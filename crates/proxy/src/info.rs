@@ -508,6 +508,9 @@ fn nodes(facts: &Facts<'_>, text: &mut String) {
     let core = facts.core;
     push(text, format_args!("shards:{}", core.topology.all_shards().count()));
     push(text, format_args!("distribution:{}", core.topology.describe()));
+    push(text, format_args!("topology_epoch:{}", core.topology.epoch()));
+    // A string takes all.
+    let _ = core.board.discovery.write(core.now, text);
     for id in core.topology.all_shards() {
         let word = facts.survey.nodes.get(id.0 as usize).unwrap_or(&Word::None);
         let Some(backend) = core.lanes.primary(id).map(|node| &core.backends[node as usize]) else {

@@ -19,6 +19,7 @@ mod core;
 mod counters;
 mod credentials;
 mod cursor;
+mod discovered;
 mod emulate;
 mod errors;
 mod event;
@@ -60,6 +61,7 @@ mod upload;
 
 pub use counters::{Board, Counters, Usage};
 pub use credentials::Credentials;
+pub use discovered::Discovered;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use inquiry::Mail;
 pub use limits::{CrossShard, Limits, Settings};

@@ -72,7 +72,7 @@ pub(crate) enum Route {
 /// A request whose keys cannot be found is one that Redis itself refuses: any node gives the right error. Requests that
 /// no key ties to a shard go to always the same one, so that what one of them does (a script that is loaded by EVAL
 /// without keys) the next one finds.
-#[inline]
+#[inline(always)]
 pub(crate) fn route(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
     match command.single_key() {
         Some(position) => {
@@ -83,6 +83,7 @@ pub(crate) fn route(command: &Command, request: &Request<'_>, topology: &Topolog
 }
 
 /// As [`route`], for a request that may have several keys.
+#[inline(never)]
 fn route_many(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
     if command.keys(request, &mut keys.positions).is_err() {
         return Route::One(topology.keyless());

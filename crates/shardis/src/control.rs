@@ -2,6 +2,7 @@
 
 use crate::access::Source;
 use crate::args::ProxyArgs;
+use crate::discovery::{self, DiscoveryThread, Surroundings};
 use crate::embedded::Embedded;
 use crate::listeners::{Listener, Newcomer};
 use crate::logging;
@@ -23,6 +24,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use topology::Topology;
+use topology::discovery::{Discovery, News};
 use tracing::{error, info, warn};
 use users::{Registry, Users};
 
@@ -44,6 +46,8 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;
+/// Nodes for which descriptors are kept free at least, if it is not known yet how many there are.
+const DISCOVERED_NODES: usize = 64;
 /// But no more than this part of all descriptors, with those for clients that watch or wait.
 const OWN_PART: u64 = 8;
 
@@ -60,14 +64,25 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let listeners = Listener::open_all(args)?;
     let workers = args.workers();
     let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
-    let nodes = workers * topology.shard_count();
-    let wanted = ClientsMax { wanted: args.maxclients, sockets_each: 1, nodes, own };
+    // Of nodes that are to be discovered there may be some more.
+    let nodes = if topology.is_discovered() {
+        DISCOVERED_NODES.max(topology.shard_count())
+    } else {
+        topology.shard_count()
+    };
+    let wanted = ClientsMax { wanted: args.maxclients, sockets_each: 1, nodes: workers * nodes, own };
     let clients_max = wanted.granted();
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
-    announce(&listeners, workers, &topology, embedded.is_some());
-    let plan = Plan {
+    announce(&listeners, workers);
+    match args.discovery.is_given() {
+        true => eprintln!("{}", args.discovery.describe()),
+        false => describe(&topology, embedded.is_some()),
+    }
+    let credentials = args.credentials().map_err(|error| anyhow!(error))?;
+    let machine = args.discovery.machine(&credentials, args.transport.node_tls, seed);
+    let mut plan = Plan {
         port: listeners.iter().find_map(Listener::port).unwrap_or(0),
         node_tls: args.transport.node_tls(&certificates).map(Arc::new),
         transport: args.transport.clone(),
@@ -75,36 +90,45 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
-        databases: args.databases,
+        databases: args.databases(),
         allow_admin: args.allow_admin,
         cross_shard: args.cross_shard,
         access,
         registry: Arc::new(registry),
-        credentials: args.credentials().map_err(|error| anyhow!(error))?,
+        credentials,
         topology,
+        machine: machine.map_err(|error| anyhow!(error))?,
+        is_sentinel_tls: args.discovery.sentinel_tls,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
         clock: Clock::start(),
         epoch_us,
         seed,
     };
-    let mut control = Control::start(listeners, &plan)?;
+    let mut control = Control::start(listeners, &mut plan)?;
     control.serve()?;
     control.drain(args.drain_timeout());
     Ok(())
 }
 
-/// What it does, in two lines, for whoever started it.
-fn announce(listeners: &[Listener], workers: usize, topology: &Topology, embedded: bool) {
+/// Where it listens, for whoever started it.
+fn announce(listeners: &[Listener], workers: usize) {
+    let version = env!("CARGO_PKG_VERSION");
+    let places: Vec<String> = listeners.iter().map(Listener::to_string).collect();
+    eprintln!("shardis {version} listens on {} ({workers} worker{})", places.join(", "), plural(workers));
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// What it serves.
+fn describe(topology: &Topology, embedded: bool) {
     const NAMED_MAX: usize = 8;
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     let shards = topology.shards();
     let mut names: Vec<&str> = shards.iter().take(NAMED_MAX).map(|shard| shard.name.as_str()).collect();
     if shards.len() > NAMED_MAX {
         names.push("…");
     }
-    let version = env!("CARGO_PKG_VERSION");
-    let places: Vec<String> = listeners.iter().map(Listener::to_string).collect();
-    eprintln!("shardis {version} listens on {} ({workers} worker{})", places.join(", "), plural(workers));
     let (count, how) = (shards.len(), topology.describe());
     if embedded {
         eprintln!(
@@ -179,6 +203,9 @@ struct Plan {
     registry: Arc<Registry>,
     credentials: Credentials,
     topology: Arc<Topology>,
+    /// What discovers others, if they may change; taken by the one who starts it.
+    machine: Option<Discovery>,
+    is_sentinel_tls: bool,
     embedded: Option<Arc<Embedded>>,
     clock: Clock,
     /// Microseconds from 1970 to the clock's origin.
@@ -230,6 +257,8 @@ struct Control {
     errands: mpsc::Receiver<(usize, Errand)>,
     workers: Vec<Handle>,
     log: mpsc::Receiver<(usize, Notice)>,
+    /// What the discovery has to say.
+    news: Option<mpsc::Receiver<News>>,
     /// Accepting is tried again then, after there was no descriptor left.
     accept_at: Option<Instant>,
     board: Arc<Board>,
@@ -249,7 +278,7 @@ struct Handle {
 
 impl Control {
     /// Starts the workers and listens for signals.
-    fn start(mut listeners: Vec<Listener>, plan: &Plan) -> Result<Control> {
+    fn start(mut listeners: Vec<Listener>, plan: &mut Plan) -> Result<Control> {
         let poll = Poll::new()?;
         for (index, listener) in listeners.iter_mut().enumerate() {
             listener.register(poll.registry(), Token(LISTENERS + index))?;
@@ -263,6 +292,19 @@ impl Control {
         let resolver = resolver::start()?;
         let board = Arc::new(Board::new(plan.workers));
         let mailboxes = Arc::new(OnceLock::new());
+        let surroundings = Surroundings {
+            clock: plan.clock,
+            resolver: resolver.clone(),
+            node_tls: plan.node_tls.clone(),
+            is_sentinel_tls: plan.is_sentinel_tls,
+            workers: Arc::clone(&mailboxes),
+            board: Arc::clone(&board),
+        };
+        let new = |machine| DiscoveryThread::new(machine, Arc::clone(&plan.topology), surroundings);
+        let (discovery, wishes, news) = match plan.machine.take().map(new).transpose()? {
+            Some((thread, wishes, news)) => (Some(thread), Some(wishes), Some(news)),
+            None => (None, None, None),
+        };
         let mut workers = Vec::new();
         for number in 0..plan.workers {
             let gone = Arc::new(AtomicUsize::new(0));
@@ -271,6 +313,7 @@ impl Control {
                 workers: Arc::clone(&mailboxes),
                 embedded: plan.embedded.clone(),
                 node_tls: plan.node_tls.clone(),
+                discovery: wishes.clone(),
                 errands: errand_sender.clone(),
                 log: log_sender.clone(),
                 clients_gone: Arc::clone(&gone),
@@ -284,6 +327,7 @@ impl Control {
             let thread = spawn(number, worker, Arc::clone(&waker))?;
             handles.push(Handle { mailbox, thread: Some(thread), given: 0, gone });
         }
+        discovery.map(DiscoveryThread::start).transpose()?;
         Ok(Control {
             poll,
             listeners,
@@ -297,6 +341,7 @@ impl Control {
             errands,
             workers: handles,
             log,
+            news,
             accept_at: None,
             board,
             measure_at: Instant::now(),
@@ -422,6 +467,9 @@ impl Control {
     fn write_log(&mut self) {
         while let Ok((worker, notice)) = self.log.try_recv() {
             logging::log(worker, &notice);
+        }
+        while let Some(news) = self.news.as_ref().and_then(|news| news.try_recv().ok()) {
+            discovery::log(&news);
         }
     }
 

@@ -9,6 +9,8 @@
 mod access;
 mod args;
 mod control;
+mod discovery;
+mod discovery_args;
 mod embedded;
 mod leash;
 mod listeners;

@@ -1,5 +1,6 @@
 //! One worker: a thread, a driver, a proxy, and the loop in which they meet.
 
+use crate::discovery::Wishes;
 use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
+use topology::discovery::Wish;
 use topology::{Address, NodeId, Topology};
 use users::Users;
 
@@ -46,7 +48,6 @@ pub(crate) enum Message {
     /// What another worker's core says to ours.
     Mail(Mail),
     /// The nodes are others, or have other tasks.
-    #[expect(dead_code, reason = "discovery, which is being written beside this, will send it")]
     Topology(Arc<Topology>),
     /// There are other users.
     Users(Arc<Users>),
@@ -99,6 +100,8 @@ pub(crate) struct Neighbours {
     pub embedded: Option<Arc<Embedded>>,
     /// How to speak TLS to nodes, if that is to be done.
     pub node_tls: Option<Arc<NodeTls>>,
+    /// Who learns of other topologies, if these change.
+    pub discovery: Option<Wishes>,
     /// The ACL file is read there.
     pub errands: mpsc::Sender<(usize, Errand)>,
     /// The log is written there; what does not fit is dropped.
@@ -313,8 +316,10 @@ impl Worker {
                     let (host, port, mailbox) = (host.clone(), *port, self.mailbox.clone());
                     let asked_at = std::time::Instant::now();
                     self.resolving.insert(conn, node);
+                    // A worker that has stopped does not wait for it.
+                    let answer = Box::new(move |addr| drop(mailbox.send(Message::Resolved { conn, addr })));
                     // The resolver lives as long as any worker does.
-                    let _ = self.neighbours.resolver.send(Question { conn, host, port, mailbox, asked_at });
+                    let _ = self.neighbours.resolver.send(Question { host, port, answer, asked_at });
                     return;
                 }
             },
@@ -468,9 +473,26 @@ impl Worker {
         }
     }
 
+    /// A primary that comes or goes may mean that there is another.
+    fn tell_discovery(&self, notice: &Notice) {
+        let Some(discovery) = &self.neighbours.discovery else { return };
+        let address = |name: &str| {
+            let shards = self.topology.all_shards();
+            let shard = shards.into_iter().find(|&id| self.topology.shard(id).name == name)?;
+            self.topology.primary_address(shard).cloned()
+        };
+        let wish = match notice {
+            Notice::NodeDown { shard, .. } => address(shard).map(Wish::Down),
+            Notice::NodeUp { shard } => address(shard).map(Wish::Up),
+            _ => None,
+        };
+        wish.into_iter().for_each(|wish| discovery.send(wish));
+    }
+
     /// Tells the control thread what was noticed and how many clients have gone.
     fn report(&mut self) {
         while let Some(notice) = self.proxy.poll_notice() {
+            self.tell_discovery(&notice);
             // A log that does not keep up loses lines; it does not stop the worker.
             let _ = self.neighbours.log.try_send((self.number, notice));
         }

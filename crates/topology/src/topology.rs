@@ -120,6 +120,28 @@ impl Topology {
         })
     }
 
+    /// That of a Redis Cluster of which nothing is known yet, as of `epoch`: one shard has all slots and no node.
+    pub fn of_unknown_cluster(epoch: u64) -> Topology {
+        let all = ShardId(0);
+        Topology {
+            epoch,
+            members: Members::of_unknown("of the cluster"),
+            distribution: Distribution::Slots,
+            tag_rule: TagRule::Redis,
+            hash: HashFunction::Crc16Redis,
+            table: Table::Slots(Slots::of(all)),
+            placed: Arc::default(),
+            is_cluster: true,
+            is_discovered: true,
+            keyless: all,
+        }
+    }
+
+    /// The same keys in the same shards, before it is known which nodes have them: [`Topology::succeed`] tells.
+    pub fn without_nodes(self) -> Topology {
+        Topology { members: self.members.without_nodes(), is_discovered: true, ..self }
+    }
+
     /// The same keys in the same shards, some of them on other nodes as of `epoch`: `shards` are found by their names,
     /// and those that are not named stay as they are.
     pub fn succeed(&self, epoch: u64, shards: &[ShardSpec]) -> Result<Topology, TopologyError> {
@@ -515,6 +537,26 @@ mod tests {
         assert_eq!((address(0).as_deref(), address(1).as_deref()), (Some("h:1"), Some("h:3")));
         assert!(after.is_discovered() && !before.is_discovered() && !after.is_cluster());
         assert_eq!((after.epoch(), after.describe()), (8, before.describe()));
+    }
+
+    #[test]
+    fn shards_can_be_there_before_their_nodes_are_known() {
+        let known = topology("h:1 a,h:2 b", "modulo", "", "").expect("valid");
+        let unknown = known.clone().without_nodes();
+        let keys = ["1", "2", "3", "4"];
+        assert_eq!(owners(&unknown, keys), owners(&known, keys));
+        assert_eq!((unknown.nodes().len(), unknown.primary_address(ShardId(0))), (0, None));
+        let found = unknown.succeed(8, &[cluster_shard("b", 3, 2, &[])]).expect("valid");
+        let address = |id| found.primary_address(ShardId(id)).map(ToString::to_string);
+        assert_eq!((address(0), address(1).as_deref()), (None, Some("h:3")));
+        let cluster = Topology::of_unknown_cluster(0);
+        assert_eq!(
+            (cluster.is_cluster(), cluster.shard_of(b"a"), cluster.keyless()),
+            (true, ShardId(0), ShardId(0))
+        );
+        let found = Topology::of_cluster(Some(&cluster), 1, &[cluster_shard("b", 3, 2, &[0..=16383])])
+            .expect("valid");
+        assert_eq!((found.shard_of(b"a"), found.shard(ShardId(0)).is_gone()), (ShardId(1), true));
     }
 
     #[test]
