@@ -11,6 +11,7 @@
 
 mod administration;
 mod clients;
+mod cluster;
 mod corpus;
 mod differential;
 mod distribution;
@@ -25,6 +26,7 @@ mod process;
 mod pubsub;
 mod scan;
 mod scripts;
+mod sentinel;
 mod sessions;
 mod streams;
 mod tcp;

@@ -63,6 +63,16 @@ counters! {
     memory_full,
     /// Shared connections that others took the place of, since too many large replies came on them.
     retirements,
+    /// Reads, and parts of reads, that were sent to replicas.
+    replica_reads,
+    /// Those that were not, since no replica was fit.
+    replica_fallbacks,
+    /// Those that were not, since no fit replica was known to have what the same client had written.
+    own_write_reads,
+    /// Reads that were asked of the primary after a replica had failed to answer them.
+    replica_retries,
+    /// How often the shards that keys go to have changed, since nodes failed or came back.
+    remaps,
     /// Bytes received from clients.
     client_bytes_in,
     /// Bytes taken by clients.

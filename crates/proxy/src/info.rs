@@ -443,6 +443,11 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_messages:{}", counters.messages));
     push(text, format_args!("total_message_gaps:{}", counters.message_gaps));
     push(text, format_args!("total_fragments:{}", counters.fragments));
+    push(text, format_args!("total_replica_reads:{}", counters.replica_reads));
+    push(text, format_args!("total_replica_fallbacks:{}", counters.replica_fallbacks));
+    push(text, format_args!("total_own_write_reads:{}", counters.own_write_reads));
+    push(text, format_args!("total_replica_retries:{}", counters.replica_retries));
+    push(text, format_args!("total_remaps:{}", counters.remaps));
     push(text, format_args!("total_error_replies:{}", facts.tally.errors_total()));
     push(text, format_args!("total_proxy_errors:{}", counters.errors));
     push(text, format_args!("total_timeouts:{}", counters.timeouts));

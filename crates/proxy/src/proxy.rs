@@ -11,6 +11,7 @@ use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
 use crate::login::Login;
 use crate::pinned::Pinning;
+use crate::replicas::Reads;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
@@ -86,6 +87,9 @@ impl Proxy {
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
             session.login = Login::newcomer(&self.core.users);
+            if self.core.readers.are_wanted() {
+                session.reads = Some(Box::new(Reads::new(self.core.readers.from())));
+            }
         }
         Ok(conn)
     }
@@ -229,6 +233,7 @@ impl Proxy {
             self.flush_monitors();
         }
         self.forget_surplus();
+        self.remap_if_changed();
         loop {
             self.watch_memory();
             self.relay_replies();
@@ -343,6 +348,7 @@ impl Proxy {
                 Owed::Scan(scan) => core.forget_scan(scan),
                 Owed::Emulation(emulation) => core.leave_emulation(emulation),
                 Owed::Fan(fan) => core.leave_fan(fan),
+                Owed::Mixture(mixture) => drop(core.mixtures.remove(mixture)),
             }
         }
         core.close(conn);
@@ -392,7 +398,8 @@ impl Proxy {
     /// When [`Proxy::handle_timeouts`] must be called at the latest.
     pub fn poll_deadline(&self) -> Instant {
         let soon = self.sweep_at.min(self.core.check_at);
-        soon.min(self.core.inquiries.deadline()).min(self.core.pause.until)
+        let soon = soon.min(self.core.inquiries.deadline()).min(self.core.pause.until);
+        soon.min(self.core.readers.deadline()).min(self.core.ejection_deadline())
     }
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
@@ -404,6 +411,12 @@ impl Proxy {
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP_EVERY;
             self.sweep();
+        }
+        if self.core.readers.deadline() <= now {
+            self.core.poll_readers();
+        }
+        if let Some(ejection) = &mut self.core.ejection {
+            ejection.take_back(now);
         }
         self.conclude_late();
         self.end_pause_in_time();
@@ -420,12 +433,12 @@ impl Proxy {
                     Due::Nothing => break,
                     Due::Connect => self.connect(node),
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
+                    Due::Expire if backend.used_by == Use::Replica => self.expire_read(node),
                     Due::Expire => match backend.expire() {
-                        Some(ticket) if matches!(backend.used_by, Use::Pinned | Use::Held) => {
+                        Some(ticket)
+                            if matches!(backend.used_by, Use::Pinned | Use::Held | Use::Subscription) =>
+                        {
                             self.deliver_timeout(node, ticket);
-                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
-                        }
-                        Some(_) if backend.used_by == Use::Subscription => {
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
                         Some(ticket) => self.deliver_timeout(node, ticket),
@@ -547,7 +560,8 @@ impl Proxy {
     /// How many requests and parts of requests are in flight over the connections that clients share. Looks at each
     /// connection.
     pub fn in_flight(&self) -> usize {
-        let shared = self.core.backends.iter().filter(|backend| backend.used_by == Use::Shared);
+        let is_shared = |backend: &&Backend| matches!(backend.used_by, Use::Shared | Use::Replica);
+        let shared = self.core.backends.iter().filter(is_shared);
         shared.map(Backend::in_flight).sum()
     }
 

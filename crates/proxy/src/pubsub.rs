@@ -26,7 +26,7 @@ use crate::invalidations::changes_of;
 use crate::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Fault;
-use crate::session::{Owed, Phase, Session};
+use crate::session::{Owed, Session};
 use crate::subscriptions::{Deserted, Topics, Wait};
 use command::{Carry, Command, Flags, Local, PubSubQuestion, Topic as Kind};
 use resp::reply::{as_bulk, as_integer, elements, is_error};
@@ -486,7 +486,7 @@ impl Proxy {
         let mut has_blocked = false;
         for &conn in &listeners {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            if !matches!(session.phase, Phase::Open | Phase::Ending) {
+            if !session.may_be_told() {
                 continue;
             }
             let frame = match session.resp3 {

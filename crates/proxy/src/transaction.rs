@@ -9,8 +9,8 @@
 //! Commands are checked when they come, as Redis checks them, and kept here. With EXEC all of them go out in one piece
 //! over the connection that all clients share, so that nothing of another client can get between. All keys must be on
 //! one shard: the first command that does not fit is refused, and EXEC then says so, as after every refused command.
-//! What a node could not answer truthfully for all shards, and what would change the connection that others use too,
-//! is refused the same way.
+//! What a node could not answer truthfully for all shards is refused the same way ([`command::Within`] says what); what
+//! the proxy answers itself is laid in ([`crate::inlays`]).
 //!
 //! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
 //! on whether a byte of EXEC was written.
@@ -18,12 +18,13 @@
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::held::Watch;
+use crate::held::{HeldNode, Watch};
+use crate::inlays::Inlays;
 use crate::requests::Step;
 use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
-use command::{Carry, Command, Flags, Guard, Local, Refusal, Transaction as Act};
+use command::{Carry, Command, Guard, Local, Naming, Refusal, Transaction as Act, Within};
 use resp::{Request, encode};
 use stdx::{BufferPool, append};
 use topology::ShardId;
@@ -43,6 +44,8 @@ pub(crate) struct Transaction {
     may_write: bool,
     /// A command was refused: EXEC will say so, and nothing is kept any more.
     is_spoilt: bool,
+    /// What is not, or not only, the node's.
+    inlays: Inlays,
     /// What it holds, as it was counted last.
     counted_bytes: usize,
 }
@@ -57,6 +60,10 @@ enum Place {
     At(ShardId),
     /// Wherever the others do.
     Anywhere,
+    /// The same; those behind it run in this database.
+    Selects(u16),
+    /// It does not: it is answered by the proxy.
+    Here,
 }
 
 impl Transaction {
@@ -70,13 +77,14 @@ impl Transaction {
             named: Vec::new(),
             may_write: false,
             is_spoilt: false,
+            inlays: Inlays::default(),
             counted_bytes: 0,
         }
     }
 
     /// How many commands wait for EXEC.
     pub(crate) fn commands(&self) -> u32 {
-        self.commands
+        self.commands + self.inlays.here()
     }
 
     /// Whether one of them may write.
@@ -84,9 +92,14 @@ impl Transaction {
         self.may_write
     }
 
+    /// Bytes of its requests.
+    fn request_bytes(&self) -> usize {
+        self.requests.len() + self.inlays.request_bytes()
+    }
+
     /// Bytes of memory that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.requests.capacity() + self.named.capacity() * size_of::<Named>()
+        self.requests.capacity() + self.named.capacity() * size_of::<Named>() + self.inlays.held_bytes()
     }
 }
 
@@ -176,7 +189,9 @@ impl Core {
             Carry::Here(local @ (Local::Quit | Local::Reset)) => {
                 self.answer_here(session, local, command, request, reply);
             }
-            _ if command.flags.contains(Flags::NO_MULTI) => self.refuse(session, errors::NOT_IN_MULTI),
+            _ if command.within_transaction() == Within::NotInRedis => {
+                self.refuse(session, errors::NOT_IN_MULTI);
+            }
             _ => self.keep_for_exec(session, command, request, keys),
         }
         Step::Done
@@ -213,11 +228,18 @@ impl Core {
             (Some(_), _) => {}
             (None, _) => return self.refuse(session, errors::CROSS_SLOT),
         }
-        if transaction.requests.len() + request.bytes.len() > self.limits.transaction_bytes_max {
+        if transaction.request_bytes() + request.bytes.len() > self.limits.transaction_bytes_max {
             return self.refuse(session, errors::TRANSACTION_TOO_LARGE);
         }
-        append(&mut transaction.requests, request.bytes);
-        transaction.commands += 1;
+        if place == Some(Place::Here) {
+            transaction.inlays.add(transaction.commands, request.bytes);
+        } else {
+            if let Some(Place::Selects(database)) = place {
+                transaction.inlays.add_select(transaction.commands, database);
+            }
+            append(&mut transaction.requests, request.bytes);
+            transaction.commands += 1;
+        }
         transaction.may_write |= command.may_write();
         if let Carry::Script(script) = command.carry
             && let Some(named) = self.board.scripts.named(script, request)
@@ -238,8 +260,7 @@ impl Core {
     ) -> Result<Option<Place>, Refusal> {
         let has_one_shard = self.topology.is_undivided();
         match command.carry {
-            // What would wait does not in a transaction.
-            Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) => {}
+            Carry::Admin(why, _) if !self.settings.allow_admin => return Err(Refusal::Admin(why)),
             // Elsewhere those who are subscribed to the channel would not hear of it.
             Carry::Publish(_) => return Ok(Some(Place::At(self.topology.shard_of(request.arg(1))))),
             Carry::ShardIf(Guard::Patterns) if has_one_shard => {}
@@ -247,20 +268,30 @@ impl Core {
                 return Err(Refusal::Never(MISSING_DATABASE));
             }
             Carry::ShardIf(guard) => guard.check(request)?,
-            Carry::AnyShard | Carry::Transaction(_) => return Ok(Some(Place::Anywhere)),
-            Carry::Here(Local::Ping | Local::Echo | Local::Time | Local::Lolwut | Local::Wait) => {
-                return Ok(Some(Place::Anywhere));
+            Carry::OnlyShard(why) if !has_one_shard => return Err(Refusal::Never(why)),
+            Carry::OnlyShard(_) if self.lacks_database(Naming::Both, request) => {
+                return Err(Refusal::Never(MISSING_DATABASE));
             }
-            Carry::AllShards(_) | Carry::Cursor if has_one_shard => {
+            _ => {}
+        }
+        match self.within_transaction(command) {
+            Within::Kept => {}
+            Within::KeptByOneShard if has_one_shard => {
                 // What it does to scripts is noted now: to load one that is there already does no harm.
                 self.note_scripts(command, request, &[]);
                 return Ok(Some(Place::Anywhere));
             }
-            Carry::AllShards(_) | Carry::Cursor => return Err(Refusal::Never(NEEDS_ALL_SHARDS)),
-            Carry::Here(_) | Carry::Container => return Err(Refusal::Never(ANSWERED_HERE)),
-            Carry::Admin(why, _) if !self.settings.allow_admin => return Err(Refusal::Admin(why)),
-            Carry::Admin(..) => return Err(Refusal::Never(NEEDS_ALL_SHARDS)),
-            Carry::Refused(refusal) => return Err(refusal),
+            Within::KeptByOneShard => return Err(Within::NEEDS_ALL_SHARDS),
+            Within::Here => return Ok(Some(Place::Here)),
+            // An error is an answer too, and ours: the node may have more databases.
+            Within::Select => {
+                let database = self.database(request.arg(1));
+                return Ok(Some(database.map_or(Place::Here, Place::Selects)));
+            }
+            Within::Refused(refusal) => return Err(refusal),
+            Within::AtOnce | Within::NotInRedis => {
+                debug_assert!(false, "it was carried out or refused before");
+            }
         }
         Ok(match route::route(command, request, &self.topology, keys) {
             Route::Parts => None,
@@ -273,11 +304,12 @@ impl Core {
 
     /// EXEC.
     fn execute(&mut self, session: &mut Session) -> Step {
+        let selects = session.transaction.as_ref().is_some_and(|transaction| transaction.inlays.selects());
         // What goes over a connection of the client's own must not overtake what it has sent before.
-        if matches!(session.watch, Watch::On(_)) && !self.is_alone(session) {
+        if (selects || matches!(session.watch, Watch::On(_))) && !self.is_alone(session) {
             return self.read_again();
         }
-        let Some(transaction) = self.take_transaction(session) else { return Step::Done };
+        let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
         let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
         match session.watch {
             _ if transaction.is_spoilt => {
@@ -295,16 +327,17 @@ impl Core {
                 self.end_watch(session);
                 self.refuse(session, errors::EXEC_ELSEWHERE);
             }
-            Watch::On(node) => {
-                session.watch = Watch::Ending(node);
-                self.queue_transaction(node.get(), &transaction);
-                self.send_held(session, node, EXEC, Owed::Exec);
-            }
-            _ if transaction.commands == 0 => self.answer(session, b"*0\r\n"),
+            Watch::On(node) => self.execute_held(session, node, &mut transaction),
+            _ if selects => match self.hold(session, shard) {
+                Ok(node) => self.execute_held(session, node, &mut transaction),
+                Err(lost) => self.refuse(session, &lost.text_of_exec()),
+            },
+            _ if transaction.commands == 0 => self.execute_here(session, &mut transaction),
             _ => match self.shared_node(session.lane, shard) {
                 Ok(node) => {
                     self.queue_transaction(node, &transaction);
-                    let place = session.reserve(Owed::Exec);
+                    let owed = self.expect_exec(session, &mut transaction);
+                    let place = session.reserve(owed);
                     self.enqueue_on(node, EXEC, Asked::by_client(session.conn, place));
                 }
                 Err(lost) => self.refuse(session, &lost.text_of_exec()),
@@ -312,6 +345,39 @@ impl Core {
         }
         self.pool.give(transaction.requests);
         Step::Done
+    }
+
+    /// EXEC over a connection that the session holds, and does not any more when it was answered.
+    fn execute_held(&mut self, session: &mut Session, node: HeldNode, transaction: &mut Transaction) {
+        session.watch = Watch::Ending(node);
+        self.backends[node.get() as usize].is_altered |= transaction.inlays.selects();
+        self.queue_transaction(node.get(), transaction);
+        let owed = self.expect_exec(session, transaction);
+        self.send_held(session, node, EXEC, owed);
+    }
+
+    /// EXEC of what needs no node.
+    fn execute_here(&mut self, session: &mut Session, transaction: &mut Transaction) {
+        let mut reply = self.pool.take();
+        self.lay_in(session, std::mem::take(&mut transaction.inlays), 0, b"*0\r\n", &mut reply);
+        self.answer(session, &reply);
+        self.pool.give(reply);
+    }
+
+    /// What the client waits for with EXEC.
+    fn expect_exec(&mut self, session: &mut Session, transaction: &mut Transaction) -> Owed {
+        match std::mem::take(&mut transaction.inlays) {
+            inlays if inlays.is_empty() => Owed::Exec,
+            inlays => self.expect_mixture(session, inlays, transaction.commands),
+        }
+    }
+
+    /// What becomes of `command` in a transaction, as things are here.
+    fn within_transaction(&self, command: &Command) -> Within {
+        match command.carry {
+            Carry::Here(Local::ConfigGet) if self.settings.allow_admin => Within::KeptByOneShard,
+            _ => command.within_transaction(),
+        }
     }
 
     /// Queues all of it but EXEC, which must follow at once.
@@ -330,6 +396,7 @@ impl Core {
             transaction.is_spoilt = true;
             self.pool.give(std::mem::take(&mut transaction.requests));
             transaction.named = Vec::new();
+            transaction.inlays = Inlays::default();
             self.memory.recount_unread(&mut transaction.counted_bytes, 0);
         }
     }
@@ -351,6 +418,4 @@ impl Core {
 
 const OK: &[u8] = b"+OK\r\n";
 const QUEUED: &[u8] = b"+QUEUED\r\n";
-const NEEDS_ALL_SHARDS: &str = "a transaction runs on one shard, and this needs all";
 const MISSING_DATABASE: &str = "DB index is out of range";
-const ANSWERED_HERE: &str = "a transaction runs on a node, and this is answered by the proxy";

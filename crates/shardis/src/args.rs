@@ -6,6 +6,7 @@ use crate::embedded::EmbeddedSettings;
 use crate::leash::LeashArgs;
 use crate::local::LocalArgs;
 use crate::pace::Gather;
+use crate::reading::ReadingArgs;
 use crate::tcp::TcpArgs;
 use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
@@ -69,12 +70,13 @@ impl Commands {
   shardis proxy --nodes=127.0.0.1:8081,127.0.0.1:8082
   shardis proxy --nodes=cache-a:6379:2,cache-b:6379 --distribution=ketama --hash=fnv1a_64 --tag-rule='{}'
   shardis proxy --nodes=unix:/run/redis/a.sock,unix:/run/redis/b.sock --port=6379 --workers=4
+  shardis proxy --nodes='a:6379|a-copy:6379,b:6379|b-copy:6379' --read-from=prefer-replica
   shardis proxy --cluster=10.0.0.1:6379,10.0.0.2:6379
   shardis proxy --sentinel=10.0.0.1:26379,10.0.0.2:26379,10.0.0.3:26379 --master=orders,carts")]
 pub(crate) struct ProxyArgs {
     /// The nodes, separated by commas. Each is host:port, [v6]:port or unix:/path, then if wanted :weight, then if
-    /// wanted a blank and a name. Without nodes, shards in the memory of this process serve: their data is lost when
-    /// it ends
+    /// wanted @zone, then if wanted a blank and a name; replicas stand behind their primary, each after a |. Without nodes,
+    /// shards in the memory of this process serve: their data is lost when it ends
     #[arg(long, value_name = "NODE,NODE,…", group = "far", conflicts_with_all = ["store_shards", "store_memory", "store_policy"])]
     nodes: Option<String>,
 
@@ -161,6 +163,9 @@ pub(crate) struct ProxyArgs {
     /// operators; any client may then change the nodes for all
     #[arg(long)]
     pub(crate) allow_admin: bool,
+
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
 
     /// What becomes of a command whose keys live on several shards and that cannot be split, such as SUNION or RENAME:
     /// refuse (CROSSSLOT, as Redis Cluster says), or emulate: the values are gathered, what comes of them is written;
@@ -254,7 +259,7 @@ fn parse_memory_max(text: &str) -> Result<usize, String> {
 }
 
 /// Bytes with Redis's units: `kb`, `mb` and `gb` are powers of 1024, `k`, `m` and `g` of 1000.
-fn parse_bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let refusal = || "write bytes, as in 100000000, 100m, 512mb or 2gb".to_owned();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -312,7 +317,8 @@ impl ProxyArgs {
         }
         self.transport.check(self.port, self.has_nodes())?;
         self.discovery.check()?;
-        self.topology()?;
+        let topology = self.topology()?;
+        self.reading.check(self.nodes.is_some(), &topology)?;
         self.listen_addr().map(|_| ())
     }
 

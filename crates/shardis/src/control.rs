@@ -7,6 +7,7 @@ use crate::embedded::Embedded;
 use crate::listeners::{Listener, Newcomer};
 use crate::logging;
 use crate::pace::Gather;
+use crate::reading::ReadingArgs;
 use crate::resolver;
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
@@ -15,7 +16,7 @@ use anyhow::{Context, Result, anyhow};
 use driver::Entry;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings};
+use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings, Task};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{ErrorKind, Read};
@@ -65,10 +66,9 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let workers = args.workers();
     let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
     // Of nodes that are to be discovered there may be some more.
-    let nodes = if topology.is_discovered() {
-        DISCOVERED_NODES.max(topology.shard_count())
-    } else {
-        topology.shard_count()
+    let nodes = match topology.is_discovered() {
+        true => DISCOVERED_NODES.max(topology.nodes().len()),
+        false => topology.nodes().len(),
     };
     let wanted = ClientsMax { wanted: args.maxclients, sockets_each: 1, nodes: workers * nodes, own };
     let clients_max = wanted.granted();
@@ -93,6 +93,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         databases: args.databases(),
         allow_admin: args.allow_admin,
         cross_shard: args.cross_shard,
+        reading: args.reading.clone(),
         access,
         registry: Arc::new(registry),
         credentials,
@@ -199,6 +200,7 @@ struct Plan {
     databases: u16,
     allow_admin: bool,
     cross_shard: CrossShard,
+    reading: ReadingArgs,
     access: Source,
     registry: Arc<Registry>,
     credentials: Credentials,
@@ -227,6 +229,8 @@ impl Plan {
             databases: self.databases,
             allow_admin: self.allow_admin,
             cross_shard: self.cross_shard,
+            reading: self.reading.reading(),
+            ejecting: self.reading.ejecting(),
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };
@@ -487,17 +491,34 @@ impl Control {
         }
     }
 
-    /// Reads the users for workers whose clients ask for it.
+    /// Reads and writes the file of the users for workers whose clients ask for it.
     fn run_errands(&mut self) {
         while let Ok((worker, errand)) = self.errands.try_recv() {
-            let outcome = self.load_users().map_err(|error| {
-                format!(
-                    "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
-                )
-            });
+            let message = match errand.task {
+                Task::LoadUsers => {
+                    let outcome = self.load_users().map_err(|error| {
+                        format!(
+                            "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+                        )
+                    });
+                    Message::Loaded(errand, outcome)
+                }
+                Task::SaveUsers => Message::Saved(errand, self.save_users()),
+            };
             // A worker that has stopped has nobody to tell.
-            let _ = self.workers[worker].mailbox.send(Message::Loaded(errand, outcome));
+            let _ = self.workers[worker].mailbox.send(message);
         }
+    }
+
+    /// Writes the users to their file. Whether that went well; if not, the log tells.
+    fn save_users(&self) -> bool {
+        let users = self.registry.users();
+        let saved = self.access.save(&users);
+        match &saved {
+            Ok(()) => info!(users = users.iter().len(), "users were written to the ACL file"),
+            Err(error) => error!(error, "users could not be written to the ACL file, which is as before"),
+        }
+        saved.is_ok()
     }
 
     fn load_users(&self) -> Result<Arc<Users>, String> {

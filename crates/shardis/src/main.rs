@@ -17,6 +17,7 @@ mod listeners;
 mod local;
 mod logging;
 mod pace;
+mod reading;
 mod resolver;
 mod tcp;
 mod transport;

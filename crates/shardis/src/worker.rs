@@ -53,6 +53,8 @@ pub(crate) enum Message {
     Users(Arc<Users>),
     /// The ACL file was read for it: the users, or what is wrong with the file.
     Loaded(Errand, Result<Arc<Users>, String>),
+    /// The users were written to their file, or not, as a client of this worker wished.
+    Saved(Errand, bool),
     /// Take no more, finish what is here, and stop.
     Drain,
 }
@@ -388,6 +390,7 @@ impl Worker {
                     self.perform(now);
                 }
                 Message::Loaded(errand, outcome) => self.proxy.handle_loaded(errand, outcome, now),
+                Message::Saved(errand, is_saved) => self.proxy.handle_saved(errand, is_saved, now),
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);

@@ -1,10 +1,12 @@
 //! A simulated client: what it still waits for, and whether what comes is that.
 
-use crate::keyspace::{Lane, unix_ms};
+use crate::keyspace::unix_ms;
 use crate::ledger::{Ledger, Told, text};
+use crate::listeners::{INVALIDATIONS, Kind};
 use crate::model::Asked;
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
 use crate::sessions::{self, Step, Transaction};
+use crate::trackers;
 use proxy::ConnId;
 use resp::reply::{self, ReplyLimits, Scanner};
 use std::collections::{BTreeSet, VecDeque};
@@ -107,7 +109,10 @@ impl Client {
         loop {
             match self.scanner.scan(&input[at..], &ReplyLimits::default()) {
                 Ok(Some(len)) => {
-                    self.check(&input[at..at + len], moment, ledger, tally);
+                    let frame = &input[at..at + len];
+                    if !ledger.hear(self.program.client, frame) {
+                        self.check(frame, moment, ledger, tally);
+                    }
                     at += len;
                 }
                 Ok(None) => break,
@@ -139,8 +144,8 @@ impl Client {
             (Expect::OwnError, None) if reply::is_error(reply) => {}
             (Expect::Modelled(asked), None) => check_modelled(asked, reply, moment, ledger),
             (Expect::Parts(parts), None) => check_parts(parts, reply, moment, ledger),
-            (Expect::Exactly(_) | Expect::Discarded(..), _) | (_, None)
-                if !self.fits(&expect, reply, ledger, tally) =>
+            (Expect::Exactly(_) | Expect::Discarded(..) | Expect::Reset, _) | (_, None)
+                if !self.fits(&expect, reply, moment.now, ledger, tally) =>
             {
                 ledger.violate(format!("{:?} is no reply to {expect:?}", text(reply)));
             }
@@ -159,7 +164,15 @@ impl Client {
     }
 
     /// Whether a reply that is no error of the contract fits, with all that follows from it.
-    fn fits(&mut self, expect: &Expect, reply: &[u8], ledger: &mut Ledger, tally: &mut Tally) -> bool {
+    fn fits(
+        &mut self,
+        expect: &Expect,
+        reply: &[u8],
+        now: Instant,
+        ledger: &mut Ledger,
+        tally: &mut Tally,
+    ) -> bool {
+        let client = self.program.client;
         match expect {
             Expect::Exactly(_)
             | Expect::OwnError
@@ -223,13 +236,59 @@ impl Client {
             Expect::Report => {
                 reply::as_bulk(reply).is_some_and(|report| report.starts_with(b"# Keyspace\r\n"))
             }
-            Expect::Greeting { resp3: true } => reply.starts_with(b"%7\r\n$6\r\nserver\r\n"),
-            Expect::Greeting { resp3: false } => reply.starts_with(b"*14\r\n$6\r\nserver\r\n"),
+            Expect::Greeting { resp3 } => {
+                ledger.radio.speaks(client, *resp3);
+                self.lend_ear(ledger);
+                let header: &[u8] = if *resp3 { b"%7\r\n" } else { b"*14\r\n" };
+                reply.strip_prefix(header).is_some_and(|rest| rest.starts_with(b"$6\r\nserver\r\n"))
+            }
+            Expect::Reset => {
+                ledger.radio.was_reset(client);
+                ledger.caches.turn_off(client);
+                reply == b"+RESET\r\n"
+            }
+            Expect::Radio(expected) => {
+                match ledger.radio.answered(client, expected, reply, now) {
+                    Ok(()) => self.lend_ear(ledger),
+                    Err(what) => ledger.violate(what),
+                }
+                true
+            }
+            Expect::Tracking(expected) => {
+                self.check_read(expected, reply, ledger) && ledger.caches.answered(client, expected, reply)
+            }
             Expect::Kept => {
                 self.kept = reply.to_vec();
                 true
             }
             Expect::ScanPage => self.walk(reply, ledger, tally),
+        }
+    }
+
+    /// Values that the client means to keep.
+    fn check_read(&mut self, expected: &trackers::Expected, reply: &[u8], ledger: &mut Ledger) -> bool {
+        let trackers::Expected::Read { keys, own, is_array, .. } = expected else { return true };
+        let values: Vec<&[u8]> = match is_array {
+            true => reply::elements(reply).into_iter().flatten().collect(),
+            false => vec![reply],
+        };
+        let fits = values.len() == keys.len()
+            && keys
+                .iter()
+                .zip(&values)
+                .all(|(key, value)| trackers::is_shared(key) || check_value(key, *own, value, ledger));
+        let values: Vec<Option<&[u8]>> = values.into_iter().map(reply::as_bulk).collect();
+        ledger.caches.found(self.program.client, expected, &values);
+        fits
+    }
+
+    /// Others may want to have it told what changes, once it is ready to hear that.
+    fn lend_ear(&self, ledger: &mut Ledger) {
+        let client = self.program.client;
+        let topic = (Kind::Channel, INVALIDATIONS.to_vec());
+        let hears = ledger.radio.is_resp3(client) || ledger.radio.is_subscribed(client, &topic);
+        if self.program.is_ear && hears {
+            ledger.caches.lend_ear(client, self.number);
         }
     }
 
@@ -292,6 +351,8 @@ impl Client {
             }
             Expect::Pushed { key, element } => ledger.queues.told(key, element, told),
             Expect::Popped { key } if told == Told::Unknown => ledger.queues.pop_lost(key),
+            Expect::Radio(expected) if told == Told::NotSent => ledger.radio.not_sent(expected),
+            Expect::Tracking(expected) => ledger.caches.lost(self.program.client, expected, told),
             Expect::Modelled(asked) if told == Told::Unknown => ledger.model.lost(asked),
             Expect::Parts(parts) if told == Told::Unknown => {
                 parts.iter().for_each(|part| ledger.model.lost(part));
@@ -318,8 +379,9 @@ impl Client {
         self.input.clear();
         self.scanner = Scanner::default();
         self.program.cursor = 0;
-        self.program.lane = Lane::default();
+        self.program.forget_connection();
         self.walked.clear();
+        ledger.left(self.program.client);
         missing
     }
 }

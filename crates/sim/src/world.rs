@@ -106,6 +106,8 @@ enum What {
     Due(usize),
     /// The proxy is told to drain.
     Drain,
+    /// What clients keep is compared with what is stored.
+    Compare,
 }
 
 /// Who is at the other end of a connection of the proxy.
@@ -158,6 +160,10 @@ pub(crate) struct World<'p> {
 
 /// What the kernel takes before a send comes back short.
 const PIPE_BYTES: usize = 64 * 1024;
+/// How often it is looked at what clients keep.
+const COMPARE_EVERY: Duration = Duration::from_millis(200);
+/// No fault lasts so long that a client is not told for so long.
+const TROUBLE_MAX: Duration = Duration::from_secs(6);
 /// Faults are over, and clients begin nothing new: after this everybody must have all replies.
 const SETTLE: Duration = Duration::from_secs(20);
 
@@ -173,8 +179,13 @@ impl<'p> World<'p> {
         let mut ledger = Ledger::new(Arc::clone(&topology));
         (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
         let clients = (0..plan.clients)
-            .map(|client| Client::new(Program::new(client, plan.clients, filling_max, &mut ledger)))
+            .map(|client| Program::new(client, plan.clients, filling_max, &mut ledger))
+            .map(|program| Client::new(program.with_role(plan.is_calm(), &mut prng)))
             .collect();
+        if !plan.is_fast() {
+            ledger.radio.disturb_all();
+        }
+        ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
         let mut nodes: Vec<Node> =
             (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
@@ -194,7 +205,7 @@ impl<'p> World<'p> {
             saboteur,
             trace,
             // A slow network with large values is trouble enough for a request's time to be up.
-            troubled: plan.delay_max >= Duration::from_millis(5),
+            troubled: !plan.is_fast(),
             report: Report::default(),
             admitted: 0,
         }
@@ -222,6 +233,7 @@ impl<'p> World<'p> {
         for client in 0..self.clients.len() {
             self.plan_in_up_to(Duration::from_millis(20), What::Step(client));
         }
+        self.plan_at(self.now + COMPARE_EVERY, What::Compare);
         let last_fault = self.plan.faults.last().map_or(Instant::ZERO, |(at, _)| *at);
         let end = self.plan.quiet_at.max(last_fault) + SETTLE;
         self.turn_until(end)?;
@@ -269,6 +281,7 @@ impl<'p> World<'p> {
             let has_cause = match reason {
                 CloseReason::HalfReply => self.troubled,
                 CloseReason::MemoryLimit => self.plan.is_short_of_memory(),
+                CloseReason::SlowSubscriber => self.plan.has_little_patience(),
                 _ => continue,
             };
             if let Some(client) = self.clients.iter_mut().find(|client| client.number == number) {
@@ -286,6 +299,9 @@ impl<'p> World<'p> {
             match action {
                 Action::Send { conn, bytes } => {
                     let Some(link) = self.links.get_mut(&conn) else { continue };
+                    if link.to_peer.ended {
+                        self.ledger.violate("the proxy sends behind its own end".to_owned());
+                    }
                     let taken = if link.dead { bytes.len() } else { link.to_peer.put(bytes) };
                     link.wants_writable = taken < bytes.len();
                     self.proxy.handle_sent(conn, taken);
@@ -350,11 +366,39 @@ impl<'p> World<'p> {
                 self.nodes[node].full = false;
             }
             What::Due(node) => self.end_waits(node),
+            What::Compare => self.compare(),
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);
             }
         }
+    }
+
+    /// What clients keep is soon what is stored, though something may go wrong for some time.
+    fn compare(&mut self) {
+        if self.now >= self.plan.quiet_at {
+            return;
+        }
+        self.plan_at(self.now + COMPARE_EVERY, What::Compare);
+        let patience = if self.troubled { TROUBLE_MAX } else { 2 * COMPARE_EVERY };
+        if let Err(what) = self.check_caches(patience) {
+            self.ledger.violate(what);
+        }
+    }
+
+    /// Nothing that a client keeps has been another than what is stored for `patience`.
+    pub(crate) fn check_caches(&mut self, patience: Duration) -> Result<(), String> {
+        let World { clients, nodes, ledger, topology, links, now, .. } = self;
+        let is_behind = |client: usize| {
+            let Some(client) = clients.get(client) else { return false };
+            let link = client.conn.and_then(|conn| links.get(&conn));
+            client.reads_at > *now || link.is_none_or(|link| !link.to_peer.is_empty())
+        };
+        ledger.caches.check(*now, patience, is_behind, |key| {
+            let shard = topology.shard_of(key);
+            let reply = nodes[shard.0 as usize].keyspace.ask(&[b"GET", key], *now);
+            reply::as_bulk(&reply).map(<[u8]>::to_vec)
+        })
     }
 
     // What clients do.
@@ -396,6 +440,7 @@ impl<'p> World<'p> {
         for _ in 0..count {
             let client = &mut self.clients[client];
             let sent = client.program.next(self.now, &mut self.prng, &mut self.ledger);
+            tell(self.trace, "sends", client.program.client, &sent.bytes);
             bytes.extend_from_slice(&sent.bytes);
             if let Some(expect) = sent.expect {
                 client.expect(expect);
@@ -539,6 +584,7 @@ impl<'p> World<'p> {
         match who {
             _ if dead => {}
             Who::Client(client) => {
+                tell(self.trace, "gets", client, &bytes);
                 let moment = Moment { now: self.now, troubled: self.troubled };
                 self.clients[client].receive(&bytes, moment, &mut self.ledger, &mut self.report.tally);
             }
@@ -693,6 +739,7 @@ impl<'p> World<'p> {
 
     fn strike(&mut self, fault: Fault) {
         self.troubled = true;
+        self.ledger.radio.disturb(fault.shard(), self.now);
         self.report.faults += 1;
         if self.trace {
             println!("{:>12} us  {fault:?}", self.now.as_nanos() / 1000);
@@ -794,6 +841,13 @@ impl<'p> World<'p> {
                 KINDS[kind as usize], conn.index, conn.generation
             );
         }
+    }
+}
+
+/// Tells what a client sends or gets, or the beginning of it.
+fn tell(trace: bool, does: &str, client: usize, bytes: &[u8]) {
+    if trace {
+        println!("              client {client} {does} {}", bytes[..bytes.len().min(300)].escape_ascii());
     }
 }
 

@@ -39,8 +39,8 @@ use stdx::Instant;
 pub enum Wish {
     /// A node redirected a request to this address, which most likely knows better.
     Redirected(Address),
-    /// The node at this address does not behave as the topology says (READONLY, CLUSTERDOWN).
-    Doubt(Address),
+    /// A node does not behave as the topology says (READONLY, CLUSTERDOWN).
+    Look,
     /// The node at this address cannot be used.
     Down(Address),
     /// It can be used again.

@@ -45,6 +45,8 @@ pub struct Topology {
     table: Table,
     /// What the table was made from; empty for a cluster.
     placed: Arc<[NodeSpec]>,
+    /// Who of them owns no keys for now.
+    out: Arc<[ShardId]>,
     is_cluster: bool,
     is_discovered: bool,
     keyless: ShardId,
@@ -77,6 +79,7 @@ impl Topology {
             hash,
             table: table(spec.distribution, &spec.nodes, |_| true),
             placed: spec.nodes.as_slice().into(),
+            out: Arc::default(),
             is_cluster: false,
             is_discovered: false,
             keyless: ShardId(0),
@@ -114,6 +117,7 @@ impl Topology {
             hash: HashFunction::Crc16Redis,
             table: Table::Slots(slots),
             placed: Arc::default(),
+            out: Arc::default(),
             is_cluster: true,
             is_discovered: true,
             keyless,
@@ -131,6 +135,7 @@ impl Topology {
             hash: HashFunction::Crc16Redis,
             table: Table::Slots(Slots::of(all)),
             placed: Arc::default(),
+            out: Arc::default(),
             is_cluster: true,
             is_discovered: true,
             keyless: all,
@@ -158,7 +163,7 @@ impl Topology {
             return Topology { epoch, ..self.clone() };
         }
         let table = table(self.distribution, &self.placed, |shard| !out.contains(shard));
-        Topology { epoch, table, ..self.clone() }
+        Topology { epoch, table, out: out.into(), ..self.clone() }
     }
 
     /// This topology, of which the nodes may be replaced by others while the process runs.
@@ -274,6 +279,10 @@ impl Topology {
         };
         let owners: Vec<(ShardId, ShardId)> = match (&self.table, &after.table) {
             (Table::Slots(before), Table::Slots(after)) => before.owners().zip(after.owners()).collect(),
+            // Where others are left out than before, every shard may have lost keys to one that came back.
+            _ if self.out != after.out => {
+                return self.all_shards().filter_map(|id| primary(self, id)).collect();
+            }
             _ => self.all_shards().map(|id| (id, id)).collect(),
         };
         let lost = owners.into_iter().filter_map(|(owner, heir)| {
@@ -287,6 +296,11 @@ impl Topology {
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// How a hash chooses a shard.
+    pub fn distribution(&self) -> Distribution {
+        self.distribution
     }
 
     /// How keys are placed, in one line: `modulo, crc32a, tag rule sml`.
@@ -573,6 +587,8 @@ mod tests {
                 assert_eq!(without.shard_of(key.as_bytes()), expected, "{distribution} {key}");
             }
             assert_eq!((without.epoch(), without.shard_count()), (8, 4));
+            assert_eq!(all.losers(&without).len(), 4);
+            assert_eq!(all.losers(&all.without(8, &[])).len(), 0);
             let back = without.without(9, &[]);
             assert!(keys.iter().all(|key| back.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
         }

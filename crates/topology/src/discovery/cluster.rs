@@ -110,7 +110,7 @@ impl ClusterDiscovery {
     /// See [`super::Discovery::handle_wish`].
     pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
         match wish {
-            Wish::Doubt(_) => self.is_wished = true,
+            Wish::Look => self.is_wished = true,
             Wish::Redirected(address) => {
                 self.is_wished = true;
                 if !self.hints.contains(&address) && self.hints.len() < HINTS_MAX {

@@ -692,7 +692,7 @@ fn time_and_chance_never_ask_two_at_once() {
                 0 => world.wish(Wish::Down(address)),
                 1 => world.wish(Wish::Up(address)),
                 2 => world.wish(Wish::Redirected(address)),
-                3 => world.wish(Wish::Doubt(address)),
+                3 => world.wish(Wish::Look),
                 4 => drop(world.cut.insert(address.to_string())),
                 _ => world.cut.clear(),
             }

@@ -141,14 +141,9 @@ impl SentinelDiscovery {
         };
         match wish {
             Wish::Redirected(_) => self.ask_all_soon(),
-            Wish::Doubt(address) => {
+            Wish::Look => {
                 self.ask_all_soon();
-                if let Some(index) = shard_of(&mut self.shards, &address)
-                    && self.shards[index].trial.is_none()
-                    && self.shards[index].trial_at + LASTING_PAUSE <= now
-                {
-                    self.try_out(index, now);
-                }
+                self.try_all_out(now);
             }
             Wish::Down(address) => {
                 if let Some(index) = shard_of(&mut self.shards, &address) {
@@ -162,6 +157,16 @@ impl SentinelDiscovery {
                 {
                     self.shards[index].trouble = None;
                 }
+            }
+        }
+    }
+
+    /// Asks all primaries whether they still are, but none twice within a moment.
+    fn try_all_out(&mut self, now: Instant) {
+        for index in 0..self.shards.len() {
+            let shard = &self.shards[index];
+            if shard.trial.is_none() && shard.trial_at + LASTING_PAUSE <= now {
+                self.try_out(index, now);
             }
         }
     }
@@ -287,7 +292,7 @@ impl SentinelDiscovery {
             self.take_message(index, &reply, now);
         } else if let Some(index) = self.shards.iter().position(|shard| shard.trial == Some(conn)) {
             self.talks.close(conn);
-            self.judge(index, is_primary(&reply), now);
+            self.judge(index, is_primary(&reply), !is_error(&reply), now);
         }
     }
 
@@ -376,8 +381,9 @@ impl SentinelDiscovery {
         (!is_older || is_majority).then(|| best.clone())
     }
 
-    /// What came of the question whether a node is a primary.
-    fn judge(&mut self, name: usize, verdict: Result<(), String>, now: Instant) {
+    /// What came of the question whether a node is a primary. If it has not said anything of it, a primary stays one: nobody
+    /// else is.
+    fn judge(&mut self, name: usize, verdict: Result<(), String>, is_said: bool, now: Instant) {
         let shard = &mut self.shards[name];
         shard.trial = None;
         match verdict {
@@ -388,6 +394,7 @@ impl SentinelDiscovery {
                     self.complaints.remove(&claim.address);
                 }
             }
+            Err(_) if !is_said && shard.is_confirmed => {}
             Err(reason) => {
                 shard.is_confirmed = false;
                 let since = *shard.trouble.get_or_insert(now);
@@ -451,7 +458,7 @@ impl SentinelDiscovery {
     /// A connection is gone.
     fn lose(&mut self, conn: Id, reason: &str, now: Instant) {
         if let Some(index) = self.shards.iter().position(|shard| shard.trial == Some(conn)) {
-            return self.judge(index, Err(reason.to_owned()), now);
+            return self.judge(index, Err(reason.to_owned()), false, now);
         }
         if let Some(sentinel) = self.sentinels.iter_mut().find(|sentinel| sentinel.feed == Some(conn)) {
             sentinel.feed = None;

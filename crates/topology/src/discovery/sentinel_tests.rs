@@ -199,7 +199,7 @@ fn polling_alone_finds_it_too_and_faster_while_the_primary_is_down() {
 fn who_is_not_the_primary_any_more_is_not_written_to_while_the_new_one_is_none_yet() {
     let (mut world, all) = world();
     claim(&all[0], "c:1", 1);
-    world.wish(Wish::Doubt(address("b:1")));
+    world.wish(Wish::Look);
     world.run_for(Duration::from_secs(1));
     assert_eq!(primaries(&world), ["nobody", "b:1"], "c:1 says that it is a replica");
     let not_yet =
@@ -216,9 +216,16 @@ fn who_is_not_the_primary_any_more_is_not_written_to_while_the_new_one_is_none_y
 fn a_primary_that_was_demoted_by_hand_is_not_written_to() {
     let (mut world, _) = world();
     world.put("a:1", replica());
-    world.wish(Wish::Doubt(address("a:1")));
+    world.wish(Wish::Look);
     world.run_for(Duration::from_millis(200));
     assert_eq!(primaries(&world), ["nobody", "b:1"]);
+    // One who does not answer at all stays what it was: sentinels will say if there is another.
+    world.put("a:1", primary());
+    world.run_for(Duration::from_secs(1));
+    world.kill("b:1");
+    world.wish(Wish::Look);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(primaries(&world), ["a:1", "b:1"]);
 }
 
 #[test]
