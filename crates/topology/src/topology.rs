@@ -524,7 +524,8 @@ mod tests {
         for distribution in ["modulo", "modula", "ketama"] {
             let all = topology(&list.join(","), distribution, "murmur", "none").expect("valid");
             let without = all.without(8, &[ShardId(1), ShardId(3)]);
-            let others = topology(&[list[0], list[2]].join(","), distribution, "murmur", "none").expect("valid");
+            let others =
+                topology(&[list[0], list[2]].join(","), distribution, "murmur", "none").expect("valid");
             for key in &keys {
                 let expected = [ShardId(0), ShardId(2)][others.shard_of(key.as_bytes()).0 as usize];
                 assert_eq!(without.shard_of(key.as_bytes()), expected, "{distribution} {key}");
