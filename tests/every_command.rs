@@ -115,7 +115,7 @@ fn refusal(command: &Command) -> Option<String> {
             Some(format!("-ERR command '{name}' is not supported by shardis yet"))
         }
         Carry::Refused(Refusal::Unknown(_)) => Some("-ERR unknown command".to_owned()),
-        Carry::Refused(_) | Carry::Admin(..) => {
+        Carry::Refused(_) | Carry::OnlyShard(_) | Carry::Admin(..) => {
             Some(format!("-ERR command '{name}' is not allowed through shardis"))
         }
         _ => None,

@@ -1,83 +1,11 @@
 //! `shardis local`: does every topology come up, and is everything gone afterwards, however it ends?
 
 use crate::harness::certificates::{Directory, text};
-use crate::harness::processes::{Finished, Process, free_ports, run, shardis_binary};
+use crate::harness::local::{Local, local, pid_of, port_of, run_kill};
+use crate::harness::processes::{Finished, Process, free_ports, run};
 use crate::harness::{Client, kernel, poll_until};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// A `shardis local` that is ready.
-struct Local {
-    process: Process,
-    addresses: Value,
-}
-
-impl Local {
-    fn start(arguments: &[&str]) -> Local {
-        let mut process = Process::spawn(local(&[&["--json"], arguments].concat()), "shardis local");
-        let addresses = poll_until("the line of JSON", || {
-            let said = process.output();
-            assert!(process.ended().is_none(), "it ended instead: {said}");
-            let line = said.lines().find(|line| line.starts_with('{') && line.ends_with('}'))?.to_owned();
-            Some(serde_json::from_str(&line).expect("it is JSON"))
-        });
-        Local { process, addresses }
-    }
-
-    /// The ports of the processes under `key`.
-    fn ports(&self, key: &str) -> Vec<u16> {
-        self.list(key).iter().map(port_of).collect()
-    }
-
-    fn list(&self, key: &str) -> &[Value] {
-        self.addresses[key].as_array().expect("it is a list")
-    }
-
-    fn proxy(&self) -> Client {
-        Client::connect(port_of(&self.addresses["proxy"]))
-    }
-
-    /// The process that runs the nodes.
-    fn host(&self) -> u32 {
-        kernel::children_of(self.process.pid())[0]
-    }
-
-    /// All processes that it started, and those that these started.
-    fn family(&self) -> Vec<u32> {
-        let listed = self.list("nodes").iter().chain(self.list("sentinels"));
-        let listed = listed.chain(Some(&self.addresses["proxy"]).filter(|proxy| !proxy.is_null()));
-        let mut pids: Vec<u32> = listed.flat_map(|process| kernel::group_of(pid_of(process))).collect();
-        pids.push(self.host());
-        pids
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.addresses["folder"].as_str().expect("a path").into()
-    }
-
-    /// Asks it to end, and waits until it has.
-    fn stop(mut self) {
-        self.process.signal("TERM");
-        let status = poll_until("the end of shardis local", || self.process.ended());
-        assert!(status.success(), "{status}: {}", self.process.output());
-    }
-}
-
-fn local(arguments: &[&str]) -> Command {
-    let mut command = shardis_binary();
-    command.arg("local").args(arguments);
-    command
-}
-
-fn port_of(process: &Value) -> u16 {
-    let address = process["address"].as_str().expect("an address");
-    address.strip_prefix("127.0.0.1:").expect("of the loopback").parse().expect("a port")
-}
-
-fn pid_of(process: &Value) -> u32 {
-    process["pid"].as_u64().expect("a number") as u32
-}
+use std::path::Path;
 
 /// Waits until all of `pids` and `folder` are gone.
 fn expect_gone(pids: &[u32], folder: &Path) {
@@ -126,7 +54,8 @@ fn sets_have_replicas_that_copy_their_primary() {
 
 #[test]
 fn sentinels_know_the_sets_and_take_care_of_them() {
-    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=300"]);
+    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=300", "--proxy"]);
+    assert_eq!(local.proxy().ask("SET a 1"), "+OK\\r\\n");
     assert_eq!(local.addresses["sets"], serde_json::json!(["set-0"]));
     let (nodes, sentinels) = (local.ports("nodes"), local.ports("sentinels"));
     assert_eq!((nodes.len(), sentinels.len()), (2, 3));
@@ -144,16 +73,15 @@ fn sentinels_know_the_sets_and_take_care_of_them() {
     poll_until(&report, || local.process.output().contains(&report).then_some(()));
 }
 
-fn run_kill(pid: u32) -> bool {
-    Command::new("sh")
-        .args(["-c", &format!("kill -KILL {pid}")])
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
 #[test]
 fn a_cluster_is_ready_on_all_nodes() {
-    let local = Local::start(&["--cluster=6"]);
+    let local = Local::start(&["--cluster=6", "--proxy"]);
+    let mut client = local.proxy();
+    // One key for each shard.
+    for words in ["SET a 1", "SET b 2", "SET c 3"] {
+        assert_eq!(client.ask(words), "+OK\\r\\n");
+    }
+    assert_eq!(client.ask("DBSIZE"), ":3\\r\\n");
     let nodes = local.list("nodes");
     let roles: Vec<bool> = nodes.iter().map(|node| node["role"] == "primary").collect();
     assert_eq!(roles, [true, true, true, false, false, false]);

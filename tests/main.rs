@@ -11,6 +11,7 @@
 
 mod administration;
 mod clients;
+mod cluster;
 mod corpus;
 mod differential;
 mod distribution;
@@ -25,8 +26,10 @@ mod process;
 mod pubsub;
 mod scan;
 mod scripts;
+mod sentinel;
 mod sessions;
 mod streams;
+mod tcp;
 mod tls;
 mod tools;
 mod transactions;

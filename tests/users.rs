@@ -4,6 +4,7 @@ use crate::harness::client::Client;
 use crate::harness::processes::{run, shardis};
 use crate::harness::{Proxy, RedisServer, World, poll_until, show};
 use command::{Command, Flags};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -376,6 +377,44 @@ fn users_are_read_again_while_clients_are_at_work() {
     assert_eq!(admin.ask("ACL LOAD"), r"+OK\r\n");
     assert!(world.connect().ask("AUTH bob builder").starts_with("-WRONGPASS"));
     assert!(!world.proxy.output().contains("master-key") && !world.proxy.output().contains("builder"));
+}
+
+#[test]
+fn users_are_written_to_their_file_whole_or_not_at_all() {
+    let folder = std::env::temp_dir().join(format!("shardis-acl-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("users.acl");
+    std::fs::write(&path, "# who may do what\nuser default on >master-key ~* &* +@all\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let flag = format!("--acl-file={}", path.display());
+    {
+        let world = World::with_flags(1, &["--workers=2", &flag]);
+        let mut admin = world.connect();
+        assert_eq!(admin.ask("AUTH master-key"), r"+OK\r\n");
+        assert_eq!(admin.ask("ACL SETUSER bob on >builder ~shared:* +get (+set ~own:*)"), r"+OK\r\n");
+        let listed = admin.command(&[b"ACL", b"LIST"]);
+        assert_eq!(admin.ask("ACL SAVE"), r"+OK\r\n");
+        let written = std::fs::read_to_string(&path).unwrap();
+        let lines = resp::reply::elements(&listed).unwrap().map(|line| resp::reply::as_bulk(line).unwrap());
+        let lines: Vec<_> = lines.map(|line| std::str::from_utf8(line).unwrap()).collect();
+        assert_eq!(written.lines().collect::<Vec<_>>(), lines);
+        assert!(!written.contains("builder") && !written.contains("master-key"));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(admin.ask("ACL LOAD"), r"+OK\r\n");
+        assert_eq!(admin.command(&[b"ACL", b"LIST"]), listed);
+        // Without the file that is to be replaced, nobody knows who may read it.
+        std::fs::rename(&path, folder.join("elsewhere")).unwrap();
+        assert!(admin.ask("ACL SAVE").starts_with("-ERR There was an error trying to save the ACLs."));
+        std::fs::rename(folder.join("elsewhere"), &path).unwrap();
+        poll_until("the line in the log", || {
+            world.proxy.output().contains("could not be written").then_some(())
+        });
+    }
+    // Another process finds what this one has written.
+    let world = World::with_flags(1, &["--workers=1", &flag]);
+    assert_eq!(world.connect().ask("AUTH bob builder"), r"+OK\r\n");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

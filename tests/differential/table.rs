@@ -263,6 +263,7 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
 /// they need not: then each key gets its own.
 pub(crate) const ACROSS: &[Line] = &[
     exact("COPY twins [ REPLACE ]"),
+    exact("COPY twins [ REPLACE ] DB 1"),
     exact("RENAME twins"),
     exact("RENAMENX twins"),
     exact("MSETNX ( str value )+"),
@@ -300,7 +301,6 @@ pub(crate) const ACROSS: &[Line] = &[
 
 /// Commands with several keys that must live together in any case.
 pub(crate) const SAME_TAG: &[Line] = &[
-    exact("COPY twins [ REPLACE ] DB 1"),
     exact("LMPOP nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
     exact("ZMPOP nzsets ( MIN | MAX ) [ COUNT uint ]"),
     exact("XREADGROUP GROUP group consumer COUNT uint STREAMS stream stream > >"),

@@ -4,6 +4,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod fake_node;
 pub(crate) mod kernel;
+pub(crate) mod local;
 pub(crate) mod processes;
 pub(crate) mod stamp;
 pub(crate) mod wire;

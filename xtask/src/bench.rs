@@ -41,6 +41,7 @@ use crate::process::{self, command, root, target_dir};
 use cells::{Cell, Load};
 use contestants::Contestant;
 use measure::{Ready, Rig};
+pub(crate) use record::Machine;
 use record::{CellRun, Entry, Metric, Run};
 
 /// What and how long to measure.
@@ -160,6 +161,12 @@ fn folder(options: &Options, model: &str) -> Result<PathBuf> {
     let name = format!("{}-{}", now("%F")?, machine::short_name(model));
     let parent = if options.is_full() { root().join("bench/runs") } else { target_dir().join("bench") };
     Ok(parent.join(name))
+}
+
+/// The name of a folder for runs on this machine, of today.
+pub(crate) fn machine_folder(suffix: &str) -> Result<String> {
+    let model = machine::short_name(&machine::describe()?.model);
+    Ok(format!("{}-{model}-{suffix}", now("%F")?))
 }
 
 /// The time in UTC.

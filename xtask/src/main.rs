@@ -11,6 +11,7 @@
 mod bench;
 mod clients;
 mod demo;
+mod failovers;
 mod fuzz;
 mod instructions;
 mod needs;
@@ -38,6 +39,8 @@ enum Task {
     Clients(clients::Options),
     /// Start nodes and a proxy in front of them, to play with
     Demo(demo::Options),
+    /// Take primaries away under load and count what clients feel
+    Failovers(failovers::Options),
     /// Run simulated worlds
     Sim(sim::Options),
     /// Check what no compiler checks: lengths, words, links, licences
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::Clients(options) => clients::run(&options),
         Task::Demo(options) => demo::run(&options),
+        Task::Failovers(options) => failovers::run(&options),
         Task::Sim(options) => sim::run(&options),
         Task::Tidy(options) => tidy::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

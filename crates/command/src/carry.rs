@@ -28,6 +28,8 @@ pub enum Carry {
     Blocking(Wait),
     /// MULTI and what belongs to it: kept by the proxy, and sent to one shard in one piece.
     Transaction(Transaction),
+    /// To the shard that there is, if there is one only; else refused for this reason. It names databases.
+    OnlyShard(&'static str),
     /// Answered by the proxy itself.
     Here(Local),
     /// Changes nodes for everybody: refused for this reason, unless the operator lets administration through.
@@ -173,6 +175,8 @@ pub enum Naming {
     Last,
     /// COPY: behind the word DB.
     Option,
+    /// SWAPDB: both arguments.
+    Both,
 }
 
 /// What the proxy answers itself.
@@ -354,6 +358,8 @@ pub enum AclQuestion {
     Load,
     /// `ACL LOG [count | RESET]`.
     Log,
+    /// `ACL SAVE`.
+    Save,
     /// `ACL SETUSER user rule …`.
     SetUser,
     /// `ACL USERS`.

@@ -26,6 +26,7 @@ impl Naming {
     /// The databases that `request` names, up to the first thing that Redis refuses before it looks at more.
     pub fn databases(self, request: &Request<'_>) -> Vec<i64> {
         match self {
+            Naming::Both => request.args().skip(1).filter_map(parse_i64).collect(),
             Naming::Last => request.get(request.len() - 1).and_then(parse_i64).into_iter().collect(),
             Naming::Option => {
                 let (mut found, mut at) = (Vec::new(), 3);
@@ -94,6 +95,7 @@ mod tests {
         let databases = |naming: Naming, line| with_request(line, |request| naming.databases(request));
         assert_eq!(databases(Naming::Last, "MOVE 3 16"), [16]);
         assert_eq!(databases(Naming::Last, "MOVE 3 x"), [0; 0]);
+        assert_eq!(databases(Naming::Both, "SWAPDB 3 16"), [3, 16]);
         for (line, expected) in [
             ("COPY a b", &[][..]),
             ("COPY DB 1 db 2 REPLACE DB 3", &[2, 3]),

@@ -4,7 +4,7 @@
 //! request ─► resolve ─► Command ─► carry ─┬─► Shard, ShardIf, Split: keys ─► shards
 //!               │                         ├─► Blocking: keys, patience ─► shard
 //!               │                         ├─► AllShards, Cursor, AnyShard
-//!               │                         ├─► Transaction: kept until EXEC
+//!               │                         ├─► Transaction: kept until EXEC (Within: what may stand in it)
 //!               │                         ├─► Here: answered by the proxy (COMMAND: about::write)
 //!               │                         └─► Refused: Refusal::write_error
 //!               └─► Unknown: learned::is_learnable ─► ask a node ─► learned::parse ─► Command, as above
@@ -30,6 +30,7 @@ mod sets;
 mod table;
 #[cfg(test)]
 mod testing;
+mod within;
 
 pub use about::count;
 pub use carry::{
@@ -45,3 +46,4 @@ pub use lookup::{
 };
 pub use reference::reference;
 pub use sets::{Acl, Flags, KeyFlags, Tips};
+pub use within::Within;

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use crate::carry::{
-    Across, Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic, Transaction, Wait,
+    AclQuestion, Across, Admin, Carry, ClientTask, Guard, Local, Merge, Refusal, Report, Script, Topic,
+    Transaction, Wait,
 };
 use crate::command::Command;
 use crate::table::{SECTIONS, Section};
+use crate::within::Within;
 
 /// docs/commands.md: each command, how many arguments it has, how it is carried, and what to know of it.
 pub fn reference() -> String {
@@ -27,11 +29,14 @@ and carried by the same rules, if their keys can be told from their arguments.
 
 *Arguments* counts the command's name, as Redis does. A command is *not atomic* where other clients can see one shard
 changed and another not yet; if a shard fails then, the others may have carried out their part.
+
+*In MULTI* tells what becomes of it in a [transaction](transactions.md): it is *kept* and sent with the others to their shard;
+answered *here* at its place; carried out *at once*; kept by *one shard* only, if there are no more; or refused (*no*).
 ";
 
 fn write_section(page: &mut String, section: &Section) {
     let _ = write!(page, "\n## {}\n\n", section.title);
-    page.push_str("| command | arguments | carried | notes |\n| --- | --- | --- | --- |\n");
+    page.push_str("| command | arguments | carried | in MULTI | notes |\n| --- | --- | --- | --- | --- |\n");
     for command in section.commands {
         if command.carry != Carry::Container {
             write_command(page, command);
@@ -46,7 +51,23 @@ fn write_command(page: &mut String, command: &Command) {
         exactly @ 0.. => exactly.to_string(),
         at_least => format!("{} or more", at_least.unsigned_abs()),
     };
-    let _ = writeln!(page, "| {name} | {arguments} | {} | {} |", carried(command), notes(command));
+    let _ = writeln!(
+        page,
+        "| {name} | {arguments} | {} | {} | {} |",
+        carried(command),
+        in_multi(command),
+        notes(command)
+    );
+}
+
+fn in_multi(command: &Command) -> &'static str {
+    match command.within_transaction() {
+        Within::AtOnce => "at once",
+        Within::Kept | Within::Select => "kept",
+        Within::KeptByOneShard => "one shard",
+        Within::Here => "here",
+        Within::NotInRedis | Within::Refused(_) => "no",
+    }
 }
 
 fn carried(command: &Command) -> &'static str {
@@ -60,6 +81,7 @@ fn carried(command: &Command) -> &'static str {
         Carry::Publish(_) => "by the shard of its channel",
         Carry::Cursor => "by all shards, one after the other",
         Carry::AnyShard => "by any shard",
+        Carry::OnlyShard(_) => "by the only shard",
         Carry::Transaction(Transaction::Watch) => "by the shard of its keys",
         Carry::Transaction(Transaction::Execute) => "by the shard of the transaction's keys",
         Carry::Transaction(_) | Carry::Here(_) => "by shardis itself",
@@ -129,6 +151,7 @@ fn own_notes(command: &Command) -> String {
         Carry::Admin(why, Admin::Debug) => {
             format!("{why}; by the shard of its key or by all shards; what would end a node is refused")
         }
+        Carry::OnlyShard(why) => format!("refused where there are several: {why}"),
         Carry::Here(local) => local_note(local).into(),
         Carry::Shard | Carry::AnyShard | Carry::Container => String::new(),
     }
@@ -138,8 +161,7 @@ fn own_notes(command: &Command) -> String {
 fn transaction_note(step: Transaction) -> &'static str {
     match step {
         Transaction::Begin => {
-            "commands are checked and kept by shardis until EXEC; their keys must be on one shard, and what would \
-             need all shards, or changes the connection, is refused with an error that EXEC repeats"
+            "commands are checked and kept by shardis until EXEC; their keys must be on one shard"
         }
         Transaction::Execute => "atomic: sent to the one shard in one piece",
         Transaction::Discard => "",
@@ -174,7 +196,13 @@ fn local_note(local: Local) -> &'static str {
         }
         Local::PubSub(_) => "over the clients of all workers; who subscribes elsewhere is not counted",
         Local::Cluster(_) => "one node, which owns all slots, at the address that the client used",
-        Local::Acl(_) => "there is one user, `default`",
+        Local::Acl(AclQuestion::Load | AclQuestion::Save) => {
+            "the file that `--acl-file` names, for all workers"
+        }
+        Local::Acl(AclQuestion::SetUser | AclQuestion::DelUser) => {
+            "for all workers; nodes know nothing of it"
+        }
+        Local::Acl(_) => "the users of shardis ([users.md](users.md)), not those of nodes",
         Local::Client(ClientTask::Pause | ClientTask::Unpause) => "all clients of all workers; nodes go on",
         Local::Client(ClientTask::List | ClientTask::Kill) => "over the clients of all workers",
         Local::Client(ClientTask::Unblock) => "over the clients of all workers",

@@ -2,7 +2,7 @@
 //! says of a client before the client's own bytes. Reads no socket.
 
 use proxy_header::{Error, ParseConfig, ProxiedAddress, ProxyHeader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,40 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Header>, &'static str> {
         Err(Error::BufferTooShort) => Err("the PROXY header is too long"),
         Err(_) => Err("the PROXY header is malformed"),
     }
+}
+
+/// The two versions of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// The header that tells a node of the client at `addrs.0`, which has reached us at `addrs.1`. Without them it says that
+/// we speak for ourselves, as when we see whether the node lives.
+pub fn header(version: HeaderVersion, addrs: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
+    let header = match addrs.map(|(peer, local)| of_one_family(peer, local)) {
+        Some((peer, local)) => ProxyHeader::with_address(ProxiedAddress::stream(peer, local)),
+        None => ProxyHeader::with_local(),
+    };
+    let mut bytes = Vec::new();
+    let encoded = match version {
+        HeaderVersion::V1 => header.encode_v1(&mut bytes),
+        HeaderVersion::V2 => header.encode_v2(&mut bytes),
+    };
+    encoded.expect("both addresses are of one family, and there is nothing else");
+    bytes
+}
+
+/// Both in the form of IPv6 if they are not of one family: a header from before us may name what it likes.
+fn of_one_family(peer: SocketAddr, local: SocketAddr) -> (SocketAddr, SocketAddr) {
+    let mapped = |addr: SocketAddr| match addr.ip() {
+        IpAddr::V4(v4) => SocketAddr::new(IpAddr::V6(v4.to_ipv6_mapped()), addr.port()),
+        IpAddr::V6(_) => addr,
+    };
+    if peer.is_ipv4() == local.is_ipv4() { (peer, local) } else { (mapped(peer), mapped(local)) }
 }
 
 fn addrs(proxied: &ProxiedAddress) -> (SocketAddr, SocketAddr) {
@@ -78,6 +112,26 @@ mod tests {
                 assert_eq!(parse(&bytes[..cut]), Ok(None), "{} of {}", cut, bytes.escape_ascii());
             }
         }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let client = addrs("10.0.0.7:12345", "10.0.0.1:6379");
+        let mixed = addrs("10.0.0.7:12345", "[::1]:6379");
+        let as_v6 = addrs("[::ffff:10.0.0.7]:12345", "[::1]:6379");
+        for version in [HeaderVersion::V1, HeaderVersion::V2] {
+            for (told, understood) in [(client, client), (mixed, as_v6), (None, None)] {
+                let bytes = header(version, told);
+                let len = bytes.len();
+                assert_eq!(
+                    parse(&bytes),
+                    Ok(Some(Header { len, addrs: understood })),
+                    "{}",
+                    bytes.escape_ascii()
+                );
+            }
+        }
+        assert_eq!(header(HeaderVersion::V1, client), b"PROXY TCP4 10.0.0.7 10.0.0.1 12345 6379\r\n");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod socket;
 mod tls;
 
 pub use credentials::{Acceptor, ClientAuth, Connector, CredentialsError, Identity, Trust};
+pub use header::{HeaderVersion, header};
 pub use lobby::{Entry, Guest, Verdict};
 pub use mio::Waker;
 
@@ -67,6 +68,8 @@ pub struct Driver {
     /// The same for the next turn: they took as much as they may in this one.
     due_next: Vec<usize>,
     buffer: Box<[u8]>,
+    /// How much of it the last [`Event::Received`] filled.
+    received: usize,
     /// Clients whose connections have no id yet.
     lobby: Lobby,
     /// What connections with TLS hold.
@@ -110,13 +113,19 @@ const WAKER: Token = Token(usize::MAX);
 impl Driver {
     /// A driver without sockets.
     pub fn new() -> io::Result<Driver> {
+        Driver::reading_at_most(BUFFER_BYTES)
+    }
+
+    /// The same for whoever has to keep what others do not take: one read brings at most `bytes_max`.
+    pub fn reading_at_most(bytes_max: usize) -> io::Result<Driver> {
         Ok(Driver {
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS_MAX),
             conns: Vec::new(),
             due: VecDeque::new(),
             due_next: Vec::new(),
-            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            buffer: vec![0; bytes_max].into_boxed_slice(),
+            received: 0,
             lobby: Lobby::default(),
             tls: Account::default(),
         })
@@ -168,7 +177,8 @@ impl Driver {
             conn.listed = false;
             let id = conn.id;
             let is_alone = self.due.is_empty() && self.due_next.is_empty();
-            let bytes_max = if is_alone || conn.bulky { BUFFER_BYTES } else { SHARE_BYTES };
+            let bytes_max = self.buffer.len();
+            let bytes_max = if is_alone || conn.bulky { bytes_max } else { bytes_max.min(SHARE_BYTES) };
             match conn.advance(&mut self.buffer[..bytes_max]) {
                 Advance::Nothing => {}
                 Advance::Connected => {
@@ -188,6 +198,7 @@ impl Driver {
                         }
                         More::Nothing => {}
                     }
+                    self.received = len;
                     return Some(Event::Received(id, &self.buffer[..len]));
                 }
                 Advance::Ended => return Some(Event::Ended(id)),
@@ -252,14 +263,19 @@ impl Driver {
 
     /// Sends as many of `bytes` as the socket takes now. After less than all, a `Writable` follows in time.
     pub fn send(&mut self, id: Id, bytes: &[u8]) -> io::Result<usize> {
-        let Some(conn) = self.conn(id) else { return Ok(0) };
-        let sent = match conn.socket.write(bytes) {
-            Ok(sent) => sent,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Err(error) => return Err(error),
-        };
-        conn.blocked = sent < bytes.len();
-        Ok(sent)
+        self.conn(id).map_or(Ok(0), |conn| conn.send(bytes))
+    }
+
+    /// Sends what the last [`Event::Received`] brought to `id`, from where it is; otherwise as [`Driver::send`].
+    pub fn pass_on(&mut self, id: Id) -> io::Result<usize> {
+        let conn = self.conns.get_mut(id.index as usize).and_then(Option::as_mut);
+        let conn = conn.filter(|conn| conn.id == id);
+        conn.map_or(Ok(0), |conn| conn.send(&self.buffer[..self.received]))
+    }
+
+    /// What the last [`Event::Received`] brought.
+    pub fn received(&self) -> &[u8] {
+        &self.buffer[..self.received]
     }
 
     /// Tells the other side that nothing more will come.
@@ -343,6 +359,17 @@ impl Conn {
             bulky: false,
             listed: false,
         }
+    }
+
+    /// See [`Driver::send`].
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = match self.socket.write(bytes) {
+            Ok(sent) => sent,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(error) => return Err(error),
+        };
+        self.blocked = sent < bytes.len();
+        Ok(sent)
     }
 
     /// Takes over what the kernel says.

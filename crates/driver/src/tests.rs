@@ -55,6 +55,38 @@ fn bytes_arrive_and_the_end_is_told_once_after_them() {
 }
 
 #[test]
+fn what_was_received_is_passed_on_from_where_it_is() {
+    let (mut driver, mut other) = connected();
+    let target = Id { index: 1, generation: 0 };
+    let (accepted, mut sink) = pair();
+    driver.adopt(target, accepted).expect("a live socket");
+    other.write_all(b"hello").expect("writes");
+    until(&mut driver, |event| matches!(event, Event::Received(ID, b"hello")).then_some(()));
+    assert_eq!(driver.received(), b"hello");
+    assert_eq!(driver.pass_on(target).expect("it takes bytes"), 5);
+    let mut seen = [0; 5];
+    sink.read_exact(&mut seen).expect("they were sent");
+    assert_eq!(&seen, b"hello");
+    assert_eq!(driver.pass_on(Id { index: 1, generation: 1 }).expect("there is nobody"), 0);
+}
+
+#[test]
+fn one_read_brings_no_more_than_it_may() {
+    let (accepted, mut other) = pair();
+    let mut driver = Driver::reading_at_most(1000).expect("a poll");
+    driver.adopt(ID, accepted).expect("a live socket");
+    other.write_all(&[7; 2500]).expect("writes");
+    let mut sizes = Vec::new();
+    until(&mut driver, |event| {
+        if let Event::Received(ID, bytes) = event {
+            sizes.push(bytes.len());
+        }
+        (sizes.iter().sum::<usize>() == 2500).then_some(())
+    });
+    assert!(sizes.iter().all(|&size| size <= 1000), "{sizes:?}");
+}
+
+#[test]
 fn more_than_a_buffer_is_read_over_several_turns() {
     let (mut driver, mut other) = connected();
     let total = BUFFER_BYTES * 5 + 17;

@@ -2,6 +2,7 @@
 
 use crate::core::Core;
 use crate::errors;
+use crate::login::Task;
 use crate::session::Session;
 use command::{Acl, AclQuestion, Command, Resolved};
 use resp::integer::parse_i64;
@@ -34,8 +35,11 @@ impl Core {
                 encode::array_header(reply, self.users.iter().len());
                 self.users.iter().for_each(|user| encode::bulk(reply, &user.describe()));
             }
-            AclQuestion::Load if self.settings.registry.has_file() => self.load_users(session),
-            AclQuestion::Load => errors::write(reply, errors::NO_ACL_FILE),
+            AclQuestion::Load | AclQuestion::Save if !self.settings.registry.has_file() => {
+                errors::write(reply, errors::NO_ACL_FILE);
+            }
+            AclQuestion::Load => self.send_errand(session, Task::LoadUsers),
+            AclQuestion::Save => self.send_errand(session, Task::SaveUsers),
             AclQuestion::Log => self.acl_log(session.resp3, request, reply),
             AclQuestion::SetUser => self.set_user(session, request, reply),
             AclQuestion::Users => {

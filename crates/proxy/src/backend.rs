@@ -89,6 +89,8 @@ pub(crate) enum Purpose {
     Probe,
     /// It says which number the node gave to the connection.
     Name,
+    /// It says how far the node is with replication: see [`crate::core::Core::absorb_poll`].
+    Poll,
     /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
     Late,
     /// It says that a command waits for EXEC, and nobody needs to know: EXEC will say more. `part` is how many such
@@ -144,6 +146,8 @@ pub(crate) enum Use {
     Subscription,
     /// One client for as long as it watches keys or waits for an element: see `held.rs`.
     Held,
+    /// All clients, for what they read from a replica: see `replicas.rs`. It is made again when it is lost.
+    Replica,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
     Retired,
     /// Those whose requests were in flight when its node lost its task: see `succession.rs`. It is closed afterwards.
@@ -206,7 +210,9 @@ pub(crate) struct Backend {
     pub hides_name: bool,
     /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
     pub is_sought: bool,
-    /// The same, until the node has said what came of ours.
+    /// It is not any more what its lane wants.
+    pub is_altered: bool,
+    /// CLIENT UNBLOCK of ours may yet come, until the node has said what came of it.
     pub is_unblocked: bool,
     output: ByteQueue,
     /// Bytes of requests that the driver took on this connection.
@@ -274,6 +280,7 @@ impl Backend {
             name: None,
             hides_name: false,
             is_sought: false,
+            is_altered: false,
             is_unblocked: false,
             output: ByteQueue::default(),
             written: 0,
@@ -336,12 +343,26 @@ impl Backend {
 
     /// The request whose ticket is `number` behind the one at the front, if it may be asked again and is kept.
     pub(crate) fn kept_request(&self, number: usize) -> Option<Vec<u8>> {
-        let ticket = self.in_flight.get(number).filter(|ticket| self.is_kept(ticket))?;
+        self.kept_until(self.in_flight.get(number)?, self.in_flight.get(number + 1))
+    }
+
+    /// The request of `ticket`, which was taken from the front a moment ago, if it may be asked again and is kept.
+    pub(crate) fn kept_request_of(&self, ticket: &Ticket) -> Option<Vec<u8>> {
+        self.kept_until(ticket, self.in_flight.front())
+    }
+
+    /// The request of the ticket that [`Backend::expire`] would take, if it may be asked again and is kept.
+    pub(crate) fn kept_late_request(&self) -> Option<Vec<u8>> {
+        self.kept_request(self.expired)
+    }
+
+    /// The request of `ticket`, before which `next` begins, if it may be asked again and is kept.
+    fn kept_until(&self, ticket: &Ticket, next: Option<&Ticket>) -> Option<Vec<u8>> {
+        if !self.is_kept(ticket) {
+            return None;
+        }
         let before = ticket.start - self.kept_from();
-        let end = match self.in_flight.get(number + 1) {
-            Some(next) => next.start,
-            None => self.written + self.output.len() as u64,
-        };
+        let end = next.map_or(self.written + self.output.len() as u64, |next| next.start);
         let bytes = self.kept.as_slice().iter().chain(self.output.as_slice());
         Some(bytes.skip(before as usize).take((end - ticket.start) as usize).copied().collect())
     }
@@ -567,7 +588,7 @@ impl Backend {
 
     /// Whether the node was silent for so long that it should be asked whether it lives.
     pub(crate) fn wants_probe(&self, now: Instant, limits: &Limits) -> bool {
-        matches!(self.used_by, Use::Shared | Use::Subscription)
+        matches!(self.used_by, Use::Shared | Use::Replica | Use::Subscription)
             && self.is_idle()
             && now.since(self.moved_at) >= limits.probe_after
     }
@@ -628,7 +649,7 @@ impl Backend {
     fn late_at(&self, limits: &Limits) -> Instant {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
         match self.used_by {
-            Use::Shared | Use::Held | Use::Draining => {
+            Use::Shared | Use::Replica | Use::Held | Use::Draining => {
                 ticket.deadline + limits.transfer_time(self.input.len())
             }
             // Many are asked for at once when the connection is made again.

@@ -4,10 +4,12 @@
 use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
+use crate::ejection::Ejection;
 use crate::emulate::Emulation;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
 use crate::fan::Fan;
+use crate::inlays::Mixture;
 use crate::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::invalidations::Invalidations;
 use crate::lanes::Lanes;
@@ -20,6 +22,7 @@ use crate::monitor::Monitor;
 use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
+use crate::reading::Readers;
 use crate::redirect::{Kept, Parking, Wishes};
 use crate::route::Scratch;
 use crate::scan::Scan;
@@ -51,6 +54,9 @@ pub(crate) struct Core {
     pub lanes: Lanes,
     pub pins: Pins,
     pub pause: Pause,
+    pub readers: Readers,
+    /// Who is left out, if nodes that fail are.
+    pub ejection: Option<Box<Ejection>>,
     pub subscriptions: Subscriptions,
     pub monitor: Monitor,
     pub invalidations: Invalidations,
@@ -65,6 +71,7 @@ pub(crate) struct Core {
     pub scans: Slab<Scan>,
     pub emulations: Slab<Emulation>,
     pub fans: Slab<Fan>,
+    pub mixtures: Slab<Mixture>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
@@ -145,6 +152,10 @@ impl Core {
             lanes,
             pins: Pins::default(),
             pause: Pause::default(),
+            readers: Readers::new(settings.reading.clone()),
+            ejection: settings
+                .ejecting
+                .map(|ejecting| Box::new(Ejection::new(ejecting, Arc::clone(&topology)))),
             subscriptions: Subscriptions::new(shards),
             monitor: Monitor::default(),
             invalidations: Invalidations::new(shards),
@@ -162,6 +173,7 @@ impl Core {
             scans: Slab::default(),
             emulations: Slab::default(),
             fans: Slab::default(),
+            mixtures: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
             pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),
@@ -193,6 +205,9 @@ impl Core {
             limits,
         };
         core.connect_primaries();
+        if core.readers.are_wanted() {
+            core.watch_readers();
+        }
         core
     }
 
@@ -257,7 +272,7 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared | Use::Subscription => (self.late_at, asked.kept.max(self.keeps)),
+            Use::Shared | Use::Replica | Use::Subscription => (self.late_at, asked.kept.max(self.keeps)),
             Use::Held | Use::Draining => (self.late_at, self.keeps),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, self.keeps),
         };

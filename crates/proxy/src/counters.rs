@@ -2,6 +2,7 @@
 //! all) and scripts.
 
 use crate::audience::Audience;
+use crate::discovered::{Discovered, DiscoveryBoard};
 use crate::monitor::Monitors;
 use crate::scripts::Scripts;
 use crate::tally::Tally;
@@ -64,6 +65,16 @@ counters! {
     memory_full,
     /// Shared connections that others took the place of, since too many large replies came on them.
     retirements,
+    /// Reads, and parts of reads, that were sent to replicas.
+    replica_reads,
+    /// Those that were not, since no replica was fit.
+    replica_fallbacks,
+    /// Those that were not, since no fit replica was known to have what the same client had written.
+    own_write_reads,
+    /// Reads that were asked of the primary after a replica had failed to answer them.
+    replica_retries,
+    /// How often the shards that keys go to have changed, since nodes failed or came back.
+    remaps,
     /// Bytes received from clients.
     client_bytes_in,
     /// Bytes taken by clients.
@@ -129,6 +140,7 @@ pub struct Board {
     /// By worker. Locked once a second by its worker, and by whoever asks.
     tallies: Vec<Mutex<Tally>>,
     usage: Mutex<Usage>,
+    pub(crate) discovery: DiscoveryBoard,
 }
 
 impl Board {
@@ -138,10 +150,16 @@ impl Board {
             rows: (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
             tallies: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
+            discovery: DiscoveryBoard::default(),
             scripts: Scripts::default(),
             audience: Audience::default(),
             monitors: Monitors::new(workers),
         }
+    }
+
+    /// Shows how the discovery of the topology goes.
+    pub fn show_discovery(&self, discovered: Discovered) {
+        self.discovery.show(discovered);
     }
 
     /// Shows what the process takes.

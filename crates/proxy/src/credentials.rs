@@ -19,7 +19,7 @@ impl Credentials {
     }
 
     /// The request that says so, if there is something to say.
-    pub(crate) fn request(&self) -> Option<&[u8]> {
+    pub fn request(&self) -> Option<&[u8]> {
         self.0.as_deref()
     }
 }

@@ -23,7 +23,7 @@ use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::CloseReason;
-use crate::lanes::LaneId;
+use crate::lanes::{LaneId, LaneKind};
 use crate::limits::CrossShard;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
@@ -71,6 +71,8 @@ enum Plan {
 #[derive(Debug)]
 struct Question {
     shard: ShardId,
+    /// In another database than that of the session.
+    database: Option<u16>,
     request: Vec<u8>,
 }
 
@@ -78,7 +80,7 @@ impl Question {
     fn new(shard: ShardId, args: &[&[u8]]) -> Question {
         let mut request = Vec::new();
         encode::request(&mut request, args);
-        Question { shard, request }
+        Question { shard, database: None, request }
     }
 }
 
@@ -250,6 +252,10 @@ impl Core {
         emulation.left = questions.len();
         emulation.answers = (0..questions.len()).map(|_| None).collect();
         for (part, question) in questions.into_iter().enumerate() {
+            let lane = match question.database {
+                None => lane,
+                Some(database) => self.lanes.of_kind(LaneKind { database, ..self.lanes.kind(lane) }),
+            };
             match self.shared_node(lane, question.shard) {
                 Ok(node) => {
                     // An emulation outlives its client: its number takes the place of one.

@@ -242,7 +242,10 @@ pub(crate) const GENERATED_BITS: &str = "ERR ACL GENPASS argument must be the nu
 pub(crate) const NO_ACL_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to \
      specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration \
      file set) in order to store users in the Redis configuration.";
-pub(crate) const USERS_NOT_LOADED: &str = "ERR the ACL file was not read in time, outcome unknown";
+pub(crate) const USERS_LATE_LOADED: &str = "ERR the ACL file was not read in time, outcome unknown";
+pub(crate) const USERS_LATE_SAVED: &str = "ERR the ACL file was not written in time, outcome unknown";
+pub(crate) const USERS_NOT_SAVED: &str = "ERR There was an error trying to save the ACLs. Please check the server logs for \
+     more information";
 pub(crate) const REQUEST_TOO_BIG: &str = "ERR Protocol error: request exceeds the limit of the proxy";
 pub(crate) const CURSOR_TOO_LARGE: &str = "ERR the node's cursor is too large to carry the shard's number";
 pub(crate) const MERGE_FAILED: &str = "ERR nodes return different results";

@@ -110,6 +110,23 @@ pub enum Notice {
         /// What went wrong.
         reason: String,
     },
+    /// Reads that replicas should answer go to the primary, or are refused; reported once until a replica is fit.
+    NoReplicaFit {
+        /// Name of the shard.
+        shard: String,
+        /// What is wrong with the first replica.
+        reason: String,
+    },
+    /// They go to a replica again.
+    ReplicaFit {
+        /// Name of the shard.
+        shard: String,
+    },
+    /// Keys go to other shards than before, since nodes failed or came back.
+    Remapped {
+        /// Names of the shards that own no keys for now.
+        out: Vec<String>,
+    },
     /// Somebody wanted to be a client and did not do what its listener asks for: TLS, a PROXY header.
     HandshakeFailed {
         /// Its address.

@@ -22,9 +22,20 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
-        if self.refuse_unless_admitted(session, &mut keys.parts) {
-            return;
+        if !self.refuse_unless_admitted(session, &mut keys.parts) {
+            self.send_parts_to_nodes(session, command, merge, request, keys);
         }
+    }
+
+    /// The same over the connections that were chosen, which have admitted their parts.
+    pub(crate) fn send_parts_to_nodes(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        merge: command::Merge,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) {
         let step = command.split_step();
         if self.topology.is_cluster() {
             self.write_parts_in_turn(step, request, keys);

@@ -303,7 +303,7 @@ impl Core {
             // Until that was answered.
             return;
         }
-        if !backend.is_clean() || backend.is_sought {
+        if !backend.is_clean() || backend.is_sought || backend.is_altered {
             return self.pins.doomed.push(node);
         }
         backend.used_by = Use::Pinned;

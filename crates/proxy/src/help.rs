@@ -54,6 +54,8 @@ const TEXTS: &[(&str, &[&str])] = &[
             "    Reload users from the ACL file.",
             "LOG [<count> | RESET]",
             "    Show the ACL log entries.",
+            "SAVE",
+            "    Save the current config to the ACL file.",
             "SETUSER <username> <attribute> [<attribute> ...]",
             "    Create or modify a user with the specified attributes.",
             "USERS",
@@ -185,7 +187,7 @@ mod tests {
             write(&container.name, &mut out);
             assert!(resp::reply::elements(&out).is_some_and(|lines| lines.len() > 5), "{}", container.name);
             let text = String::from_utf8(out).expect("text");
-            let refused = |carry| matches!(carry, Carry::Refused(_) | Carry::Admin(..));
+            let refused = |carry| matches!(carry, Carry::Refused(_) | Carry::OnlyShard(_) | Carry::Admin(..));
             for subcommand in container.subcommands.iter().filter(|subcommand| !refused(subcommand.carry)) {
                 let name = format!("+{}", subcommand.own_name().to_ascii_uppercase());
                 let newer = ["+SETINFO", "+SLAVES"].contains(&name.as_str());

@@ -443,6 +443,11 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_messages:{}", counters.messages));
     push(text, format_args!("total_message_gaps:{}", counters.message_gaps));
     push(text, format_args!("total_fragments:{}", counters.fragments));
+    push(text, format_args!("total_replica_reads:{}", counters.replica_reads));
+    push(text, format_args!("total_replica_fallbacks:{}", counters.replica_fallbacks));
+    push(text, format_args!("total_own_write_reads:{}", counters.own_write_reads));
+    push(text, format_args!("total_replica_retries:{}", counters.replica_retries));
+    push(text, format_args!("total_remaps:{}", counters.remaps));
     push(text, format_args!("total_error_replies:{}", facts.tally.errors_total()));
     push(text, format_args!("total_proxy_errors:{}", counters.errors));
     push(text, format_args!("total_timeouts:{}", counters.timeouts));
@@ -508,6 +513,9 @@ fn nodes(facts: &Facts<'_>, text: &mut String) {
     let core = facts.core;
     push(text, format_args!("shards:{}", core.topology.all_shards().count()));
     push(text, format_args!("distribution:{}", core.topology.describe()));
+    push(text, format_args!("topology_epoch:{}", core.topology.epoch()));
+    // A string takes all.
+    let _ = core.board.discovery.write(core.now, text);
     for id in core.topology.all_shards() {
         let word = facts.survey.nodes.get(id.0 as usize).unwrap_or(&Word::None);
         let Some(backend) = core.lanes.primary(id).map(|node| &core.backends[node as usize]) else {

@@ -16,6 +16,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
 use crate::info::Survey;
+use crate::login::Task;
 use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
@@ -154,8 +155,8 @@ pub(crate) enum Gathered {
     Unblocked { waits: Option<(NodeId, i64)>, by_error: bool },
     /// CLIENT TRACKING with REDIRECT: the client that is to be told, and what.
     Redirect { found: Option<Redirect>, tracking: Box<Tracking> },
-    /// ACL LOAD, before the file was read.
-    Loading,
+    /// ACL LOAD and SAVE, before it was done.
+    Errand(Task),
     /// All workers are to know new users: ACL LOAD and SETUSER; or how many there are less: DELUSER.
     Users { deleted: Option<usize> },
     /// It cannot be done.
@@ -493,7 +494,8 @@ impl Gathered {
             Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
             // Its client has gone.
             Gathered::Redirect { .. } => {}
-            Gathered::Loading => errors::write(out, errors::USERS_NOT_LOADED),
+            Gathered::Errand(Task::LoadUsers) => errors::write(out, errors::USERS_LATE_LOADED),
+            Gathered::Errand(Task::SaveUsers) => errors::write(out, errors::USERS_LATE_SAVED),
             Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
             Gathered::Replicas | Gathered::Unblocked { .. } => encode::integer(out, 0),

@@ -12,8 +12,9 @@
 //! lost and once when it is back. All nodes are flushed by one FLUSHALL, which the clients are told of once.
 //!
 //! Nodes know us, and not who asked: with NOLOOP, the next change of a key that a client has just overwritten is taken for
-//! its own. For that, only commands count that change the key whatever it was; of what others do it is told as well. To
-//! forget too much is never wrong.
+//! its own. For that, only commands count that change the key whatever it was; of what others do it is told as well. If the
+//! client has read the key since, it is told in any case: what it has read may be its own value, and what is told of
+//! another's, for nodes tell once of changes that follow each other closely. To forget too much is never wrong.
 
 use crate::ConnId;
 use crate::backend::Purpose;
@@ -38,7 +39,7 @@ use topology::{ShardId, Topology};
 pub(crate) struct Invalidations {
     /// The connections over which nodes tell of changes, by shard.
     sources: Vec<Source>,
-    /// Clients that track.
+    /// Clients that track, or are about to.
     clients: BTreeSet<ConnId>,
     pub readers: Readers,
     /// Clients that are to be told that they track.
@@ -52,6 +53,8 @@ struct Waiting {
     place: u32,
     /// Nodes that have not confirmed.
     left: usize,
+    /// How it tracks then. Until then, and if a node cannot confirm, it tracks as before, if at all.
+    tracking: Box<Tracking>,
 }
 
 /// Where the changes of a shard come from.
@@ -115,12 +118,16 @@ impl Core {
                 let place = session.next_place();
                 match self.begin_tracking(session, place, tracking) {
                     Err(lost) => self.refuse(session, &lost.text()),
-                    Ok(()) => drop(session.reserve(Owed::Subscription)),
+                    Ok(()) => {
+                        session.reserve(Owed::Subscription);
+                        session.fences += 1;
+                    }
                 }
             }
             Ok(Wish::On { redirect: Some(client), tracking }) => {
                 let gathered = Gathered::Redirect { found: None, tracking: Box::new(tracking) };
-                self.ask_workers(session, Question::Find { client }, gathered);
+                let is_asked = self.ask_workers(session, Question::Find { client }, gathered);
+                session.fences += u32::from(is_asked);
             }
         }
     }
@@ -134,30 +141,40 @@ impl Core {
         mut tracking: Tracking,
         reply: &mut Vec<u8>,
     ) -> bool {
-        if found.is_none() {
-            errors::write(reply, tracking::NO_REDIRECT);
-            return true;
-        }
         tracking.redirect = found;
-        match self.begin_tracking(session, place, tracking) {
-            Err(lost) => errors::write(reply, &lost.text()),
+        let begun = match tracking.redirect {
+            Some(_) => self.begin_tracking(session, place, tracking).map_err(|lost| lost.text()),
+            None => Err(tracking::NO_REDIRECT.to_owned()),
+        };
+        match begun {
             Ok(()) => session.expect(place, Owed::Subscription),
+            Err(text) => {
+                errors::write(reply, &text);
+                self.lift_fence_of_tracking(session);
+            }
         }
         !reply.is_empty()
     }
 
-    /// From now on the session tracks. It is told so at `place` when all nodes have confirmed; what they told before
-    /// was of changes that it need not know of.
-    fn begin_tracking(&mut self, session: &mut Session, place: u32, tracking: Tracking) -> Result<(), Lost> {
+    /// CLIENT TRACKING ON was answered: what its client sent behind it is read now. A read that was sent on before all
+    /// nodes tell of changes could find what has changed by then, and nobody would say so; and OFF must not come first.
+    fn lift_fence_of_tracking(&mut self, session: &mut Session) {
+        session.fences -= 1;
+        self.clients_to_resume.push(session.conn);
+    }
+
+    /// The session is to track. It does, and is told so at `place`, when all nodes have confirmed; what they told before
+    /// was of changes that it need not know of. What is behind is not read until then.
+    fn begin_tracking(&mut self, session: &Session, place: u32, tracking: Tracking) -> Result<(), Lost> {
         let shards: Vec<ShardId> = self.topology.all_shards().collect();
         for &shard in &shards {
             self.admit(shard)?;
         }
-        let waiting = Waiting { conn: session.conn, place, left: shards.len() };
+        let tracking = Box::new(tracking);
+        let waiting = Waiting { conn: session.conn, place, left: shards.len(), tracking };
         let id = self.invalidations.waiting.insert(waiting);
         shards.into_iter().for_each(|shard| self.ask_for_changes(shard, id));
         self.invalidations.clients.insert(session.conn);
-        session.subscribed.get_or_insert_default().tracking = Some(Box::new(tracking));
         self.count_trackers();
         Ok(())
     }
@@ -196,23 +213,29 @@ impl Core {
         }
     }
 
-    /// The session tracks no more.
+    /// The session tracks no more: it has said so, or is gone.
     pub(crate) fn end_tracking(&mut self, session: &mut Session) {
-        let Some(subscribed) = &mut session.subscribed else { return };
-        if subscribed.tracking.take().is_none() {
+        if session.fences > 0 {
+            // It is gone, and may have been about to.
+            for id in self.invalidations.waiting_of(Some(session.conn)) {
+                self.invalidations.waiting.remove(id);
+            }
+        }
+        if let Some(subscribed) = &mut session.subscribed {
+            subscribed.tracking = None;
+            session.forget_if_silent();
+        }
+        self.forget_tracker(session.conn);
+    }
+
+    /// The client `conn` does not track.
+    fn forget_tracker(&mut self, conn: ConnId) {
+        if !self.invalidations.clients.remove(&conn) {
             return;
         }
-        session.forget_if_silent();
-        self.invalidations.clients.remove(&session.conn);
         self.count_trackers();
         if self.invalidations.clients.is_empty() {
             self.invalidations.readers.clear();
-        }
-        // Pipelined behind what is still to be confirmed.
-        for id in self.invalidations.waiting_of(Some(session.conn)) {
-            if let Some(waiting) = self.invalidations.waiting.remove(id) {
-                self.settle(session, waiting.place, b"+OK\r\n");
-            }
         }
     }
 
@@ -234,12 +257,14 @@ impl Core {
         let reads = command.flags.contains(Flags::READONLY) || matches!(command.carry, Carry::Script(_));
         let is_tracked = reads && tracking.begin_to_read();
         let readers = &mut self.invalidations.readers;
-        if is_tracked {
+        if is_tracked || (reads && tracking.noloop) {
             let mut positions = Vec::new();
             // A request without keys that can be found reads none.
             let _ = command.keys(request, &mut positions);
             for key in positions.into_iter().map(|at| request.arg(at)) {
+                tracking.forget_overwritten(key);
                 match in_transaction {
+                    _ if !is_tracked => {}
                     true => tracking.queue(key),
                     false => readers.add(key, conn),
                 }
@@ -306,11 +331,11 @@ impl Proxy {
         if waiting.left > 0 {
             return;
         }
-        let Some(Waiting { conn, place, .. }) = core.invalidations.waiting.remove(id) else { return };
+        let Some(waiting) = core.invalidations.waiting.remove(id) else { return };
+        let Waiting { conn, place, tracking, .. } = waiting;
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            if let Some(tracking) = session.tracking_mut() {
-                tracking.end_of_wait();
-            }
+            session.subscribed.get_or_insert_default().tracking = Some(tracking);
+            core.lift_fence_of_tracking(session);
             core.settle(session, place, b"+OK\r\n");
         }
     }
@@ -336,16 +361,19 @@ impl Proxy {
         }
     }
 
-    /// Who waits for nodes to confirm is told `error`, and does not track.
+    /// Who waits for nodes to confirm is told `error`, and tracks as before, if at all.
     fn deny_trackers(&mut self, error: &[u8]) {
         for id in self.core.invalidations.waiting_of(None) {
             let Some(Waiting { conn, place, .. }) = self.core.invalidations.waiting.remove(id) else {
                 continue;
             };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            if session.tracking().is_none() {
+                self.core.forget_tracker(conn);
+            }
             self.core.counters.errors += 1;
+            self.core.lift_fence_of_tracking(session);
             self.core.settle(session, place, error);
-            self.core.end_tracking(session);
         }
     }
 
@@ -403,7 +431,9 @@ impl Proxy {
         let max = self.core.limits.tracked_bytes_max;
         while let Some(key) = self.core.invalidations.readers.surplus(max) {
             for conn in self.core.invalidations.readers.take(&key) {
-                self.tell_changed(conn, Some(&[&key]));
+                if self.wants_what_it_read(conn) {
+                    self.tell_changed(conn, Some(&[&key]));
+                }
             }
         }
     }
@@ -448,14 +478,19 @@ impl Proxy {
     fn push_changes(&mut self, conn: ConnId, changes: &[u8], is_redirected: bool) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let beginning: &[u8] = match () {
+            () if !session.may_be_told() => return,
             () if session.resp3 => b">2\r\n$10\r\ninvalidate\r\n",
             () if is_redirected && session.has_topics() => {
                 b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
             }
             () => return,
         };
-        // A value that is still to come may be the one before the change.
-        session.push_behind(&[beginning, changes].concat(), &mut self.core.pool);
+        // A value that is still to come may be the one before the change. None comes to who waits for an element.
+        let message = [beginning, changes].concat();
+        match session.waits_on {
+            None => session.push_behind(&message, &mut self.core.pool),
+            Some(_) => session.push(&message, &mut self.core.pool),
+        }
         self.after_push(conn, beginning.len() + changes.len());
     }
 
@@ -465,7 +500,7 @@ impl Proxy {
         let Some(tracking) = session.tracking_mut() else { return };
         tracking.is_broken = true;
         let client = tracking.redirect.map_or(0, |redirect| redirect.client);
-        if session.resp3 {
+        if session.resp3 && session.may_be_told() {
             let text = format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{client}\r\n");
             session.push_behind(text.as_bytes(), &mut self.core.pool);
             self.after_push(conn, text.len());

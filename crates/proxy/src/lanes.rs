@@ -58,6 +58,11 @@ pub(crate) struct Greeting {
 impl Greeting {
     /// That of a connection for `kind`, of whom `credentials` tell who it is.
     pub(crate) fn of(kind: LaneKind, credentials: &Credentials) -> Greeting {
+        Greeting::of_reader(kind, credentials, false)
+    }
+
+    /// The same; a node of a cluster `is_told` with it that what comes may be read though it is a replica.
+    fn of_reader(kind: LaneKind, credentials: &Credentials, is_told: bool) -> Greeting {
         let database = itoa::Buffer::new().format(kind.database).to_owned();
         let mut requests: Vec<&[&[u8]]> = Vec::new();
         let select: &[&[u8]] = &[b"SELECT", database.as_bytes()];
@@ -66,6 +71,9 @@ impl Greeting {
         }
         if kind.database > 0 {
             requests.push(select);
+        }
+        if is_told {
+            requests.push(&[b"READONLY"]);
         }
         requests.push(&[b"PING"]);
         // Before all others: nodes answer nothing else until they know who asks.
@@ -139,6 +147,11 @@ impl Lanes {
     /// What its connections begin with.
     pub(crate) fn greeting(&self, lane: LaneId) -> &Greeting {
         &self.lanes[usize::from(lane.0)].greeting
+    }
+
+    /// What its connections to replicas of a cluster begin with.
+    pub(crate) fn greeting_of_replica(&self, lane: LaneId) -> Greeting {
+        Greeting::of_reader(self.kind(lane), &self.credentials, true)
     }
 
     /// The first lane's connection to the primary of `shard`, if it has one.
@@ -235,7 +248,7 @@ impl Core {
             return Err(self.not_sent(self.shard_of_node(id), errors::LANE_NODES_MAX));
         }
         let node = self.unused_node(lane, id);
-        self.backends[node as usize].used_by = Use::Shared;
+        self.backends[node as usize].used_by = if self.is_replica(id) { Use::Replica } else { Use::Shared };
         self.lanes.set_node(lane, id, node);
         Ok(node)
     }

@@ -25,6 +25,26 @@ impl Core {
         reply: &mut Vec<u8>,
     ) {
         reply.clear();
+        self.compose(session, local, command, request, reply);
+        if reply.is_empty() {
+            // Its place is reserved, or it has no reply.
+            return;
+        }
+        if resp::reply::is_error(reply) {
+            self.tally.count_failed(self.asking, reply);
+        }
+        self.answer(session, reply);
+    }
+
+    /// Does what `request` asks for, and appends the reply if there is one at once.
+    pub(crate) fn compose(
+        &mut self,
+        session: &mut Session,
+        local: Local,
+        command: &Command,
+        request: &Request<'_>,
+        reply: &mut Vec<u8>,
+    ) {
         match local {
             Local::Ping if session.is_restricted() && request.len() <= 2 => {
                 pubsub::write_pong(request, reply)
@@ -42,6 +62,7 @@ impl Core {
                 self.end_transaction(session);
                 session.name = Box::default();
                 session.wishes.replica_reads = false;
+                self.set_reads(session, false);
                 self.change_lane(session, LaneKind::default());
                 session.login = Login::newcomer(&self.users);
                 if session.mute == Mute::Off {
@@ -78,33 +99,30 @@ impl Core {
             }
             Local::ReplicaReads(on) => {
                 session.wishes.replica_reads = on;
+                self.set_reads(session, on);
                 encode::simple(reply, b"OK");
             }
             Local::Accepted => encode::simple(reply, b"OK"),
         }
-        if reply.is_empty() {
-            // Its place is reserved, or it has no reply.
-            return;
-        }
-        if resp::reply::is_error(reply) {
-            self.tally.count_failed(self.asking, reply);
-        }
-        self.answer(session, reply);
     }
 
     /// SELECT: the session's next requests go over the lane of another database.
     fn select(&mut self, session: &mut Session, index: &[u8], reply: &mut Vec<u8>) {
-        let Some(index) = parse_i64(index) else { return errors::write(reply, errors::NOT_AN_INTEGER) };
-        if i32::try_from(index).is_err() {
-            return errors::write(reply, errors::NOT_AN_INT);
-        }
-        match u16::try_from(index).ok().filter(|&database| database < self.settings.databases) {
-            None => errors::write(reply, errors::DB_OUT_OF_RANGE),
-            Some(database) => {
+        match self.database(index) {
+            Err(text) => errors::write(reply, text),
+            Ok(database) => {
                 self.change_lane(session, LaneKind { database, resp3: session.resp3 });
                 encode::simple(reply, b"OK");
             }
         }
+    }
+
+    /// The database that clients call `index`.
+    pub(crate) fn database(&self, index: &[u8]) -> Result<u16, &'static str> {
+        let index = parse_i64(index).ok_or(errors::NOT_AN_INTEGER)?;
+        i32::try_from(index).map_err(|_| errors::NOT_AN_INT)?;
+        let database = u16::try_from(index).ok().filter(|&database| database < self.settings.databases);
+        database.ok_or(errors::DB_OUT_OF_RANGE)
     }
 
     /// WAIT: the nodes may have replicas, but which writes are this client's is not known on connections that all
@@ -183,6 +201,10 @@ impl Core {
             reply.clear();
         }
         let database = self.lanes.kind(session.lane).database;
+        if session.resp3 != resp3 && session.is_pending() {
+            // Messages come in the new protocol from now on: not before the client knows.
+            session.raise_fence(session.next_place());
+        }
         self.change_lane(session, LaneKind { database, resp3 });
         encode::map_header(reply, 7, resp3);
         for (field, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {

@@ -252,20 +252,33 @@ impl Core {
         }
     }
 
-    /// ACL LOAD: whoever drives the proxy is to read the file.
-    pub(crate) fn load_users(&mut self, session: &mut Session) {
+    /// ACL LOAD and SAVE: whoever drives the proxy is to do it, for files are none of our business.
+    pub(crate) fn send_errand(&mut self, session: &mut Session, task: Task) {
         let deadline = self.now + self.limits.request_timeout;
-        let inquiry = self.inquire(session, Gathered::Loading, self.settings.workers, deadline);
-        self.errands.extend(inquiry.map(Errand));
+        let inquiry = self.inquire(session, Gathered::Errand(task), self.settings.workers, deadline);
+        self.errands.extend(inquiry.map(|inquiry| Errand { inquiry, task }));
     }
 }
 
-/// The wish of a client to have the ACL file read again.
+/// The wish of a client that something be done with the ACL file.
 #[derive(Debug)]
-pub struct Errand(Id);
+pub struct Errand {
+    inquiry: Id,
+    /// What is to be done.
+    pub task: Task,
+}
+
+/// What a client wants to be done with the ACL file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// It is read again: the outcome goes to [`Proxy::handle_loaded`].
+    LoadUsers,
+    /// The users, as they are in the registry, are written to it: the outcome goes to [`Proxy::handle_saved`].
+    SaveUsers,
+}
 
 impl Proxy {
-    /// That the ACL file is to be read again: the answer goes to [`Proxy::handle_loaded`].
+    /// What is to be done with the ACL file next.
     pub fn poll_errand(&mut self) -> Option<Errand> {
         self.core.errands.pop_front()
     }
@@ -275,14 +288,26 @@ impl Proxy {
         self.core.begin(now);
         match outcome {
             Ok(users) => {
-                self.replace_gathered(errand.0, Gathered::Users { deleted: None });
-                self.core.questions.push_back((errand.0, Arc::new(Question::Users(users))));
+                self.replace_gathered(errand.inquiry, Gathered::Users { deleted: None });
+                self.core.questions.push_back((errand.inquiry, Arc::new(Question::Users(users))));
             }
             Err(text) => {
-                self.replace_gathered(errand.0, Gathered::Refused(text));
-                self.conclude(errand.0);
+                self.replace_gathered(errand.inquiry, Gathered::Refused(text));
+                self.conclude(errand.inquiry);
             }
         }
+        self.follow_up();
+    }
+
+    /// The ACL file was written, or not.
+    pub fn handle_saved(&mut self, errand: Errand, is_saved: bool, now: Instant) {
+        self.core.begin(now);
+        let gathered = match is_saved {
+            true => Gathered::Done,
+            false => Gathered::Refused(errors::USERS_NOT_SAVED.to_owned()),
+        };
+        self.replace_gathered(errand.inquiry, gathered);
+        self.conclude(errand.inquiry);
         self.follow_up();
     }
 

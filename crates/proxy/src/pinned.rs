@@ -228,7 +228,11 @@ impl Core {
         if let Some(at) = idle.iter().rposition(|&node| self.backends[node as usize].lane == lane) {
             return idle.remove(at);
         }
-        let greeting = self.lanes.greeting(lane).clone();
+        let is_told = self.topology.is_cluster() && self.is_replica(id);
+        let greeting = match is_told {
+            true => self.lanes.greeting_of_replica(lane),
+            false => self.lanes.greeting(lane).clone(),
+        };
         self.add_node(Backend::new((self.shard_of_node(id), id), Use::Pinned, lane, greeting))
     }
 

@@ -12,6 +12,7 @@ use crate::limits::{Limits, Settings};
 use crate::login::Login;
 use crate::pinned::Pinning;
 use crate::redirect::Kept;
+use crate::replicas::Reads;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
@@ -87,6 +88,9 @@ impl Proxy {
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
             session.login = Login::newcomer(&self.core.users);
+            if self.core.readers.are_wanted() {
+                session.reads = Some(Box::new(Reads::new(self.core.readers.from())));
+            }
         }
         Ok(conn)
     }
@@ -230,6 +234,7 @@ impl Proxy {
             self.flush_monitors();
         }
         self.forget_surplus();
+        self.remap_if_changed();
         loop {
             self.watch_memory();
             self.relay_replies();
@@ -343,11 +348,16 @@ impl Proxy {
                     }
                 }
                 Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
-                Owed::Replay(replay) => core.forget_replay(replay),
+                Owed::Replay(replay) => {
+                    if let Owed::Mixture(mixture) = core.forget_replay(replay) {
+                        core.mixtures.remove(mixture);
+                    }
+                }
                 Owed::Repeat(repeat) => core.forget_repeat(repeat),
                 Owed::Scan(scan) => core.forget_scan(scan),
                 Owed::Emulation(emulation) => core.leave_emulation(emulation),
                 Owed::Fan(fan) => core.leave_fan(fan),
+                Owed::Mixture(mixture) => drop(core.mixtures.remove(mixture)),
             }
         }
         core.close(conn);
@@ -398,6 +408,7 @@ impl Proxy {
     pub fn poll_deadline(&self) -> Instant {
         let soon = self.sweep_at.min(self.core.check_at);
         let soon = soon.min(self.core.inquiries.deadline()).min(self.core.pause.until);
+        let soon = soon.min(self.core.readers.deadline()).min(self.core.ejection_deadline());
         soon.min(self.core.parking.due_at)
     }
 
@@ -414,6 +425,12 @@ impl Proxy {
             self.sweep_at = now + SWEEP_EVERY;
             self.sweep();
         }
+        if self.core.readers.deadline() <= now {
+            self.core.poll_readers();
+        }
+        if let Some(ejection) = &mut self.core.ejection {
+            ejection.take_back(now);
+        }
         self.conclude_late();
         self.end_pause_in_time();
         self.follow_up();
@@ -429,12 +446,12 @@ impl Proxy {
                     Due::Nothing => break,
                     Due::Connect => self.connect(node),
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
+                    Due::Expire if backend.used_by == Use::Replica => self.expire_read(node),
                     Due::Expire => match backend.expire() {
-                        Some(ticket) if matches!(backend.used_by, Use::Pinned | Use::Held) => {
+                        Some(ticket)
+                            if matches!(backend.used_by, Use::Pinned | Use::Held | Use::Subscription) =>
+                        {
                             self.deliver_timeout(node, ticket);
-                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
-                        }
-                        Some(_) if backend.used_by == Use::Subscription => {
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
                         Some(ticket) => self.deliver_timeout(node, ticket),
@@ -556,7 +573,8 @@ impl Proxy {
     /// How many requests and parts of requests are in flight over the connections that clients share. Looks at each
     /// connection.
     pub fn in_flight(&self) -> usize {
-        let shared = self.core.backends.iter().filter(|backend| backend.used_by == Use::Shared);
+        let is_shared = |backend: &&Backend| matches!(backend.used_by, Use::Shared | Use::Replica);
+        let shared = self.core.backends.iter().filter(is_shared);
         shared.map(Backend::in_flight).sum()
     }
 

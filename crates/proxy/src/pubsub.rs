@@ -27,7 +27,7 @@ use crate::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Fault;
-use crate::session::{Owed, Phase, Session};
+use crate::session::{Owed, Session};
 use crate::subscriptions::{Deserted, Topics, Wait};
 use command::{Carry, Command, Flags, Local, PubSubQuestion, Topic as Kind};
 use resp::reply::{as_bulk, as_integer, elements, is_error};
@@ -530,7 +530,7 @@ impl Proxy {
         let mut has_blocked = false;
         for &conn in &listeners {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            if !matches!(session.phase, Phase::Open | Phase::Ending) {
+            if !session.may_be_told() {
                 continue;
             }
             let frame = match session.resp3 {

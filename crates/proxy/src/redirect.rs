@@ -26,12 +26,14 @@ use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Owed, Phase};
+use crate::transaction::Held;
 use command::{Carry, Resolved};
 use resp::request::{Scanned, Scanner};
 use resp::{Request, encode};
 use std::collections::VecDeque;
 use std::time::Duration;
 use stdx::Instant;
+use topology::discovery::Wish;
 use topology::{Address, NodeId, SLOTS, ShardId};
 
 /// Whether the bytes of a request are kept until it is answered, and how often it was redirected.
@@ -174,13 +176,6 @@ impl Default for Parking {
     }
 }
 
-/// The wish for a newer topology.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// A node that has keys which others were believed to have: it knows more than those.
-    pub hint: Option<Address>,
-}
-
 /// When a newer topology was wished for.
 #[derive(Debug)]
 pub(crate) struct Wishes {
@@ -218,6 +213,10 @@ impl Proxy {
     pub(crate) fn redirect(&mut self, node: u32, reply: &[u8]) -> bool {
         let core = &mut self.core;
         let Some(&ticket) = core.backends[node as usize].front() else { return false };
+        if core.backends[node as usize].used_by == Use::Replica {
+            // The primary is asked: see `replicas.rs`.
+            return false;
+        }
         let declined = core.declined_by(node, reply);
         match ticket.purpose {
             Purpose::Queued => {
@@ -250,9 +249,9 @@ impl Proxy {
         }
         core.note_declined(&declined);
         if let Some(Owed::Replay(id)) = owed
-            && core.replays.get(id).is_some_and(|replay| replay.is_watched)
+            && let Some(held) = core.replays.get(id).and_then(|replay| replay.held)
         {
-            self.answer_watched(node, ticket);
+            self.answer_held(node, ticket, held, reply);
             return true;
         }
         let stray = self.take_stray(node, ticket, owed, reply, &declined);
@@ -279,9 +278,15 @@ impl Proxy {
         true
     }
 
-    /// A transaction was declined for which keys are watched: nobody knows whether those have changed.
-    fn answer_watched(&mut self, node: u32, ticket: Ticket) {
+    /// A transaction was declined that went over a connection of its client's own. If keys are watched for it, nobody
+    /// knows whether those have changed; else it is discarded.
+    fn answer_held(&mut self, node: u32, ticket: Ticket, held: Held, reply: &[u8]) {
+        let lost = self.core.not_sent(self.core.backends[node as usize].shard, errors::REDIRECTED);
         self.core.backends[node as usize].pop();
+        if held == Held::Altered {
+            self.note_held_reply(node, &ticket, reply);
+            return self.deliver(ticket, Outcome::Lost(lost));
+        }
         let Some(Peer::Client(session)) = self.peers.get(ticket.conn) else { return };
         let mut reply = Vec::new();
         encode::null_array(&mut reply, session.resp3);
@@ -324,7 +329,7 @@ impl Proxy {
                 watches = self.watches_on(node, ticket.conn);
                 self.note_held_reply(node, &ticket, reply);
             }
-            Use::Shared | Use::Pinned | Use::Subscription => {}
+            Use::Shared | Use::Replica | Use::Pinned | Use::Subscription => {}
         }
         let text = String::from_utf8_lossy(reply);
         let reason = match declined {
@@ -491,8 +496,9 @@ impl Core {
     /// A newer topology is wished for.
     pub(crate) fn wish(&mut self, hint: Option<Address>) {
         if self.topology.is_discovered() {
-            let wish = self.wishes.wish.get_or_insert_default();
-            wish.hint = hint.or(wish.hint.take());
+            let hint = hint.map(Wish::Redirected);
+            // Who has the keys knows more than others.
+            self.wishes.wish = hint.or(self.wishes.wish.take()).or(Some(Wish::Look));
         }
     }
 

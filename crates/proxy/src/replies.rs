@@ -274,10 +274,13 @@ impl Proxy {
     /// Apart from the usual ones, which it would make dearer.
     #[inline(never)]
     fn handle_unusual_reply(&mut self, node: u32, ticket: Ticket, reply: &[u8]) {
-        match self.core.backends[node as usize].used_by {
+        let used_by = self.core.backends[node as usize].used_by;
+        match used_by {
             Use::Shared | Use::Pinned | Use::Subscription => {}
             Use::Retired | Use::Draining => self.lift_fence(ticket),
             Use::Held => self.note_held_reply(node, &ticket, reply),
+            Use::Replica if self.is_turned_away(node, &ticket, reply) => return,
+            Use::Replica => {}
         }
         match ticket.purpose {
             Purpose::Client => self.deliver_reply(Recipient::of(&ticket), reply),
@@ -305,8 +308,11 @@ impl Proxy {
             core.notice(Notice::NodeUp { shard });
         }
         core.list_node(node);
-        if used_by == Use::Subscription {
-            self.handle_source(shard, node);
+        match used_by {
+            Use::Subscription => self.handle_source(shard, node),
+            Use::Replica => core.readers.hurry(shard, core.now),
+            _ if core.backends[node as usize].stands_for_node() => core.note_node_answer(shard),
+            _ => {}
         }
         Ok(())
     }
@@ -376,6 +382,7 @@ impl Proxy {
                     }
                 }
             }
+            Purpose::Poll => self.core.absorb_poll(ticket, &outcome),
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
             Purpose::Fan => self.absorb_read(ticket.conn, ticket.part, outcome),
@@ -408,16 +415,22 @@ impl Proxy {
         let core = &mut self.core;
         let mut scratch = std::mem::take(&mut core.scratch.reply);
         scratch.clear();
+        if let Some(Owed::Replay(replay)) = session.owed(recipient.place) {
+            session.expect(recipient.place, core.forget_replay(replay));
+        }
         let reply = match (session.owed(recipient.place), outcome) {
             (Some(Owed::Node | Owed::Exec), Outcome::Reply(reply)) => Some(reply),
-            (Some(Owed::Replay(replay)), Outcome::Reply(reply)) => {
-                core.forget_replay(replay);
-                Some(reply)
+            (Some(Owed::Exec), Outcome::Lost(lost)) => {
+                core.counters.errors += 1;
+                errors::write(&mut scratch, &lost.text_of_exec());
+                Some(&scratch[..])
             }
-            (Some(owed @ (Owed::Exec | Owed::Replay(_))), Outcome::Lost(lost)) => {
-                if let Owed::Replay(replay) = owed {
-                    core.forget_replay(replay);
-                }
+            (Some(Owed::Mixture(mixture)), Outcome::Reply(reply)) => {
+                core.answer_mixture(session, mixture, reply, &mut scratch);
+                Some(&scratch[..])
+            }
+            (Some(Owed::Mixture(mixture)), Outcome::Lost(lost)) => {
+                core.lose_mixture(session, mixture);
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text_of_exec());
                 Some(&scratch[..])
@@ -452,9 +465,17 @@ impl Proxy {
                 core.absorb(merge, recipient.part, outcome, &mut scratch).then_some(&scratch[..])
             }
             // Tickets of these name them and not a place.
-            (Some(Owed::Inquiry(_) | Owed::Subscription | Owed::Emulation(_) | Owed::Fan(_)) | None, _) => {
-                None
-            }
+            (
+                Some(
+                    Owed::Inquiry(_)
+                    | Owed::Subscription
+                    | Owed::Emulation(_)
+                    | Owed::Fan(_)
+                    | Owed::Replay(_),
+                )
+                | None,
+                _,
+            ) => None,
         };
         if let Some(reply) = reply {
             self.settle(recipient, reply);
@@ -468,12 +489,16 @@ impl Proxy {
     /// Tells a ticket's holder that its time is up.
     pub(crate) fn deliver_timeout(&mut self, node: u32, ticket: Ticket) {
         let core = &mut self.core;
-        let of_nobody =
-            matches!(ticket.purpose, Purpose::Late | Purpose::Name | Purpose::Queued | Purpose::Nobody);
+        let of_nobody = matches!(
+            ticket.purpose,
+            Purpose::Late | Purpose::Name | Purpose::Poll | Purpose::Queued | Purpose::Nobody
+        );
         core.counters.timeouts += u64::from(!of_nobody);
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
         let after = match core.backends[node as usize].used_by {
-            Use::Shared | Use::Held | Use::Subscription | Use::Draining => core.limits.request_timeout,
+            Use::Shared | Use::Replica | Use::Held | Use::Subscription | Use::Draining => {
+                core.limits.request_timeout
+            }
             Use::Pinned | Use::Retired => core.limits.transfer_timeout,
         };
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
@@ -494,6 +519,11 @@ impl Proxy {
             core.counters.nodes_up -= u64::from(is_node);
         }
         core.counters.node_failures += 1;
+        let rescued = core.rescue_reads(node);
+        if used_by == Use::Replica {
+            core.readers.doubt(shard, core.backends[node as usize].node);
+        }
+        let backend = &mut core.backends[node as usize];
         let (reason, garbled) = match fault {
             Fault::Gone(reason) => (reason, false),
             Fault::Garbled(what) => (format!("protocol error: {what}"), true),
@@ -505,7 +535,7 @@ impl Proxy {
         let owner = shard;
         let shard = core.shard_name(shard).to_owned();
         match used_by {
-            Use::Shared | Use::Subscription => {
+            Use::Shared | Use::Replica | Use::Subscription => {
                 core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
             }
             Use::Pinned | Use::Held | Use::Retired | Use::Draining => core.vacate(node),
@@ -540,6 +570,10 @@ impl Proxy {
         }
         if used_by == Use::Subscription {
             self.handle_source_lost(owner, node, &reason);
+        }
+        self.ask_primary(rescued);
+        if is_node {
+            self.core.note_node_failure(owner);
         }
     }
 }

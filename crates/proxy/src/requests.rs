@@ -10,7 +10,9 @@ use crate::pinned::Pinning;
 use crate::redirect::Kept;
 use crate::route::{self, Keys, Route};
 use crate::session::{Mute, Owed, Phase, Session};
-use command::{Carry, Command, Flags, Guard, Local, Merge, Number, Refusal, Report, Resolved, learned};
+use command::{
+    Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
+};
 use resp::request::{RequestError, Scanned, Scanner};
 use resp::{Request, encode};
 use topology::ShardId;
@@ -204,9 +206,14 @@ impl Core {
         if session.subscribed.is_some() && !self.allows_listener(session, command, request) {
             return Step::Done;
         }
-        // One branch for both: nearly no request has to do with either.
-        if session.transaction.is_some() | self.pause.is_on() {
+        // One branch for all: nearly no request has to do with any.
+        if session.transaction.is_some() | self.pause.is_on() | session.reads.is_some() {
             if let Some(step) = self.hold_back(session, command) {
+                return step;
+            }
+            if session.reads.is_some()
+                && let Some(step) = self.read_from_replica(session, command, request, keys)
+            {
                 return step;
             }
             if session.transaction.is_some() {
@@ -231,7 +238,15 @@ impl Core {
             Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
             Carry::Publish(kind) => self.send_message(session, command, kind, request),
             Carry::Cursor => self.send_scan(session, request),
-            Carry::AnyShard => self.send(session, command, self.topology.keyless(), request.bytes),
+            Carry::OnlyShard(why) if !self.topology.is_undivided() => {
+                self.refuse_command(session, command, Refusal::Never(why), request);
+            }
+            Carry::OnlyShard(_) if self.lacks_database(Naming::Both, request) => {
+                self.refuse(session, errors::DB_OUT_OF_RANGE);
+            }
+            Carry::OnlyShard(_) | Carry::AnyShard => {
+                self.send(session, command, self.topology.keyless(), request.bytes)
+            }
             Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {
                 self.send_to_all(session, command, Merge::Report(Report::Config), request, keys);
             }

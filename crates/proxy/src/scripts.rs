@@ -227,6 +227,17 @@ impl Core {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
+        self.forward_script_to(session, (shard, node), script, request);
+    }
+
+    /// Sends a script's request over the connection `node`, which goes to a node of `shard`.
+    pub(crate) fn forward_script_to(
+        &mut self,
+        session: &mut Session,
+        (shard, node): (ShardId, u32),
+        script: Script,
+        request: &Request<'_>,
+    ) {
         let copy = match self.named(node, script, request) {
             Some(named) if self.bring_along(node, &named) => {
                 self.repeats.keep((session.lane, shard), named, request.bytes, &mut self.pool)

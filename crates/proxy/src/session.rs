@@ -11,6 +11,7 @@ use crate::lanes::LaneId;
 use crate::limits::Limits;
 use crate::login::Login;
 use crate::pinned::Pinning;
+use crate::replicas::Reads;
 use crate::subscriptions::Subscribed;
 use crate::transaction::Transaction;
 use command::Number;
@@ -107,6 +108,8 @@ pub(crate) struct Session {
     pub is_seen_waiting: bool,
     /// What it has begun with MULTI.
     pub transaction: Option<Box<Transaction>>,
+    /// What concerns its reads, if they may go to replicas.
+    pub reads: Option<Box<Reads>>,
 }
 
 /// What a session does with what comes.
@@ -181,6 +184,8 @@ pub(crate) enum Owed {
     Exec,
     /// The same, of a transaction that may have to be sent again.
     Replay(Id),
+    /// The same, with what is added here.
+    Mixture(Id),
 }
 
 /// How far a session had come before a request whose reply is not wanted.
@@ -291,6 +296,7 @@ impl Session {
             waits_on: None,
             is_seen_waiting: false,
             transaction: None,
+            reads: None,
         }
     }
 
@@ -340,6 +346,11 @@ impl Session {
         self.waits_on.is_some() || self.is_held_back
     }
 
+    /// Whether what it did not ask for may still be sent to it: to who was told its last word, nothing more is.
+    pub(crate) fn may_be_told(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Ending)
+    }
+
     /// Whether a request is pending.
     pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
@@ -369,6 +380,11 @@ impl Session {
             Place::Waiting(owed) | Place::Muted(owed) => Some(*owed),
             Place::Ready(_) => None,
         }
+    }
+
+    /// Whether place `number` was reserved and its reply has not left yet.
+    pub(crate) fn has_place(&self, number: u32) -> bool {
+        self.index(number) < self.pending.len()
     }
 
     /// Whether nothing was sent behind the request at place `number`.
@@ -755,7 +771,7 @@ mod tests {
             (0, 0, 0)
         );
         // A look into a box would cost each request more than these few bytes more cost an idle client.
-        assert!(size_of::<Session>() <= 376, "{}", size_of::<Session>());
+        assert!(size_of::<Session>() <= 384, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

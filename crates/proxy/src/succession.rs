@@ -10,7 +10,7 @@
 //! must not overtake that. What is in flight is answered by the node that has it; in a cluster it may answer that the
 //! key is elsewhere by now.
 
-use crate::backend::{State, Use};
+use crate::backend::{Backend, State, Use};
 use crate::core::Core;
 use crate::errors::Lost;
 use crate::pinned::Pinning;
@@ -71,14 +71,13 @@ impl Proxy {
     /// Takes the connections to nodes out of use that requests do not go to any more.
     fn drain_nodes(&mut self) {
         for node in 0..self.core.backends.len() as u32 {
-            let backend = &self.core.backends[node as usize];
-            if self.core.sends_to(backend.node) {
+            if self.core.is_of_use(node) {
                 continue;
             }
             self.core.pins.forget_idle(self.core.backends[node as usize].node);
             match self.core.backends[node as usize].used_by {
-                Use::Shared if self.core.is_vacant(node) => {}
-                Use::Shared => self.drain_node(node),
+                Use::Shared | Use::Replica if self.core.is_vacant(node) => {}
+                Use::Shared | Use::Replica => self.drain_node(node),
                 _ => {}
             }
         }
@@ -147,6 +146,9 @@ impl Core {
         self.scratch.keys.resize(topology.divisions());
         self.subscriptions.fit(topology);
         self.invalidations.fit(topology);
+        if self.readers.are_watched() {
+            self.readers.follow(topology, self.now);
+        }
         for backend in &mut self.backends {
             backend.keeps_all = self.keeps.is_kept();
             if let Some(node) = topology.nodes().get(backend.node.0 as usize)
@@ -157,10 +159,20 @@ impl Core {
         }
     }
 
-    /// Whether requests go to the node `id`: it is a primary.
-    fn sends_to(&self, id: NodeId) -> bool {
-        let node = self.topology.node(id);
-        node.shard.is_some_and(|shard| self.topology.shard(shard).primary == Some(id))
+    /// Whether what goes over the connection `node` still goes to its node: writes to a primary, reads to a replica.
+    fn is_of_use(&self, node: u32) -> bool {
+        let Backend { node: id, used_by, .. } = self.backends[node as usize];
+        if used_by == Use::Replica {
+            return self.readers.are_watched() && self.is_replica(id);
+        }
+        let shard = self.topology.node(id).shard;
+        shard.is_some_and(|shard| self.topology.shard(shard).primary == Some(id))
+    }
+
+    /// Whether the node `id` is a replica.
+    pub(crate) fn is_replica(&self, id: NodeId) -> bool {
+        let shard = self.topology.node(id).shard;
+        shard.is_some_and(|shard| self.topology.shard(shard).replicas.contains(&id))
     }
 
     /// Whether nobody has the place `node` among the connections.

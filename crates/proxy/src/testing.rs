@@ -44,7 +44,12 @@ impl Rig {
 
     fn of_worker(shards: usize, limits: Limits, settings: Settings, board: &Arc<Board>) -> Rig {
         let nodes: Vec<String> = (0..shards).map(|shard| format!("127.0.0.1:{}", 7000 + shard)).collect();
-        let nodes = parse_nodes(&nodes.join(",")).expect("valid");
+        Rig::over(&nodes.join(","), limits, settings, board)
+    }
+
+    /// Over the nodes of `list`, none of which has answered yet.
+    pub(crate) fn over(list: &str, limits: Limits, settings: Settings, board: &Arc<Board>) -> Rig {
+        let nodes = parse_nodes(list).expect("valid");
         let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid");
         Rig::of_topology(topology, limits, settings, board)
     }

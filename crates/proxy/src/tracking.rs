@@ -28,8 +28,6 @@ pub(crate) struct Tracking {
     prefixes: Vec<Box<[u8]>>,
     /// Keys that commands of its transaction name.
     queued: Vec<Box<[u8]>>,
-    /// Nodes have not all confirmed, and it has read nothing since it asked: what changes need not be told.
-    is_new: bool,
     /// Shards whose flush it knows of, if it has read nothing since.
     flushed: Vec<ShardId>,
 }
@@ -129,7 +127,7 @@ impl Wish {
         if let Some(refusal) = refusal {
             return Err(refusal.into());
         }
-        let mut tracking = Tracking { noloop, is_new: true, ..Tracking::default() };
+        let mut tracking = Tracking { noloop, ..Tracking::default() };
         tracking.mode = match () {
             () if broadcast => Mode::Broadcast,
             () if optin => Mode::OptIn,
@@ -196,7 +194,6 @@ impl Tracking {
     /// The client reads something now. Whether it is to be told of the keys.
     pub(crate) fn begin_to_read(&mut self) -> bool {
         self.flushed.clear();
-        self.is_new = false;
         match self.mode {
             Mode::Read => true,
             Mode::OptIn => self.next == Some(true),
@@ -213,15 +210,15 @@ impl Tracking {
         self.overwritten.insert(key.into(), now);
     }
 
+    /// The client reads `key`: what it finds may be changed before a node has told of its own change.
+    pub(crate) fn forget_overwritten(&mut self, key: &[u8]) {
+        self.overwritten.remove(key);
+    }
+
     /// A node tells that `key` has changed. Whether that was the client itself, within `patience`: what was never told
     /// of must not hide another's change for ever.
     pub(crate) fn has_overwritten(&mut self, key: &[u8], now: Instant, patience: Duration) -> bool {
         self.overwritten.remove(key).is_some_and(|at| now.since(at) <= patience)
-    }
-
-    /// All nodes have confirmed.
-    pub(crate) fn end_of_wait(&mut self) {
-        self.is_new = false;
     }
 
     /// What CLIENT CACHING said was of the command that was carried out.
@@ -242,9 +239,6 @@ impl Tracking {
     /// All keys of `shard` are gone. Whether the client is to be told: not, if it was told so of another shard and has
     /// read nothing since.
     pub(crate) fn note_flush(&mut self, shard: ShardId) -> bool {
-        if self.is_new {
-            return false;
-        }
         let is_known = !self.flushed.is_empty() && !self.flushed.contains(&shard);
         if !is_known {
             self.flushed.clear();
@@ -256,9 +250,6 @@ impl Tracking {
     /// Those of `keys` that the client wants to know of without having read them: by the beginnings that it named, for
     /// Redis tells of each by itself.
     pub(crate) fn wanted<'a>(&self, keys: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
-        if self.is_new {
-            return Vec::new();
-        }
         let those = self.prefixes.iter().map(|prefix| {
             let keys = keys.iter().copied().filter(|key| key.starts_with(prefix));
             keys.collect::<Vec<_>>()

@@ -9,8 +9,8 @@
 //! Commands are checked when they come, as Redis checks them, and kept here. With EXEC all of them go out in one piece
 //! over the connection that all clients share, so that nothing of another client can get between. All keys must be on
 //! one shard: the first command that does not fit is refused, and EXEC then says so, as after every refused command.
-//! What a node could not answer truthfully for all shards, and what would change the connection that others use too,
-//! is refused the same way.
+//! What a node could not answer truthfully for all shards is refused the same way ([`command::Within`] says what); what
+//! the proxy answers itself is laid in ([`crate::inlays`]).
 //!
 //! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
 //! on whether a byte of EXEC was written.
@@ -18,13 +18,14 @@
 use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::held::Watch;
+use crate::held::{HeldNode, Watch};
+use crate::inlays::Inlays;
 use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
 use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
-use command::{Carry, Command, Flags, Guard, Local, Refusal, Topic, Transaction as Act};
+use command::{Carry, Command, Guard, Local, Naming, Refusal, Topic, Transaction as Act, Within};
 use resp::{Request, encode};
 use stdx::{BufferPool, Id, append};
 use topology::ShardId;
@@ -46,6 +47,8 @@ pub(crate) struct Transaction {
     may_write: bool,
     /// A command was refused: EXEC will say so, and nothing is kept any more.
     is_spoilt: bool,
+    /// What is not, or not only, the node's.
+    inlays: Inlays,
     /// What it holds, as it was counted last.
     counted_bytes: usize,
 }
@@ -59,8 +62,10 @@ pub(crate) struct Replay {
     named: Vec<Named>,
     /// Whose keys it is about.
     pub aim: Aim,
-    /// Keys are watched for it, on the connection that it went over: it is not sent again elsewhere.
-    pub is_watched: bool,
+    /// What is added to its reply here.
+    mixture: Option<Id>,
+    /// It went over a connection of its client's own: it is not sent again elsewhere.
+    pub held: Option<Held>,
     /// Why a command of it was declined, so that EXEC discards it.
     pub declined: Option<Declined>,
     counted_bytes: usize,
@@ -68,6 +73,15 @@ pub(crate) struct Replay {
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// Why a transaction goes over a connection of its client's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Keys are watched there.
+    Watched,
+    /// It leaves the connection other than it was.
+    Altered,
+}
 
 /// No transaction has this name.
 const NO_REPLAY: Id = Id { index: u32::MAX, generation: 0 };
@@ -79,6 +93,10 @@ enum Place {
     At(ShardId, u32),
     /// Wherever the others do.
     Anywhere,
+    /// The same; those behind it run in this database.
+    Selects(u16),
+    /// It does not: it is answered by the proxy.
+    Here,
 }
 
 impl Transaction {
@@ -93,13 +111,14 @@ impl Transaction {
             named: Vec::new(),
             may_write: false,
             is_spoilt: false,
+            inlays: Inlays::default(),
             counted_bytes: 0,
         }
     }
 
     /// How many commands wait for EXEC.
     pub(crate) fn commands(&self) -> u32 {
-        self.commands
+        self.commands + self.inlays.here()
     }
 
     /// Whether one of them may write.
@@ -107,9 +126,14 @@ impl Transaction {
         self.may_write
     }
 
+    /// Bytes of its requests.
+    fn request_bytes(&self) -> usize {
+        self.requests.len() + self.inlays.request_bytes()
+    }
+
     /// Bytes of memory that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.requests.capacity() + self.named.capacity() * size_of::<Named>()
+        self.requests.capacity() + self.named.capacity() * size_of::<Named>() + self.inlays.held_bytes()
     }
 }
 
@@ -199,7 +223,9 @@ impl Core {
             Carry::Here(local @ (Local::Quit | Local::Reset)) => {
                 self.answer_here(session, local, command, request, reply);
             }
-            _ if command.flags.contains(Flags::NO_MULTI) => self.refuse(session, errors::NOT_IN_MULTI),
+            _ if command.within_transaction() == Within::NotInRedis => {
+                self.refuse(session, errors::NOT_IN_MULTI);
+            }
             _ => self.keep_for_exec(session, command, request, keys),
         }
         Step::Done
@@ -235,14 +261,21 @@ impl Core {
             {
                 (transaction.shard, transaction.division) = (Some(shard), Some(division));
             }
-            (Some(Place::Anywhere), _) => {}
+            (Some(Place::Anywhere | Place::Selects(_) | Place::Here), _) => {}
             (Some(Place::At(..)) | None, _) => return self.refuse(session, errors::CROSS_SLOT),
         }
-        if transaction.requests.len() + request.bytes.len() > self.limits.transaction_bytes_max {
+        if transaction.request_bytes() + request.bytes.len() > self.limits.transaction_bytes_max {
             return self.refuse(session, errors::TRANSACTION_TOO_LARGE);
         }
-        append(&mut transaction.requests, request.bytes);
-        transaction.commands += 1;
+        if place == Some(Place::Here) {
+            transaction.inlays.add(transaction.commands, request.bytes);
+        } else {
+            if let Some(Place::Selects(database)) = place {
+                transaction.inlays.add_select(transaction.commands, database);
+            }
+            append(&mut transaction.requests, request.bytes);
+            transaction.commands += 1;
+        }
         transaction.may_write |= command.may_write();
         if let Carry::Script(script) = command.carry
             && let Some(named) = self.board.scripts.named(script, request)
@@ -263,8 +296,7 @@ impl Core {
     ) -> Result<Option<Place>, Refusal> {
         let has_one_shard = self.topology.is_undivided();
         match command.carry {
-            // What would wait does not in a transaction.
-            Carry::Shard | Carry::Split(_) | Carry::Script(_) | Carry::Blocking(_) => {}
+            Carry::Admin(why, _) if !self.settings.allow_admin => return Err(Refusal::Admin(why)),
             // Elsewhere those who are subscribed to the channel would not hear of it.
             Carry::Publish(kind) if kind != Topic::ShardChannel && self.topology.is_cluster() => {
                 // All nodes of a cluster pass it on.
@@ -276,20 +308,30 @@ impl Core {
                 return Err(Refusal::Never(MISSING_DATABASE));
             }
             Carry::ShardIf(guard) => guard.check(request)?,
-            Carry::AnyShard | Carry::Transaction(_) => return Ok(Some(Place::Anywhere)),
-            Carry::Here(Local::Ping | Local::Echo | Local::Time | Local::Lolwut | Local::Wait) => {
-                return Ok(Some(Place::Anywhere));
+            Carry::OnlyShard(why) if !has_one_shard => return Err(Refusal::Never(why)),
+            Carry::OnlyShard(_) if self.lacks_database(Naming::Both, request) => {
+                return Err(Refusal::Never(MISSING_DATABASE));
             }
-            Carry::AllShards(_) | Carry::Cursor if has_one_shard => {
+            _ => {}
+        }
+        match self.within_transaction(command) {
+            Within::Kept => {}
+            Within::KeptByOneShard if has_one_shard => {
                 // What it does to scripts is noted now: to load one that is there already does no harm.
                 self.note_scripts(command, request, &[]);
                 return Ok(Some(Place::Anywhere));
             }
-            Carry::AllShards(_) | Carry::Cursor => return Err(Refusal::Never(NEEDS_ALL_SHARDS)),
-            Carry::Here(_) | Carry::Container => return Err(Refusal::Never(ANSWERED_HERE)),
-            Carry::Admin(why, _) if !self.settings.allow_admin => return Err(Refusal::Admin(why)),
-            Carry::Admin(..) => return Err(Refusal::Never(NEEDS_ALL_SHARDS)),
-            Carry::Refused(refusal) => return Err(refusal),
+            Within::KeptByOneShard => return Err(Within::NEEDS_ALL_SHARDS),
+            Within::Here => return Ok(Some(Place::Here)),
+            // An error is an answer too, and ours: the node may have more databases.
+            Within::Select => {
+                let database = self.database(request.arg(1));
+                return Ok(Some(database.map_or(Place::Here, Place::Selects)));
+            }
+            Within::Refused(refusal) => return Err(refusal),
+            Within::AtOnce | Within::NotInRedis => {
+                debug_assert!(false, "it was carried out or refused before");
+            }
         }
         Ok(match route::route(command, request, &self.topology, keys) {
             Route::Parts => None,
@@ -311,8 +353,9 @@ impl Core {
 
     /// EXEC.
     fn execute(&mut self, session: &mut Session) -> Step {
+        let selects = session.transaction.as_ref().is_some_and(|transaction| transaction.inlays.selects());
         // What goes over a connection of the client's own must not overtake what it has sent before.
-        if matches!(session.watch, Watch::On(_)) && !self.is_alone(session) {
+        if (selects || matches!(session.watch, Watch::On(_))) && !self.is_alone(session) {
             return self.read_again();
         }
         let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
@@ -333,15 +376,15 @@ impl Core {
                 self.end_watch(session);
                 self.refuse(session, errors::EXEC_ELSEWHERE);
             }
-            Watch::On(node) => {
-                session.watch = Watch::Ending(node);
-                let owed = self.queue_transaction(node.get(), &mut transaction, shard, true);
-                self.send_held(session, node, EXEC, owed);
-            }
-            _ if transaction.commands == 0 => self.answer(session, b"*0\r\n"),
+            Watch::On(node) => self.execute_held(session, node, &mut transaction, true),
+            _ if selects => match self.hold(session, shard) {
+                Ok(node) => self.execute_held(session, node, &mut transaction, false),
+                Err(lost) => self.refuse(session, &lost.text_of_exec()),
+            },
+            _ if transaction.commands == 0 => self.execute_here(session, &mut transaction),
             _ => match self.shared_node(session.lane, shard) {
                 Ok(node) => {
-                    let owed = self.queue_transaction(node, &mut transaction, shard, false);
+                    let owed = self.queue_transaction(session, node, &mut transaction, None);
                     let place = session.reserve(owed);
                     self.enqueue_on(node, EXEC, Asked::by_client(session.conn, place));
                 }
@@ -352,27 +395,69 @@ impl Core {
         Step::Done
     }
 
+    /// EXEC over a connection that the session holds, and does not any more when it was answered.
+    fn execute_held(
+        &mut self,
+        session: &mut Session,
+        node: HeldNode,
+        transaction: &mut Transaction,
+        is_watched: bool,
+    ) {
+        session.watch = Watch::Ending(node);
+        self.backends[node.get() as usize].is_altered |= transaction.inlays.selects();
+        let held = if is_watched { Held::Watched } else { Held::Altered };
+        let owed = self.queue_transaction(session, node.get(), transaction, Some(held));
+        self.send_held(session, node, EXEC, owed);
+    }
+
+    /// EXEC of what needs no node.
+    fn execute_here(&mut self, session: &mut Session, transaction: &mut Transaction) {
+        let mut reply = self.pool.take();
+        self.lay_in(session, std::mem::take(&mut transaction.inlays), 0, b"*0\r\n", &mut reply);
+        self.answer(session, &reply);
+        self.pool.give(reply);
+    }
+
+    /// What the client waits for with EXEC.
+    fn expect_exec(&mut self, session: &mut Session, transaction: &mut Transaction) -> Owed {
+        match std::mem::take(&mut transaction.inlays) {
+            inlays if inlays.is_empty() => Owed::Exec,
+            inlays => self.expect_mixture(session, inlays, transaction.commands),
+        }
+    }
+
+    /// What becomes of `command` in a transaction, as things are here.
+    fn within_transaction(&self, command: &Command) -> Within {
+        match command.carry {
+            Carry::Here(Local::ConfigGet) if self.settings.allow_admin => Within::KeptByOneShard,
+            _ => command.within_transaction(),
+        }
+    }
+
     /// Queues all of it but EXEC, which must follow at once. If its node may decline it, it is kept until it is answered.
     fn queue_transaction(
         &mut self,
+        session: &mut Session,
         node: u32,
         transaction: &mut Transaction,
-        shard: ShardId,
-        is_watched: bool,
+        held: Option<Held>,
     ) -> Owed {
+        let owed = self.expect_exec(session, transaction);
+        let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
         let mut replay = Replay {
             requests: std::mem::take(&mut transaction.requests),
             commands: transaction.commands,
             named: std::mem::take(&mut transaction.named),
+            mixture: if let Owed::Mixture(id) = owed { Some(id) } else { None },
             aim: Aim::Shard(shard),
-            is_watched,
+            held,
             declined: None,
             counted_bytes: 0,
         };
         if !self.keeps.is_kept() {
             self.queue_replay(node, &replay, NO_REPLAY, false);
             self.pool.give(replay.requests);
-            return Owed::Exec;
+            return owed;
         }
         if let Some(slot) = transaction.division.filter(|_| self.topology.is_cluster()) {
             replay.aim = Aim::Slot(slot as u16);
@@ -412,12 +497,12 @@ impl Core {
         self.enqueue_again(node, false, EXEC, ticket);
     }
 
-    /// A transaction is answered, or nobody waits for it any more.
-    pub(crate) fn forget_replay(&mut self, id: Id) {
-        if let Some(mut replay) = self.replays.remove(id) {
-            self.memory.recount(&mut replay.counted_bytes, 0);
-            self.pool.give(replay.requests);
-        }
+    /// A transaction is not sent again any more. What its client waits for now.
+    pub(crate) fn forget_replay(&mut self, id: Id) -> Owed {
+        let Some(mut replay) = self.replays.remove(id) else { return Owed::Exec };
+        self.memory.recount(&mut replay.counted_bytes, 0);
+        self.pool.give(replay.requests);
+        replay.mixture.map_or(Owed::Exec, Owed::Mixture)
     }
 
     /// A command was refused: if it belongs to a transaction, that will not be carried out.
@@ -426,6 +511,7 @@ impl Core {
             transaction.is_spoilt = true;
             self.pool.give(std::mem::take(&mut transaction.requests));
             transaction.named = Vec::new();
+            transaction.inlays = Inlays::default();
             self.memory.recount_unread(&mut transaction.counted_bytes, 0);
         }
     }
@@ -447,6 +533,4 @@ impl Core {
 
 const OK: &[u8] = b"+OK\r\n";
 const QUEUED: &[u8] = b"+QUEUED\r\n";
-const NEEDS_ALL_SHARDS: &str = "a transaction runs on one shard, and this needs all";
 const MISSING_DATABASE: &str = "DB index is out of range";
-const ANSWERED_HERE: &str = "a transaction runs on a node, and this is answered by the proxy";

@@ -61,6 +61,7 @@ impl Core {
         let Some(id) = session.pinning.id() else { return 0 };
         session.scanner = Scanner::default();
         session.pinning = Pinning::Busy(id);
+        self.note_own_writes(session);
         session.last = number;
         self.asking = number;
         self.tally.count_call(number);

@@ -2,6 +2,9 @@
 
 use proxy::Credentials;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use users::{Registry, Users};
 
@@ -70,6 +73,12 @@ impl Source {
         }
     }
 
+    /// Writes `users` to the ACL file, which is replaced whole, or stays as it was.
+    pub(crate) fn save(&self, users: &Users) -> Result<(), String> {
+        let Source::AclFile(path) = self else { return Err("there is no ACL file".to_owned()) };
+        replace(path, &users.to_file()).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
     /// What an operator may have overlooked.
     pub(crate) fn warning(&self, users: &Users) -> Option<&'static str> {
         let is_open = users.default_user().is_open() && users.default_user().is_unlimited();
@@ -80,7 +89,7 @@ impl Source {
     /// The registry of a process, with the users as they are now.
     pub(crate) fn registry(&self) -> Result<Registry, String> {
         let mut secret = [0; 32];
-        let random = std::fs::File::open("/dev/urandom");
+        let random = File::open("/dev/urandom");
         random
             .and_then(|mut random| std::io::Read::read_exact(&mut random, &mut secret))
             .map_err(|error| format!("/dev/urandom: {error}"))?;
@@ -91,6 +100,35 @@ impl Source {
     pub(crate) fn is_file(&self) -> bool {
         matches!(self, Source::PasswordFile(_) | Source::AclFile(_))
     }
+}
+
+/// Puts a file with `text` in the place of that at `path`. Whoever reads it, also after the machine was cut off, finds all of
+/// the one or all of the other.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    // Of a link, what it points to is replaced.
+    let path = std::fs::canonicalize(path)?;
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(format!(".tmp-{}", std::process::id()));
+    let temporary = folder.join(name);
+    let written = write_anew(&temporary, text, &path).and_then(|()| std::fs::rename(&temporary, &path));
+    if written.is_err() {
+        // It may not even be there. What went wrong first is told.
+        let _ = std::fs::remove_file(&temporary);
+        return written;
+    }
+    // The name is on the disk when the folder is.
+    File::open(folder)?.sync_all()
+}
+
+/// Writes `text` to a new file at `path`, which may be read and written by whom `model` may, down to the disk.
+fn write_anew(path: &Path, text: &[u8], model: &Path) -> io::Result<()> {
+    // One that a killed process has left behind.
+    let _ = std::fs::remove_file(path);
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_permissions(std::fs::metadata(model)?.permissions())?;
+    file.write_all(text)?;
+    file.sync_all()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

@@ -1,10 +1,13 @@
 //! The command line: what can be said, and how it is refused in one line.
 
 use crate::access::{Secret, Source};
+use crate::discovery_args::DiscoveryArgs;
 use crate::embedded::EmbeddedSettings;
 use crate::leash::LeashArgs;
 use crate::local::LocalArgs;
 use crate::pace::Gather;
+use crate::reading::ReadingArgs;
+use crate::tcp::TcpArgs;
 use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
@@ -32,6 +35,8 @@ pub(crate) enum Commands {
     Proxy(Box<ProxyArgs>),
     /// Start nodes on this machine, for tests and to play with
     Local(LocalArgs),
+    /// Pass bytes to one of several nodes, without reading them
+    Tcp(TcpArgs),
     /// Run a program that ends when another process does
     #[command(hide = true)]
     Leash(LeashArgs),
@@ -43,6 +48,7 @@ impl Commands {
         match self {
             Commands::Proxy(_) => "proxy",
             Commands::Local(_) => "local",
+            Commands::Tcp(_) => "tcp",
             Commands::Leash(_) => "leash",
         }
     }
@@ -51,6 +57,7 @@ impl Commands {
         match self {
             Commands::Proxy(args) => args.check(),
             Commands::Local(args) => args.check(),
+            Commands::Tcp(args) => args.check(),
             Commands::Leash(_) => Ok(()),
         }
     }
@@ -62,13 +69,19 @@ impl Commands {
   shardis proxy                 four shards in memory, nothing else needed
   shardis proxy --nodes=127.0.0.1:8081,127.0.0.1:8082
   shardis proxy --nodes=cache-a:6379:2,cache-b:6379 --distribution=ketama --hash=fnv1a_64 --tag-rule='{}'
-  shardis proxy --nodes=unix:/run/redis/a.sock,unix:/run/redis/b.sock --port=6379 --workers=4")]
+  shardis proxy --nodes=unix:/run/redis/a.sock,unix:/run/redis/b.sock --port=6379 --workers=4
+  shardis proxy --nodes='a:6379|a-copy:6379,b:6379|b-copy:6379' --read-from=prefer-replica
+  shardis proxy --cluster=10.0.0.1:6379,10.0.0.2:6379
+  shardis proxy --sentinel=10.0.0.1:26379,10.0.0.2:26379,10.0.0.3:26379 --master=orders,carts")]
 pub(crate) struct ProxyArgs {
     /// The nodes, separated by commas. Each is host:port, [v6]:port or unix:/path, then if wanted :weight, then if
-    /// wanted a blank and a name. Without nodes, shards in the memory of this process serve: their data is lost when
-    /// it ends
-    #[arg(long, value_name = "NODE,NODE,…", conflicts_with_all = ["store_shards", "store_memory", "store_policy"])]
+    /// wanted @zone, then if wanted a blank and a name; replicas stand behind their primary, each after a |. Without nodes,
+    /// shards in the memory of this process serve: their data is lost when it ends
+    #[arg(long, value_name = "NODE,NODE,…", group = "far", conflicts_with_all = ["store_shards", "store_memory", "store_policy"])]
     nodes: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) discovery: DiscoveryArgs,
 
     /// Without --nodes: how many shards to serve from memory
     #[arg(long, value_name = "SHARDS", default_value_t = 4)]
@@ -119,9 +132,9 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
     tag_rule: Option<TagRule>,
 
-    /// Databases that clients may SELECT; the nodes must have as many
-    #[arg(long, value_name = "DATABASES", default_value_t = 16)]
-    pub(crate) databases: u16,
+    /// Databases that clients may SELECT; the nodes must have as many [default: 16; with --cluster, which has no others, 1]
+    #[arg(long, value_name = "DATABASES")]
+    databases: Option<u16>,
 
     /// Clients at most
     #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
@@ -151,6 +164,9 @@ pub(crate) struct ProxyArgs {
     #[arg(long)]
     pub(crate) allow_admin: bool,
 
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+
     /// What becomes of a command whose keys live on several shards and that cannot be split, such as SUNION or RENAME:
     /// refuse (CROSSSLOT, as Redis Cluster says), or emulate: the values are gathered, what comes of them is written;
     /// not atomic (docs/cross-shard.md)
@@ -177,7 +193,7 @@ pub(crate) struct ProxyArgs {
     acl_file: Option<PathBuf>,
 
     /// The file whose first line is the password that nodes are told (AUTH)
-    #[arg(long, value_name = "PATH", requires = "nodes")]
+    #[arg(long, value_name = "PATH", requires = "far")]
     node_auth_file: Option<PathBuf>,
 
     /// The user that nodes are told with it, if it is not their default user
@@ -243,7 +259,7 @@ fn parse_memory_max(text: &str) -> Result<usize, String> {
 }
 
 /// Bytes with Redis's units: `kb`, `mb` and `gb` are powers of 1024, `k`, `m` and `g` of 1000.
-fn parse_bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let refusal = || "write bytes, as in 100000000, 100m, 512mb or 2gb".to_owned();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -291,16 +307,7 @@ impl ProxyArgs {
         if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
             return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
         }
-        if !(1..=proxy::Settings::DATABASES_MAX).contains(&self.databases) {
-            let max = proxy::Settings::DATABASES_MAX;
-            return Err(format!("--databases {}: 1 to {max}", self.databases));
-        }
-        if self.nodes.is_none() && self.databases > u16::from(store::DATABASES) {
-            let (wanted, max) = (self.databases, store::DATABASES);
-            return Err(format!(
-                "--databases {wanted}: shards in memory have {max}; name nodes with --nodes"
-            ));
-        }
+        self.check_databases()?;
         for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
             if ms == 0 {
                 return Err(format!(
@@ -308,9 +315,41 @@ impl ProxyArgs {
                 ));
             }
         }
-        self.transport.check(self.port, self.nodes.is_some())?;
-        self.topology()?;
+        self.transport.check(self.port, self.has_nodes())?;
+        self.discovery.check()?;
+        let topology = self.topology()?;
+        self.reading.check(self.nodes.is_some(), &topology)?;
         self.listen_addr().map(|_| ())
+    }
+
+    fn check_databases(&self) -> Result<(), String> {
+        let wanted = self.databases();
+        if !(1..=proxy::Settings::DATABASES_MAX).contains(&wanted) {
+            let max = proxy::Settings::DATABASES_MAX;
+            return Err(format!("--databases {wanted}: 1 to {max}"));
+        }
+        if self.discovery.is_cluster() && wanted > 1 {
+            return Err(format!("--databases {wanted}: a Redis Cluster has database 0 alone; leave it out"));
+        }
+        if !self.has_nodes() && wanted > u16::from(store::DATABASES) {
+            let max = store::DATABASES;
+            return Err(format!(
+                "--databases {wanted}: shards in memory have {max}; name nodes with --nodes"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Databases that clients may SELECT.
+    pub(crate) fn databases(&self) -> u16 {
+        /// As many as Redis has if nothing else is said.
+        const DATABASES: u16 = 16;
+        self.databases.unwrap_or(if self.discovery.is_cluster() { 1 } else { DATABASES })
+    }
+
+    /// Whether the shards are on nodes, and not in this process.
+    fn has_nodes(&self) -> bool {
+        self.nodes.is_some() || self.discovery.is_given()
     }
 
     /// Whether there is a port without TLS. Who says 0 beside another way in wants none, as with Redis: a free one would be
@@ -328,13 +367,16 @@ impl ProxyArgs {
         })
     }
 
-    /// Who owns which key, as the arguments say.
+    /// Who owns which key, as the arguments say; of what is to be discovered, as much as can be known before.
     pub(crate) fn topology(&self) -> Result<Topology, String> {
+        let (distribution, hash, tag_rule) = (self.distribution, self.hash, self.tag_rule);
+        if self.discovery.is_given() {
+            return self.discovery.topology(TopologySpec { nodes: Vec::new(), distribution, hash, tag_rule });
+        }
         let nodes = match &self.nodes {
             Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
             None => (0..self.store_shards).map(NodeSpec::embedded).collect(),
         };
-        let (distribution, hash, tag_rule) = (self.distribution, self.hash, self.tag_rule);
         let spec = TopologySpec { nodes, distribution, hash, tag_rule };
         Topology::new(1, &spec).map_err(|error| error.to_string())
     }
@@ -360,7 +402,7 @@ impl ProxyArgs {
     /// What the stores are to be like, if there are no nodes.
     pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
         let (shards, memory_max, policy) = (self.store_shards, self.store_memory, self.store_policy);
-        self.nodes.is_none().then_some(EmbeddedSettings { shards, memory_max, policy, seed })
+        (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed })
     }
 
     /// How many workers there are to be.
@@ -434,6 +476,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_discovered_has_shards_and_no_nodes_yet() {
+        let cluster = parsed(&["--cluster=10.0.0.1:6379,[::1]:6379"]).expect("valid");
+        assert_eq!((cluster.databases(), cluster.embedded(7).is_none()), (1, true));
+        assert!(cluster.topology().expect("valid").is_cluster());
+        let flags = ["--sentinel=a:26379,b:26379", "--master=orders,carts", "--distribution=ketama"];
+        let sentinel = parsed(&flags).expect("valid");
+        let topology = sentinel.topology().expect("valid");
+        let names: Vec<_> = topology.shards().iter().map(|shard| shard.name.as_str()).collect();
+        assert_eq!((names, sentinel.databases()), (vec!["orders", "carts"], 16));
+        assert!(topology.shards().iter().all(|shard| shard.primary.is_none()));
+    }
+
+    #[test]
     fn port_0_takes_a_free_one_unless_there_is_another_way_in() {
         let plain = |words: &[&str]| parsed(words).expect("valid").has_plain_port();
         let tls = ["--tls-port=6390", "--tls-cert-file=a", "--tls-key-file=b"];
@@ -480,6 +535,22 @@ mod tests {
             (&["--nodes=a:1", "--nonsense"], "--nonsense"),
             (&["--requirepass=secret", "--acl-file=x"], "--acl-file"),
             (&["--node-auth-file=x"], "--nodes"),
+            (&["--cluster=a:1", "--nodes=b:1"], "cannot be used with"),
+            (&["--cluster=a:1", "--sentinel=b:1", "--master=c"], "cannot be used with"),
+            (&["--cluster=a:1", "--distribution=ketama"], "--distribution"),
+            (&["--cluster=a:1", "--tag-rule=sml"], "--tag-rule"),
+            (&["--cluster=a:1", "--store-shards=2"], "--store-shards"),
+            (&["--cluster=a:1", "--databases=2"], "database 0 alone"),
+            (&["--cluster=a"], "--cluster"),
+            (&["--cluster=a:1:2"], "just the address"),
+            (&["--cluster=a:1", "--refresh-period-ms=1"], "--refresh-period-ms"),
+            (&["--sentinel=a:1"], "--master"),
+            (&["--master=a"], "--sentinel"),
+            (&["--sentinel=a:1", "--master=b,c,b"], "twice"),
+            (&["--sentinel=a:1", "--master=b,,c"], "a name is made of"),
+            (&["--sentinel=a:1 x", "--master=b"], "just the address"),
+            (&["--sentinel=a:1", "--master=b", "--sentinel-tls"], "--node-tls"),
+            (&["--sentinel=a:1", "--master=b", "--sentinel-user=x"], "--sentinel-auth-file"),
             (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
             (&["--requirepass="], "there is no password"),
         ];

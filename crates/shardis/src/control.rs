@@ -2,10 +2,12 @@
 
 use crate::access::Source;
 use crate::args::ProxyArgs;
+use crate::discovery::{self, DiscoveryThread, Surroundings};
 use crate::embedded::Embedded;
 use crate::listeners::{Listener, Newcomer};
 use crate::logging;
 use crate::pace::Gather;
+use crate::reading::ReadingArgs;
 use crate::resolver;
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
@@ -14,7 +16,7 @@ use anyhow::{Context, Result, anyhow};
 use driver::Entry;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings};
+use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings, Task};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{ErrorKind, Read};
@@ -23,6 +25,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use topology::Topology;
+use topology::discovery::{Discovery, News};
 use tracing::{error, info, warn};
 use users::{Registry, Users};
 
@@ -44,6 +47,8 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;
+/// Nodes for which descriptors are kept free at least, if it is not known yet how many there are.
+const DISCOVERED_NODES: usize = 64;
 /// But no more than this part of all descriptors, with those for clients that watch or wait.
 const OWN_PART: u64 = 8;
 
@@ -60,12 +65,24 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let listeners = Listener::open_all(args)?;
     let workers = args.workers();
     let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
-    let clients_max = clients_max(args.maxclients, workers * topology.shard_count(), own);
+    // Of nodes that are to be discovered there may be some more.
+    let nodes = match topology.is_discovered() {
+        true => DISCOVERED_NODES.max(topology.nodes().len()),
+        false => topology.nodes().len(),
+    };
+    let wanted = ClientsMax { wanted: args.maxclients, sockets_each: 1, nodes: workers * nodes, own };
+    let clients_max = wanted.granted();
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
-    announce(&listeners, workers, &topology, embedded.is_some());
-    let plan = Plan {
+    announce(&listeners, workers);
+    match args.discovery.is_given() {
+        true => eprintln!("{}", args.discovery.describe()),
+        false => describe(&topology, embedded.is_some()),
+    }
+    let credentials = args.credentials().map_err(|error| anyhow!(error))?;
+    let machine = args.discovery.machine(&credentials, args.transport.node_tls, seed);
+    let mut plan = Plan {
         port: listeners.iter().find_map(Listener::port).unwrap_or(0),
         node_tls: args.transport.node_tls(&certificates).map(Arc::new),
         transport: args.transport.clone(),
@@ -73,36 +90,46 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
-        databases: args.databases,
+        databases: args.databases(),
         allow_admin: args.allow_admin,
         cross_shard: args.cross_shard,
+        reading: args.reading.clone(),
         access,
         registry: Arc::new(registry),
-        credentials: args.credentials().map_err(|error| anyhow!(error))?,
+        credentials,
         topology,
+        machine: machine.map_err(|error| anyhow!(error))?,
+        is_sentinel_tls: args.discovery.sentinel_tls,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
         clock: Clock::start(),
         epoch_us,
         seed,
     };
-    let mut control = Control::start(listeners, &plan)?;
+    let mut control = Control::start(listeners, &mut plan)?;
     control.serve()?;
     control.drain(args.drain_timeout());
     Ok(())
 }
 
-/// What it does, in two lines, for whoever started it.
-fn announce(listeners: &[Listener], workers: usize, topology: &Topology, embedded: bool) {
+/// Where it listens, for whoever started it.
+fn announce(listeners: &[Listener], workers: usize) {
+    let version = env!("CARGO_PKG_VERSION");
+    let places: Vec<String> = listeners.iter().map(Listener::to_string).collect();
+    eprintln!("shardis {version} listens on {} ({workers} worker{})", places.join(", "), plural(workers));
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// What it serves.
+fn describe(topology: &Topology, embedded: bool) {
     const NAMED_MAX: usize = 8;
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     let shards = topology.shards();
     let mut names: Vec<&str> = shards.iter().take(NAMED_MAX).map(|shard| shard.name.as_str()).collect();
     if shards.len() > NAMED_MAX {
         names.push("…");
     }
-    let version = env!("CARGO_PKG_VERSION");
-    let places: Vec<String> = listeners.iter().map(Listener::to_string).collect();
-    eprintln!("shardis {version} listens on {} ({workers} worker{})", places.join(", "), plural(workers));
     let (count, how) = (shards.len(), topology.describe());
     if embedded {
         eprintln!(
@@ -119,31 +146,44 @@ fn announce(listeners: &[Listener], workers: usize, topology: &Topology, embedde
     }
 }
 
-/// Raises the limit of descriptors as far as it goes and returns how many clients fit under it, beside the connections to
-/// nodes that they share and, as far as that leaves clients most of them, `own` more that single clients have.
-fn clients_max(wanted: usize, nodes: usize, own: usize) -> usize {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let own = maximum.map_or(own as u64, |maximum| (own as u64).min(maximum / OWN_PART));
-    let reserved = RESERVED_DESCRIPTORS + nodes as u64 + own;
-    let needed = wanted as u64 + reserved;
-    if let Some(now) = current.filter(|&now| now < needed) {
-        let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
-        let granted = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
-            Ok(()) => raised,
-            Err(_) => now,
-        };
-        let fit = granted.saturating_sub(reserved).max(1) as usize;
-        if fit < wanted {
-            warn!(
-                maxclients = fit,
-                wanted,
-                descriptors = granted,
-                "the limit of file descriptors allows fewer clients"
-            );
-            return fit;
+/// How many clients there are to be, and what they need beside their own sockets.
+pub(crate) struct ClientsMax {
+    /// As the operator wants it.
+    pub wanted: usize,
+    /// Descriptors for each client.
+    pub sockets_each: u64,
+    /// Connections to nodes that clients share.
+    pub nodes: usize,
+    /// More that single clients have for a while, as far as that leaves clients most of all descriptors.
+    pub own: usize,
+}
+
+impl ClientsMax {
+    /// Raises the limit of descriptors as far as it goes and returns how many clients fit under it.
+    pub(crate) fn granted(&self) -> usize {
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let own = maximum.map_or(self.own as u64, |maximum| (self.own as u64).min(maximum / OWN_PART));
+        let reserved = RESERVED_DESCRIPTORS + self.nodes as u64 + own;
+        let needed = self.wanted as u64 * self.sockets_each + reserved;
+        if let Some(now) = current.filter(|&now| now < needed) {
+            let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
+            let granted = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+                Ok(()) => raised,
+                Err(_) => now,
+            };
+            let fit = (granted.saturating_sub(reserved) / self.sockets_each).max(1) as usize;
+            if fit < self.wanted {
+                warn!(
+                    maxclients = fit,
+                    wanted = self.wanted,
+                    descriptors = granted,
+                    "the limit of file descriptors allows fewer clients"
+                );
+                return fit;
+            }
         }
+        self.wanted
     }
-    wanted
 }
 
 /// What is to run.
@@ -160,10 +200,14 @@ struct Plan {
     databases: u16,
     allow_admin: bool,
     cross_shard: CrossShard,
+    reading: ReadingArgs,
     access: Source,
     registry: Arc<Registry>,
     credentials: Credentials,
     topology: Arc<Topology>,
+    /// What discovers others, if they may change; taken by the one who starts it.
+    machine: Option<Discovery>,
+    is_sentinel_tls: bool,
     embedded: Option<Arc<Embedded>>,
     clock: Clock,
     /// Microseconds from 1970 to the clock's origin.
@@ -185,6 +229,8 @@ impl Plan {
             databases: self.databases,
             allow_admin: self.allow_admin,
             cross_shard: self.cross_shard,
+            reading: self.reading.reading(),
+            ejecting: self.reading.ejecting(),
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };
@@ -215,6 +261,8 @@ struct Control {
     errands: mpsc::Receiver<(usize, Errand)>,
     workers: Vec<Handle>,
     log: mpsc::Receiver<(usize, Notice)>,
+    /// What the discovery has to say.
+    news: Option<mpsc::Receiver<News>>,
     /// Accepting is tried again then, after there was no descriptor left.
     accept_at: Option<Instant>,
     board: Arc<Board>,
@@ -234,7 +282,7 @@ struct Handle {
 
 impl Control {
     /// Starts the workers and listens for signals.
-    fn start(mut listeners: Vec<Listener>, plan: &Plan) -> Result<Control> {
+    fn start(mut listeners: Vec<Listener>, plan: &mut Plan) -> Result<Control> {
         let poll = Poll::new()?;
         for (index, listener) in listeners.iter_mut().enumerate() {
             listener.register(poll.registry(), Token(LISTENERS + index))?;
@@ -248,6 +296,19 @@ impl Control {
         let resolver = resolver::start()?;
         let board = Arc::new(Board::new(plan.workers));
         let mailboxes = Arc::new(OnceLock::new());
+        let surroundings = Surroundings {
+            clock: plan.clock,
+            resolver: resolver.clone(),
+            node_tls: plan.node_tls.clone(),
+            is_sentinel_tls: plan.is_sentinel_tls,
+            workers: Arc::clone(&mailboxes),
+            board: Arc::clone(&board),
+        };
+        let new = |machine| DiscoveryThread::new(machine, Arc::clone(&plan.topology), surroundings);
+        let (discovery, wishes, news) = match plan.machine.take().map(new).transpose()? {
+            Some((thread, wishes, news)) => (Some(thread), Some(wishes), Some(news)),
+            None => (None, None, None),
+        };
         let mut workers = Vec::new();
         for number in 0..plan.workers {
             let gone = Arc::new(AtomicUsize::new(0));
@@ -256,6 +317,7 @@ impl Control {
                 workers: Arc::clone(&mailboxes),
                 embedded: plan.embedded.clone(),
                 node_tls: plan.node_tls.clone(),
+                discovery: wishes.clone(),
                 errands: errand_sender.clone(),
                 log: log_sender.clone(),
                 clients_gone: Arc::clone(&gone),
@@ -269,6 +331,7 @@ impl Control {
             let thread = spawn(number, worker, Arc::clone(&waker))?;
             handles.push(Handle { mailbox, thread: Some(thread), given: 0, gone });
         }
+        discovery.map(DiscoveryThread::start).transpose()?;
         Ok(Control {
             poll,
             listeners,
@@ -282,6 +345,7 @@ impl Control {
             errands,
             workers: handles,
             log,
+            news,
             accept_at: None,
             board,
             measure_at: Instant::now(),
@@ -408,6 +472,9 @@ impl Control {
         while let Ok((worker, notice)) = self.log.try_recv() {
             logging::log(worker, &notice);
         }
+        while let Some(news) = self.news.as_ref().and_then(|news| news.try_recv().ok()) {
+            discovery::log(&news);
+        }
     }
 
     /// Reads the users again, for all workers. Clients stay, but for those whose user is gone.
@@ -424,17 +491,34 @@ impl Control {
         }
     }
 
-    /// Reads the users for workers whose clients ask for it.
+    /// Reads and writes the file of the users for workers whose clients ask for it.
     fn run_errands(&mut self) {
         while let Ok((worker, errand)) = self.errands.try_recv() {
-            let outcome = self.load_users().map_err(|error| {
-                format!(
-                    "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
-                )
-            });
+            let message = match errand.task {
+                Task::LoadUsers => {
+                    let outcome = self.load_users().map_err(|error| {
+                        format!(
+                            "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+                        )
+                    });
+                    Message::Loaded(errand, outcome)
+                }
+                Task::SaveUsers => Message::Saved(errand, self.save_users()),
+            };
             // A worker that has stopped has nobody to tell.
-            let _ = self.workers[worker].mailbox.send(Message::Loaded(errand, outcome));
+            let _ = self.workers[worker].mailbox.send(message);
         }
+    }
+
+    /// Writes the users to their file. Whether that went well; if not, the log tells.
+    fn save_users(&self) -> bool {
+        let users = self.registry.users();
+        let saved = self.access.save(&users);
+        match &saved {
+            Ok(()) => info!(users = users.iter().len(), "users were written to the ACL file"),
+            Err(error) => error!(error, "users could not be written to the ACL file, which is as before"),
+        }
+        saved.is_ok()
     }
 
     fn load_users(&self) -> Result<Arc<Users>, String> {
@@ -505,13 +589,13 @@ fn spawn(number: usize, worker: Worker, waker: Arc<Waker>) -> Result<JoinHandle<
 }
 
 /// Whether something came on a stream of signals since the last call.
-fn has_bytes(stream: Option<&mut UnixStream>) -> bool {
+pub(crate) fn has_bytes(stream: Option<&mut UnixStream>) -> bool {
     let mut bytes = [0; 16];
     stream.is_some_and(|stream| matches!(stream.read(&mut bytes), Ok(count) if count > 0))
 }
 
 /// A stream that becomes readable when one of `signals` comes.
-fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> Result<UnixStream> {
+pub(crate) fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> Result<UnixStream> {
     let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
     reader.set_nonblocking(true)?;
     for &signal in signals {

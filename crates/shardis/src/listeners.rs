@@ -73,12 +73,12 @@ impl Listener {
         let mut listeners = Vec::new();
         let host = args.listen_addr().map_err(|error| anyhow!(error))?;
         if args.has_plain_port() {
-            listeners.push(Listener::tcp(host, false, args.reuse_port)?);
+            listeners.push(Listener::tcp(host, "--port", false, args.reuse_port)?);
         }
         let transport = &args.transport;
         if transport.tls_port != 0 {
             let addr = SocketAddr::new(host.ip(), transport.tls_port);
-            listeners.push(Listener::tcp(addr, true, args.reuse_port)?);
+            listeners.push(Listener::tcp(addr, "--tls-port", true, args.reuse_port)?);
         }
         if let Some(path) = &transport.unixsocket {
             listeners.push(Listener::unix(path, transport.unixsocketperm)?);
@@ -86,8 +86,8 @@ impl Listener {
         Ok(listeners)
     }
 
-    fn tcp(addr: SocketAddr, tls: bool, reuse_port: bool) -> Result<Listener> {
-        let option = if tls { "--tls-port" } else { "--port" };
+    /// One at `addr`, which `option` says.
+    pub(crate) fn tcp(addr: SocketAddr, option: &str, tls: bool, reuse_port: bool) -> Result<Listener> {
         let socket = bind(addr, reuse_port).map_err(|error| match error.kind() {
             ErrorKind::AddrInUse => {
                 anyhow!("cannot listen on {addr}: the port is in use; choose another with {option}")

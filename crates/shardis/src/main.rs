@@ -9,13 +9,17 @@
 mod access;
 mod args;
 mod control;
+mod discovery;
+mod discovery_args;
 mod embedded;
 mod leash;
 mod listeners;
 mod local;
 mod logging;
 mod pace;
+mod reading;
 mod resolver;
+mod tcp;
 mod transport;
 mod trial;
 mod usage;
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match &command {
         Commands::Proxy(args) => control::run(args).map(|()| ExitCode::SUCCESS),
         Commands::Local(args) => local::run(args),
+        Commands::Tcp(args) => tcp::run(args).map(|()| ExitCode::SUCCESS),
         Commands::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
     };
     match outcome {

@@ -1,22 +1,18 @@
 //! Names of nodes into addresses, on a thread of its own: a slow resolver must not stop a worker.
 
-use crate::worker::{Mailbox, Message};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use stdx::Id;
 
-/// A worker's question.
+/// A question of a worker, or of the discovery.
 pub(crate) struct Question {
-    /// For which connection.
-    pub conn: Id,
     /// The name.
     pub host: String,
     /// Passed through into the address.
     pub port: u16,
-    /// Where the answer goes.
-    pub mailbox: Mailbox,
+    /// Takes the address, or why there is none.
+    pub answer: Box<dyn FnOnce(Result<SocketAddr, String>) + Send>,
     /// When it was asked.
     pub asked_at: Instant,
 }
@@ -31,7 +27,8 @@ pub(crate) fn start() -> std::io::Result<mpsc::Sender<Question>> {
         let mut last_good: HashMap<String, SocketAddr> = HashMap::new();
         for question in inbox {
             if question.asked_at.elapsed() < STALE_AFTER {
-                answer(&question, &mut last_good);
+                let addr = resolve(&question, &mut last_good);
+                (question.answer)(addr);
             }
         }
     })?;
@@ -39,7 +36,7 @@ pub(crate) fn start() -> std::io::Result<mpsc::Sender<Question>> {
 }
 
 /// Resolves anew each time, since names move; falls back to the last answer that was one.
-fn answer(question: &Question, last_good: &mut HashMap<String, SocketAddr>) {
+fn resolve(question: &Question, last_good: &mut HashMap<String, SocketAddr>) -> Result<SocketAddr, String> {
     let resolved = (question.host.as_str(), question.port).to_socket_addrs();
     let addr = match resolved.map(|mut addrs| addrs.next()) {
         Ok(Some(addr)) => {
@@ -49,10 +46,8 @@ fn answer(question: &Question, last_good: &mut HashMap<String, SocketAddr>) {
         Ok(None) => Err("the name has no address".to_owned()),
         Err(error) => Err(format!("name not resolved: {error}")),
     };
-    let addr = addr.or_else(|error| {
+    addr.or_else(|error| {
         let known = last_good.get(&question.host).ok_or(error)?;
         Ok(SocketAddr::new(known.ip(), question.port))
-    });
-    // A worker that has stopped does not wait for it.
-    let _ = question.mailbox.send(Message::Resolved { conn: question.conn, addr });
+    })
 }

@@ -45,7 +45,7 @@ pub(crate) struct TransportArgs {
 
     /// Speak TLS to nodes, but for those at unix sockets
     #[arg(long)]
-    node_tls: bool,
+    pub(crate) node_tls: bool,
 
     /// Certificates (PEM) of the authorities that sign those of nodes; without it, those that this system trusts
     #[arg(long, value_name = "FILE", requires = "node_tls")]

@@ -1,5 +1,6 @@
 //! One worker: a thread, a driver, a proxy, and the loop in which they meet.
 
+use crate::discovery::Wishes;
 use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
+use topology::discovery::Wish;
 use topology::{Address, NodeId, Topology};
 use users::Users;
 
@@ -46,12 +48,13 @@ pub(crate) enum Message {
     /// What another worker's core says to ours.
     Mail(Mail),
     /// The nodes are others, or have other tasks.
-    #[expect(dead_code, reason = "discovery, which is being written beside this, will send it")]
     Topology(Arc<Topology>),
     /// There are other users.
     Users(Arc<Users>),
     /// The ACL file was read for it: the users, or what is wrong with the file.
     Loaded(Errand, Result<Arc<Users>, String>),
+    /// The users were written to their file, or not, as a client of this worker wished.
+    Saved(Errand, bool),
     /// Take no more, finish what is here, and stop.
     Drain,
 }
@@ -99,6 +102,8 @@ pub(crate) struct Neighbours {
     pub embedded: Option<Arc<Embedded>>,
     /// How to speak TLS to nodes, if that is to be done.
     pub node_tls: Option<Arc<NodeTls>>,
+    /// Who learns of other topologies, if these change.
+    pub discovery: Option<Wishes>,
     /// The ACL file is read there.
     pub errands: mpsc::Sender<(usize, Errand)>,
     /// The log is written there; what does not fit is dropped.
@@ -121,6 +126,8 @@ pub(crate) struct Worker {
     /// Connections whose node's name is being resolved, and whose that is.
     resolving: HashMap<Id, NodeId>,
     draining: bool,
+    /// So many requests were not answered in time when the discovery was last told.
+    timeouts: u64,
 }
 
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
@@ -160,6 +167,7 @@ impl Worker {
             pace: Pace::new(gather, clock.now()),
             resolving: HashMap::new(),
             draining: false,
+            timeouts: 0,
         };
         Ok((worker, mailbox))
     }
@@ -200,7 +208,7 @@ impl Worker {
         self.proxy.handle_held_below(self.driver.held_bytes());
         self.perform(now);
         self.receive_guests(now);
-        self.report();
+        self.report(now);
         Ok(())
     }
 
@@ -313,8 +321,10 @@ impl Worker {
                     let (host, port, mailbox) = (host.clone(), *port, self.mailbox.clone());
                     let asked_at = std::time::Instant::now();
                     self.resolving.insert(conn, node);
+                    // A worker that has stopped does not wait for it.
+                    let answer = Box::new(move |addr| drop(mailbox.send(Message::Resolved { conn, addr })));
                     // The resolver lives as long as any worker does.
-                    let _ = self.neighbours.resolver.send(Question { conn, host, port, mailbox, asked_at });
+                    let _ = self.neighbours.resolver.send(Question { host, port, answer, asked_at });
                     return;
                 }
             },
@@ -383,6 +393,7 @@ impl Worker {
                     self.perform(now);
                 }
                 Message::Loaded(errand, outcome) => self.proxy.handle_loaded(errand, outcome, now),
+                Message::Saved(errand, is_saved) => self.proxy.handle_saved(errand, is_saved, now),
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);
@@ -468,9 +479,41 @@ impl Worker {
         }
     }
 
+    /// Requests that were not answered in time may have been sent to a node that is cut off from its cluster.
+    fn note_timeouts(&mut self) {
+        let timeouts = self.proxy.counters().timeouts;
+        if timeouts != self.timeouts
+            && let Some(discovery) = &self.neighbours.discovery
+        {
+            self.timeouts = timeouts;
+            discovery.send(Wish::Look);
+        }
+    }
+
+    /// A primary that comes or goes may mean that there is another.
+    fn tell_discovery(&self, notice: &Notice) {
+        let Some(discovery) = &self.neighbours.discovery else { return };
+        let address = |name: &str| {
+            let shards = self.topology.all_shards();
+            let shard = shards.into_iter().find(|&id| self.topology.shard(id).name == name)?;
+            self.topology.primary_address(shard).cloned()
+        };
+        let wish = match notice {
+            Notice::NodeDown { shard, .. } => address(shard).map(Wish::Down),
+            Notice::NodeUp { shard } => address(shard).map(Wish::Up),
+            _ => None,
+        };
+        wish.into_iter().for_each(|wish| discovery.send(wish));
+    }
+
     /// Tells the control thread what was noticed and how many clients have gone.
-    fn report(&mut self) {
+    fn report(&mut self, now: Instant) {
+        self.note_timeouts();
+        if let (Some(wish), Some(discovery)) = (self.proxy.poll_wish(now), &self.neighbours.discovery) {
+            discovery.send(wish);
+        }
         while let Some(notice) = self.proxy.poll_notice() {
+            self.tell_discovery(&notice);
             // A log that does not keep up loses lines; it does not stop the worker.
             let _ = self.neighbours.log.try_send((self.number, notice));
         }
@@ -486,7 +529,7 @@ impl Worker {
 }
 
 /// An error as a reason in logs and replies: without the operating system's number.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     if error.raw_os_error().is_none() {
         return text;

@@ -2,8 +2,11 @@
 
 use crate::client::Client;
 use crate::keyspace::unix_ms;
+use crate::ledger::{is_journal, text};
+use crate::listeners;
 use crate::model::shown;
 use crate::program::{Expect, LANES, LASTING_KEYS, Program, lasting_key, lasting_value, words_of};
+use crate::tenants::Account;
 use crate::world::World;
 use resp::{encode, reply};
 use std::collections::BTreeSet;
@@ -13,8 +16,14 @@ impl World<'_> {
     /// A new client looks at everything; then all leave.
     pub(crate) fn audit(&mut self) -> Result<(), String> {
         self.check_keys();
+        self.check_caches(Duration::ZERO)?;
+        self.ledger.radio.check_all(self.now)?;
         if self.admit_auditor() {
+            if let Some(request) = Account::request_of_default(&self.ledger.rights) {
+                self.request(&request)?;
+            }
             self.check_nodes_serve()?;
+            self.check_all_hear()?;
             self.check_shards_are_one()?;
             self.check_flush()?;
         } else if self.plan.drain_at.is_none() {
@@ -66,6 +75,10 @@ impl World<'_> {
         }
         let keys = self.stored_keys();
         keys.iter().for_each(|key| self.ledger.check_name(key));
+        let left = keys.iter().find(|key| is_journal(key));
+        if let Some(key) = left.filter(|_| self.plan.is_calm()) {
+            self.ledger.violate(format!("{:?} was not moved to its end", text(key)));
+        }
     }
 
     /// The names of all keys on all nodes.
@@ -85,14 +98,17 @@ impl World<'_> {
 
     /// Sends a request as the auditor and waits for the reply.
     fn ask(&mut self, words: &[&[u8]]) -> Result<Vec<u8>, String> {
+        self.request(&words_of(&words.iter().map(|word| word.to_vec()).collect::<Vec<_>>()))
+    }
+
+    fn request(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let Some((auditor, conn)) =
             self.clients.last_mut().and_then(|client| client.conn.map(|conn| (client, conn)))
         else {
             return Err("the auditor was closed".to_owned());
         };
         auditor.expect(Expect::Kept);
-        let bytes = words_of(&words.iter().map(|word| word.to_vec()).collect::<Vec<_>>());
-        self.with_link(conn, |link| link.to_proxy.put_all(&bytes));
+        self.with_link(conn, |link| link.to_proxy.put_all(bytes));
         self.plan_delivery_to_proxy(conn);
         // Nobody else is at it, so that replies come soon; an end much later only costs silent turns.
         for _ in 0..PATIENCE {
@@ -105,7 +121,7 @@ impl World<'_> {
                     .unwrap_or_default());
             }
         }
-        Err(format!("the auditor waits for the reply to {}", String::from_utf8_lossy(words[0])))
+        Err(format!("the auditor waits for the reply to {:?}", String::from_utf8_lossy(bytes)))
     }
 
     /// A new client gets all lasting keys.
@@ -122,6 +138,19 @@ impl World<'_> {
         } else {
             Err(format!("the lasting keys are {:?}", String::from_utf8_lossy(&found)))
         }
+    }
+
+    /// Who is subscribed still is, whatever has happened.
+    fn check_all_hear(&mut self) -> Result<(), String> {
+        let auditor = self.clients.len() - 1;
+        let (requests, first) = self.ledger.radio.farewell(auditor, self.now);
+        for (number, request) in requests.iter().enumerate() {
+            let count = self.request(request)?;
+            let expected = listeners::Expected::Published { number: first + number };
+            self.ledger.radio.answered(auditor, &expected, &count, self.now)?;
+        }
+        self.turn_until(self.now + Duration::from_secs(1))?;
+        self.ledger.radio.check_farewell(first)
     }
 
     /// DBSIZE, KEYS, SCAN and RANDOMKEY say of all shards what one Redis would say.
@@ -204,6 +233,14 @@ impl World<'_> {
         self.proxy.drain(self.now);
         if !self.proxy.is_drained() {
             return Err("the proxy does not drain".to_owned());
+        }
+        let (topics, tracked) = (self.proxy.topics(), self.proxy.tracked_keys());
+        if topics + tracked > 0 {
+            return Err(format!("{topics} topics and {tracked} keys that were read are still known"));
+        }
+        let emulations = self.proxy.emulations_pending();
+        if emulations > 0 {
+            return Err(format!("{emulations} commands over several shards are still carried out"));
         }
         let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
         match (merges, inquiries, self.proxy.pins_pending(), self.proxy.clients_waiting()) {

@@ -1,10 +1,13 @@
 //! A simulated client: what it still waits for, and whether what comes is that.
 
-use crate::keyspace::{Lane, unix_ms};
-use crate::ledger::{Ledger, Told, text};
+use crate::keyspace::unix_ms;
+use crate::ledger::{JOURNAL, Ledger, Told, text};
+use crate::listeners::{INVALIDATIONS, Kind};
 use crate::model::Asked;
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
 use crate::sessions::{self, Step, Transaction};
+use crate::tenants;
+use crate::trackers;
 use proxy::ConnId;
 use resp::reply::{self, ReplyLimits, Scanner};
 use std::collections::{BTreeSet, VecDeque};
@@ -54,6 +57,8 @@ pub struct Tally {
     pub unknown: u64,
     /// Walks with SCAN that met all they had to.
     pub walks: u64,
+    /// Requests for keys that the client may not read.
+    pub denied: u64,
 }
 
 impl Client {
@@ -107,7 +112,10 @@ impl Client {
         loop {
             match self.scanner.scan(&input[at..], &ReplyLimits::default()) {
                 Ok(Some(len)) => {
-                    self.check(&input[at..at + len], moment, ledger, tally);
+                    let frame = &input[at..at + len];
+                    if !ledger.hear(self.program.client, frame) {
+                        self.check(frame, moment, ledger, tally);
+                    }
                     at += len;
                 }
                 Ok(None) => break,
@@ -130,6 +138,19 @@ impl Client {
             return ledger
                 .violate(format!("a client got a reply that it did not ask for: {:?}", text(reply)));
         };
+        let expect = match expect {
+            Expect::Guarded(guard) => {
+                match ledger.rights.check(self.program.client, &guard, reply, moment.now) {
+                    Ok(false) => *guard.expect,
+                    Ok(true) => {
+                        tally.denied += 1;
+                        return self.settle_lost(&guard.expect, Told::NotSent, ledger);
+                    }
+                    Err(what) => return ledger.violate(what),
+                }
+            }
+            expect => expect,
+        };
         let told = told(reply);
         match (&expect, told) {
             (Expect::Exactly(expected), _) if expected == reply => {}
@@ -139,8 +160,8 @@ impl Client {
             (Expect::OwnError, None) if reply::is_error(reply) => {}
             (Expect::Modelled(asked), None) => check_modelled(asked, reply, moment, ledger),
             (Expect::Parts(parts), None) => check_parts(parts, reply, moment, ledger),
-            (Expect::Exactly(_) | Expect::Discarded(..), _) | (_, None)
-                if !self.fits(&expect, reply, ledger, tally) =>
+            (Expect::Exactly(_) | Expect::Discarded(..) | Expect::Reset, _) | (_, None)
+                if !self.fits(&expect, reply, moment.now, ledger, tally) =>
             {
                 ledger.violate(format!("{:?} is no reply to {expect:?}", text(reply)));
             }
@@ -159,13 +180,21 @@ impl Client {
     }
 
     /// Whether a reply that is no error of the contract fits, with all that follows from it.
-    fn fits(&mut self, expect: &Expect, reply: &[u8], ledger: &mut Ledger, tally: &mut Tally) -> bool {
+    fn fits(
+        &mut self,
+        expect: &Expect,
+        reply: &[u8],
+        now: Instant,
+        ledger: &mut Ledger,
+        tally: &mut Tally,
+    ) -> bool {
         match expect {
             Expect::Exactly(_)
             | Expect::OwnError
             | Expect::Modelled(_)
             | Expect::Parts(_)
             | Expect::Discarded(..)
+            | Expect::Guarded(_)
             | Expect::Each(_) => false,
             Expect::Watched => {
                 self.watches = reply == b"+OK\r\n";
@@ -223,8 +252,9 @@ impl Client {
             Expect::Report => {
                 reply::as_bulk(reply).is_some_and(|report| report.starts_with(b"# Keyspace\r\n"))
             }
-            Expect::Greeting { resp3: true } => reply.starts_with(b"%7\r\n$6\r\nserver\r\n"),
-            Expect::Greeting { resp3: false } => reply.starts_with(b"*14\r\n$6\r\nserver\r\n"),
+            Expect::Greeting { .. } | Expect::Reset | Expect::Radio(_) | Expect::Tracking(_) => {
+                self.fits_connection(expect, reply, now, ledger)
+            }
             Expect::Kept => {
                 self.kept = reply.to_vec();
                 true
@@ -233,8 +263,68 @@ impl Client {
         }
     }
 
+    /// The same for requests that change what comes over the connection.
+    fn fits_connection(&mut self, expect: &Expect, reply: &[u8], now: Instant, ledger: &mut Ledger) -> bool {
+        let client = self.program.client;
+        match expect {
+            Expect::Greeting { resp3 } => {
+                ledger.radio.speaks(client, *resp3);
+                self.lend_ear(ledger);
+                let header: &[u8] = if *resp3 { b"%7\r\n" } else { b"*14\r\n" };
+                reply.strip_prefix(header).is_some_and(|rest| rest.starts_with(b"$6\r\nserver\r\n"))
+            }
+            Expect::Reset => {
+                ledger.radio.was_reset(client);
+                ledger.caches.turn_off(client);
+                reply == b"+RESET\r\n"
+            }
+            Expect::Radio(expected) => {
+                match ledger.radio.answered(client, expected, reply, now) {
+                    Ok(()) => self.lend_ear(ledger),
+                    Err(what) => ledger.violate(what),
+                }
+                true
+            }
+            Expect::Tracking(expected) => {
+                self.check_read(expected, reply, ledger) && ledger.caches.answered(client, expected, reply)
+            }
+            _ => false,
+        }
+    }
+
+    /// Values that the client means to keep.
+    fn check_read(&mut self, expected: &trackers::Expected, reply: &[u8], ledger: &mut Ledger) -> bool {
+        let trackers::Expected::Read { keys, own, is_array, .. } = expected else { return true };
+        let values: Vec<&[u8]> = match is_array {
+            true => reply::elements(reply).into_iter().flatten().collect(),
+            false => vec![reply],
+        };
+        let fits = values.len() == keys.len()
+            && keys
+                .iter()
+                .zip(&values)
+                .all(|(key, value)| trackers::is_shared(key) || check_value(key, *own, value, ledger));
+        let values: Vec<Option<&[u8]>> = values.into_iter().map(reply::as_bulk).collect();
+        ledger.caches.found(self.program.client, expected, &values);
+        fits
+    }
+
+    /// Others may want to have it told what changes, once it is ready to hear that.
+    fn lend_ear(&self, ledger: &mut Ledger) {
+        let client = self.program.client;
+        let topic = (Kind::Channel, INVALIDATIONS.to_vec());
+        let hears = ledger.radio.is_resp3(client) || ledger.radio.is_subscribed(client, &topic);
+        if self.program.is_ear && hears {
+            ledger.caches.lend_ear(client, self.number);
+        }
+    }
+
     /// What EXEC says: all of it ran, or nothing since a watched key had changed.
     fn check_executed(&mut self, transaction: &Transaction, reply: &[u8], ledger: &mut Ledger) -> bool {
+        if tenants::is_given_up(reply) && ledger.rights.have_changed(self.program.client) {
+            transaction.told(Told::NotSent, ledger);
+            return true;
+        }
         if transaction.watched && (reply == b"*-1\r\n" || reply == b"_\r\n") {
             transaction.told(Told::NotSent, ledger);
             return true;
@@ -287,11 +377,14 @@ impl Client {
                 }
             }
             Expect::Watched => self.watches = false,
+            Expect::Guarded(guard) => self.settle_lost(&guard.expect, told, ledger),
             Expect::Executed(transaction) | Expect::Discarded(transaction, _) => {
                 transaction.told(told, ledger);
             }
             Expect::Pushed { key, element } => ledger.queues.told(key, element, told),
             Expect::Popped { key } if told == Told::Unknown => ledger.queues.pop_lost(key),
+            Expect::Radio(expected) if told == Told::NotSent => ledger.radio.not_sent(expected),
+            Expect::Tracking(expected) => ledger.caches.lost(self.program.client, expected, told),
             Expect::Modelled(asked) if told == Told::Unknown => ledger.model.lost(asked),
             Expect::Parts(parts) if told == Told::Unknown => {
                 parts.iter().for_each(|part| ledger.model.lost(part));
@@ -318,8 +411,9 @@ impl Client {
         self.input.clear();
         self.scanner = Scanner::default();
         self.program.cursor = 0;
-        self.program.lane = Lane::default();
+        self.program.forget_connection();
         self.walked.clear();
+        ledger.left(self.program.client);
         missing
     }
 }
@@ -331,7 +425,9 @@ fn told(reply: &[u8]) -> Option<Told> {
         return Some(Told::NotSent);
     }
     let unknown = line.contains("outcome unknown (shard ")
-        || line.contains("other parts of this command may have been applied");
+        || line.contains("other parts of this command may have been applied")
+        || line.contains("; the new key is written, and the old one may still be there")
+        || line.contains(&format!("; what was taken from the source may be in key {JOURNAL}"));
     (line.starts_with("ERR ") && unknown).then_some(Told::Unknown)
 }
 

@@ -2,8 +2,11 @@
 //!
 //! Every write has a token that no other write has; it stands in the value. Each key has one writer.
 
+use crate::listeners::{Radio, Received};
 use crate::model::Model;
 use crate::sessions::Queues;
+use crate::tenants::Rights;
+use crate::trackers::Caches;
 use command::Resolved;
 use resp::Request;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +23,12 @@ pub(crate) struct Ledger {
     pub model: Model,
     /// Elements that clients push and wait for.
     pub queues: Queues,
+    /// What is published, and who listens.
+    pub radio: Radio,
+    /// What clients keep of what they have read.
+    pub caches: Caches,
+    /// Who may read what, where there are users.
+    pub rights: Rights,
     /// How often each stamped write ran.
     runs: Vec<u32>,
     /// How much filling each stamped value has.
@@ -57,6 +66,9 @@ impl Ledger {
     pub(crate) fn new(topology: Arc<Topology>) -> Ledger {
         Ledger {
             model: Model::new(Arc::clone(&topology)),
+            radio: Radio::new(topology.shard_count()),
+            caches: Caches::default(),
+            rights: Rights::default(),
             topology,
             queues: Queues::default(),
             runs: Vec::new(),
@@ -75,7 +87,7 @@ impl Ledger {
 
     /// Whether there may be a key of this name.
     pub(crate) fn check_name(&mut self, key: &[u8]) {
-        if !self.names.contains(key) {
+        if !self.names.contains(key) && !is_journal(key) {
             self.violate(format!("there is a key that nobody wrote: {:?}", text(key)));
         }
     }
@@ -99,6 +111,9 @@ impl Ledger {
 
     /// A request arrived at the node of `shard`.
     pub(crate) fn arrived(&mut self, request: &Request<'_>, shard: ShardId) {
+        if request.arg(0).to_ascii_lowercase().ends_with(b"publish") {
+            return self.radio.ran(request.get(2).unwrap_or_default(), shard);
+        }
         let mut places = Vec::new();
         match command::resolve(request) {
             // A request that any node refuses may be sent to any.
@@ -109,7 +124,7 @@ impl Ledger {
         }
         for key in places.into_iter().map(|place| request.arg(place)) {
             let owner = self.topology.shard_of(key);
-            if owner != shard {
+            if owner != shard && !is_journal(key) {
                 self.violate(format!(
                     "{:?} lives on {owner:?} and was asked for on {shard:?} by {:?}",
                     text(key),
@@ -177,6 +192,11 @@ impl Ledger {
             Told::NotSent => self.never_sent.extend(token),
             _ => {}
         }
+        if told != Told::NotSent
+            && let Some(writer) = writer_of(key)
+        {
+            self.caches.overwritten(writer, key);
+        }
         let history = self.keys.entry(key.to_vec()).or_default();
         match told {
             Told::Done => history.acknowledged = value.map(<[u8]>::to_vec),
@@ -209,15 +229,49 @@ impl Ledger {
         }
     }
 
+    /// A frame came to `client`. Whether it is none that is asked for.
+    pub(crate) fn hear(&mut self, client: usize, frame: &[u8]) -> bool {
+        if !matches!(frame[0], b'*' | b'>') {
+            return false;
+        }
+        let heard = match self.caches.hear(client, frame) {
+            Ok(false) => Received::read(frame).map(|message| self.radio.hear(client, &message)),
+            outcome => Some(outcome.map(|_| ())),
+        };
+        let is_heard = heard.is_some();
+        heard.and_then(Result::err).into_iter().for_each(|what| self.violate(what));
+        is_heard
+    }
+
+    /// The connection of `client` is gone.
+    pub(crate) fn left(&mut self, client: usize) {
+        self.radio.left(client);
+        self.caches.left(client);
+    }
+
     /// All stamped keys that were ever written.
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
         self.keys.keys().filter(|key| is_stamped(key)).cloned().collect()
     }
 }
 
+/// Whether the proxy keeps an element at this key while it moves it to another shard.
+pub(crate) fn is_journal(key: &[u8]) -> bool {
+    key.starts_with(JOURNAL.as_bytes())
+}
+
+/// How names of such keys begin.
+pub(crate) const JOURNAL: &str = "shardis:moving:";
+
 /// Whether values of this key have stamps.
 fn is_stamped(key: &[u8]) -> bool {
     key.starts_with(STAMPED)
+}
+
+/// The client that alone writes a stamped key.
+pub(crate) fn writer_of(key: &[u8]) -> Option<usize> {
+    let (writer, _) = std::str::from_utf8(key.strip_prefix(STAMPED)?).ok()?.split_once('k')?;
+    writer.parse().ok()
 }
 
 /// How names of stamped keys begin.

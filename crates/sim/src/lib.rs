@@ -17,12 +17,15 @@ mod client;
 mod draw;
 mod keyspace;
 mod ledger;
+mod listeners;
 mod model;
 mod network;
 mod node;
 mod plan;
 mod program;
 mod sessions;
+mod tenants;
+mod trackers;
 mod world;
 
 pub use client::Tally;

@@ -1,6 +1,6 @@
 //! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
 
-use proxy::Limits;
+use proxy::{CrossShard, Limits};
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
@@ -50,6 +50,20 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// Whose node it strikes.
+    pub fn shard(&self) -> u32 {
+        match *self {
+            Fault::Freeze { shard, .. }
+            | Fault::Kill { shard, .. }
+            | Fault::Reset { shard }
+            | Fault::Garbage { shard }
+            | Fault::Unasked { shard }
+            | Fault::Full { shard, .. } => shard,
+        }
+    }
+}
+
 /// A world before it begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -69,6 +83,10 @@ pub struct Plan {
     pub delay_max: Duration,
     /// The bounds that the proxy is given.
     pub limits: Limits,
+    /// What the proxy does with commands over several shards.
+    pub cross_shard: CrossShard,
+    /// Clients are users with rights.
+    pub has_users: bool,
     topology: TopologySpec,
 }
 
@@ -89,12 +107,50 @@ impl Plan {
         let delay_max = Duration::from_micros(*prng.pick(delays));
         let topology = topology(&mut prng, shards);
         let limits = limits(&mut prng, delay_max);
-        Plan { seed, shards, clients, faults, quiet_at, drain_at, delay_max, limits, topology }
+        // What is gathered may be more than little memory allows, which nobody could tell from a fault.
+        let is_roomy = limits.memory_bytes_max == Limits::default().memory_bytes_max;
+        let cross_shard = if is_roomy && prng.one_in(2) { CrossShard::Emulate } else { CrossShard::Refuse };
+        let has_users = prng.one_in(4);
+        Plan {
+            seed,
+            shards,
+            clients,
+            faults,
+            quiet_at,
+            drain_at,
+            delay_max,
+            limits,
+            cross_shard,
+            has_users,
+            topology,
+        }
     }
 
     /// Whether a client may be closed since more is held than fits.
     pub fn is_short_of_memory(&self) -> bool {
         self.limits.memory_bytes_max == LITTLE_MEMORY
+    }
+
+    /// Whether the network is so fast that no request's time can be up.
+    pub fn is_fast(&self) -> bool {
+        self.delay_max < Duration::from_millis(5)
+    }
+
+    /// Whether no error of the contract may be seen, and nobody be closed.
+    pub fn is_calm(&self) -> bool {
+        let is_roomy =
+            !(self.is_short_of_memory() || self.has_little_patience() || self.has_few_subscriptions());
+        self.faults.is_empty() && self.drain_at.is_none() && self.is_fast() && is_roomy
+    }
+
+    /// Whether subscribers that do not read may be closed.
+    pub fn has_little_patience(&self) -> bool {
+        self.limits.subscriber_bytes_max == LITTLE_PATIENCE
+    }
+
+    /// Whether clients may be refused to subscribe to more.
+    pub fn has_few_subscriptions(&self) -> bool {
+        self.limits.subscription_bytes_max == FEW_SUBSCRIPTIONS
     }
 
     /// Who owns which key in this world.
@@ -105,6 +161,13 @@ impl Plan {
 
 /// The largest values and their copies on the way do not fit into it.
 const LITTLE_MEMORY: usize = 300_000;
+
+/// More may wait for a subscriber that is asleep.
+const LITTLE_PATIENCE: usize = 20_000;
+/// Some clients may subscribe to some topics.
+const FEW_SUBSCRIPTIONS: usize = 2_000;
+/// So many keys that are told of must be forgotten.
+const FEW_TRACKED: usize = 1_500;
 
 /// In most worlds nearly everything counts as large, few clients may have connections of their own, and little may wait
 /// for its receiver.
@@ -121,6 +184,13 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
         relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
         memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, 10 * LITTLE_MEMORY, defaults.memory_bytes_max]),
         pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
+        subscriber_bytes_max: *prng.pick(&[LITTLE_PATIENCE, defaults.subscriber_bytes_max]),
+        subscription_bytes_max: if prng.one_in(8) {
+            FEW_SUBSCRIPTIONS
+        } else {
+            defaults.subscription_bytes_max
+        },
+        tracked_bytes_max: *prng.pick(&[FEW_TRACKED, defaults.tracked_bytes_max]),
         pinned_idle: *prng.pick(&[Duration::from_millis(1), defaults.pinned_idle]),
         ..defaults
     }

@@ -3,8 +3,11 @@
 use crate::draw::{self, Drawn, LETTERS, Shape};
 use crate::keyspace::{Lane, unix_ms};
 use crate::ledger::{Ledger, STAMPED};
+use crate::listeners::{self, Listener};
 use crate::model::{Asked, FamilyId, Word};
 use crate::sessions::{self, Transaction};
+use crate::tenants::{Account, Guard, Rights};
+use crate::trackers::{self, Tracker};
 use stdx::{Instant, Prng};
 
 /// Keys that are there from the beginning and that nobody touches: SCAN and KEYS must find them all.
@@ -66,6 +69,14 @@ pub(crate) enum Expect {
     Parts(Vec<Asked>),
     /// What HELLO answers.
     Greeting { resp3: bool },
+    /// That the connection is as if it had just begun, whatever goes wrong.
+    Reset,
+    /// What it says, if the client may ask for that.
+    Guarded(Guard),
+    /// What is answered to who publishes or subscribes.
+    Radio(listeners::Expected),
+    /// What is answered to who tracks.
+    Tracking(trackers::Expected),
     /// OK: a key is watched.
     Watched,
     /// What EXEC says of these commands.
@@ -105,22 +116,61 @@ pub(crate) struct Program {
     pub lane: Lane,
     /// By database: families of keys in use, by their place, and how many were ever.
     families: [(Vec<FamilyId>, u64); DATABASES as usize],
+    /// It subscribes to topics.
+    pub listener: Option<Listener>,
+    /// It does nothing but listen to what changes for others.
+    pub is_ear: bool,
+    /// It keeps what it reads and wants to know what changes.
+    pub tracker: Option<Tracker>,
+    /// Who it says to be.
+    pub account: Option<Account>,
 }
 
 impl Program {
     /// What `client` of `clients` does. The keys that it will write are told to the ledger.
     pub(crate) fn new(client: usize, clients: usize, filling_max: u64, ledger: &mut Ledger) -> Program {
         (0..STAMPED_KEYS).for_each(|number| ledger.name(stamped_key(client, number)));
-        sessions::queue_names().for_each(|key| ledger.name(key));
+        sessions::queue_names().chain(trackers::shared_names()).for_each(|key| ledger.name(key));
         let (lane, families) = (Lane::default(), Default::default());
-        Program { client, clients, filling_max, cursor: 0, scanning: false, lane, families }
+        Program {
+            client,
+            clients,
+            filling_max,
+            cursor: 0,
+            scanning: false,
+            lane,
+            families,
+            listener: None,
+            is_ear: false,
+            tracker: None,
+            account: None,
+        }
+    }
+
+    /// The same, for a client that does one thing more than others, or not. `is_sure`: nothing will go wrong.
+    pub(crate) fn with_role(mut self, is_sure: bool, rights: &Rights, prng: &mut Prng) -> Program {
+        self.account = Account::draw(self.client, rights, prng);
+        match prng.below(8) {
+            0 | 1 => Program { listener: Some(Listener::new(is_sure)), ..self },
+            2 => Program { listener: Some(Listener::new(is_sure)), is_ear: true, ..self },
+            3 | 4 => Program { tracker: Some(Tracker::default()), ..self },
+            _ => self,
+        }
+    }
+
+    /// Its next connection knows nothing of this one.
+    pub(crate) fn forget_connection(&mut self) {
+        self.lane = Lane::default();
+        self.listener.iter_mut().for_each(Listener::reset);
+        self.tracker.iter_mut().for_each(Tracker::reset);
+        self.account.iter_mut().for_each(Account::reset);
     }
 
     pub(crate) fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
         stamped_key(self.client, prng.below(STAMPED_KEYS))
     }
 
-    fn foreign_key(&self, prng: &mut Prng) -> Vec<u8> {
+    pub(crate) fn foreign_key(&self, prng: &mut Prng) -> Vec<u8> {
         stamped_key(prng.below(self.clients as u64) as usize, prng.below(STAMPED_KEYS))
     }
 
@@ -131,13 +181,29 @@ impl Program {
 
     /// The next request.
     pub(crate) fn next(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
-        let drawn = prng.below(44);
+        let sent = self.make_up(now, prng, ledger);
+        self.guard(sent, now)
+    }
+
+    fn make_up(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let special = self
+            .log_in(prng)
+            .or_else(|| self.lend_ear(prng))
+            .or_else(|| self.listen(now, prng, &mut ledger.radio))
+            .or_else(|| self.track(prng, &mut ledger.caches));
+        if let Some(special) = special {
+            return special;
+        }
+        let drawn = prng.below(47);
         // What follows up to 15, and from 38 on, is about keys of database 0, or about all of them.
-        if self.lane.database > 0 && (drawn <= 15 || drawn >= 38) {
+        if self.lane.database > 0 && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45) {
             return if drawn < 2 { self.get_nothing(prng) } else { self.modelled(now, prng, ledger) };
         }
         match drawn {
             36..=37 => self.change_lane(prng),
+            45 => self.overwrite(prng),
+            46 if prng.one_in(20) => self.flush_nothing(),
+            44 | 46 => ledger.radio.publish(self.client, now, prng),
             38..=40 => self.transaction(prng, ledger),
             // Who waits does nothing else meanwhile.
             43 if prng.one_in(2) => self.pop(prng),
@@ -184,16 +250,25 @@ impl Program {
         let family = self.family(prng, ledger);
         let asked = Asked {
             family,
-            drawn: draw::draw(family, now, prng),
+            drawn: self.draw(family, now, prng, ledger),
             sent_ms: unix_ms(now),
             resp3: self.lane.resp3,
         };
         let bytes = words_of(&asked.words());
-        let expect = match ledger.model.is_cross_shard(&asked) {
+        let expect = match ledger.model.is_refused(&asked) {
             true => Expect::Exactly(b"-CROSSSLOT Keys in request don't hash to the same slot\r\n".to_vec()),
             false => Expect::Modelled(asked),
         };
         Sent { bytes, expect: Some(expect) }
+    }
+
+    fn draw(&self, family: FamilyId, now: Instant, prng: &mut Prng, ledger: &Ledger) -> Drawn {
+        loop {
+            let drawn = draw::draw(family, now, prng);
+            if !(drawn.timed && ledger.model.takes_steps(family)) {
+                return drawn;
+            }
+        }
     }
 
     /// A command on keys of several families, which is split.
@@ -223,9 +298,13 @@ impl Program {
     /// Goes to another database, or to the other protocol.
     fn change_lane(&mut self, prng: &mut Prng) -> Sent {
         let (bytes, expect) = match prng.below(8) {
+            drawn if self.tracker.is_some() && drawn > 0 => {
+                // It stays where it is told of changes of the keys that it keeps.
+                (words(&[b"SELECT", b"0"]), Expect::Exactly(b"+OK\r\n".to_vec()))
+            }
             0 => {
-                self.lane = Lane::default();
-                (words(&[b"RESET"]), Expect::Exactly(b"+RESET\r\n".to_vec()))
+                self.forget_connection();
+                (words(&[b"RESET"]), Expect::Reset)
             }
             1..=2 => {
                 let resp3 = prng.one_in(2);

@@ -7,7 +7,8 @@ use crate::network::Pipe;
 use crate::node::{Node, Sabotage};
 use crate::plan::{Fault, Plan};
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value};
-use proxy::{Action, Arrival, Board, CloseReason, ConnId, Event, Notice, Proxy, Settings};
+use crate::tenants::Rights;
+use proxy::{Action, Arrival, Board, CloseReason, ConnId, CrossShard, Event, Notice, Proxy, Settings};
 use resp::reply;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{ShardId, Topology};
+use users::Registry;
 
 /// A fault between nodes and proxy that the checker must notice: what the checks are checked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,14 @@ pub struct Report {
     pub judged: u64,
     /// Replies to requests for keys of which too little was known after a fault.
     pub unjudged: u64,
+    /// Commands over several shards that were carried out.
+    pub emulations: u64,
+    /// Messages that listeners heard.
+    pub messages: u64,
+    /// Values that clients kept, and of these, such as were dropped since the client was told of them.
+    pub kept: u64,
+    /// See there.
+    pub dropped: u64,
     /// Faults that struck.
     pub faults: u64,
     /// Events that happened.
@@ -106,6 +116,10 @@ enum What {
     Due(usize),
     /// The proxy is told to drain.
     Drain,
+    /// What clients keep is compared with what is stored.
+    Compare,
+    /// Somebody's rights change.
+    ChangeUsers,
 }
 
 /// Who is at the other end of a connection of the proxy.
@@ -147,6 +161,7 @@ pub(crate) struct World<'p> {
     pub clients: Vec<Client>,
     pub nodes: Vec<Node>,
     pub ledger: Ledger,
+    registry: Arc<Registry>,
     saboteur: Option<Saboteur>,
     trace: bool,
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
@@ -158,6 +173,12 @@ pub(crate) struct World<'p> {
 
 /// What the kernel takes before a send comes back short.
 const PIPE_BYTES: usize = 64 * 1024;
+/// Rights change once within this time.
+const CHANGE_USERS_WITHIN: Duration = Duration::from_millis(500);
+/// How often it is looked at what clients keep.
+const COMPARE_EVERY: Duration = Duration::from_millis(200);
+/// No fault lasts so long that a client is not told for so long.
+const TROUBLE_MAX: Duration = Duration::from_secs(6);
 /// Faults are over, and clients begin nothing new: after this everybody must have all replies.
 const SETTLE: Duration = Duration::from_secs(20);
 
@@ -165,7 +186,16 @@ impl<'p> World<'p> {
     fn new(plan: &'p Plan, saboteur: Option<Saboteur>, trace: bool) -> World<'p> {
         let topology = Arc::new(plan.topology());
         let mut prng = Prng::new(plan.seed ^ 0x5eed);
-        let settings = Settings { seed: prng.next_u64(), ..Settings::default() };
+        let (unix_epoch_us, cross_shard) = (unix_ms(Instant::ZERO) * 1000, plan.cross_shard);
+        let rights = if plan.has_users { Rights::draw(plan.clients, &mut prng) } else { Rights::default() };
+        let registry = if plan.has_users { rights.registry() } else { Arc::default() };
+        let settings = Settings {
+            seed: prng.next_u64(),
+            unix_epoch_us,
+            cross_shard,
+            registry: Arc::clone(&registry),
+            ..Settings::default()
+        };
         let board = Arc::new(Board::new(1));
         let now = Instant::ZERO;
         let proxy = Proxy::new(plan.limits.clone(), settings, Arc::clone(&topology), board, now);
@@ -173,8 +203,15 @@ impl<'p> World<'p> {
         let mut ledger = Ledger::new(Arc::clone(&topology));
         (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
         let clients = (0..plan.clients)
-            .map(|client| Client::new(Program::new(client, plan.clients, filling_max, &mut ledger)))
+            .map(|client| Program::new(client, plan.clients, filling_max, &mut ledger))
+            .map(|program| Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)))
             .collect();
+        ledger.rights = rights;
+        if !plan.is_fast() {
+            ledger.radio.disturb_all();
+        }
+        ledger.model.carries_across = plan.cross_shard == CrossShard::Emulate;
+        ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
         let mut nodes: Vec<Node> =
             (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
@@ -191,10 +228,11 @@ impl<'p> World<'p> {
             links: BTreeMap::new(),
             clients,
             nodes,
+            registry,
             saboteur,
             trace,
             // A slow network with large values is trouble enough for a request's time to be up.
-            troubled: plan.delay_max >= Duration::from_millis(5),
+            troubled: !plan.is_fast(),
             report: Report::default(),
             admitted: 0,
         }
@@ -207,6 +245,10 @@ impl<'p> World<'p> {
             timeouts: counters.timeouts,
             judged: self.ledger.model.judged,
             unjudged: self.ledger.model.unjudged,
+            emulations: counters.emulations,
+            messages: counters.messages,
+            kept: self.ledger.caches.kept,
+            dropped: self.ledger.caches.dropped,
             ..self.report
         }
     }
@@ -221,6 +263,10 @@ impl<'p> World<'p> {
         }
         for client in 0..self.clients.len() {
             self.plan_in_up_to(Duration::from_millis(20), What::Step(client));
+        }
+        self.plan_at(self.now + COMPARE_EVERY, What::Compare);
+        if self.plan.has_users {
+            self.plan_in_up_to(CHANGE_USERS_WITHIN, What::ChangeUsers);
         }
         let last_fault = self.plan.faults.last().map_or(Instant::ZERO, |(at, _)| *at);
         let end = self.plan.quiet_at.max(last_fault) + SETTLE;
@@ -269,6 +315,7 @@ impl<'p> World<'p> {
             let has_cause = match reason {
                 CloseReason::HalfReply => self.troubled,
                 CloseReason::MemoryLimit => self.plan.is_short_of_memory(),
+                CloseReason::SlowSubscriber => self.plan.has_little_patience(),
                 _ => continue,
             };
             if let Some(client) = self.clients.iter_mut().find(|client| client.number == number) {
@@ -286,6 +333,9 @@ impl<'p> World<'p> {
             match action {
                 Action::Send { conn, bytes } => {
                     let Some(link) = self.links.get_mut(&conn) else { continue };
+                    if link.to_peer.ended {
+                        self.ledger.violate("the proxy sends behind its own end".to_owned());
+                    }
                     let taken = if link.dead { bytes.len() } else { link.to_peer.put(bytes) };
                     link.wants_writable = taken < bytes.len();
                     self.proxy.handle_sent(conn, taken);
@@ -350,11 +400,46 @@ impl<'p> World<'p> {
                 self.nodes[node].full = false;
             }
             What::Due(node) => self.end_waits(node),
+            What::Compare => self.compare(),
+            What::ChangeUsers => {
+                let users = self.ledger.rights.change(&self.registry, self.now, &mut self.prng);
+                self.proxy.handle_users(&users, self.now);
+                if self.now < self.plan.quiet_at {
+                    self.plan_in_up_to(CHANGE_USERS_WITHIN, What::ChangeUsers);
+                }
+            }
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);
             }
         }
+    }
+
+    /// What clients keep is soon what is stored, though something may go wrong for some time.
+    fn compare(&mut self) {
+        if self.now >= self.plan.quiet_at {
+            return;
+        }
+        self.plan_at(self.now + COMPARE_EVERY, What::Compare);
+        let patience = if self.troubled { TROUBLE_MAX } else { 2 * COMPARE_EVERY };
+        if let Err(what) = self.check_caches(patience) {
+            self.ledger.violate(what);
+        }
+    }
+
+    /// Nothing that a client keeps has been another than what is stored for `patience`.
+    pub(crate) fn check_caches(&mut self, patience: Duration) -> Result<(), String> {
+        let World { clients, nodes, ledger, topology, links, now, .. } = self;
+        let is_behind = |client: usize| {
+            let Some(client) = clients.get(client) else { return false };
+            let link = client.conn.and_then(|conn| links.get(&conn));
+            client.reads_at > *now || link.is_none_or(|link| !link.to_peer.is_empty())
+        };
+        ledger.caches.check(*now, patience, is_behind, |key| {
+            let shard = topology.shard_of(key);
+            let reply = nodes[shard.0 as usize].keyspace.ask(&[b"GET", key], *now);
+            reply::as_bulk(&reply).map(<[u8]>::to_vec)
+        })
     }
 
     // What clients do.
@@ -396,6 +481,7 @@ impl<'p> World<'p> {
         for _ in 0..count {
             let client = &mut self.clients[client];
             let sent = client.program.next(self.now, &mut self.prng, &mut self.ledger);
+            tell(self.trace, "sends", client.program.client, &sent.bytes);
             bytes.extend_from_slice(&sent.bytes);
             if let Some(expect) = sent.expect {
                 client.expect(expect);
@@ -539,6 +625,7 @@ impl<'p> World<'p> {
         match who {
             _ if dead => {}
             Who::Client(client) => {
+                tell(self.trace, "gets", client, &bytes);
                 let moment = Moment { now: self.now, troubled: self.troubled };
                 self.clients[client].receive(&bytes, moment, &mut self.ledger, &mut self.report.tally);
             }
@@ -693,6 +780,7 @@ impl<'p> World<'p> {
 
     fn strike(&mut self, fault: Fault) {
         self.troubled = true;
+        self.ledger.radio.disturb(fault.shard(), self.now);
         self.report.faults += 1;
         if self.trace {
             println!("{:>12} us  {fault:?}", self.now.as_nanos() / 1000);
@@ -794,6 +882,13 @@ impl<'p> World<'p> {
                 KINDS[kind as usize], conn.index, conn.generation
             );
         }
+    }
+}
+
+/// Tells what a client sends or gets, or the beginning of it.
+fn tell(trace: bool, does: &str, client: usize, bytes: &[u8]) {
+    if trace {
+        println!("              client {client} {does} {}", bytes[..bytes.len().min(300)].escape_ascii());
     }
 }
 

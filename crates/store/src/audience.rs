@@ -1,4 +1,5 @@
-//! Who is told when keys change: those who WATCH them, those who wait for them, those who listen to notifications.
+//! Who is told when keys change: those who WATCH them, those who wait for them, those who listen to notifications, those
+//! who track all keys.
 //!
 //! Most of the time there is nobody, and a change costs one look at [`Audience::is_there`].
 
@@ -27,6 +28,18 @@ pub(crate) struct Audience {
     classes: u16,
     /// What happened and was not notified of yet.
     events: VecDeque<Event>,
+    /// Who is told of every key that changes.
+    trackers: BTreeSet<CallerId>,
+    /// What they were not told of yet.
+    changes: Changes,
+}
+
+/// What changed since those who track were told last.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) keys: BTreeSet<Box<[u8]>>,
+    /// All keys went, of one database at least.
+    pub(crate) is_flush: bool,
 }
 
 /// One key that one caller watches.
@@ -103,6 +116,8 @@ impl Default for Audience {
             ready: VecDeque::new(),
             classes: 0,
             events: VecDeque::new(),
+            trackers: BTreeSet::new(),
+            changes: Changes::default(),
         }
     }
 }
@@ -117,7 +132,7 @@ impl Audience {
     fn look_around(&mut self) {
         let is_empty = |all: &BTreeMap<_, _>| all.is_empty();
         let is_quiet = self.watched.iter().all(is_empty) && self.queues.iter().all(BTreeMap::is_empty);
-        self.is_there = !is_quiet || self.classes != 0;
+        self.is_there = !is_quiet || self.classes != 0 || !self.trackers.is_empty();
     }
 
     // WATCH.
@@ -161,6 +176,9 @@ impl Audience {
 
     /// A key was changed; `exists`: it is there now.
     pub(crate) fn touch(&mut self, database: u8, key: &[u8], exists: bool) {
+        if !self.trackers.is_empty() && !self.changes.keys.contains(key) {
+            self.changes.keys.insert(key.into());
+        }
         let watches = self.watched[usize::from(database)].get_mut(key);
         for watch in watches.into_iter().flatten() {
             if watch.is_expired && !exists {
@@ -235,6 +253,33 @@ impl Audience {
 
     pub(crate) fn next_ready(&mut self) -> Option<Place> {
         self.ready.pop_front()
+    }
+
+    // CLIENT TRACKING.
+
+    /// The caller is told of every key that changes, or not any more.
+    pub(crate) fn track(&mut self, caller: CallerId, is_on: bool) {
+        match is_on {
+            true => _ = self.trackers.insert(caller),
+            false => _ = self.trackers.remove(&caller),
+        }
+        if self.trackers.is_empty() {
+            self.changes = Changes::default();
+        }
+        self.look_around();
+    }
+
+    /// FLUSHALL or FLUSHDB, whether there was a key or not.
+    pub(crate) fn flush(&mut self) {
+        self.changes.is_flush |= !self.trackers.is_empty();
+    }
+
+    /// What those who track are to be told now, and who they are; `None` if there is nothing.
+    pub(crate) fn take_changes(&mut self) -> Option<(Changes, Vec<CallerId>)> {
+        if self.changes == Changes::default() {
+            return None;
+        }
+        Some((std::mem::take(&mut self.changes), self.trackers.iter().copied().collect()))
     }
 
     // Notifications.

@@ -108,7 +108,11 @@ static SUBCOMMANDS: &[Container] = &[
             ("help", 2),
         ],
     ),
-    ("client", "CLIENT", &[("id", 2), ("getname", 2), ("setname", 3), ("no-evict", 3), ("unblock", -3)]),
+    (
+        "client",
+        "CLIENT",
+        &[("id", 2), ("getname", 2), ("setname", 3), ("no-evict", 3), ("tracking", -3), ("unblock", -3)],
+    ),
     (
         "pubsub",
         "PUBSUB",

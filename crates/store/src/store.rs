@@ -120,6 +120,9 @@ impl Store {
     /// What another connection is to be given: ask after every [`Store::run`] and [`Store::work`] until there is nothing.
     /// The order is the one in which it happened.
     pub fn next_delivery(&mut self) -> Option<Delivery> {
+        if self.deliveries.is_empty() {
+            self.tell_trackers();
+        }
         self.deliveries.pop_front()
     }
 

@@ -179,6 +179,32 @@ impl Store {
         }
     }
 
+    /// Tells those who track of all that has changed since they were told last: as in Redis, not with every request.
+    pub(crate) fn tell_trackers(&mut self) {
+        let Some((changes, trackers)) = self.keyspace.audience.take_changes() else { return };
+        let mut out = Reply::new(Vec::new(), true);
+        let begin = |out: &mut Reply| {
+            out.push(2);
+            out.bulk(b"invalidate");
+        };
+        if changes.is_flush {
+            begin(&mut out);
+            out.nil();
+        }
+        if !changes.keys.is_empty() {
+            begin(&mut out);
+            out.array(changes.keys.len());
+            changes.keys.iter().for_each(|key| out.bulk(key));
+        }
+        let bytes = out.into_bytes();
+        for to in trackers {
+            // In RESP2 there is no way to say it.
+            if self.callers.find(to).is_some_and(|state| state.is_resp3) {
+                self.deliveries.push_back(Delivery { to, bytes: bytes.clone(), ends_wait: false });
+            }
+        }
+    }
+
     /// Hands a message to all who are subscribed and tells how many they are. What is for `running`, whose request it is,
     /// is written where its reply is.
     pub(crate) fn publish(
@@ -318,6 +344,30 @@ mod tests {
         assert!(refusal.starts_with("-ERR Can't execute 'get': only (P|S)SUBSCRIBE"), "{refusal}");
         assert_eq!(world.ask_as(other, "GET k"), "_");
         assert_eq!(world.ask_as(other, "PUBLISH news me"), ">4 $8 pmessage $2 n* $4 news $2 me :2");
+    }
+
+    #[test]
+    fn who_tracks_is_told_of_what_has_changed_once_and_not_of_what_has_not() {
+        let (mut world, [one, other, deaf]) = world();
+        world.ask_as(one, "HELLO 3");
+        for caller in [one, other, deaf] {
+            assert_eq!(world.ask_as(caller, "CLIENT TRACKING ON BCAST"), "+OK");
+        }
+        world.ask_as(other, "CLIENT TRACKING OFF");
+        for line in ["SET a 1", "SADD s x", "SADD s x", "SET a 2", "GET b", "DEL b", "EXPIRE a 1"] {
+            world.ask(line);
+        }
+        assert_eq!(world.delivered(), got(one, ">2 $10 invalidate *2 $1 a $1 s"));
+        world.ask("SADD s x");
+        assert_eq!(world.delivered(), []);
+        world.now_ms += 1_001;
+        world.ask("GET a");
+        assert_eq!(world.delivered(), got(one, ">2 $10 invalidate *1 $1 a"));
+        world.ask("FLUSHALL");
+        assert_eq!(world.delivered(), got(one, ">2 $10 invalidate _"));
+        [one, deaf].into_iter().for_each(|caller| world.store.dismiss(caller));
+        assert!(!world.store.keyspace.audience.is_there());
+        assert_eq!(world.ask("CLIENT TRACKING ON"), "-ERR syntax error");
     }
 
     #[test]

@@ -8,7 +8,10 @@
 //! Everything here is bit-exact with the proxies whose data it takes over (redis-sharding, twemproxy, predixy,
 //! codis, Redis Cluster): one wrong bit moves keys to nodes that do not have them. So their defects are copied too,
 //! each named where it stands. Nothing here does IO, and a lookup allocates nothing.
+//!
+//! [`discovery`] learns topologies that change from those who know them.
 
+pub mod discovery;
 mod distribution;
 mod error;
 mod hash;

@@ -113,6 +113,20 @@ impl Members {
         members
     }
 
+    /// One shard of which nothing is known but what to call it.
+    pub(crate) fn of_unknown(name: &str) -> Members {
+        let (name, replicas) = (name.to_owned(), Vec::new());
+        let shards = vec![Shard { name, weight: 1, primary: None, replicas, gone_at: None }];
+        Members { shards, ..Members::default() }
+    }
+
+    /// The same shards without their nodes.
+    pub(crate) fn without_nodes(self) -> Members {
+        let shards = self.shards.into_iter();
+        let shards = shards.map(|shard| Shard { primary: None, replicas: Vec::new(), ..shard });
+        Members { shards: shards.collect(), ..Members::default() }
+    }
+
     /// The node at `address`, however that is spelled.
     pub(crate) fn node_at(&self, address: &Address) -> Option<NodeId> {
         let known = self.by_address.get(&address.canonical()).copied();

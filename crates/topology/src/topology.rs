@@ -43,10 +43,10 @@ pub struct Topology {
     tag_rule: TagRule,
     hash: HashFunction,
     table: Table,
-    /// The epoch as of which the table was made.
-    placed_at: u64,
     /// What the table was made from; empty for a cluster.
     placed: Arc<[NodeSpec]>,
+    /// Who of them owns no keys for now.
+    out: Arc<[ShardId]>,
     is_cluster: bool,
     is_discovered: bool,
     keyless: ShardId,
@@ -78,8 +78,8 @@ impl Topology {
             tag_rule: spec.tag_rule.unwrap_or(tag_rule),
             hash,
             table: table(spec.distribution, &spec.nodes, |_| true),
-            placed_at: epoch,
             placed: spec.nodes.as_slice().into(),
+            out: Arc::default(),
             is_cluster: false,
             is_discovered: false,
             keyless: ShardId(0),
@@ -116,12 +116,35 @@ impl Topology {
             tag_rule: TagRule::Redis,
             hash: HashFunction::Crc16Redis,
             table: Table::Slots(slots),
-            placed_at: epoch,
             placed: Arc::default(),
+            out: Arc::default(),
             is_cluster: true,
             is_discovered: true,
             keyless,
         })
+    }
+
+    /// That of a Redis Cluster of which nothing is known yet, as of `epoch`: one shard has all slots and no node.
+    pub fn of_unknown_cluster(epoch: u64) -> Topology {
+        let all = ShardId(0);
+        Topology {
+            epoch,
+            members: Members::of_unknown("of the cluster"),
+            distribution: Distribution::Slots,
+            tag_rule: TagRule::Redis,
+            hash: HashFunction::Crc16Redis,
+            table: Table::Slots(Slots::of(all)),
+            placed: Arc::default(),
+            out: Arc::default(),
+            is_cluster: true,
+            is_discovered: true,
+            keyless: all,
+        }
+    }
+
+    /// The same keys in the same shards, before it is known which nodes have them: [`Topology::succeed`] tells.
+    pub fn without_nodes(self) -> Topology {
+        Topology { members: self.members.without_nodes(), is_discovered: true, ..self }
     }
 
     /// The same keys in the same shards, some of them on other nodes as of `epoch`: `shards` are found by their names,
@@ -140,7 +163,7 @@ impl Topology {
             return Topology { epoch, ..self.clone() };
         }
         let table = table(self.distribution, &self.placed, |shard| !out.contains(shard));
-        Topology { epoch, table, placed_at: epoch, ..self.clone() }
+        Topology { epoch, table, out: out.into(), ..self.clone() }
     }
 
     /// This topology, of which the nodes may be replaced by others while the process runs.
@@ -264,9 +287,11 @@ impl Topology {
         };
         let owners: Vec<(ShardId, ShardId)> = match (&self.table, &after.table) {
             (Table::Slots(before), Table::Slots(after)) => before.owners().zip(after.owners()).collect(),
-            _ if self.placed_at == after.placed_at => self.all_shards().map(|id| (id, id)).collect(),
-            // Any of them may have.
-            _ => return self.members.shards.iter().filter_map(|shard| shard.primary).collect(),
+            // Where others are left out than before, every shard may have lost keys to one that came back.
+            _ if self.out != after.out => {
+                return self.all_shards().filter_map(|id| primary(self, id)).collect();
+            }
+            _ => self.all_shards().map(|id| (id, id)).collect(),
         };
         let lost = owners.into_iter().filter_map(|(owner, heir)| {
             let node = primary(self, owner)?;
@@ -279,6 +304,11 @@ impl Topology {
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// How a hash chooses a shard.
+    pub fn distribution(&self) -> Distribution {
+        self.distribution
     }
 
     /// How keys are placed, in one line: `modulo, crc32a, tag rule sml`.
@@ -532,13 +562,32 @@ mod tests {
     }
 
     #[test]
+    fn shards_can_be_there_before_their_nodes_are_known() {
+        let known = topology("h:1 a,h:2 b", "modulo", "", "").expect("valid");
+        let unknown = known.clone().without_nodes();
+        let keys = ["1", "2", "3", "4"];
+        assert_eq!(owners(&unknown, keys), owners(&known, keys));
+        assert_eq!((unknown.nodes().len(), unknown.primary_address(ShardId(0))), (0, None));
+        let found = unknown.succeed(8, &[cluster_shard("b", 3, 2, &[])]).expect("valid");
+        let address = |id| found.primary_address(ShardId(id)).map(ToString::to_string);
+        assert_eq!((address(0), address(1).as_deref()), (None, Some("h:3")));
+        let cluster = Topology::of_unknown_cluster(0);
+        assert_eq!(
+            (cluster.is_cluster(), cluster.shard_of(b"a"), cluster.keyless()),
+            (true, ShardId(0), ShardId(0))
+        );
+        let found = Topology::of_cluster(Some(&cluster), 1, &[cluster_shard("b", 3, 2, &[0..=16383])])
+            .expect("valid");
+        assert_eq!((found.shard_of(b"a"), found.shard(ShardId(0)).is_gone()), (ShardId(1), true));
+    }
+
+    #[test]
     fn who_is_left_out_leaves_his_keys_to_the_others_as_if_he_had_not_been_given() {
         let list = ["h:1:2 bbb", "h:2 aaaa", "h:3:3 cc", "h:4 d"];
         let keys: Vec<String> = (0..500).map(|number| format!("key{number}")).collect();
         for distribution in ["modulo", "modula", "ketama"] {
             let all = topology(&list.join(","), distribution, "murmur", "none").expect("valid");
             let without = all.without(8, &[ShardId(1), ShardId(3)]);
-            assert_eq!(all.losers(&without).len(), 4, "any key may have another owner");
             let others =
                 topology(&[list[0], list[2]].join(","), distribution, "murmur", "none").expect("valid");
             for key in &keys {
@@ -546,6 +595,8 @@ mod tests {
                 assert_eq!(without.shard_of(key.as_bytes()), expected, "{distribution} {key}");
             }
             assert_eq!((without.epoch(), without.shard_count()), (8, 4));
+            assert_eq!(all.losers(&without).len(), 4);
+            assert_eq!(all.losers(&all.without(8, &[])).len(), 0);
             let back = without.without(9, &[]);
             assert!(keys.iter().all(|key| back.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
         }

@@ -41,6 +41,12 @@ impl Users {
         if findings.is_empty() { Ok(Users::of(users)) } else { Err(FileError { findings }) }
     }
 
+    /// The text of an ACL file with these users, passwords as hashes.
+    pub fn to_file(&self) -> Vec<u8> {
+        let lines = self.iter().map(|user| [&user.describe(), &b"\n"[..]].concat());
+        lines.collect::<Vec<_>>().concat()
+    }
+
     /// Whether `text` defines the default user; if not, clients need no password.
     pub fn defines_default(text: &[u8]) -> bool {
         let lines = text.split(|&byte| byte == b'\n');
@@ -81,8 +87,9 @@ mod tests {
     fn a_file_is_what_acl_list_prints() {
         let text = "user default off\n\n# who reports\n  user bob on >secret ~a* (+get ~b)\r\n";
         let users = Users::parse("users.acl", text.as_bytes()).expect("valid");
-        let lines = users.iter().map(|user| String::from_utf8(user.describe()).expect("text") + "\n");
-        let printed: String = lines.collect();
+        let printed = String::from_utf8(users.to_file()).expect("text");
+        let lines = users.iter().map(|user| String::from_utf8(user.describe()).expect("text"));
+        assert_eq!(printed.lines().collect::<Vec<_>>(), lines.collect::<Vec<_>>());
         let again = Users::parse("users.acl", printed.as_bytes()).expect("valid");
         assert_eq!(again.by_name, users.by_name);
         assert!(

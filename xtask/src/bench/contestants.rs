@@ -30,6 +30,8 @@ pub(super) enum Role {
     Sharding,
     /// A proxy that forwards bytes to one node without reading them.
     PassThrough,
+    /// shardis as such a proxy: `shardis tcp`.
+    OursPassThrough,
     /// No proxy: one node.
     Direct,
     /// A server that answers everything with the same reply.
@@ -50,6 +52,10 @@ enum Kind {
         binary: PathBuf,
         role: Role,
         arguments: Vec<String>,
+    },
+    /// `shardis tcp`, in front of one node as nginx is.
+    ShardisTcp {
+        binary: PathBuf,
     },
     Nutcracker,
     Nginx,
@@ -102,6 +108,7 @@ pub(super) fn find(
     }
     found.push(shardis("shardis-off", ours, Role::Variant, &["--coalesce=off"]));
     found.push(shardis("shardis-2-workers", ours, Role::Workers, &["--workers=2"]));
+    found.push(Contestant { name: "shardis-tcp".into(), kind: Kind::ShardisTcp { binary: ours.into() } });
     let mut missing = Vec::new();
     for (name, kind, needs) in RIVALS {
         let packages = needs::missing(needs);
@@ -133,6 +140,7 @@ impl Contestant {
     pub(super) fn role(&self) -> Role {
         match &self.kind {
             Kind::Shardis { role, .. } => *role,
+            Kind::ShardisTcp { .. } => Role::OursPassThrough,
             Kind::Nutcracker => Role::Sharding,
             Kind::Nginx | Kind::Haproxy => Role::PassThrough,
             Kind::Direct => Role::Direct,
@@ -152,7 +160,7 @@ impl Contestant {
     /// What it says of its version, in one line.
     pub(super) fn version(&self) -> Option<String> {
         let (program, argument): (&Path, &str) = match &self.kind {
-            Kind::Shardis { binary, .. } => (binary, "--version"),
+            Kind::Shardis { binary, .. } | Kind::ShardisTcp { binary } => (binary, "--version"),
             Kind::Nutcracker => (Path::new("nutcracker"), "--version"),
             Kind::Nginx => (Path::new("nginx"), "-v"),
             Kind::Haproxy => (Path::new("haproxy"), "-v"),
@@ -211,6 +219,7 @@ impl Contestant {
         };
         let (program, words): (&Path, Vec<String>) = match &self.kind {
             Kind::Shardis { binary, arguments, .. } => (binary, shardis_words(port, nodes, arguments)),
+            Kind::ShardisTcp { binary } => (binary, shardis_tcp_words(port, nodes[0])),
             Kind::Nutcracker => {
                 config("nutcracker.yml", nutcracker_config(port, nodes))?;
                 let [stats_port] = free_ports()?;
@@ -253,6 +262,11 @@ fn shardis_words(port: u16, nodes: &[u16], arguments: &[String]) -> Vec<String> 
     }
     words.extend_from_slice(arguments);
     words
+}
+
+/// nginx does not look at nodes between clients either.
+fn shardis_tcp_words(port: u16, node: u16) -> Vec<String> {
+    split(&format!("tcp --listen=127.0.0.1:{port} --nodes=127.0.0.1:{node} --workers=1 --check=off"))
 }
 
 /// crc32a and modula: its cheapest, and what shardis does by default.

@@ -310,6 +310,7 @@ fn what_it_is(role: Role) -> &'static str {
         Role::Workers => "`--workers=2`",
         Role::Sharding => "twemproxy: shards as shardis does, and is the rival that ratios are of",
         Role::PassThrough => "forwards bytes to one node and reads none of them",
+        Role::OursPassThrough => "`shardis tcp`: the same as nginx and haproxy do",
         Role::Direct => "no proxy: one node; CPU time and memory are the node's",
         Role::Floor => "answers everything with the same bytes",
     }

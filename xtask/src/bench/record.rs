@@ -26,16 +26,23 @@ pub(super) struct Run {
 
 /// Where a run was made.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Machine {
-    pub(super) model: String,
-    pub(super) cores: usize,
-    pub(super) kernel: String,
-    pub(super) memory_bytes: u64,
+pub(crate) struct Machine {
+    pub(crate) model: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    pub(crate) memory_bytes: u64,
     /// Over the last minute before the run: above 0.2, somebody else was at work.
-    pub(super) load_average: String,
-    pub(super) open_files_max: u64,
+    pub(crate) load_average: String,
+    pub(crate) open_files_max: u64,
     /// Which core has which part.
-    pub(super) pinning: String,
+    pub(crate) pinning: String,
+}
+
+impl Machine {
+    /// This one.
+    pub(crate) fn here() -> Result<Machine> {
+        super::machine::describe()
+    }
 }
 
 /// One cell, of all contestants, in turn.

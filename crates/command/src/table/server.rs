@@ -1,6 +1,6 @@
 //! Administration and information.
 
-use crate::carry::Carry::{AllShards, AnyShard, Container, Here, Refused, Shard};
+use crate::carry::Carry::{AllShards, AnyShard, Container, Here, OnlyShard, Refused, Shard};
 use crate::carry::{About, AclQuestion, Admin, Carry, Local, Merge, Refusal, Report};
 use crate::command::{Command, container, row};
 use crate::table::{about, key, never};
@@ -43,7 +43,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("slaveof", 3, "admin noscript stale no_async_loading", "", &[], ROLES),
     container("slowlog", -2, "", "", Container, SLOWLOG),
     row("swapdb", 3, "write fast", "keyspace dangerous",
-        &[], never("clients would see some shards swapped and others not yet")),
+        &[], OnlyShard("clients would see some shards swapped and others not yet")),
     row("sync", 1, "admin noscript no_async_loading no_multi", "", &[], REPLICATION),
     row("time", 1, "loading stale fast", "", &[], Here(Local::Time)).tips("nondeterministic_output"),
 ];
@@ -59,7 +59,7 @@ static ACL: &[Command] = &[
     row("acl|list", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::List)),
     row("acl|load", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Load)),
     row("acl|log", -2, "admin noscript loading stale", "", &[], acl(AclQuestion::Log)),
-    row("acl|save", 2, "admin noscript loading stale", "", &[], ACCESS_CONTROL),
+    row("acl|save", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Save)),
     row("acl|setuser", -3, "admin noscript loading stale", "", &[], acl(AclQuestion::SetUser)),
     row("acl|users", 2, "admin noscript loading stale", "", &[], acl(AclQuestion::Users)),
     row("acl|whoami", 2, "noscript loading stale", "", &[], acl(AclQuestion::WhoAmI)),
@@ -143,7 +143,6 @@ static SLOWLOG: &[Command] = &[
 const ROLES: Carry = never("the roles of the nodes are not for clients to see or change");
 const REPLICATION: Carry =
     Refused(Refusal::Unknown("spoken between nodes; its replies are none, or without end"));
-const ACCESS_CONTROL: Carry = never("users are kept in the file that --acl-file names; it is only read");
 const MODULES: Carry = Carry::Admin("it would change a node for all clients", Admin::AllShards(Merge::AllOk));
 
 /// What nodes tell of themselves, put together.

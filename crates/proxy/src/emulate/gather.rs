@@ -11,7 +11,8 @@
 
 use super::{Answer, Conditions, Next, Question};
 use crate::errors::{self, Lost};
-use command::{Across, Command, KeyFlags};
+use command::{Across, Command, KeyFlags, Naming};
+use resp::integer::parse_i64;
 use resp::{Request, Span, encode, reply};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -54,11 +55,23 @@ struct Copy {
 }
 
 impl Copy {
-    fn of(request: &Request<'_>) -> Copy {
+    /// All of `request`; or, of a COPY, all but its well-formed DB options: here it runs in one database.
+    fn of(request: &Request<'_>, without_databases: bool) -> Copy {
+        let (mut args, mut at) = (Vec::with_capacity(request.len()), 0);
+        while let Some(arg) = request.get(at) {
+            let is_option = without_databases && at > COPY_TARGET && arg.eq_ignore_ascii_case(b"DB");
+            match is_option && request.get(at + 1).and_then(parse_i64).is_some() {
+                true => at += 2,
+                false => {
+                    args.push(arg);
+                    at += 1;
+                }
+            }
+        }
         let mut bytes = Vec::with_capacity(request.bytes.len());
-        let mut spans = Vec::with_capacity(request.len());
-        encode::array_header(&mut bytes, request.len());
-        for arg in request.args() {
+        let mut spans = Vec::with_capacity(args.len());
+        encode::array_header(&mut bytes, args.len());
+        for arg in args {
             encode::bulk(&mut bytes, arg);
             spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
         }
@@ -76,6 +89,8 @@ struct Key {
     /// The first argument that names it.
     arg: usize,
     shard: ShardId,
+    /// In another database than that of the session.
+    database: Option<u16>,
     roles: Roles,
     /// Whether the key exists, once that was asked.
     is_there: bool,
@@ -106,10 +121,8 @@ impl Gather {
     ) -> Result<(Gather, Vec<Question>), &'static str> {
         let is_copy = command.name == "copy";
         let options = || (3..request.len()).map(|at| request.arg(at));
-        if is_copy && options().any(|option| option.eq_ignore_ascii_case(b"DB")) {
-            // Into another database, for which this session has no connections.
-            return Err(errors::CROSS_SLOT);
-        }
+        let database = if is_copy { Naming::Option.databases(request).pop() } else { None };
+        let database = database.and_then(|database| u16::try_from(database).ok());
         let replaces = !is_copy || options().any(|option| option.eq_ignore_ascii_case(b"REPLACE"));
         let carries = command.across == Across::Carried;
         let (mut keys, mut places) = (Vec::<Key>::new(), HashMap::new());
@@ -119,9 +132,13 @@ impl Gather {
                 keys.push(Key::new(at, shard_of(request.arg(at))));
             }
             keys[index].roles.add(flags, carries, replaces);
+            if is_copy && at == COPY_TARGET {
+                keys[index].database = database;
+            }
         });
         found.map_err(|_| errors::CROSS_SLOT)?;
-        let mut gather = Gather { request: Copy::of(request), carries, resp3, keys, stage: Stage::Weighing };
+        let request = Copy::of(request, database.is_some());
+        let mut gather = Gather { request, carries, resp3, keys, stage: Stage::Weighing };
         let mut questions = gather.weigh();
         if questions.is_empty() {
             questions = gather.gather(0);
@@ -178,7 +195,7 @@ impl Gather {
     /// How much there is to be gathered.
     fn weigh(&self) -> Vec<Question> {
         let sources = self.keys.iter().filter(|key| key.roles.is_source);
-        sources.map(|key| Question::new(key.shard, &[b"MEMORY", b"USAGE", self.name(key)])).collect()
+        sources.map(|key| key.ask(&[b"MEMORY", b"USAGE", self.name(key)])).collect()
     }
 
     fn gather(&mut self, weight: usize) -> Vec<Question> {
@@ -187,10 +204,10 @@ impl Gather {
         for key in &self.keys {
             let name = self.name(key);
             if key.roles.is_source {
-                questions.push(Question::new(key.shard, &[b"PTTL", name]));
-                questions.push(Question::new(key.shard, &[b"DUMP", name]));
+                questions.push(key.ask(&[b"PTTL", name]));
+                questions.push(key.ask(&[b"DUMP", name]));
             } else if key.roles.is_checked {
-                questions.push(Question::new(key.shard, &[b"EXISTS", name]));
+                questions.push(key.ask(&[b"EXISTS", name]));
             }
         }
         questions
@@ -276,7 +293,7 @@ impl Gather {
                     let left = scratch.expires_at_ms(name).map_or(0, |at| at.saturating_sub(now_ms).max(1));
                     restore(key, name, &payload, left)
                 }
-                None => Question::new(key.shard, &[b"UNLINK", name]),
+                None => key.ask(&[b"UNLINK", name]),
             });
         }
         questions
@@ -291,14 +308,19 @@ impl Gather {
     fn remove(&mut self, removals: Vec<usize>, reply: Vec<u8>) -> Vec<Question> {
         self.stage = Stage::Removing { reply };
         let keys = removals.into_iter().map(|index| &self.keys[index]);
-        keys.map(|key| Question::new(key.shard, &[b"UNLINK", self.name(key)])).collect()
+        keys.map(|key| key.ask(&[b"UNLINK", self.name(key)])).collect()
     }
 }
 
 impl Key {
     fn new(arg: usize, shard: ShardId) -> Key {
         let (payload, roles) = (Vec::new(), Roles::default());
-        Key { arg, shard, roles, is_there: false, payload, expires_at_ms: None }
+        Key { arg, shard, database: None, roles, is_there: false, payload, expires_at_ms: None }
+    }
+
+    /// Asks the shard of the key, in its database.
+    fn ask(&self, args: &[&[u8]]) -> Question {
+        Question { database: self.database, ..Question::new(self.shard, args) }
     }
 }
 
@@ -316,6 +338,9 @@ impl Roles {
         }
     }
 }
+
+/// The argument of COPY that names the new key.
+const COPY_TARGET: usize = 2;
 
 /// What stands for the value of key `index`.
 fn mark(index: usize) -> [u8; 8] {
@@ -352,7 +377,7 @@ fn restore(key: &Key, name: &[u8], payload: &[u8], left_ms: u64) -> Question {
     let mut left = itoa::Buffer::new();
     let left = left.format(left_ms).as_bytes();
     let args = [&b"RESTORE"[..], name, left, payload, b"REPLACE"];
-    Question::new(key.shard, &args[..args.len() - usize::from(key.roles.is_fresh)])
+    key.ask(&args[..args.len() - usize::from(key.roles.is_fresh)])
 }
 
 /// What went wrong with a write or a removal, if anything did: the error without its type byte.

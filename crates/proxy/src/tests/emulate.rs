@@ -392,11 +392,46 @@ fn renamenx_and_copy_never_replace_what_came_meanwhile() {
 }
 
 #[test]
-fn copy_with_replace_replaces_and_into_another_database_is_refused() {
+fn a_copy_into_another_database_goes_over_the_connection_of_that() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
-    rig.client_sends(client, &format!("copy {a} {b} db 0|copy {a} {b} replace|"));
-    assert_eq!(rig.taken(client), "-CROSSSLOT Keys in request don't hash to the same slot|");
+    rig.client_sends(client, &format!("copy {a} {b} db 9 DB 3|"));
+    rig.node_sends(0, ":50|");
+    rig.node_replies(0, &holds(b"payload"));
+    let conn = rig.bring_up_greeted(1, "*2|$6|SELECT|$1|3|*1|$4|PING|", "+OK|+PONG|");
+    let words = |words: &[&[u8]]| shown(&request(words));
+    assert_eq!(rig.taken(conn), words(&[b"EXISTS", b.as_bytes()]));
+    rig.sends(conn, ":0|");
+    assert_eq!(rig.taken(conn), words(&[b"RESTORE", b.as_bytes(), b"0", b"payload"]));
+    rig.sends(conn, "+OK|");
+    assert_eq!((rig.taken(client).as_str(), rig.node_got(1).as_str()), (":1|", ""));
+    rig.assert_idle();
+    rig.client_sends(client, &format!("copy {a} {b} db 16|"));
+    assert_eq!(rig.taken(client), "-ERR DB index is out of range|");
+    rig.node_got(0);
+    for (options, error) in [
+        ("db -1", "-ERR DB index is out of range|"),
+        ("db x", "-ERR value is not an integer or out of range|"),
+        ("db 3 nosuch", "-ERR syntax error|"),
+        ("db 3 db", "-ERR syntax error|"),
+    ] {
+        rig.client_sends(client, &format!("copy {a} {b} {options}|"));
+        rig.node_sends(0, ":50|");
+        rig.node_replies(0, &holds(b"payload"));
+        match rig.has_sent(conn) {
+            true => rig.sends(conn, ":0|"),
+            false => rig.node_sends(1, ":0|"),
+        }
+        rig.taken(conn);
+        assert_eq!(rig.taken(client), error, "{options}");
+    }
+}
+
+#[test]
+fn copy_with_replace_replaces() {
+    let mut rig = rig(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("copy {a} {b} replace|"));
     rig.node_sends(0, ":50|");
     rig.node_replies(0, &holds(b"payload"));
     rig.node_got(1);

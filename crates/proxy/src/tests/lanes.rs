@@ -321,6 +321,26 @@ fn a_large_push_is_not_taken_for_a_large_reply() {
 }
 
 #[test]
+fn databases_are_swapped_where_there_is_one_shard_that_can_do_it_at_once() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "swapdb 0 3|swapdb 0 16|swapdb x 0|multi|swapdb 1 2|exec|");
+    assert_eq!(
+        rig.node_got(0),
+        "*3|$6|swapdb|$1|0|$1|3|*3|$6|swapdb|$1|x|$1|0|*1|$5|MULTI|*3|$6|swapdb|$1|1|$1|2|*1|$4|EXEC|"
+    );
+    rig.node_sends(0, "+OK|-ERR invalid first DB index|+OK|+QUEUED|*1|+OK|");
+    let replies = "+OK|-ERR DB index is out of range|-ERR invalid first DB index|+OK|+QUEUED|*1|+OK|";
+    assert_eq!(rig.taken(client), replies);
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let why = "clients would see some shards swapped and others not yet";
+    let refusal = format!("-ERR command 'swapdb' is not allowed through shardis: {why}|");
+    rig.client_sends(client, "swapdb 0 1|multi|swapdb 0 1|");
+    assert_eq!(rig.taken(client), format!("{refusal}+OK|{refusal}"));
+}
+
+#[test]
 fn what_is_told_of_clients_and_commands_has_the_shapes_of_resp3() {
     let mut rig = Rig::ready(1);
     let client = rig.client();

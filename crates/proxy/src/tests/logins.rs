@@ -1,7 +1,7 @@
 //! Transcripts of users: who may have what carried out. `|` stands for CR LF.
 
 use crate::testing::{Rig, deliver_mail};
-use crate::{Credentials, Event, Notice};
+use crate::{Credentials, Event, Notice, Task};
 use users::Context;
 
 const NO_AUTH: &str = "-NOAUTH Authentication required.|";
@@ -375,6 +375,25 @@ fn acl_load_is_answered_when_all_workers_know() {
 }
 
 #[test]
+fn acl_save_is_answered_when_the_file_was_written_or_could_not_be() {
+    let (mut rigs, _) = Rig::workers_with_users(1, USERS);
+    let rig = &mut rigs[0];
+    let client = rig.client();
+    rig.client_sends(client, "auth secret|acl save|acl save|acl save|ping|");
+    let errands: Vec<_> = std::iter::from_fn(|| rig.proxy.poll_errand()).collect();
+    assert!(errands.iter().all(|errand| errand.task == Task::SaveUsers));
+    for (errand, is_saved) in errands.into_iter().zip([true, false]) {
+        rig.proxy.handle_saved(errand, is_saved, rig.now);
+    }
+    rig.perform();
+    let failed =
+        "-ERR There was an error trying to save the ACLs. Please check the server logs for more information|";
+    assert_eq!(rig.taken(client), format!("+OK|+OK|{failed}"));
+    rig.pass(std::time::Duration::from_secs(1));
+    assert_eq!(rig.taken(client), "-ERR the ACL file was not written in time, outcome unknown|+PONG|");
+}
+
+#[test]
 fn without_an_acl_file_there_is_nothing_to_load() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
@@ -386,6 +405,8 @@ fn without_an_acl_file_there_is_nothing_to_load() {
          configuration is correct?|+OK|{WRONG}"
     );
     assert!(reply.ends_with(&rest), "{reply}");
+    rig.client_sends(client, "acl save|");
+    assert!(rig.taken(client).starts_with("-ERR This Redis instance is not configured to use an ACL file."));
 }
 
 #[test]

@@ -546,3 +546,40 @@ fn subscribers_are_shown_as_such() {
     assert_eq!(rigs[1].taken(asker), ":1|");
     assert!(rigs[0].is_closed(client));
 }
+
+#[test]
+fn who_unsubscribes_is_told_so_by_a_node_that_does_not_answer_in_time() {
+    let mut rig = Rig::ready(1);
+    let (client, source) = subscribed(&mut rig, 0, "a");
+    rig.client_sends(client, "unsubscribe a|get k|");
+    rig.node_sends(0, "$-1|");
+    assert_eq!(rig.taken(client), "");
+    rig.pass(Duration::from_secs(2));
+    assert!(rig.is_closed(source));
+    assert_eq!(rig.taken(client), said("unsubscribe", "a", Some(0)) + "$-1|");
+    assert_eq!(rig.proxy.counters().message_gaps, 0, "nobody missed a message");
+    // The node counts us no more.
+    let publisher = rig.client();
+    rig.client_sends(publisher, "publish a hi|");
+    assert!(rig.node_got(0).ends_with("publish|$1|a|$2|hi|"));
+    rig.node_sends(0, ":1|");
+    assert_eq!(rig.taken(publisher), ":1|");
+}
+
+#[test]
+fn messages_do_not_come_in_a_protocol_that_the_client_does_not_know_of() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.client_sends(client, "subscribe a|");
+    let source = rig.bring_up_pinned(0);
+    rig.sends(source, &said("subscribe", "a", Some(1)));
+    rig.client_sends(client, "get k|hello 2|");
+    let lane = rig.bring_up_greeted(0, "*2|$5|HELLO|$1|3|*1|$4|PING|", "%0|+PONG|");
+    rig.taken(client);
+    rig.sends(source, &message("a", "hi"));
+    assert_eq!(rig.taken(client), "", "it would be taken for the value");
+    rig.sends(lane, "_|");
+    let told = rig.taken(client);
+    assert!(told.starts_with("_|*14|$6|server|") && told.ends_with(&message("a", "hi")), "{told}");
+}

@@ -1,9 +1,10 @@
 //! Transcripts of a cluster whose slots move. `|` stands for CR LF.
 
+use crate::ConnId;
 use crate::testing::{Rig, even};
-use crate::{ConnId, Wish};
 use std::time::Duration;
 use topology::Address;
+use topology::discovery::Wish;
 
 const ASKING: &str = "*1|$6|ASKING|";
 const MULTI: &str = "*1|$5|MULTI|";
@@ -37,7 +38,7 @@ fn begin(rig: &mut Rig) -> (ConnId, String, u32) {
 }
 
 fn hint(port: u16) -> Option<Wish> {
-    Some(Wish { hint: Some(Address::Tcp { host: "127.0.0.1".to_owned(), port }) })
+    Some(Wish::Redirected(Address::Tcp { host: "127.0.0.1".to_owned(), port }))
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn a_demoted_primary_of_a_sentinel_is_left_with_the_next_topology() {
     rig.client_sends(client, "set x 1|");
     let sent = rig.node_got(1);
     rig.node_sends(1, "-READONLY You can't write against a read only replica.|");
-    assert_eq!(rig.proxy.poll_wish(rig.now), Some(Wish { hint: None }));
+    assert_eq!(rig.proxy.poll_wish(rig.now), Some(Wish::Look));
     rig.promote(0, 2);
     rig.bring_up(2);
     assert_eq!((rig.node_got(2), rig.taken(client)), (sent, String::new()));

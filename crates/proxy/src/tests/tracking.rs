@@ -151,12 +151,92 @@ fn who_opts_in_is_told_of_what_it_asked_for() {
     rig.sends(source, &changed(&["a", "b", "c"]));
     assert_eq!(rig.taken(client), changed(&["b"]));
     rig.client_sends(client, "client tracking off|client tracking on optout|client caching no|get a|get b|");
-    rig.sends(lane, "_|_|");
     assert_eq!(rig.taken(client), "+OK|");
     rig.sends(source, "+OK|");
+    rig.sends(lane, "_|_|");
     assert_eq!(rig.taken(client), "+OK|+OK|_|_|");
     rig.sends(source, &changed(&["a", "b", "c"]));
     assert_eq!(rig.taken(client), changed(&["b"]));
+}
+
+#[test]
+fn nothing_is_read_before_nodes_tell_of_changes() {
+    let mut rig = Rig::ready(1);
+    let (client, lane) = client_of_resp3(&mut rig);
+    rig.client_sends(client, "client tracking on|get a|");
+    assert_eq!(rig.taken(lane), "", "what it finds could change before anybody says so");
+    source(&mut rig);
+    assert_eq!((rig.taken(client).as_str(), rig.taken(lane).as_str()), ("+OK|", "*2|$3|get|$1|a|"));
+}
+
+#[test]
+fn off_behind_on_is_off() {
+    let mut rig = Rig::ready(1);
+    let listener = rig.client();
+    rig.client_sends(listener, "hello 3|");
+    rig.taken(listener);
+    let client = rig.client();
+    rig.client_sends(client, "client tracking on redirect 1|client tracking off|client getredir|");
+    source(&mut rig);
+    assert_eq!(rig.taken(client), "+OK|+OK|:-1|");
+}
+
+#[test]
+fn who_asks_for_more_goes_on_tracking_meanwhile_and_if_it_cannot_be() {
+    let mut rig = Rig::ready(1);
+    let (client, _, lost) = tracking(&mut rig, "bcast prefix user:");
+    rig.client_sends(client, "client tracking on bcast prefix item:|");
+    rig.sends(lost, &changed(&["user:1", "item:1"]));
+    rig.sends(lost, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|".to_owned() + &changed(&["user:1"]));
+
+    rig.client_sends(client, "client tracking on bcast prefix x|");
+    rig.event(Event::Closed { conn: lost, reason: "reset" });
+    assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: reset|{FORGET_ALL}"));
+    rig.pass(Duration::from_millis(20));
+    let source = source(&mut rig);
+    rig.sends(source, &changed(&["item:2", "x"]));
+    assert_eq!(rig.taken(client), FORGET_ALL.to_owned() + &changed(&["item:2"]));
+}
+
+#[test]
+fn who_has_read_its_own_value_is_told_when_another_may_have_changed_it() {
+    for options in ["noloop", "bcast noloop"] {
+        let mut rig = Rig::ready(1);
+        let (client, lane, source) = tracking(&mut rig, options);
+        rig.client_sends(client, "set a 1|get a|");
+        rig.sends(lane, "+OK|$1|1|");
+        rig.taken(client);
+        // Of its change, and of another's that was so close behind that the node tells once.
+        rig.sends(source, &changed(&["a"]));
+        assert_eq!(rig.taken(client), changed(&["a"]), "{options}");
+    }
+}
+
+#[test]
+fn who_was_told_its_last_word_is_told_of_no_changes() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    rig.client_sends(client, "get a|");
+    rig.sends(lane, "_|");
+    rig.client_sends(client, "*1|:1|");
+    assert_eq!(rig.taken(client), "_|-ERR Protocol error: expected '$', got ':'|");
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), "");
+}
+
+#[test]
+fn who_waits_for_an_element_is_told_at_once() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    rig.client_sends(client, "get a|");
+    rig.sends(lane, "_|");
+    rig.client_sends(client, "blpop q 0|");
+    rig.taken(client);
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), changed(&["a"]), "it may wait for ever");
+    rig.event(Event::Ended { conn: client });
+    assert!(rig.is_closed(client));
 }
 
 #[test]
@@ -183,11 +263,11 @@ fn a_flush_of_all_nodes_is_told_once_and_not_to_who_comes_later() {
     rig.sends(source, flushed);
     rig.sends(source, "+OK|");
     assert_eq!(rig.taken(client), "+OK|+OK|");
-    // Who has read something before the answer may have what was flushed.
+    // Who has read something since may have what was flushed.
     rig.client_sends(client, "client tracking off|client tracking on|get a|");
-    rig.sends(lane, "_|");
-    rig.sends(source, flushed);
     rig.sends(source, "+OK|");
+    rig.sends(source, flushed);
+    rig.sends(lane, "_|");
     assert_eq!(rig.taken(client), format!("+OK|+OK|_|{flushed}"));
 }
 

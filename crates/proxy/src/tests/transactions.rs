@@ -94,8 +94,10 @@ fn what_needs_all_shards_or_the_proxy_is_no_part_of_a_transaction() {
         ("dbsize", "this needs all"),
         ("flushall", "this needs all"),
         ("scan 0", "this needs all"),
-        ("select 0", "this is answered by the proxy"),
-        ("client id", "this is answered by the proxy"),
+        ("info", "this needs all"),
+        ("client list", "this concerns all clients"),
+        ("auth x", "who its client is"),
+        ("subscribe c", "what its client hears of"),
         ("config set save x", "without --allow-admin"),
         ("shutdown", "inside a transaction"),
     ] {

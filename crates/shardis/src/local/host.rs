@@ -305,13 +305,16 @@ fn proxy_words(shape: Shape, port: u16, nodes: &[u16], sentinels: &[u16]) -> Res
             words.push(format!("--master={}", names.join(",")));
         }
         Shape::Nodes { .. } | Shape::Sets { .. } => {
-            let mut primaries = Vec::new();
-            for &port in nodes {
-                if readiness::primary_of(port)?.is_none() {
-                    primaries.push(port);
-                }
-            }
-            words.push(format!("--nodes={}", list(&primaries)));
+            let copied: Vec<Option<u16>> =
+                nodes.iter().map(|&port| readiness::primary_of(port)).collect::<Result<_>>()?;
+            let sets =
+                nodes.iter().zip(&copied).filter(|(_, copied)| copied.is_none()).map(|(&primary, _)| {
+                    let replicas = nodes.iter().zip(&copied).filter(|(_, copied)| **copied == Some(primary));
+                    let set: Vec<u16> =
+                        std::iter::once(primary).chain(replicas.map(|(&port, _)| port)).collect();
+                    list(&set).replace(',', "|")
+                });
+            words.push(format!("--nodes={}", sets.collect::<Vec<_>>().join(",")));
         }
     }
     Ok(words.into_iter().map(OsString::from).collect())

@@ -97,6 +97,7 @@ fn write_field(field: &str, text: &str, out: &mut Reply) {
 /// Ends all that a connection began and that others know of.
 pub(crate) fn leave(store: &mut Store, caller: CallerId) {
     store.end_wait(caller);
+    store.keyspace.audience.track(caller, false);
     transactions::abandon(store, caller);
     let state = store.callers.running(caller);
     let Some(extras) = state.extras.take() else { return };
@@ -123,6 +124,9 @@ pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>,
     if is(word, "UNBLOCK") {
         return unblock(store, request, out);
     }
+    if is(word, "TRACKING") {
+        return track(store, caller, request, out);
+    }
     let found = subcommands.iter().find(|(name, _)| is(word, name));
     let (name, arity) = found.ok_or_else(|| Error::UnknownSubcommand(shown(word), "CLIENT"))?;
     if request.len() != *arity {
@@ -140,6 +144,21 @@ pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>,
         _ if is(request.arg(2), "ON") || is(request.arg(2), "OFF") => out.simple(b"OK"),
         _ => return Err(Error::Syntax),
     }
+    Ok(())
+}
+
+/// CLIENT TRACKING: only what a shardis asks its shards for, to be told of every key that changes.
+fn track(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    if request.len() < 3 {
+        return Err(Error::Arity("client|tracking".to_owned()));
+    }
+    let is_on = match (request.arg(2), request.get(3), request.len()) {
+        (word, Some(mode), 4) if is(word, "ON") && is(mode, "BCAST") => true,
+        (word, None, _) if is(word, "OFF") => false,
+        _ => return Err(Error::Syntax),
+    };
+    store.keyspace.audience.track(caller, is_on);
+    out.simple(b"OK");
     Ok(())
 }
 

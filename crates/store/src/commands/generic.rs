@@ -172,6 +172,7 @@ pub(crate) fn dbsize(keyspace: &mut Keyspace, _: &Request<'_>, out: &mut Reply) 
 
 pub(crate) fn flushdb(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     check_flush(request)?;
+    keyspace.audience.flush();
     keyspace.clear();
     out.simple(b"OK");
     Ok(())
@@ -179,6 +180,7 @@ pub(crate) fn flushdb(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
 
 pub(crate) fn flushall(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     check_flush(request)?;
+    keyspace.audience.flush();
     (0..DATABASES).for_each(|number| keyspace.within(number, Keyspace::clear));
     out.simple(b"OK");
     Ok(())

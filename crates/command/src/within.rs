@@ -1,0 +1,161 @@
+//! What becomes of a command between MULTI and EXEC.
+//!
+//! Redis carries out nearly all of them there. A transaction over several nodes cannot: it runs on one of them, in one
+//! piece, and what the others would have to do is refused when it is queued, so that nothing of it runs. What the proxy
+//! knows by itself it adds to the node's replies, at its place.
+
+use crate::carry::{AclQuestion, Admin, Carry, ClientTask, Local, Refusal, Transaction};
+use crate::command::Command;
+use crate::sets::Flags;
+
+/// What becomes of a command in a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// Carried out when it comes: it ends the transaction, or is an error that leaves it as it is.
+    AtOnce,
+    /// Kept, and sent with the others: its keys and channels must be on the shard of the transaction.
+    Kept,
+    /// The same, if there is one shard only.
+    KeptByOneShard,
+    /// Answered by the proxy, at its place among the node's replies.
+    Here,
+    /// SELECT: kept; the client is in that database from then on.
+    Select,
+    /// Redis refuses it as well.
+    NotInRedis,
+    /// Refused.
+    Refused(Refusal),
+}
+
+impl Command {
+    /// What becomes of it in a transaction.
+    pub fn within_transaction(&self) -> Within {
+        match self.carry {
+            Carry::Transaction(Transaction::Unwatch) => Within::Kept,
+            Carry::Transaction(_) | Carry::Here(Local::Quit | Local::Reset) => Within::AtOnce,
+            _ if self.flags.contains(Flags::NO_MULTI) => Within::NotInRedis,
+            Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_) => Within::Kept,
+            // What would wait does not in a transaction.
+            Carry::Blocking(_) | Carry::Publish(_) | Carry::AnyShard => Within::Kept,
+            Carry::AllShards(_)
+            | Carry::OnlyShard(_)
+            | Carry::Cursor
+            | Carry::Admin(_, Admin::AllShards(_)) => Within::KeptByOneShard,
+            Carry::Admin(_, Admin::ConfigSet | Admin::Debug) => Within::Refused(Refusal::Never(BY_ARGUMENTS)),
+            Carry::Here(local) => local.within_transaction(),
+            Carry::Refused(refusal) => Within::Refused(refusal),
+            // Only its subcommands are ever asked for.
+            Carry::Container => Within::NotInRedis,
+        }
+    }
+}
+
+impl Local {
+    fn within_transaction(self) -> Within {
+        let why = match self {
+            // The node's own answer is as of when the others ran.
+            Local::Ping | Local::Echo | Local::Time | Local::Lolwut | Local::Wait => return Within::Kept,
+            Local::Select => return Within::Select,
+            Local::Command(_)
+            | Local::ClientId
+            | Local::ClientSetname
+            | Local::ClientGetname
+            | Local::ClientSetinfo
+            | Local::ConfigGet
+            | Local::Role
+            | Local::Cluster(_)
+            | Local::PubSub(_)
+            | Local::Help
+            | Local::ReplicaReads(_)
+            | Local::Accepted => return Within::Here,
+            Local::Client(
+                ClientTask::Describe
+                | ClientTask::Switch
+                | ClientTask::GetRedirect
+                | ClientTask::TrackingState,
+            ) => return Within::Here,
+            Local::Acl(
+                AclQuestion::Categories
+                | AclQuestion::DryRun
+                | AclQuestion::GenPass
+                | AclQuestion::GetUser
+                | AclQuestion::List
+                | AclQuestion::Log
+                | AclQuestion::Users
+                | AclQuestion::WhoAmI,
+            ) => return Within::Here,
+            Local::Auth | Local::Hello => WHO_ASKS,
+            Local::Subscribe(_)
+            | Local::Unsubscribe(_)
+            | Local::Monitor
+            | Local::Client(ClientTask::Reply | ClientTask::Track | ClientTask::Caching) => WHAT_COMES,
+            Local::Info => ALL_SHARDS,
+            Local::Acl(
+                AclQuestion::DelUser | AclQuestion::Load | AclQuestion::Save | AclQuestion::SetUser,
+            )
+            | Local::ResetStatistics
+            | Local::Client(
+                ClientTask::List
+                | ClientTask::Kill
+                | ClientTask::Pause
+                | ClientTask::Unblock
+                | ClientTask::Unpause,
+            ) => ALL_CLIENTS,
+            // They are carried out at once.
+            Local::Quit | Local::Reset => return Within::AtOnce,
+        };
+        Within::Refused(Refusal::Never(why))
+    }
+}
+
+/// Why what all shards would have to do is refused.
+pub(crate) const ALL_SHARDS: &str = "a transaction runs on one shard, and this needs all";
+const ALL_CLIENTS: &str = "a transaction runs on one shard, and this concerns all clients";
+const BY_ARGUMENTS: &str = "a transaction runs on one shard, and this goes where its arguments say";
+const WHO_ASKS: &str = "the commands of a transaction were checked for who its client is and what it speaks";
+const WHAT_COMES: &str = "a transaction runs on one shard, and this changes what its client hears of";
+
+impl Within {
+    /// Why what needs all shards is refused, as there are several.
+    pub const NEEDS_ALL_SHARDS: Refusal = Refusal::Never(ALL_SHARDS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lookup::find;
+
+    #[track_caller]
+    fn within(name: &str) -> Within {
+        let (container, own) = name.split_once(' ').unwrap_or((name, ""));
+        let command = find(container.as_bytes()).expect("in the table");
+        command.subcommand(own.as_bytes()).unwrap_or(command).within_transaction()
+    }
+
+    #[test]
+    fn each_command_is_kept_answered_or_refused_by_what_it_needs() {
+        for name in ["get", "mset", "blpop", "xread", "publish", "eval", "ping", "unwatch", "move"] {
+            assert_eq!(within(name), Within::Kept, "{name}");
+        }
+        for name in ["dbsize", "keys", "scan", "flushall", "script flush", "slowlog get"] {
+            assert_eq!(within(name), Within::KeptByOneShard, "{name}");
+        }
+        for name in ["client id", "command", "acl whoami", "cluster slots", "config get", "pubsub numsub"] {
+            assert_eq!(within(name), Within::Here, "{name}");
+        }
+        for name in ["multi", "watch", "exec", "discard", "quit", "reset"] {
+            assert_eq!(within(name), Within::AtOnce, "{name}");
+        }
+        for (name, why) in [
+            ("info", ALL_SHARDS),
+            ("client list", ALL_CLIENTS),
+            ("acl setuser", ALL_CLIENTS),
+            ("auth", WHO_ASKS),
+            ("subscribe", WHAT_COMES),
+            ("config set", BY_ARGUMENTS),
+        ] {
+            assert_eq!(within(name), Within::Refused(Refusal::Never(why)), "{name}");
+        }
+        assert_eq!((within("select"), within("save")), (Within::Select, Within::NotInRedis));
+    }
+}

@@ -1,0 +1,66 @@
+//! How the discovery of the topology goes, for INFO: whoever runs it shows that on the board.
+
+use std::fmt::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use stdx::Instant;
+
+/// What the discovery has found out so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// The epoch of the last topology that workers were given.
+    pub epoch: u64,
+    /// Answers that could be used.
+    pub answers: u64,
+    /// Questions without one.
+    pub failures: u64,
+    /// Answers of those who know less than we do, or belong to another cluster.
+    pub refusals: u64,
+    /// When the last usable answer came.
+    pub answered_at: Option<Instant>,
+}
+
+/// Where it is shown; nothing without a discovery.
+#[derive(Debug, Default)]
+pub(crate) struct DiscoveryBoard(Mutex<Option<Discovered>>);
+
+impl DiscoveryBoard {
+    pub(crate) fn show(&self, discovered: Discovered) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(discovered);
+    }
+
+    /// The lines of INFO, as of `now`.
+    pub(crate) fn write(&self, now: Instant, out: &mut String) -> fmt::Result {
+        let Some(Discovered { epoch, answers, failures, refusals, answered_at }) =
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        else {
+            return Ok(());
+        };
+        write!(out, "discovery_epoch:{epoch}\r\ndiscovery_answers:{answers}\r\n")?;
+        write!(out, "discovery_failures:{failures}\r\ndiscovery_refusals:{refusals}\r\n")?;
+        match answered_at {
+            Some(at) => write!(out, "discovery_last_answer_ms_ago:{}\r\n", now.since(at).as_millis()),
+            None => write!(out, "discovery_last_answer_ms_ago:-1\r\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_shows_how_the_discovery_goes_if_there_is_one() {
+        let (board, mut text) = (DiscoveryBoard::default(), String::new());
+        board.write(Instant::ZERO, &mut text).expect("a string takes all");
+        assert_eq!(text, "");
+        board.show(Discovered { epoch: 2, answers: 3, failures: 4, refusals: 5, answered_at: None });
+        board.write(Instant::ZERO, &mut text).expect("a string takes all");
+        let expected = "discovery_epoch:2\r\ndiscovery_answers:3\r\ndiscovery_failures:4\r\n\
+            discovery_refusals:5\r\ndiscovery_last_answer_ms_ago:-1\r\n";
+        assert_eq!(text, expected);
+        board.show(Discovered { answered_at: Some(Instant::from_nanos(1_000_000)), ..Discovered::default() });
+        text.clear();
+        board.write(Instant::from_nanos(8_500_000), &mut text).expect("a string takes all");
+        assert!(text.ends_with("discovery_last_answer_ms_ago:7\r\n"), "{text}");
+    }
+}

@@ -1,0 +1,80 @@
+//! What a node tells of its replication: the reply to `INFO replication`.
+
+/// Names the history that offsets belong to: 40 hexadecimal digits.
+pub(crate) type ReplicationId = [u8; 40];
+
+/// What a node said of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// It has no primary itself.
+    pub is_primary: bool,
+    /// A replica's connection to its primary is there, and it has all the data that it needs to begin with.
+    pub link_is_up: bool,
+    /// How far in the stream of changes it is, if it tells.
+    pub offset: Option<u64>,
+    /// Which stream.
+    pub history: Option<ReplicationId>,
+}
+
+impl Report {
+    /// Reads what a node has answered. One that does not tell (since it may not: an ACL) counts as a replica of which
+    /// nothing is known but that it lives.
+    pub(crate) fn parse(reply: &[u8]) -> Report {
+        let unknown = Report { link_is_up: true, ..Report::default() };
+        let text = String::from_utf8_lossy(reply);
+        let field = |name: &str| {
+            let of_name = |line: &str| {
+                line.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned)
+            };
+            text.lines().find_map(of_name)
+        };
+        let Some(role) = field("role") else { return unknown };
+        let is_primary = role == "master";
+        let offset = field(if is_primary { "master_repl_offset" } else { "slave_repl_offset" });
+        Report {
+            is_primary,
+            link_is_up: is_primary || field("master_link_status").as_deref() == Some("up"),
+            offset: offset.and_then(|offset| offset.parse().ok()),
+            history: field("master_replid").and_then(|id| id.as_bytes().try_into().ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of redis-server 7.0.15, with what is not read left out in part.
+    const PRIMARY: &[u8] = b"$300\r\n# Replication\r\nrole:master\r\nconnected_slaves:1\r\n\
+        slave0:ip=127.0.0.1,port=7001,state=online,offset=14,lag=1\r\nmaster_failover_state:no-failover\r\n\
+        master_replid:8e1c5d5a0b9dd05a0e8a1c3b7d1b0c9c4f7be0aa\r\n\
+        master_replid2:0000000000000000000000000000000000000000\r\nmaster_repl_offset:14\r\n\
+        second_repl_offset:-1\r\nrepl_backlog_active:1\r\n\r\n";
+    const REPLICA: &[u8] =
+        b"$300\r\n# Replication\r\nrole:slave\r\nmaster_host:127.0.0.1\r\nmaster_port:7000\r\n\
+        master_link_status:up\r\nmaster_last_io_seconds_ago:1\r\nmaster_sync_in_progress:0\r\n\
+        slave_read_repl_offset:15\r\nslave_repl_offset:14\r\nslave_priority:100\r\n\
+        master_replid:8e1c5d5a0b9dd05a0e8a1c3b7d1b0c9c4f7be0aa\r\nmaster_repl_offset:14\r\n\r\n";
+    const UNLINKED: &[u8] =
+        b"$300\r\n# Replication\r\nrole:slave\r\nmaster_host:127.0.0.1\r\nmaster_port:7000\r\n\
+        master_link_status:down\r\nmaster_sync_in_progress:1\r\nslave_repl_offset:0\r\n\
+        master_replid:8e1c5d5a0b9dd05a0e8a1c3b7d1b0c9c4f7be0aa\r\n\r\n";
+
+    #[test]
+    fn what_nodes_tell_is_understood() {
+        let history = Some(*b"8e1c5d5a0b9dd05a0e8a1c3b7d1b0c9c4f7be0aa");
+        let primary = Report { is_primary: true, link_is_up: true, offset: Some(14), history };
+        assert_eq!(Report::parse(PRIMARY), primary);
+        assert_eq!(Report::parse(REPLICA), Report { is_primary: false, ..primary });
+        let unlinked = Report { is_primary: false, link_is_up: false, offset: Some(0), history };
+        assert_eq!(Report::parse(UNLINKED), unlinked);
+    }
+
+    #[test]
+    fn who_does_not_tell_is_known_to_live_and_no_more() {
+        for reply in ["-NOPERM this user has no permissions\r\n", "$0\r\n\r\n", "$4\r\nrole\r\n", "*0\r\n"] {
+            let known = Report { link_is_up: true, ..Report::default() };
+            assert_eq!(Report::parse(reply.as_bytes()), known, "{reply}");
+        }
+    }
+}

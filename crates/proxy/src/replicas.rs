@@ -1,0 +1,483 @@
+//! Reads that replicas answer: carried there, kept in order with what the same client writes, and asked once more of the
+//! primary if a replica fails. Who answers what is decided in `reading.rs`.
+//!
+//! ```text
+//!   GET a ─► replica 2            INFO replication ─► primary and replicas, every 100 ms while somebody reads
+//!   SET a ─► waits for GET a's reply, then goes to the primary
+//!   GET a ─► primary, until a replica has the SET
+//! ```
+//!
+//! Commands of one client to one shard run in the order sent, though they go over two connections: what may write waits
+//! until the client's reads in flight at replicas were answered, and a read behind a write goes where the write went.
+
+use crate::ConnId;
+use crate::backend::{Purpose, Ticket, Use};
+use crate::core::{Asked, Core};
+use crate::errors::Lost;
+use crate::event::Notice;
+use crate::held::Watch;
+use crate::lanes::LaneId;
+use crate::pinned::Pinning;
+use crate::proxy::Proxy;
+use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica};
+use crate::redirect::Kept;
+use crate::replies::{Fault, Outcome};
+use crate::requests::Step;
+use crate::route::{self, Keys, Part, Route};
+use crate::session::{Owed, Session};
+use command::{Carry, Command, Number};
+use resp::Request;
+use stdx::Instant;
+use topology::{NodeId, ShardId};
+
+/// What is remembered of a client whose reads may go to replicas.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    /// Where they go.
+    from: ReadFrom,
+    /// Shards that it has to do with: few of them, so that they are looked through.
+    shards: Vec<OfShard>,
+}
+
+/// What of its requests concerns the order of the next one to a shard.
+#[derive(Debug)]
+struct OfShard {
+    shard: ShardId,
+    /// The place of its last read that went to a replica.
+    read_at: Option<u32>,
+    own_write: OwnWrite,
+}
+
+/// What a client wrote that not every replica may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnWrite {
+    No,
+    /// Its place is not filled yet, as far as is known.
+    Sent(u32),
+    /// It was answered by then.
+    Answered(Written),
+}
+
+/// What asks a node how far it is.
+const INFO_REPLICATION: &[u8] = b"*2\r\n$4\r\nINFO\r\n$11\r\nREPLICATION\r\n";
+
+impl Reads {
+    pub(crate) fn new(from: ReadFrom) -> Reads {
+        Reads { from, shards: Vec::new() }
+    }
+
+    fn of_shard(&mut self, shard: ShardId) -> &mut OfShard {
+        let known = self.shards.iter().position(|of_shard| of_shard.shard == shard);
+        let at = known.unwrap_or_else(|| {
+            self.shards.push(OfShard { shard, read_at: None, own_write: OwnWrite::No });
+            self.shards.len() - 1
+        });
+        &mut self.shards[at]
+    }
+}
+
+/// Whether a command changes what is read, so that reads must neither overtake it nor miss it.
+fn may_change(command: &Command) -> bool {
+    match command.carry {
+        // Messages are no data.
+        Carry::Publish(_) | Carry::Here(_) | Carry::Refused(_) => false,
+        Carry::Transaction(act) => act == command::Transaction::Execute,
+        Carry::Admin(..) => true,
+        _ => command.may_write(),
+    }
+}
+
+impl Core {
+    /// From now on the session's reads go where READONLY (`asked`) or the operator wants them.
+    pub(crate) fn set_reads(&mut self, session: &mut Session, asked: bool) {
+        let from = match self.readers.from() {
+            ReadFrom::Primary | ReadFrom::PreferPrimary if asked => ReadFrom::PreferReplica,
+            from => from,
+        };
+        if !asked && !self.readers.are_wanted() {
+            // What it has sent to replicas must not be overtaken by what it sends next.
+            if session.reads.take().is_some() {
+                self.turn(session);
+            }
+            return;
+        }
+        self.watch_readers();
+        match &mut session.reads {
+            Some(reads) => reads.from = from,
+            None => session.reads = Some(Box::new(Reads::new(from))),
+        }
+    }
+
+    /// Begins to watch replicas, if that was not done yet.
+    pub(crate) fn watch_readers(&mut self) {
+        if !self.readers.are_watched() {
+            self.readers.follow(&self.topology, self.now);
+            self.check_at = self.now;
+        }
+    }
+
+    /// The session sends nothing before all that it has sent was answered.
+    fn turn(&mut self, session: &mut Session) {
+        if session.is_pending() && session.pinning == Pinning::No {
+            session.pinning = Pinning::Turning;
+        }
+    }
+
+    /// Carries out a read that a replica may answer; `None` if the request goes to the primary as others do.
+    #[cold]
+    pub(crate) fn read_from_replica(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Option<Step> {
+        if session.transaction.is_none() && may_read_replica(command) && !session.reads_must_be_fresh() {
+            return self.send_read(session, command, request, keys);
+        }
+        let is_kept = session.transaction.is_some() && !matches!(command.carry, Carry::Transaction(_));
+        if is_kept || !may_change(command) {
+            return None;
+        }
+        if session.has_reads_in_flight() {
+            self.turn(session);
+            return Some(self.read_again());
+        }
+        self.note_own_write(session, command, request, keys);
+        None
+    }
+
+    /// Sends a read, or the parts of one, to replicas, if one is chosen.
+    fn send_read(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Option<Step> {
+        match (route::route(command, request, &self.topology, keys), command.carry) {
+            (Route::One(shard), carry) => {
+                let node = match self.choose_reader(session, shard) {
+                    Choice::Replica(id) => self.reader_node(session.lane, id)?,
+                    Choice::Nowhere => {
+                        let lost = self.no_replica(shard);
+                        self.refuse(session, &lost.text());
+                        return Some(Step::Done);
+                    }
+                    Choice::Primary | Choice::Fallback | Choice::OwnWrite => return None,
+                };
+                session.note_replica_read(shard);
+                match carry {
+                    Carry::Script(script) => self.forward_script_to(session, (shard, node), script, request),
+                    _ => {
+                        let place = session.reserve(Owed::Node);
+                        let asked = Asked { kept: Kept::YES, ..Asked::by_client(session.conn, place) };
+                        self.enqueue_on(node, request.bytes, asked);
+                    }
+                }
+                Some(Step::Done)
+            }
+            (Route::Parts, Carry::Split(merge)) => {
+                if let Err(lost) = self.choose_readers(session, &mut keys.parts)? {
+                    self.refuse(session, &lost.text());
+                    return Some(Step::Done);
+                }
+                self.send_parts_to_nodes(session, command, merge, request, keys);
+                Some(Step::Done)
+            }
+            // What is carried out over several shards is read from their primaries.
+            (Route::Parts, _) => None,
+        }
+    }
+
+    /// Chooses who answers each part. `None` if all of them go to primaries, as they would anyway.
+    fn choose_readers(&mut self, session: &mut Session, parts: &mut [Part]) -> Option<Result<(), Lost>> {
+        let mut any = false;
+        for part in parts.iter_mut() {
+            let chosen = match self.choose_reader(session, part.shard) {
+                Choice::Replica(id) => self.reader_node(session.lane, id),
+                Choice::Nowhere => return Some(Err(self.no_replica(part.shard))),
+                Choice::Primary | Choice::Fallback | Choice::OwnWrite => None,
+            };
+            any |= chosen.is_some();
+            part.node = match chosen {
+                Some(node) => {
+                    session.note_replica_read(part.shard);
+                    node
+                }
+                None => match self.shared_node(session.lane, part.shard) {
+                    Ok(node) => node,
+                    Err(lost) => return Some(Err(lost)),
+                },
+            };
+        }
+        any.then_some(Ok(()))
+    }
+
+    /// The connection of `lane` to the replica `id`, if it takes requests.
+    fn reader_node(&mut self, lane: LaneId, id: NodeId) -> Option<u32> {
+        let node = self.node_in(lane, id).ok()?;
+        self.admit_on(node).ok().map(|()| node)
+    }
+
+    /// Where a read of `shard` goes, and counts it.
+    fn choose_reader(&mut self, session: &mut Session, shard: ShardId) -> Choice {
+        let Some((from, written)) = session.own_write(shard, self.readers.polls(shard), self.now) else {
+            self.counters.own_write_reads += 1;
+            return Choice::OwnWrite;
+        };
+        let asker = Asker { from, client: session.client, written, now: self.now };
+        let (lanes, backends, limits) = (&self.lanes, &self.backends, &self.limits);
+        let admits = |id: NodeId| {
+            let node = lanes.node(LaneId::FIRST, id);
+            node.is_some_and(|node| backends[node as usize].is_ready())
+        };
+        let choice = self.readers.choose(shard, asker, limits, admits);
+        match choice {
+            Choice::Primary => {}
+            Choice::Replica(_) => self.counters.replica_reads += 1,
+            Choice::OwnWrite => self.counters.own_write_reads += 1,
+            Choice::Fallback | Choice::Nowhere => self.counters.replica_fallbacks += 1,
+        }
+        self.note_fitness(shard, choice);
+        choice
+    }
+
+    /// Tells the log when reads cannot go to a replica of `shard`, and when they can again.
+    fn note_fitness(&mut self, shard: ShardId, choice: Choice) {
+        let is_fit = match choice {
+            Choice::Replica(_) => true,
+            Choice::Fallback | Choice::Nowhere => false,
+            Choice::Primary | Choice::OwnWrite => return,
+        };
+        let Some(reason) = self.readers.note_fitness(shard, is_fit, &self.limits, self.now) else { return };
+        let shard = self.shard_name(shard).to_owned();
+        self.notice(match is_fit {
+            true => Notice::ReplicaFit { shard },
+            false => Notice::NoReplicaFit { shard, reason: reason.to_owned() },
+        });
+    }
+
+    fn no_replica(&self, shard: ShardId) -> Lost {
+        let reason = self.readers.unfit_because(shard, &self.limits, self.now);
+        self.not_sent(shard, &format!("no replica may be read from: {reason}"))
+    }
+
+    /// What the session sends now may write: its next reads of that shard, or of all if it cannot be told, must see it.
+    fn note_own_write(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) {
+        let has_one_key = matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Split(_));
+        match has_one_key.then(|| route::route(command, request, &self.topology, keys)) {
+            Some(Route::One(shard)) => session.note_own_write(shard),
+            Some(Route::Parts) | None => self.note_own_writes(session),
+        }
+    }
+
+    /// The same, of all shards.
+    pub(crate) fn note_own_writes(&mut self, session: &mut Session) {
+        if session.reads.is_some() {
+            self.topology.all_shards().for_each(|shard| session.note_own_write(shard));
+        }
+    }
+
+    /// Asks those whose turn it is how far they are.
+    pub(crate) fn poll_readers(&mut self) {
+        self.asking = Number::NONE;
+        while let Some((shard, nodes)) = self.readers.next_to_poll(&self.limits, self.now) {
+            for id in nodes {
+                let Ok(node) = self.node_in(LaneId::FIRST, id) else { continue };
+                let backend = &self.backends[node as usize];
+                if !backend.is_ready() || backend.admit(&self.limits).is_err() {
+                    self.readers.absorb((shard, id), 0, None, self.now);
+                    continue;
+                }
+                let poll = self.readers.note_asked(shard, id, self.now);
+                let conn = ConnId { index: poll as u32, generation: (poll >> 32) as u32 };
+                let (place, part, purpose) = (id.0, shard.0, Purpose::Poll);
+                self.enqueue_on(node, INFO_REPLICATION, Asked { conn, place, part, purpose, kept: Kept::NO });
+            }
+        }
+    }
+
+    /// A node has answered how far it is, or will not.
+    pub(crate) fn absorb_poll(&mut self, ticket: Ticket, outcome: &Outcome<'_>) {
+        let poll = u64::from(ticket.conn.generation) << 32 | u64::from(ticket.conn.index);
+        let report = match outcome {
+            Outcome::Reply(reply) => Some(Report::parse(reply)),
+            Outcome::Lost(_) => None,
+        };
+        self.readers.absorb((ShardId(ticket.part), NodeId(ticket.place)), poll, report, self.now);
+    }
+
+    /// Takes the reads in flight on the connection `node` away from it, if it goes to a replica and their bytes are kept:
+    /// the primary can answer them too.
+    pub(crate) fn rescue_reads(&mut self, node: u32) -> Vec<Rescued> {
+        let backend = &mut self.backends[node as usize];
+        if backend.used_by != Use::Replica {
+            return Vec::new();
+        }
+        let (lane, shard) = (backend.lane, backend.shard);
+        let rescued =
+            backend.tickets().enumerate().filter(|(_, ticket)| is_read_of_client(ticket)).filter_map(
+                |(number, &ticket)| {
+                    Some(Rescued { lane, shard, ticket, request: backend.kept_request(number)? })
+                },
+            );
+        let rescued: Vec<Rescued> = rescued.collect();
+        let starts: Vec<u64> = rescued.iter().map(|read| read.ticket.start).collect();
+        let taken = backend.tickets_mut().filter(|ticket| starts.binary_search(&ticket.start).is_ok());
+        taken.for_each(Ticket::bury);
+        rescued
+    }
+
+    /// The node of `shard`, its primary, has failed.
+    pub(crate) fn note_node_failure(&mut self, shard: ShardId) {
+        if let Some(ejection) = &mut self.ejection {
+            ejection.note_failure(shard, self.now);
+        }
+    }
+
+    /// It answers.
+    pub(crate) fn note_node_answer(&mut self, shard: ShardId) {
+        if let Some(ejection) = &mut self.ejection {
+            ejection.note_answer(shard, self.now);
+        }
+    }
+}
+
+/// A read that a replica will not answer.
+#[derive(Debug)]
+pub(crate) struct Rescued {
+    lane: LaneId,
+    shard: ShardId,
+    ticket: Ticket,
+    request: Vec<u8>,
+}
+
+/// Whether `ticket` is of a client's read. Others may be in flight to a replica that is about to become a primary; what may
+/// have written is never asked again.
+fn is_read_of_client(ticket: &Ticket) -> bool {
+    let is_it = |&(number, _): &(Number, &Command)| number.index() == ticket.command.index();
+    let reads = || command::numbered().find(is_it).is_some_and(|(_, command)| may_read_replica(command));
+    ticket.purpose == Purpose::Client && ticket.kept.is_kept() && reads()
+}
+
+/// Whether a replica's reply says that it cannot answer, and not what the client asked for.
+fn turns_away(reply: &[u8]) -> bool {
+    [&b"-LOADING "[..], b"-MASTERDOWN ", b"-MOVED ", b"-CLUSTERDOWN "]
+        .iter()
+        .any(|word| reply.starts_with(word))
+}
+
+impl Proxy {
+    /// Asks the primary what a replica did not answer.
+    pub(crate) fn ask_primary(&mut self, reads: Vec<Rescued>) {
+        for Rescued { lane, shard, ticket, request } in reads {
+            let core = &mut self.core;
+            let Ticket { conn, place, part, purpose, command, .. } = ticket;
+            match core.shared_node(lane, shard) {
+                Ok(node) => {
+                    core.counters.replica_retries += 1;
+                    core.asking = command;
+                    core.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: Kept::YES });
+                }
+                Err(lost) => self.deliver_losses(vec![(ticket, lost)]),
+            }
+        }
+    }
+
+    /// What is late on the connection `node`, which goes to a replica, is asked of the primary, if it can be. What the replica
+    /// says to it yet is for nobody.
+    pub(crate) fn expire_read(&mut self, node: u32) {
+        let backend = &mut self.core.backends[node as usize];
+        let request = backend.kept_late_request();
+        let Some(ticket) = backend.expire() else {
+            return self.fail_node(node, Fault::Gone("the node takes no bytes".to_owned()));
+        };
+        match request.filter(|_| is_read_of_client(&ticket)) {
+            Some(request) => {
+                let rescued = Rescued { lane: backend.lane, shard: backend.shard, ticket, request };
+                self.ask_primary(vec![rescued]);
+            }
+            None => self.deliver_timeout(node, ticket),
+        }
+    }
+
+    /// Whether the reply on the connection `node` says that this replica cannot answer: then the primary is asked, and the
+    /// replica is not until it has told how it stands.
+    pub(crate) fn is_turned_away(&mut self, node: u32, ticket: &Ticket, reply: &[u8]) -> bool {
+        if !turns_away(reply) || !is_read_of_client(ticket) {
+            return false;
+        }
+        let backend = &self.core.backends[node as usize];
+        let Some(request) = backend.kept_request_of(ticket) else { return false };
+        let (lane, shard, id) = (backend.lane, backend.shard, backend.node);
+        self.core.readers.doubt(shard, id);
+        self.ask_primary(vec![Rescued { lane, shard, ticket: *ticket, request }]);
+        true
+    }
+
+    /// Keys go to whoever is in, if that has changed.
+    #[inline]
+    pub(crate) fn remap_if_changed(&mut self) {
+        if self.core.ejection.as_ref().is_some_and(|ejection| ejection.has_changed) {
+            self.remap();
+        }
+    }
+}
+
+impl Session {
+    /// Whether its reads must see what only the primary may have: its transaction depends on what it reads, or it is told
+    /// when that changes, or it reads over a connection of its own.
+    fn reads_must_be_fresh(&self) -> bool {
+        let is_tracking = self.subscribed.as_ref().is_some_and(|subscribed| subscribed.tracking.is_some());
+        self.watch != Watch::No || is_tracking || self.pinning.id().is_some()
+    }
+
+    /// Whether a reply from a replica is still to come.
+    fn has_reads_in_flight(&self) -> bool {
+        let reads = self.reads.iter().flat_map(|reads| &reads.shards);
+        reads.filter_map(|of_shard| of_shard.read_at).any(|place| self.has_place(place))
+    }
+
+    /// The request that is carried out reads from a replica of `shard`.
+    fn note_replica_read(&mut self, shard: ShardId) {
+        let place = self.next_place();
+        if let Some(reads) = &mut self.reads {
+            reads.of_shard(shard).read_at = Some(place);
+        }
+    }
+
+    /// The request that is carried out may write to `shard`.
+    fn note_own_write(&mut self, shard: ShardId) {
+        let place = self.next_place();
+        if let Some(reads) = &mut self.reads {
+            reads.of_shard(shard).own_write = OwnWrite::Sent(place);
+        }
+    }
+
+    /// Where its reads go, and when it wrote to `shard` last; `None` while a write of it is in flight there. `polls` is how
+    /// many times the primary was asked.
+    fn own_write(&mut self, shard: ShardId, polls: u64, now: Instant) -> Option<(ReadFrom, Option<Written>)> {
+        let mut reads = self.reads.take()?;
+        let from = reads.from;
+        let of_shard = reads.of_shard(shard);
+        if let OwnWrite::Sent(place) = of_shard.own_write
+            && !self.has_place(place)
+        {
+            of_shard.own_write = OwnWrite::Answered(Written { poll: polls, at: now });
+        }
+        let own_write = of_shard.own_write;
+        self.reads = Some(reads);
+        match own_write {
+            OwnWrite::No => Some((from, None)),
+            OwnWrite::Sent(_) => None,
+            OwnWrite::Answered(written) => Some((from, Some(written))),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Transcripts of transactions of which the proxy answers a part, or that choose a database. `|` stands for CR LF.
+
+use crate::testing::Rig;
+use crate::{ConnId, Event, Limits, Settings};
+
+const MULTI: &str = "*1|$5|MULTI|";
+const EXEC: &str = "*1|$4|EXEC|";
+
+#[test]
+fn what_the_proxy_answers_stands_at_its_place_among_what_the_node_answers() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let key = rig.key(1);
+    rig.client_sends(
+        client,
+        &format!("multi|client id|get {key}|client getname|acl whoami|echo x|command count x|exec|"),
+    );
+    let replies = rig.taken(client);
+    assert!(replies.contains("-ERR wrong number of arguments for 'command|count' command|"), "{replies}");
+    rig.client_sends(
+        client,
+        &format!("multi|client id|get {key}|client getname|acl whoami|echo x|role|exec|"),
+    );
+    assert_eq!(rig.taken(client), "+OK|".to_owned() + &"+QUEUED|".repeat(6));
+    assert_eq!(rig.node_got(1), format!("{MULTI}*2|$3|get|${}|{key}|*2|$4|echo|$1|x|{EXEC}", key.len()));
+    rig.node_sends(1, "+OK|+QUEUED|+QUEUED|*2|$1|v|$1|x|");
+    assert_eq!(rig.taken(client), "*6|:1|$1|v|$-1|$7|default|$1|x|*3|$6|master|:0|*0|");
+}
+
+#[test]
+fn what_the_proxy_does_happens_when_the_node_has_run_the_others_and_what_stands_behind_waits_for_it() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "multi|client setname x|get a|exec|client getname|get b|");
+    assert_eq!(rig.taken(client), "+OK|+QUEUED|+QUEUED|");
+    assert_eq!(rig.node_got(0), format!("{MULTI}*2|$3|get|$1|a|{EXEC}"));
+    rig.node_sends(0, "+OK|+QUEUED|*1|$-1|");
+    assert_eq!(rig.taken(client), "*2|+OK|$-1|$1|x|");
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|b|");
+}
+
+#[test]
+fn what_the_proxy_would_do_in_a_transaction_that_fails_does_not_happen() {
+    for failure in ["-EXECABORT Transaction discarded because of previous errors.|", "*-1|", "*7|"] {
+        let mut rig = Rig::ready(1);
+        let client = rig.client();
+        rig.client_sends(client, "multi|client setname x|get a|exec|client getname|");
+        rig.taken(client);
+        let values = if failure == "*7|" { "$-1|".repeat(7) } else { String::new() };
+        rig.node_sends(0, &format!("+OK|+QUEUED|{failure}{values}"));
+        let replies = rig.taken(client);
+        let expected = if failure == "*7|" { "-ERR " } else { failure };
+        assert!(replies.starts_with(expected) && replies.ends_with("$-1|"), "{replies}");
+        assert!(rig.proxy.core.mixtures.is_empty());
+    }
+}
+
+#[test]
+fn a_transaction_that_is_lost_is_told_and_the_client_goes_on() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "multi|client setname x|get a|exec|client getname|");
+    rig.taken(client);
+    let conn = rig.node(0);
+    rig.event(Event::Ended { conn });
+    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    assert_eq!(rig.taken(client), format!("{lost}$-1|"));
+    assert!(rig.proxy.core.mixtures.is_empty());
+}
+
+#[test]
+fn a_client_that_leaves_leaves_nothing_of_its_transaction() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "multi|client setname x|get a|exec|");
+    rig.event(Event::Closed { conn: client, reason: "gone" });
+    rig.node_sends(0, "+OK|+QUEUED|*1|$-1|");
+    assert_eq!((rig.proxy.core.mixtures.len(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
+fn what_needs_no_node_needs_none_and_keys_that_are_watched_are_asked_for_nevertheless() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "multi|client setname x|client getname|select 99|exec|client getname|");
+    let queued = "+OK|+QUEUED|+QUEUED|+QUEUED|";
+    assert_eq!(rig.taken(client), format!("{queued}*3|+OK|$1|x|-ERR DB index is out of range|$1|x|"));
+    assert_eq!(rig.node_got(0), "");
+    rig.client_sends(client, "watch a|");
+    let held = rig.pinned_now();
+    rig.sends(held, "+OK|");
+    rig.taken(held);
+    rig.client_sends(client, "multi|client setname y|exec|client getname|");
+    assert_eq!(rig.taken(held), format!("{MULTI}{EXEC}"));
+    rig.sends(held, "+OK|*-1|");
+    assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|$1|x|");
+    assert_eq!(rig.proxy.conns_held(), 0);
+}
+
+#[test]
+fn what_the_proxy_is_to_answer_is_bounded_and_counted() {
+    let mut rig = Rig::ready_with(1, Limits { transaction_bytes_max: 200, ..Limits::default() });
+    let client = rig.client();
+    let name = "x".repeat(100);
+    rig.client_sends(client, &format!("multi|client setname {name}|client setname {name}|exec|"));
+    let replies = rig.taken(client);
+    assert!(replies.starts_with("+OK|+QUEUED|-ERR "), "{replies}");
+    rig.client_sends(client, "multi|get a|client id|");
+    rig.taken(client);
+    rig.client_sends(client, "client id|");
+    assert_eq!(rig.taken(client), "+QUEUED|");
+    let other = rig.client();
+    rig.client_sends(other, "client list id 1|");
+    assert!(rig.taken(other).contains(" multi=3 "));
+}
+
+#[test]
+fn administration_is_part_of_a_transaction_if_there_is_one_shard() {
+    for shards in [1, 2] {
+        let mut rig = Rig::ready_for_admin(shards);
+        let client = rig.client();
+        rig.client_sends(client, "multi|config get x|exec|");
+        match shards {
+            1 => assert_eq!(rig.node_got(0), format!("{MULTI}*3|$6|config|$3|get|$1|x|{EXEC}")),
+            _ => assert!(rig.taken(client).contains("and this needs all")),
+        }
+    }
+}
+
+/// A client whose transaction, of a database more, was sent.
+fn selecting(rig: &mut Rig) -> (ConnId, ConnId) {
+    let client = rig.client();
+    rig.client_sends(client, "multi|set a 0|select 3|set a 3|exec|get a|");
+    assert_eq!(rig.taken(client), "+OK|+QUEUED|+QUEUED|+QUEUED|");
+    let held = rig.pinned_now();
+    let set = |value| format!("*3|$3|set|$1|a|$1|{value}|");
+    assert_eq!(rig.taken(held), format!("{MULTI}{}*2|$6|select|$1|3|{}{EXEC}", set(0), set(3)));
+    assert_eq!(rig.node_got(0), "", "nothing of it over what others use");
+    (client, held)
+}
+
+const TO_3: (&str, &str) = ("*2|$6|SELECT|$1|3|*1|$4|PING|", "+OK|+PONG|");
+
+#[test]
+fn a_transaction_that_selects_goes_over_a_connection_that_nobody_uses_afterwards() {
+    let mut rig = Rig::ready(1);
+    let (client, held) = selecting(&mut rig);
+    rig.sends(held, "+OK|+QUEUED|+QUEUED|+QUEUED|*3|+OK|+OK|+OK|");
+    assert_eq!(rig.taken(client), "*3|+OK|+OK|+OK|");
+    assert!(rig.is_closed(held));
+    assert_eq!((rig.node_got(0).as_str(), rig.proxy.conns_held()), ("", 0));
+    let conn = rig.bring_up_greeted(0, TO_3.0, TO_3.1);
+    assert_eq!(rig.taken(conn), "*2|$3|get|$1|a|");
+}
+
+#[test]
+fn who_could_not_select_stays_where_he_was() {
+    for replies in ["*3|+OK|-ERR no|+OK|", "-EXECABORT no|"] {
+        let mut rig = Rig::ready(1);
+        let (client, held) = selecting(&mut rig);
+        rig.sends(held, &format!("+OK|+QUEUED|+QUEUED|+QUEUED|{replies}"));
+        assert_eq!(rig.taken(client), replies);
+        assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
+        assert!(rig.is_closed(held));
+    }
+}
+
+#[test]
+fn a_connection_that_is_lost_while_it_selects_is_told() {
+    let mut rig = Rig::ready(1);
+    let (client, held) = selecting(&mut rig);
+    rig.event(Event::Ended { conn: held });
+    assert!(rig.taken(client).starts_with("-ERR upstream connection lost"));
+    assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
+    assert_eq!(rig.proxy.conns_held(), 0);
+}
+
+#[test]
+fn every_command_is_kept_answered_or_refused_as_its_line_says() {
+    let settings = Settings { allow_admin: true, ..Settings::default() };
+    let mut rig = Rig::ready_as(2, Limits::default(), settings);
+    let mut seen = [0; 3];
+    for command in
+        command::all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()))
+    {
+        if command.carry == command::Carry::Container {
+            continue;
+        }
+        let mut words: Vec<&str> = command.name.split('|').collect();
+        words.resize(command.arity.unsigned_abs() as usize, "1");
+        let client = rig.client();
+        rig.client_sends(client, &format!("multi|{}|", words.join(" ")));
+        let replies = rig.taken(client);
+        let reply = replies.strip_prefix("+OK|").expect("MULTI");
+        let name = &command.name;
+        match command.within_transaction() {
+            command::Within::AtOnce => {}
+            command::Within::Kept | command::Within::Select | command::Within::Here
+                if &**name != "config|get" =>
+            {
+                seen[0] += 1;
+                assert!(
+                    ["+QUEUED|", "-CROSSSLOT Keys in request don't hash to the same slot|"].contains(&reply),
+                    "{name}: {reply}"
+                );
+            }
+            command::Within::NotInRedis => {
+                seen[1] += 1;
+                assert_eq!(reply, "-ERR Command not allowed inside a transaction|", "{name}");
+            }
+            command::Within::Refused(command::Refusal::Unknown(_)) => {
+                assert!(reply.starts_with("-ERR unknown command"), "{name}: {reply}");
+            }
+            command::Within::Refused(command::Refusal::Later(_)) => {
+                assert!(reply.starts_with(&format!("-ERR command '{name}' is not supported")), "{reply}");
+            }
+            _ => {
+                seen[2] += 1;
+                let refused = format!("-ERR command '{name}' is not allowed through shardis: ");
+                assert!(reply.starts_with(&refused), "{name}: {reply}");
+            }
+        }
+        rig.event(Event::Closed { conn: client, reason: "done" });
+    }
+    assert!(seen.iter().zip([250, 4, 70]).all(|(seen, least)| *seen >= least), "{seen:?}");
+    assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
+}

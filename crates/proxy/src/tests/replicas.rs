@@ -1,0 +1,377 @@
+//! Transcripts of reads that go to replicas. `|` stands for CR LF. Nodes 0 and 1 are the primaries of two shards, 2 and 3
+//! their replicas.
+
+use crate::testing::Rig;
+use crate::{Board, ConnId, Ejecting, Event, Limits, Notice, ReadFrom, Reading, Settings};
+use std::sync::Arc;
+use std::time::Duration;
+use topology::{NodeSpec, ShardSpec, Topology};
+
+const LIST: &str = "127.0.0.1:7000|127.0.0.1:7002,127.0.0.1:7001|127.0.0.1:7003";
+const INFO: &str = "*2|$4|INFO|$11|REPLICATION|";
+
+fn get(key: &str) -> String {
+    format!("*2|$3|get|${}|{key}|", key.len())
+}
+
+fn set(key: &str) -> String {
+    format!("*3|$3|set|${}|{key}|$1|1|", key.len())
+}
+
+/// What a node says that is so far; whether it is a replica shows in its number.
+fn report(node: u32, offset: u64) -> String {
+    let history = "a".repeat(40);
+    let text = match node {
+        0 | 1 => format!("role:master|master_replid:{history}|master_repl_offset:{offset}|"),
+        _ => format!("role:slave|master_link_status:up|slave_repl_offset:{offset}|master_replid:{history}|"),
+    };
+    format!("${}|{text}|", text.replace('|', "\r\n").len())
+}
+
+/// A proxy that reads as `reading` says, whose nodes have said PONG.
+fn rig(reading: Reading) -> Rig {
+    let settings = Settings { reading, ..Settings::default() };
+    let mut rig = Rig::over(LIST, Limits::default(), settings, &Arc::new(Board::new(1)));
+    rig.pass(Duration::from_millis(1));
+    let replicas_too = rig.proxy.core.readers.are_watched();
+    (0..if replicas_too { 4 } else { 2 }).for_each(|node| rig.bring_up(node));
+    rig
+}
+
+/// The same, and all have told that they are at offset 10.
+fn told(from: ReadFrom) -> Rig {
+    let mut rig = rig(Reading { from, ..Reading::default() });
+    poll(&mut rig, [10; 4]);
+    rig
+}
+
+/// Time passes until the nodes of shard 0 were asked how far they are and have answered: by node.
+fn poll(rig: &mut Rig, offsets: [u64; 4]) {
+    let mut asked = [false; 4];
+    for _ in 0..200 {
+        for (node, offset) in (0..).zip(offsets) {
+            let got = rig.node_got(node);
+            assert!(got.is_empty() || got == INFO, "node {node} got {got}");
+            if got == INFO {
+                asked[node as usize] = true;
+                rig.node_sends(node, &report(node, offset));
+            }
+        }
+        if asked[0] && asked[2] {
+            return;
+        }
+        rig.pass(Duration::from_millis(10));
+    }
+    panic!("nobody is asked how far he is: {asked:?}");
+}
+
+fn lose(rig: &mut Rig, conn: ConnId) {
+    rig.event(Event::Closed { conn, reason: "connection reset" });
+}
+
+#[test]
+fn reads_go_to_a_replica_that_has_told_of_itself_and_writes_do_not() {
+    let mut rig = rig(Reading { from: ReadFrom::PreferReplica, ..Reading::default() });
+    let (client, key) = (rig.client(), rig.key(0));
+    rig.client_sends(client, &format!("get {key}|"));
+    assert!(rig.node_got(0).ends_with(&get(&key)), "nobody has told yet");
+    rig.node_sends(0, "$1|0|");
+    poll(&mut rig, [10; 4]);
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!((rig.node_got(0), rig.node_got(2)), (String::new(), get(&key)));
+    rig.node_sends(2, "$1|0|");
+    rig.client_sends(client, &format!("set {key} 1|"));
+    assert_eq!((rig.node_got(0), rig.node_got(2)), (set(&key), String::new()));
+    rig.node_sends(0, "+OK|");
+    assert_eq!(rig.taken(client), "$1|0|$1|0|+OK|");
+    let counters = rig.proxy.counters();
+    assert_eq!((counters.replica_reads, counters.replica_fallbacks), (1, 1));
+}
+
+#[test]
+fn nothing_of_one_client_overtakes_and_it_reads_what_it_wrote() {
+    let mut rig = told(ReadFrom::PreferReplica);
+    let (client, key) = (rig.client(), rig.key(0));
+    rig.client_sends(client, &format!("get {key}|set {key} 1|get {key}|"));
+    assert_eq!((rig.node_got(0), rig.node_got(2)), (String::new(), get(&key)), "the write waits");
+    rig.node_sends(2, "$-1|");
+    assert_eq!((rig.node_got(0), rig.node_got(2)), (set(&key) + &get(&key), String::new()));
+    rig.node_sends(0, "+OK|$1|1|");
+    assert_eq!(rig.taken(client), "$-1|+OK|$1|1|");
+    // The write is not there yet, as far as anybody knows.
+    poll(&mut rig, [20, 10, 19, 10]);
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!(rig.node_got(0), get(&key));
+    rig.node_sends(0, "$1|1|");
+    // Others may read there.
+    let other = rig.client();
+    rig.client_sends(other, &format!("get {key}|"));
+    assert_eq!(rig.node_got(2), get(&key));
+    rig.node_sends(2, "$-1|");
+    poll(&mut rig, [20, 10, 20, 10]);
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!((rig.node_got(0), rig.node_got(2)), (String::new(), get(&key)), "it is there now");
+    rig.node_sends(2, "$1|1|");
+    assert_eq!(rig.proxy.counters().own_write_reads, 2);
+    assert_eq!((rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
+fn a_read_behind_a_write_in_flight_goes_where_the_write_went() {
+    let mut rig = told(ReadFrom::Replica);
+    let (client, key, other) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("set {key} 1|get {other}|get {key}|"));
+    assert_eq!(rig.node_got(0), set(&key) + &get(&key));
+    assert_eq!(rig.node_got(3), get(&other), "another shard has no part in it");
+    rig.node_sends(3, "$-1|");
+    rig.node_sends(0, "+OK|$1|1|");
+    assert_eq!(rig.taken(client), "+OK|$-1|$1|1|");
+}
+
+#[test]
+fn what_a_lost_replica_did_not_answer_the_primary_does() {
+    let mut rig = told(ReadFrom::PreferReplica);
+    let (client, key) = (rig.client(), rig.key(0));
+    rig.client_sends(client, &format!("get {key}|get {key}|"));
+    assert_eq!(rig.node_got(2), get(&key).repeat(2));
+    rig.node_sends(2, "$1|0|");
+    let node = rig.node(2);
+    lose(&mut rig, node);
+    assert_eq!(rig.node_got(0), get(&key));
+    rig.node_sends(0, "$1|1|");
+    assert_eq!(rig.taken(client), "$1|0|$1|1|");
+    // It may have lost its data meanwhile.
+    rig.pass(Duration::from_millis(50));
+    rig.bring_up(2);
+    rig.client_sends(client, &format!("get {key}|"));
+    let got = rig.node_got(0);
+    assert!(got.ends_with(&get(&key)), "it is not read from before it has told of itself: {got}");
+    assert_eq!(rig.proxy.counters().replica_retries, 1);
+}
+
+#[test]
+fn what_a_replica_that_cannot_answer_turns_away_the_primary_answers() {
+    for word in ["LOADING Redis is loading", "MASTERDOWN Link with MASTER is down"] {
+        let mut rig = told(ReadFrom::PreferReplica);
+        let (client, key) = (rig.client(), rig.key(0));
+        rig.client_sends(client, &format!("get {key}|get {key}|"));
+        rig.node_got(2);
+        rig.node_sends(2, &format!("-{word}|-{word}|"));
+        assert_eq!(rig.node_got(0), get(&key).repeat(2));
+        rig.node_sends(0, "$1|1|$1|1|");
+        assert_eq!(rig.taken(client), "$1|1|$1|1|");
+        rig.client_sends(client, &format!("get {key}|"));
+        assert_eq!((rig.node_got(0), rig.node_got(2)), (get(&key), String::new()));
+        // What is wrong with the request, the replica says as well as the primary does.
+        let mut rig = told(ReadFrom::PreferReplica);
+        let client = rig.client();
+        rig.client_sends(client, &format!("get {key}|"));
+        rig.node_sends(2, "-WRONGTYPE wrong|");
+        assert_eq!(rig.taken(client), "-WRONGTYPE wrong|");
+    }
+}
+
+#[test]
+fn what_a_frozen_replica_does_not_answer_in_time_the_primary_does() {
+    let mut rig = told(ReadFrom::PreferReplica);
+    let (client, key) = (rig.client(), rig.key(0));
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!(rig.node_got(2), get(&key));
+    // Nobody else is sent there once it is silent.
+    rig.pass(Duration::from_millis(500));
+    let other = rig.client();
+    rig.client_sends(other, &format!("get {key}|"));
+    assert!(rig.node_got(0).ends_with(&get(&key)));
+    rig.pass(Duration::from_millis(501));
+    assert!(rig.node_got(0).ends_with(&get(&key)), "the time of the first is up");
+    let late = report(2, 10);
+    rig.node_sends(2, &format!("$4|late|{late}"));
+    assert_eq!(rig.taken(client), "");
+    let first = report(0, 10);
+    rig.node_sends(0, &format!("{first}$1|1|$1|1|"));
+    assert_eq!((rig.taken(other), rig.taken(client)), ("$1|1|".to_owned(), "$1|1|".to_owned()));
+}
+
+#[test]
+fn a_client_says_itself_whether_replicas_may_answer_it() {
+    let mut rig = Rig::over(LIST, Limits::default(), Settings::default(), &Arc::new(Board::new(1)));
+    (0..2).for_each(|node| rig.bring_up(node));
+    let (client, other, key) = (rig.client(), rig.client(), rig.key(0));
+    rig.client_sends(client, "readonly|");
+    rig.pass(Duration::from_millis(1));
+    (2..4).for_each(|node| rig.bring_up(node));
+    poll(&mut rig, [10; 4]);
+    rig.client_sends(other, &format!("get {key}|"));
+    assert_eq!(rig.node_got(0), get(&key), "it has not said so");
+    rig.node_sends(0, "$-1|");
+    rig.client_sends(client, &format!("get {key}|readwrite|get {key}|"));
+    assert_eq!((rig.node_got(0), rig.node_got(2)), (String::new(), get(&key)));
+    rig.node_sends(2, "$-1|");
+    assert_eq!((rig.node_got(0), rig.node_got(2)), (get(&key), String::new()));
+    rig.node_sends(0, "$-1|");
+    assert_eq!(rig.taken(client), "+OK|$-1|+OK|$-1|");
+}
+
+#[test]
+fn each_part_of_a_read_over_several_shards_goes_where_its_shard_may_be_read() {
+    let mut rig = told(ReadFrom::PreferReplica);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("set {a} 1|"));
+    rig.node_got(0);
+    rig.node_sends(0, "+OK|");
+    rig.client_sends(client, &format!("mget {a} {b}|"));
+    assert!(rig.node_got(0).starts_with("*2|$4|mget|"), "its own write");
+    assert!(rig.node_got(3).starts_with("*2|$4|mget|"));
+    let node = rig.node(3);
+    lose(&mut rig, node);
+    assert!(rig.node_got(1).starts_with("*2|$4|mget|"));
+    rig.node_sends(1, "*1|$1|b|");
+    rig.node_sends(0, "*1|$1|1|");
+    assert_eq!(rig.taken(client), "+OK|*2|$1|1|$1|b|");
+    assert_eq!((rig.proxy.merges_pending(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
+fn what_only_a_replica_may_answer_is_refused_if_none_may() {
+    let mut rig = rig(Reading { from: ReadFrom::Replica, lag_bytes_max: Some(5), ..Reading::default() });
+    poll(&mut rig, [10; 4]);
+    let (client, key) = (rig.client(), rig.key(0));
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!(rig.node_got(2), get(&key));
+    rig.node_sends(2, "$-1|");
+    rig.pass(Duration::from_secs(1));
+    rig.notices();
+    poll(&mut rig, [20, 10, 14, 10]);
+    rig.client_sends(client, &format!("get {key}|get {key}|"));
+    let why = "it lags too far";
+    let refusal = format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: no replica may be read from: {why}|");
+    assert_eq!(rig.taken(client), format!("$-1|{refusal}{refusal}"));
+    let (shard, reason) = ("127.0.0.1:7000".to_owned(), why.to_owned());
+    assert_eq!(rig.notices(), [Notice::NoReplicaFit { shard: shard.clone(), reason }]);
+    poll(&mut rig, [20, 10, 15, 10]);
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!(rig.node_got(2), get(&key));
+    assert_eq!(rig.notices(), [Notice::ReplicaFit { shard }]);
+}
+
+#[test]
+fn reads_that_a_transaction_depends_on_and_those_that_are_tracked_go_to_the_primary() {
+    let mut rig = told(ReadFrom::PreferReplica);
+    let (client, key) = (rig.client(), rig.key(0));
+    rig.client_sends(client, &format!("watch {key}|"));
+    let held = rig.bring_up_greeted(0, "*1|$4|PING|", "+PONG|");
+    rig.sends(held, "+OK|");
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!((rig.node_got(0), rig.node_got(2)), (get(&key), String::new()));
+    rig.node_sends(0, "$-1|");
+    rig.client_sends(client, &format!("multi|get {key}|exec|get {key}|"));
+    let sent = rig.taken(held);
+    assert!(sent.ends_with("*1|$4|EXEC|") || sent.ends_with("*1|$4|exec|"), "{sent}");
+    rig.sends(held, "+OK|+QUEUED|*1|$-1|");
+    assert_eq!(rig.node_got(2), "", "what EXEC may have written is read from the primary");
+    assert_eq!(rig.node_got(0), get(&key));
+}
+
+#[test]
+fn replicas_of_a_cluster_are_told_that_they_may_be_read_from() {
+    let mut rig = told(ReadFrom::PreferReplica);
+    let spec = |node: u16| NodeSpec::tcp("127.0.0.1", 7000 + node);
+    let shard = |name: &str, primary: u16, replica: u16, slots| ShardSpec {
+        name: name.to_owned(),
+        primary: Some(spec(primary)),
+        replicas: vec![spec(replica)],
+        slots: vec![slots],
+    };
+    let shards = [shard("a", 0, 4, 0..=8191), shard("b", 1, 5, 8192..=16383)];
+    let before = Arc::clone(&rig.proxy.core.topology);
+    rig.adopt(Topology::of_cluster(Some(&before), 2, &shards).expect("valid"));
+    rig.pass(Duration::from_millis(100));
+    let node = rig.node(4);
+    rig.event(Event::Connected { conn: node });
+    assert_eq!(rig.taken(node), "*1|$8|READONLY|*1|$4|PING|");
+    rig.sends(node, "+OK|+PONG|");
+    rig.pass(Duration::from_millis(1));
+    assert_eq!(rig.taken(node), INFO, "it is asked at once");
+}
+
+#[test]
+fn a_replica_that_is_promoted_is_connected_to_anew_and_written_to() {
+    let mut rig = told(ReadFrom::PreferReplica);
+    let (client, key) = (rig.client(), rig.key(0));
+    rig.client_sends(client, &format!("get {key}|"));
+    let reader = rig.node(2);
+    assert_eq!(rig.taken(reader), get(&key));
+    rig.promote(0, 2);
+    rig.client_sends(client, &format!("set {key} 1|"));
+    rig.sends(reader, "$1|0|");
+    assert_eq!(rig.taken(client), "$1|0|");
+    assert!(rig.is_closed(reader));
+    let writer = rig.bring_up_pinned(2);
+    assert_eq!(rig.taken(writer), set(&key));
+}
+
+#[test]
+fn while_the_primary_is_down_a_replica_answers_reads_if_the_operator_wants_that() {
+    for covers_for_primary in [false, true] {
+        let mut rig = rig(Reading { covers_for_primary, ..Reading::default() });
+        poll_if(&mut rig, covers_for_primary);
+        let (client, key) = (rig.client(), rig.key(0));
+        rig.client_sends(client, &format!("get {key}|"));
+        assert_eq!(rig.node_got(0), get(&key));
+        rig.node_sends(0, "$1|0|");
+        for _ in 0..2 {
+            let node = rig.node(0);
+            lose(&mut rig, node);
+            rig.pass(Duration::from_millis(20));
+        }
+        rig.client_sends(client, &format!("get {key}|set {key} 1|"));
+        let refused = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: connection reset|";
+        if covers_for_primary {
+            let got = rig.node_got(2);
+            assert!(got.ends_with(&get(&key)), "{got}");
+            let told = report(2, 10).repeat(got.matches(INFO).count());
+            rig.node_sends(2, &(told + "$1|1|"));
+            assert_eq!(rig.taken(client), format!("$1|0|$1|1|{refused}"));
+        } else {
+            assert_eq!(rig.taken(client), format!("$1|0|{refused}{refused}"));
+        }
+    }
+}
+
+fn poll_if(rig: &mut Rig, watched: bool) {
+    if watched {
+        poll(rig, [10; 4]);
+    }
+}
+
+#[test]
+fn keys_of_a_node_that_fails_go_to_the_others_until_it_answers_again() {
+    let ejecting = Ejecting { failures_max: 2, retry_after: Duration::from_secs(5) };
+    let settings = Settings { ejecting: Some(ejecting), ..Settings::default() };
+    let mut rig = Rig::ready_as(2, Limits::default(), settings);
+    let (client, key) = (rig.client(), rig.key(0));
+    for _ in 0..2 {
+        let node = rig.node(0);
+        lose(&mut rig, node);
+        rig.pass(Duration::from_millis(20));
+    }
+    let out = vec!["127.0.0.1:7000".to_owned()];
+    assert!(rig.notices().contains(&Notice::Remapped { out }));
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!(rig.node_got(1), get(&key));
+    rig.node_sends(1, "$-1|");
+    rig.pass(Duration::from_millis(20));
+    rig.bring_up(0);
+    rig.client_sends(client, &format!("get {key}|"));
+    assert_eq!(rig.node_got(1), get(&key), "its time is not up");
+    rig.node_sends(1, "$-1|");
+    rig.pass(Duration::from_millis(4_500));
+    rig.client_sends(client, &format!("get {key}|"));
+    rig.pass(Duration::from_millis(500));
+    assert!(rig.notices().contains(&Notice::Remapped { out: vec![] }));
+    // What is in flight elsewhere is not overtaken.
+    rig.client_sends(client, &format!("set {key} 1|"));
+    assert_eq!((rig.node_got(0), rig.node_got(1)), (String::new(), get(&key)));
+    rig.node_sends(1, "$-1|");
+    assert_eq!(rig.node_got(0), set(&key));
+}

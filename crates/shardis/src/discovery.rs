@@ -1,0 +1,326 @@
+//! The discovery thread: does what the machine of `topology::discovery` asks for, and gives each new topology to all workers.
+//!
+//! ```text
+//!   worker ── Wish ──► inbox ─► machine ─► Action ─► driver ─► nodes, sentinels
+//!   worker ◄─ Topology ─────── view ◄──── machine ◄─ Event ◄──┘
+//! ```
+//!
+//! It has a loop and connections of its own, so that a node that is slow to answer slows nobody down.
+
+use crate::resolver::Question;
+use crate::transport::NodeTls;
+use crate::worker::{Clock, Mailbox, Message, reason};
+use anyhow::{Context, Result};
+use driver::{Driver, Target};
+use proxy::{Board, Discovered};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+use stdx::{Id, Instant};
+use topology::discovery::{Action, Discovery, Event, News, Party, View, Wish};
+use topology::{Address, Topology};
+use tracing::{error, info, warn};
+
+/// What it is told by other threads.
+enum Word {
+    Wish(Wish),
+    Resolved { conn: Id, addr: Result<SocketAddr, String> },
+}
+
+/// Where workers' wishes go.
+#[derive(Clone)]
+pub(crate) struct Wishes {
+    sender: mpsc::SyncSender<Word>,
+    waker: Arc<driver::Waker>,
+}
+
+/// Wishes that wait; while there are so many, the discovery is about to look anyway.
+const WISHES_MAX: usize = 1024;
+/// News that wait for the log; more are dropped.
+const NEWS_MAX: usize = 256;
+/// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+impl Wishes {
+    /// Delivers `wish`, unless there are too many.
+    pub(crate) fn send(&self, wish: Wish) {
+        if self.sender.try_send(Word::Wish(wish)).is_ok() {
+            // Fails only if the descriptor is gone, and with it the thread.
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+/// What it needs of others.
+pub(crate) struct Surroundings {
+    pub clock: Clock,
+    pub resolver: mpsc::Sender<Question>,
+    pub node_tls: Option<Arc<NodeTls>>,
+    /// Sentinels speak TLS as well, as nodes do.
+    pub is_sentinel_tls: bool,
+    /// Set before the thread is started.
+    pub workers: Arc<OnceLock<Vec<Mailbox>>>,
+    /// INFO shows there how it goes.
+    pub board: Arc<Board>,
+}
+
+/// The thread's state.
+pub(crate) struct DiscoveryThread {
+    machine: Discovery,
+    /// The last that workers were given.
+    topology: Arc<Topology>,
+    driver: Driver,
+    inbox: mpsc::Receiver<Word>,
+    sender: mpsc::SyncSender<Word>,
+    waker: Arc<driver::Waker>,
+    surroundings: Surroundings,
+    /// Connections whose other side's name is being resolved.
+    resolving: HashMap<Id, (Address, Party)>,
+    /// What sockets have not taken yet.
+    unsent: HashMap<Id, Vec<u8>>,
+    news: mpsc::SyncSender<News>,
+}
+
+impl DiscoveryThread {
+    /// Everything but the thread: what to run, where wishes go, and what is to be logged.
+    pub(crate) fn new(
+        machine: Discovery,
+        topology: Arc<Topology>,
+        surroundings: Surroundings,
+    ) -> io::Result<(DiscoveryThread, Wishes, mpsc::Receiver<News>)> {
+        let driver = Driver::new()?;
+        let waker = Arc::new(driver.waker()?);
+        let (sender, inbox) = mpsc::sync_channel(WISHES_MAX);
+        let (news_sender, news) = mpsc::sync_channel(NEWS_MAX);
+        let wishes = Wishes { sender: sender.clone(), waker: Arc::clone(&waker) };
+        let thread = DiscoveryThread {
+            machine,
+            topology,
+            driver,
+            inbox,
+            sender,
+            waker,
+            surroundings,
+            resolving: HashMap::new(),
+            unsent: HashMap::new(),
+            news: news_sender,
+        };
+        Ok((thread, wishes, news))
+    }
+
+    /// Starts it. It runs as long as the process does: a drain needs to know the topology to its end.
+    pub(crate) fn start(self) -> Result<()> {
+        let thread = std::thread::Builder::new().name("discovery".to_owned());
+        let run = move || {
+            if let Err(error) = self.run() {
+                error!(%error, "discovery has failed: the topology stays as it is");
+            }
+        };
+        thread.spawn(run).context("starting the discovery")?;
+        Ok(())
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        loop {
+            let now = self.surroundings.clock.now();
+            self.machine.handle_time(now);
+            self.perform(now);
+            self.publish(now);
+            let before = self.surroundings.clock.now();
+            self.driver.wait(self.machine.poll_deadline().since(before).min(WAIT_MAX))?;
+            let now = self.surroundings.clock.now();
+            self.handle_events(now);
+            self.read_inbox(now);
+        }
+    }
+
+    fn handle_events(&mut self, now: Instant) {
+        let mut taking = Vec::new();
+        let mut ended = Vec::new();
+        while let Some(event) = self.driver.next_event() {
+            match event {
+                driver::Event::Received(conn, bytes) => {
+                    self.machine.handle_event(Event::Received { conn, bytes }, now);
+                }
+                driver::Event::Connected(conn) => self.machine.handle_event(Event::Connected { conn }, now),
+                driver::Event::Writable(conn) => taking.push(conn),
+                driver::Event::Ended(conn) => ended.push(conn),
+                driver::Event::Closed(conn, error) => {
+                    self.machine.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+                }
+            }
+        }
+        for conn in taking {
+            let bytes = self.unsent.remove(&conn).unwrap_or_default();
+            self.send(conn, &bytes, now);
+        }
+        for conn in ended {
+            // It hears us no more either: nothing is left to ask.
+            self.driver.close(conn);
+            self.machine.handle_event(Event::Closed { conn, reason: "connection closed" }, now);
+        }
+    }
+
+    fn read_inbox(&mut self, now: Instant) {
+        while let Ok(word) = self.inbox.try_recv() {
+            match word {
+                Word::Wish(wish) => self.machine.handle_wish(wish, now),
+                Word::Resolved { conn, addr } => {
+                    let Some((address, party)) = self.resolving.remove(&conn) else { continue };
+                    match addr {
+                        Ok(addr) => self.connect_tcp(conn, &address, addr, party, now),
+                        Err(reason) => {
+                            self.machine.handle_event(Event::Closed { conn, reason: &reason }, now);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what the machine asks for.
+    fn perform(&mut self, now: Instant) {
+        while let Some(action) = self.machine.poll_action() {
+            match action {
+                Action::Connect { conn, address, party } => self.connect(conn, address, party, now),
+                Action::Send { conn, bytes } => self.send(conn, &bytes, now),
+                Action::Close { conn } => {
+                    self.resolving.remove(&conn);
+                    self.unsent.remove(&conn);
+                    self.driver.close(conn);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, conn: Id, address: Address, party: Party, now: Instant) {
+        match &address {
+            Address::Tcp { host, port } => match host.parse() {
+                Ok(ip) => self.connect_tcp(conn, &address, SocketAddr::new(ip, *port), party, now),
+                Err(_) => self.resolve(conn, address, party),
+            },
+            Address::Unix(path) => {
+                let begun = self.driver.connect(conn, &Target::Unix(path.clone()));
+                self.check_begun(conn, begun, now);
+            }
+            Address::Embedded(_) => {
+                let reason = "a store of this process is no node to ask";
+                self.machine.handle_event(Event::Closed { conn, reason }, now);
+            }
+        }
+    }
+
+    fn resolve(&mut self, conn: Id, address: Address, party: Party) {
+        let Address::Tcp { host, port } = address.clone() else { return };
+        self.resolving.insert(conn, (address, party));
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let answer = Box::new(move |addr| {
+            // With an inbox that is full of wishes, the question's time runs out and it is asked again.
+            if sender.try_send(Word::Resolved { conn, addr }).is_ok() {
+                let _ = waker.wake();
+            }
+        });
+        let asked_at = std::time::Instant::now();
+        // The resolver lives as long as this does.
+        let _ = self.surroundings.resolver.send(Question { host, port, answer, asked_at });
+    }
+
+    fn connect_tcp(&mut self, conn: Id, address: &Address, addr: SocketAddr, party: Party, now: Instant) {
+        let is_tls = party == Party::Node || self.surroundings.is_sentinel_tls;
+        let begun = match (self.surroundings.node_tls.as_ref().filter(|_| is_tls), address) {
+            (Some(tls), Address::Tcp { host, .. }) => {
+                self.driver.connect_tls(conn, addr, &tls.connector(), tls.name_of(host))
+            }
+            _ => self.driver.connect(conn, &Target::Tcp(addr)),
+        };
+        self.check_begun(conn, begun, now);
+    }
+
+    fn check_begun(&mut self, conn: Id, begun: io::Result<()>, now: Instant) {
+        if let Err(error) = begun {
+            self.machine.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+        }
+    }
+
+    /// Sends `bytes` behind what was not taken yet.
+    fn send(&mut self, conn: Id, bytes: &[u8], now: Instant) {
+        if let Some(unsent) = self.unsent.get_mut(&conn) {
+            unsent.extend_from_slice(bytes);
+            return;
+        }
+        match self.driver.send(conn, bytes) {
+            Ok(sent) if sent < bytes.len() => drop(self.unsent.insert(conn, bytes[sent..].to_vec())),
+            Ok(_) => {}
+            Err(error) => {
+                self.driver.close(conn);
+                self.machine.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+            }
+        }
+    }
+
+    /// Gives out what is new: topologies to the workers, news to the log, counts to INFO.
+    fn publish(&mut self, now: Instant) {
+        if let Some(view) = self.machine.poll_view() {
+            self.succeed(&view);
+        }
+        while let Some(news) = self.machine.poll_news() {
+            // A log that does not keep up loses lines; it does not stop us.
+            let _ = self.news.try_send(news);
+        }
+        let tally = self.machine.tally();
+        self.surroundings.board.show_discovery(Discovered {
+            epoch: self.topology.epoch(),
+            answers: tally.answers,
+            failures: tally.failures,
+            refusals: tally.refusals,
+            answered_at: tally.answered_at.map(|at| at.min(now)),
+        });
+    }
+
+    /// Makes `view` the topology of all workers.
+    fn succeed(&mut self, view: &View) {
+        let epoch = self.topology.epoch() + 1;
+        let made = match &self.machine {
+            Discovery::Cluster(_) => Topology::of_cluster(Some(&self.topology), epoch, &view.shards),
+            Discovery::Sentinel(_) => self.topology.succeed(epoch, &view.shards),
+        };
+        match made {
+            Ok(topology) => self.topology = Arc::new(topology),
+            Err(error) => return error!(%error, "what was discovered is no topology, and is not used"),
+        }
+        for worker in self.surroundings.workers.get().into_iter().flatten() {
+            // A worker that has stopped has no use for it.
+            let _ = worker.send(Message::Topology(Arc::clone(&self.topology)));
+        }
+    }
+}
+
+/// Writes a line to the log.
+pub(crate) fn log(news: &News) {
+    match news {
+        News::Found { by, shards, nodes } => {
+            info!(%by, shards, nodes, "the topology is known, requests are served from now on");
+        }
+        News::Changed(what) => info!("topology: {what}"),
+        News::NoAnswer { address, reason } => {
+            warn!(%address, reason, "nothing about the topology can be learned there for now");
+        }
+        News::NoCluster { address } => {
+            error!(%address, "it is no node of a Redis Cluster (cluster-enabled is no); for plain nodes there is --nodes");
+        }
+        News::Stranger { address } => {
+            error!(
+                %address,
+                "ALARM: it belongs to another cluster than ours and is not believed; if all of ours was made anew, start shardis again"
+            );
+        }
+        News::UnknownName { address, name } => {
+            error!(%address, name, "the sentinel does not watch this name: see --master, and SENTINEL MASTERS there");
+        }
+        News::NotPrimary { name, address, reason } => {
+            warn!(shard = name, %address, reason, "sentinels say that it is the primary; until it says so itself it gets no requests");
+        }
+    }
+}

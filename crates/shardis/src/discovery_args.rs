@@ -1,0 +1,176 @@
+//! What can be said about topologies that are discovered: seeds of a Redis Cluster, or sentinels and names.
+
+use crate::access::Secret;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use topology::discovery::{
+    ClusterDiscovery, ClusterSettings, Discovery, SentinelDiscovery, SentinelSettings,
+};
+use topology::{Address, NodeSpec, Topology, TopologySpec, parse_nodes};
+
+/// Where the topology is to be learned.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct DiscoveryArgs {
+    /// Nodes of a Redis Cluster, separated by commas, each host:port, [v6]:port or unix:/path. They are asked first and need
+    /// not be all: who owns which slot, and who follows whom, is learned from the cluster (docs/cluster.md)
+    #[arg(
+        long,
+        value_name = "NODE,NODE,…",
+        group = "far",
+        conflicts_with_all = ["store_shards", "store_memory", "store_policy", "distribution", "hash", "tag_rule"]
+    )]
+    cluster: Option<String>,
+
+    /// The sentinels that watch the primaries named by --master, separated by commas; name all of them (docs/sentinel.md)
+    #[arg(
+        long,
+        value_name = "HOST:PORT,…",
+        group = "far",
+        requires = "master",
+        conflicts_with_all = ["store_shards", "store_memory", "store_policy"]
+    )]
+    sentinel: Option<String>,
+
+    /// The names of the primaries as sentinels know them (sentinel monitor NAME …): a shard each. Their order matters as that
+    /// of --nodes does; where each of them runs does not
+    #[arg(long, value_name = "NAME,NAME,…", requires = "sentinel")]
+    master: Option<String>,
+
+    /// The file whose first line is the password that sentinels are told (AUTH)
+    #[arg(long, value_name = "PATH", requires = "sentinel")]
+    sentinel_auth_file: Option<PathBuf>,
+
+    /// The user that sentinels are told with it, if it is not their default user
+    #[arg(long, value_name = "NAME", requires = "sentinel_auth_file")]
+    sentinel_user: Option<String>,
+
+    /// Speak TLS to sentinels too, as --node-tls and its companions say
+    #[arg(long, requires_all = ["sentinel", "node_tls"])]
+    pub(crate) sentinel_tls: bool,
+
+    /// With --cluster or --sentinel: look for changes so often, about, if nothing calls for a look before. What is down or
+    /// has moved is looked for at once
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..))]
+    refresh_period_ms: u64,
+}
+
+/// How many shards names can be given for: more than any set of sentinels watches.
+const NAMES_MAX: usize = 1024;
+
+impl DiscoveryArgs {
+    /// Whether there is anything to be discovered.
+    pub(crate) fn is_given(&self) -> bool {
+        self.cluster.is_some() || self.sentinel.is_some()
+    }
+
+    /// Whether it is a Redis Cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// Refuses what cannot be understood.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.seeds()?;
+        self.sentinels()?;
+        self.names().map(|_| ())
+    }
+
+    fn seeds(&self) -> Result<Vec<Address>, String> {
+        addresses("--cluster", self.cluster.as_deref())
+    }
+
+    fn sentinels(&self) -> Result<Vec<Address>, String> {
+        addresses("--sentinel", self.sentinel.as_deref())
+    }
+
+    fn names(&self) -> Result<Vec<String>, String> {
+        let Some(list) = &self.master else { return Ok(Vec::new()) };
+        let names: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
+        // Sentinel itself allows these in names.
+        let is_name = |name: &String| {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        };
+        if let Some(name) = names.iter().find(|name| !is_name(name)) {
+            return Err(format!(
+                "--master {name:?}: a name is made of letters, digits, dots, hyphens and underscores"
+            ));
+        }
+        if let Some(name) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            return Err(format!("--master {:?}: it is there twice; each name is a shard of its own", name.1));
+        }
+        if names.len() > NAMES_MAX {
+            return Err(format!("--master: {} names; at most {NAMES_MAX}", names.len()));
+        }
+        Ok(names)
+    }
+
+    /// What there is before anything was discovered: shards without nodes. `spec` says how keys get to the shards of
+    /// sentinels.
+    pub(crate) fn topology(&self, spec: TopologySpec) -> Result<Topology, String> {
+        if self.is_cluster() {
+            return Ok(Topology::of_unknown_cluster(1));
+        }
+        let named =
+            |(name, number): (String, u32)| NodeSpec { name: Some(name), ..NodeSpec::embedded(number) };
+        let nodes = self.names()?.into_iter().zip(0..).map(named).collect();
+        let topology =
+            Topology::new(1, &TopologySpec { nodes, ..spec }).map_err(|error| error.to_string())?;
+        Ok(topology.without_nodes())
+    }
+
+    /// The machine that discovers, if there is anything to be discovered. `node` is what nodes are told first.
+    pub(crate) fn machine(
+        &self,
+        node: &proxy::Credentials,
+        is_tls: bool,
+        seed: u64,
+    ) -> Result<Option<Discovery>, String> {
+        let period = Duration::from_millis(self.refresh_period_ms);
+        let node_greeting = node.request().map(<[u8]>::to_vec);
+        if self.is_cluster() {
+            let (seeds, greeting) = (self.seeds()?, node_greeting);
+            let settings = ClusterSettings { seeds, period, is_tls, greeting, seed };
+            return Ok(Some(Discovery::Cluster(Box::new(ClusterDiscovery::new(settings)))));
+        }
+        if self.sentinel.is_none() {
+            return Ok(None);
+        }
+        let sentinel = match &self.sentinel_auth_file {
+            Some(path) => Secret::read(path)?.credentials(self.sentinel_user.as_deref()),
+            None => proxy::Credentials::default(),
+        };
+        let settings = SentinelSettings {
+            sentinels: self.sentinels()?,
+            names: self.names()?,
+            period,
+            sentinel_greeting: sentinel.request().map(<[u8]>::to_vec),
+            node_greeting,
+            seed,
+        };
+        Ok(Some(Discovery::Sentinel(Box::new(SentinelDiscovery::new(settings)))))
+    }
+
+    /// Where it is looked for, for whoever started us.
+    pub(crate) fn describe(&self) -> String {
+        match (&self.cluster, &self.sentinel, &self.master) {
+            (Some(seeds), ..) => format!("shards as the cluster says, beginning with {seeds}"),
+            (_, Some(sentinels), Some(names)) => format!("shards {names}, where sentinels say: {sentinels}"),
+            _ => String::new(),
+        }
+    }
+}
+
+/// The addresses in `list`, of `option`.
+fn addresses(option: &str, list: Option<&str>) -> Result<Vec<Address>, String> {
+    let Some(list) = list else { return Ok(Vec::new()) };
+    let nodes = parse_nodes(list).map_err(|error| format!("{option}: {error}"))?;
+    match nodes.iter().find(|node| **node != NodeSpec::at(node.address.clone())) {
+        Some(node) => Err(format!(
+            "{option} {}: write just the address; weights, names, zones and replicas have no use here",
+            node.address
+        )),
+        None => Ok(nodes.into_iter().map(|node| node.address).collect()),
+    }
+}

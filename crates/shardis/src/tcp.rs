@@ -1,0 +1,21 @@
+//! `shardis tcp`: passes bytes to one of several nodes, and reads none of them.
+//!
+//! ```text
+//!     client ─► listener ─► worker ─► one node for all that this client says
+//! ```
+//!
+//! For replicas of one data set, or for anything that speaks TCP: nothing is sharded. `core.rs` decides and touches nothing, as
+//! crates/proxy does; `worker.rs` is the loop in which it meets the driver.
+
+mod arguments;
+mod control;
+mod core;
+mod nodes;
+mod pairs;
+mod probes;
+#[cfg(test)]
+mod transcripts;
+mod worker;
+
+pub(crate) use arguments::TcpArgs;
+pub(crate) use control::run;

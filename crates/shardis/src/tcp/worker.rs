@@ -1,0 +1,247 @@
+//! One worker: a thread, a driver, a core, and the loop in which they meet.
+
+use super::core::{Action, Core, Notice};
+use super::nodes::Nodes;
+use crate::worker::{Clock, reason};
+use driver::{Driver, Entry, Event, Guest, HeaderVersion, Target, Verdict, Waker, header};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+use stdx::{Id, Instant};
+
+/// What the control thread tells a worker.
+pub(super) enum Message {
+    /// A client was accepted for it.
+    Accept { stream: TcpStream, peer: SocketAddr },
+    /// Stop when all clients have left.
+    Drain,
+}
+
+/// Where messages for one worker go.
+pub(super) struct Mailbox {
+    sender: mpsc::Sender<Message>,
+    waker: Waker,
+}
+
+impl Mailbox {
+    /// Delivers `message` and wakes the worker. One that has stopped gets no mail.
+    pub(super) fn send(&self, message: Message) {
+        if self.sender.send(message).is_ok() {
+            // Fails only if the descriptor is gone, and with it the worker.
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+/// What all workers have in common.
+#[derive(Clone)]
+pub(super) struct Shared {
+    /// Locked when a client comes or leaves, never for its bytes.
+    pub(super) nodes: Arc<Mutex<Nodes>>,
+    /// Where they are.
+    pub(super) targets: Arc<[Target]>,
+    pub(super) clock: Clock,
+    /// Whether clients begin with a PROXY header.
+    pub(super) proxy_protocol: bool,
+    /// What nodes are told of clients.
+    pub(super) send_proxy: Option<HeaderVersion>,
+    /// What does not fit is dropped.
+    pub(super) log: mpsc::SyncSender<Notice>,
+}
+
+/// One worker.
+pub(super) struct Worker {
+    core: Core,
+    driver: Driver,
+    shared: Shared,
+    inbox: mpsc::Receiver<Message>,
+    /// Clients of it that have gone, for the control thread.
+    gone: Arc<AtomicUsize>,
+    /// Those of them that never got past their PROXY header.
+    guests_gone: usize,
+    draining: bool,
+}
+
+/// What one read brings at most, and so what is kept at most for one direction of one client: system calls are cheap beside
+/// so many bytes, and ten thousand clients that take nothing are held to 640 MB.
+pub(super) const READ_BYTES_MAX: usize = 64 * 1024;
+/// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// What a client has for its PROXY header.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Worker {
+    /// A worker that is ready to run, and the address for its mail.
+    pub(super) fn new(core: Core, shared: Shared, gone: Arc<AtomicUsize>) -> io::Result<(Worker, Mailbox)> {
+        let driver = Driver::reading_at_most(READ_BYTES_MAX)?;
+        let (sender, inbox) = mpsc::channel();
+        let mailbox = Mailbox { sender, waker: driver.waker()? };
+        Ok((Worker { core, driver, shared, inbox, gone, guests_gone: 0, draining: false }, mailbox))
+    }
+
+    /// Turns until it is drained.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        while !self.draining || self.core.has_clients() {
+            let before = self.shared.clock.now();
+            let deadline = self.core.poll_deadline().min(self.driver.guests_deadline());
+            self.driver.wait(deadline.since(before).min(WAIT_MAX))?;
+            self.turn(self.shared.clock.now());
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, now: Instant) {
+        while let Some(event) = self.driver.next_event() {
+            match event {
+                Event::Received(conn, _) => self.pass_on(conn, now),
+                Event::Writable(conn) => self.core.handle_writable(conn),
+                Event::Connected(conn) => {
+                    let nodes = &mut lock(&self.shared.nodes);
+                    self.core.handle_connected(conn, nodes, now);
+                }
+                Event::Ended(conn) => {
+                    let nodes = &mut lock(&self.shared.nodes);
+                    self.core.handle_ended(conn, nodes, now);
+                }
+                Event::Closed(conn, error) => self.lose(conn, &error, now),
+            }
+            // At once: who is not to be read from must not be in the same turn either.
+            self.perform(now);
+        }
+        if self.core.poll_deadline() <= now {
+            self.core.handle_timeouts(&mut lock(&self.shared.nodes), now);
+            self.perform(now);
+        }
+        // Behind all that was closed: its places are free for new clients.
+        self.read_mail(now);
+        self.receive_guests(now);
+        self.report();
+    }
+
+    /// Passes on what `conn` has just brought.
+    fn pass_on(&mut self, conn: Id, now: Instant) {
+        let mut sent = 0;
+        if let Some(target) = self.core.target_of(conn, now) {
+            match self.driver.pass_on(target) {
+                Ok(taken) => sent = taken,
+                Err(error) => {
+                    self.driver.close(target);
+                    return self.lose(target, &error, now);
+                }
+            }
+        }
+        let rest = &self.driver.received()[sent..];
+        if !rest.is_empty() {
+            self.core.keep(conn, rest, &mut lock(&self.shared.nodes), now);
+        }
+    }
+
+    fn lose(&mut self, conn: Id, error: &io::Error, now: Instant) {
+        self.core.handle_closed(conn, &reason(error), &mut lock(&self.shared.nodes), now);
+    }
+
+    /// Does what the core asks for.
+    fn perform(&mut self, now: Instant) {
+        while let Some(action) = self.core.poll_action() {
+            match action {
+                Action::Connect { conn, node } => {
+                    if let Err(error) = self.driver.connect(conn, &self.shared.targets[node]) {
+                        self.lose(conn, &error, now);
+                    }
+                }
+                Action::Send { conn } => match self.driver.send(conn, self.core.waiting(conn)) {
+                    Ok(sent) => self.core.handle_sent(conn, sent, &mut lock(&self.shared.nodes), now),
+                    Err(error) => {
+                        self.driver.close(conn);
+                        self.lose(conn, &error, now);
+                    }
+                },
+                Action::Pause { conn } => self.driver.pause(conn),
+                Action::Resume { conn } => self.driver.resume(conn),
+                Action::Finish { conn } => self.driver.finish(conn),
+                Action::Close { conn } => self.driver.close(conn),
+            }
+        }
+    }
+
+    fn read_mail(&mut self, now: Instant) {
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Accept { stream, peer } if self.shared.proxy_protocol => {
+                    let entry = Entry { header: true, acceptor: None };
+                    if self.driver.receive(stream, peer, &entry, now + HEADER_TIMEOUT).is_err() {
+                        self.guests_gone += 1;
+                    }
+                }
+                Message::Accept { stream, peer } => {
+                    let local = stream.local_addr().ok();
+                    self.accept(peer, local, now, |driver, conn| driver.adopt(conn, stream));
+                }
+                Message::Drain => {
+                    self.draining = true;
+                    while self.driver.refuse_oldest_guest("draining").is_some() {
+                        self.guests_gone += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Goes on with PROXY headers.
+    fn receive_guests(&mut self, now: Instant) {
+        while let Some(verdict) = self.driver.poll_guest(now) {
+            match verdict {
+                Verdict::Ready(guest) => self.admit(guest, now),
+                Verdict::Refused { peer, reason } => {
+                    self.guests_gone += 1;
+                    let (client, reason) = (peer.to_string(), self::reason(&reason));
+                    self.log(Notice::Refused { client, reason });
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, guest: Guest, now: Instant) {
+        let (peer, local) = (guest.peer(), guest.local());
+        self.accept(peer, local, now, |driver, conn| driver.admit(conn, guest));
+    }
+
+    /// Takes a client over, whose socket `adopt` brings.
+    fn accept(
+        &mut self,
+        peer: SocketAddr,
+        local: Option<SocketAddr>,
+        now: Instant,
+        adopt: impl FnOnce(&mut Driver, Id) -> io::Result<()>,
+    ) {
+        let header = match self.shared.send_proxy {
+            Some(version) => header(version, local.map(|local| (peer, local))),
+            None => Vec::new(),
+        };
+        let conn = self.core.accept(peer, &header, &mut lock(&self.shared.nodes), now);
+        if let Err(error) = adopt(&mut self.driver, conn) {
+            self.lose(conn, &error, now);
+        }
+        self.perform(now);
+    }
+
+    /// Tells the control thread what was noticed and how many clients have gone.
+    fn report(&mut self) {
+        while let Some(notice) = self.core.poll_notice() {
+            self.log(notice);
+        }
+        self.gone.store(self.core.clients_gone() + self.guests_gone, Ordering::Relaxed);
+    }
+
+    fn log(&self, notice: Notice) {
+        // A log that does not keep up loses lines; it does not stop the worker.
+        let _ = self.shared.log.try_send(notice);
+    }
+}
+
+/// A worker that panics ends the process: nobody sees what it left behind.
+fn lock(nodes: &Mutex<Nodes>) -> MutexGuard<'_, Nodes> {
+    nodes.lock().unwrap_or_else(PoisonError::into_inner)
+}

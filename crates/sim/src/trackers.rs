@@ -1,0 +1,501 @@
+//! Clients that keep what they read and are told what has changed (CLIENT TRACKING), and what must hold of what they keep:
+//! once all is quiet, it is what the store has.
+//!
+//! A client drops what it is told of, all of it if all may have changed, and with NOLOOP what it has written itself. Where
+//! another connection is told for it, it does what Redis's documentation advises: a value that is told of between its
+//! request and its reply is not kept.
+
+use crate::ledger::{Told, text};
+use crate::listeners::{INVALIDATIONS, fields_of};
+use crate::program::{Expect, Program, Sent, words, words_of};
+use resp::reply;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use stdx::{Instant, Prng};
+
+/// Which keys a client is told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// All that it has read.
+    Read,
+    /// Those that it has read behind CLIENT CACHING YES.
+    OptIn,
+    /// Those that it has not read behind CLIENT CACHING NO.
+    OptOut,
+    /// Those that begin so.
+    Broadcast(Vec<Vec<u8>>),
+}
+
+/// What a client asked for with CLIENT TRACKING ON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    mode: Mode,
+    noloop: bool,
+    /// CLIENT ID of the connection that is told instead.
+    redirect: Option<u64>,
+}
+
+impl Wish {
+    /// One at random. `ears`: connections that may be told instead.
+    fn draw(clients: usize, ears: &[u64], prng: &mut Prng) -> Wish {
+        let mode = match prng.below(5) {
+            0 => Mode::OptIn,
+            1 => Mode::OptOut,
+            2 if prng.one_in(3) => Mode::Broadcast(vec![Vec::new()]),
+            2 | 3 => Mode::Broadcast(vec![draw_prefix(clients, prng)]),
+            _ => Mode::Read,
+        };
+        let redirect = if !ears.is_empty() && prng.one_in(2) { Some(*prng.pick(ears)) } else { None };
+        Wish { mode, noloop: prng.one_in(3), redirect }
+    }
+
+    /// `added`: of a broadcast, the beginnings that it does not have yet.
+    fn request(&self, added: &[Vec<u8>]) -> Vec<u8> {
+        let mut request: Vec<Vec<u8>> =
+            ["CLIENT", "TRACKING", "ON"].map(|word| word.as_bytes().to_vec()).into();
+        match &self.mode {
+            Mode::Read => {}
+            Mode::OptIn => request.push(b"OPTIN".to_vec()),
+            Mode::OptOut => request.push(b"OPTOUT".to_vec()),
+            Mode::Broadcast(_) => {
+                request.push(b"BCAST".to_vec());
+                for prefix in added.iter().filter(|prefix| !prefix.is_empty()) {
+                    request.extend([b"PREFIX".to_vec(), prefix.clone()]);
+                }
+            }
+        }
+        if self.noloop {
+            request.push(b"NOLOOP".to_vec());
+        }
+        if let Some(number) = self.redirect {
+            request.extend([b"REDIRECT".to_vec(), number.to_string().into_bytes()]);
+        }
+        words_of(&request)
+    }
+
+    /// Whether a client with this wish is told of `key`, if it has read it.
+    fn covers(&self, key: &[u8]) -> bool {
+        match &self.mode {
+            Mode::Broadcast(prefixes) => prefixes.iter().any(|prefix| key.starts_with(prefix)),
+            Mode::Read | Mode::OptIn | Mode::OptOut => true,
+        }
+    }
+}
+
+const NO_REDIRECT: &[u8] = b"-ERR The client ID you want redirect to does not exist\r\n";
+
+/// Keys that all clients write and those who track read.
+const SHARED_KEYS: u64 = 4;
+const SHARED: &str = "shared";
+
+fn shared_key(number: u64) -> Vec<u8> {
+    format!("{SHARED}{number}").into_bytes()
+}
+
+/// The names of these keys.
+pub(crate) fn shared_names() -> impl Iterator<Item = Vec<u8>> {
+    (0..SHARED_KEYS).map(shared_key)
+}
+
+/// Whether anybody may write anything to `key`.
+pub(crate) fn is_shared(key: &[u8]) -> bool {
+    key.starts_with(SHARED.as_bytes())
+}
+
+/// The keys of one client, or those of all.
+fn draw_prefix(clients: usize, prng: &mut Prng) -> Vec<u8> {
+    if prng.one_in(3) {
+        return SHARED.as_bytes().to_vec();
+    }
+    format!("stamped{}k", prng.below(clients as u64)).into_bytes()
+}
+
+/// What the answer to a request of this file must be.
+#[derive(Clone, Debug)]
+pub(crate) enum Expected {
+    /// OK: it tracks.
+    On(Wish),
+    /// OK: it does not any more.
+    Off,
+    /// OK to CLIENT CACHING.
+    Caching,
+    /// OK: this key, which others write as well, has a new value.
+    Overwritten(Vec<u8>),
+    /// The values of these keys.
+    Read {
+        keys: Vec<Vec<u8>>,
+        own: bool,
+        /// Which read it is.
+        number: u64,
+        /// The client asked to be told of them.
+        is_kept: bool,
+        /// In an array.
+        is_array: bool,
+    },
+}
+
+/// What a client does that tracks.
+#[derive(Debug, Default)]
+pub(crate) struct Tracker {
+    /// What it asked for last on this connection.
+    wish: Option<Wish>,
+}
+
+impl Tracker {
+    /// Its connection is gone, or as if it had just begun.
+    pub(crate) fn reset(&mut self) {
+        self.wish = None;
+    }
+}
+
+impl Program {
+    /// A new value for a key that all clients write.
+    pub(crate) fn overwrite(&self, prng: &mut Prng) -> Sent {
+        let key = shared_key(prng.below(SHARED_KEYS));
+        let value = format!("w{}", prng.below(1 << 40)).into_bytes();
+        let bytes = match prng.below(3) {
+            0 => words(&[b"MSET", &key, &value]),
+            1 => words(&[b"SETEX", &key, b"1000", &value]),
+            _ => words(&[b"SET", &key, &value]),
+        };
+        Sent { bytes, expect: Some(Expect::Tracking(Expected::Overwritten(key))) }
+    }
+
+    /// A database in which nothing is, is flushed: nodes tell those who track that all keys may be gone.
+    pub(crate) fn flush_nothing(&self) -> Sent {
+        let home = self.lane.database.to_string();
+        let requests: [&[&[u8]]; 3] = [&[b"SELECT", b"9"], &[b"FLUSHDB"], &[b"SELECT", home.as_bytes()]];
+        let ok = || b"+OK\r\n".to_vec();
+        let expects = vec![Expect::Exactly(ok()), Expect::Reply(ok()), Expect::Exactly(ok())];
+        let bytes = requests.iter().flat_map(|request| words(request)).collect();
+        Sent { bytes, expect: Some(Expect::Each(expects)) }
+    }
+
+    /// What a client that tracks sends next; `None` if it does what all do.
+    pub(crate) fn track(&mut self, prng: &mut Prng, caches: &mut Caches) -> Option<Sent> {
+        let (client, clients) = (self.client, self.clients);
+        let wish = self.tracker.as_mut()?.wish.clone();
+        let Some(wish) = wish else { return Some(self.begin_to_track(prng, caches)) };
+        let is_broken = wish.redirect.is_some_and(|number| !caches.ears.values().any(|ear| *ear == number));
+        match prng.below(16) {
+            0 if is_broken || prng.one_in(4) => {
+                self.tracker.as_mut()?.reset();
+                let bytes = words(&[b"CLIENT", b"TRACKING", b"OFF"]);
+                Some(Sent { bytes, expect: Some(Expect::Tracking(Expected::Off)) })
+            }
+            1 if prng.one_in(3) && caches.is_granted(client, &wish) => {
+                Some(self.track_more(wish, prng, caches))
+            }
+            2..=4 => {
+                let keys = (0..1 + prng.below(2)).map(|_| shared_key(prng.below(SHARED_KEYS))).collect();
+                Some(caches.read(client, &wish.mode, keys, false, prng))
+            }
+            5 => Some(self.overwrite(prng)),
+            6..=9 => {
+                let own = prng.one_in(3);
+                let count = if prng.one_in(3) { 1 + prng.below(4) } else { 1 };
+                let keys: Vec<Vec<u8>> = (0..count)
+                    .map(|_| if own { self.own_key(prng) } else { self.foreign_key(prng) })
+                    .collect();
+                Some(caches.read(client, &wish.mode, keys, own, prng))
+            }
+            10 if clients > 1 => {
+                // Its own key, read right behind its own write.
+                let key = self.own_key(prng);
+                Some(caches.read(client, &wish.mode, vec![key], true, prng))
+            }
+            _ => None,
+        }
+    }
+
+    fn begin_to_track(&mut self, prng: &mut Prng, caches: &mut Caches) -> Sent {
+        let ears: Vec<u64> = caches.ears.values().copied().collect();
+        let wish = Wish::draw(self.clients, &ears, prng);
+        if wish.redirect.is_none() && !self.lane.resp3 {
+            self.lane.resp3 = true;
+            let bytes = words(&[b"HELLO", b"3"]);
+            return Sent { bytes, expect: Some(Expect::Greeting { resp3: true }) };
+        }
+        let added = match &wish.mode {
+            Mode::Broadcast(prefixes) => prefixes.clone(),
+            _ => Vec::new(),
+        };
+        self.wish_for(wish, &added, caches)
+    }
+
+    fn wish_for(&mut self, wish: Wish, added: &[Vec<u8>], caches: &mut Caches) -> Sent {
+        let bytes = wish.request(added);
+        if let Some(tracker) = &mut self.tracker {
+            tracker.wish = Some(wish.clone());
+        }
+        caches.by_client.entry(self.client).or_default().asked = Some(wish.clone());
+        Sent { bytes, expect: Some(Expect::Tracking(Expected::On(wish))) }
+    }
+
+    /// The same once more, or one prefix more.
+    fn track_more(&mut self, mut wish: Wish, prng: &mut Prng, caches: &mut Caches) -> Sent {
+        let mut added = Vec::new();
+        if let Mode::Broadcast(prefixes) = &mut wish.mode {
+            let prefix = draw_prefix(self.clients, prng);
+            let has_all = prefixes.iter().any(Vec::is_empty);
+            added.push(if has_all { Vec::new() } else { prefix });
+            added.retain(|prefix| !prefixes.contains(prefix));
+            if added.is_empty() {
+                // To say it twice is an error, and without any, it is all of them.
+                return Sent {
+                    bytes: words(&[b"PING"]),
+                    expect: Some(Expect::Exactly(b"+PONG\r\n".to_vec())),
+                };
+            }
+            prefixes.extend(added.clone());
+        }
+        self.wish_for(wish, &added, caches)
+    }
+}
+
+/// What all clients keep.
+#[derive(Debug, Default)]
+pub(crate) struct Caches {
+    by_client: BTreeMap<usize, Cache>,
+    /// Clients that may be told for others, with their CLIENT ID.
+    ears: BTreeMap<usize, u64>,
+    reads: u64,
+    /// How many values were kept, and how often one was dropped since it was told of.
+    pub kept: u64,
+    pub dropped: u64,
+}
+
+/// What one client keeps on its connection.
+#[derive(Debug, Default)]
+struct Cache {
+    /// What it was confirmed.
+    on: Option<Wish>,
+    /// What it asked for last.
+    asked: Option<Wish>,
+    values: BTreeMap<Vec<u8>, Kept>,
+    /// Reads that were not answered, with their keys of which was not told since.
+    reading: BTreeMap<u64, BTreeSet<Vec<u8>>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    value: Option<Vec<u8>>,
+    /// Since when the store is known to have another.
+    stale_since: Option<Instant>,
+}
+
+impl Cache {
+    fn drop_keys(&mut self, keys: Option<&[&[u8]]>) -> u64 {
+        let before = self.values.len();
+        match keys {
+            None => {
+                self.values.clear();
+                self.reading.values_mut().for_each(BTreeSet::clear);
+            }
+            Some(keys) => {
+                for key in keys {
+                    self.values.remove(*key);
+                    self.reading.values_mut().for_each(|clean| _ = clean.remove(*key));
+                }
+            }
+        }
+        (before - self.values.len()) as u64
+    }
+}
+
+impl Caches {
+    /// A request that reads keys which the client means to keep.
+    fn read(&mut self, client: usize, mode: &Mode, keys: Vec<Vec<u8>>, own: bool, prng: &mut Prng) -> Sent {
+        let says = prng.one_in(2);
+        let (word, is_kept): (Option<&[u8]>, bool) = match mode {
+            Mode::OptIn if says => (Some(b"YES"), true),
+            Mode::OptIn => (None, false),
+            Mode::OptOut if says => (Some(b"NO"), false),
+            _ => (None, true),
+        };
+        let (mut bytes, mut expects) = (Vec::new(), Vec::new());
+        if let Some(word) = word {
+            bytes.extend(words(&[b"CLIENT", b"CACHING", word]));
+            expects.push(Expect::Tracking(Expected::Caching));
+        }
+        let is_array = keys.len() > 1 || prng.one_in(4);
+        let mut request: Vec<Vec<u8>> = vec![if is_array { b"MGET".to_vec() } else { b"GET".to_vec() }];
+        request.extend(keys.iter().cloned());
+        bytes.extend(words_of(&request));
+        self.reads += 1;
+        let number = self.reads;
+        let clean = keys.iter().cloned().collect();
+        self.by_client.entry(client).or_default().reading.insert(number, clean);
+        expects.push(Expect::Tracking(Expected::Read { keys, own, number, is_kept, is_array }));
+        Sent { bytes, expect: Some(Expect::Each(expects)) }
+    }
+
+    /// Whether `client` tracks as it wished last.
+    fn is_granted(&self, client: usize, wish: &Wish) -> bool {
+        self.by_client.get(&client).is_some_and(|cache| cache.on.as_ref() == Some(wish))
+    }
+
+    /// What `expected` asked for was answered, and not with an error of the contract. False if `reply` does not fit.
+    pub(crate) fn answered(&mut self, client: usize, expected: &Expected, reply: &[u8]) -> bool {
+        let is_there = |number: u64| self.ears.values().any(|ear| *ear == number);
+        match expected {
+            // Who was to be told has gone, or is about to.
+            Expected::On(Wish { redirect: Some(_), .. }) if reply == NO_REDIRECT => {
+                self.turn_off(client);
+                true
+            }
+            Expected::On(Wish { redirect: Some(number), .. }) if !is_there(*number) => {
+                self.turn_off(client);
+                reply == b"+OK\r\n"
+            }
+            Expected::On(wish) => {
+                self.by_client.entry(client).or_default().on = Some(wish.clone());
+                reply == b"+OK\r\n"
+            }
+            Expected::Off => {
+                self.turn_off(client);
+                reply == b"+OK\r\n"
+            }
+            Expected::Caching => {
+                let cache = self.by_client.entry(client).or_default();
+                reply == b"+OK\r\n" || (cache.on.is_none() && reply::is_error(reply))
+            }
+            Expected::Overwritten(key) => {
+                self.overwritten(client, key);
+                reply == b"+OK\r\n"
+            }
+            Expected::Read { .. } => true,
+        }
+    }
+
+    /// The client found these values, which were checked.
+    pub(crate) fn found(&mut self, client: usize, expected: &Expected, values: &[Option<&[u8]>]) {
+        let Expected::Read { keys, number, is_kept, .. } = expected else { return };
+        let cache = self.by_client.entry(client).or_default();
+        let clean = cache.reading.remove(number).unwrap_or_default();
+        let Some(wish) = cache.on.as_ref().filter(|_| *is_kept) else { return };
+        for (key, value) in keys.iter().zip(values).filter(|(key, _)| wish.covers(key)) {
+            // What comes in one stream comes in order; what another connection is told does not.
+            if wish.redirect.is_none() || clean.contains(key) {
+                let value = value.map(<[u8]>::to_vec);
+                cache.values.insert(key.clone(), Kept { value, stale_since: None });
+                self.kept += 1;
+            }
+        }
+    }
+
+    /// A request got no answer from its node.
+    pub(crate) fn lost(&mut self, client: usize, expected: &Expected, told: Told) {
+        match expected {
+            Expected::Read { number, .. } => {
+                _ = self.by_client.entry(client).or_default().reading.remove(number);
+            }
+            Expected::Overwritten(key) if told == Told::Unknown => self.overwritten(client, key),
+            _ => {}
+        }
+    }
+
+    /// `client` does not track any more.
+    pub(crate) fn turn_off(&mut self, client: usize) {
+        let cache = self.by_client.entry(client).or_default();
+        cache.on = None;
+        cache.values.clear();
+    }
+
+    /// The connection of `client` is gone.
+    pub(crate) fn left(&mut self, client: usize) {
+        self.by_client.remove(&client);
+        let Some(number) = self.ears.remove(&client) else { return };
+        let told_by_it =
+            |cache: &&mut Cache| cache.on.as_ref().is_some_and(|wish| wish.redirect == Some(number));
+        for cache in self.by_client.values_mut().filter(told_by_it) {
+            cache.on = None;
+            cache.values.clear();
+        }
+    }
+
+    /// `client`, whose CLIENT ID is `number`, may be told for others from now on.
+    pub(crate) fn lend_ear(&mut self, client: usize, number: u64) {
+        self.ears.insert(client, number);
+    }
+
+    /// A frame came to `client`. Whether it was one of these; an error says why it must not have come.
+    pub(crate) fn hear(&mut self, client: usize, frame: &[u8]) -> Result<bool, String> {
+        if frame.starts_with(b">2\r\n$21\r\ntracking-redir-broken\r\n") {
+            return Ok(true);
+        }
+        let Some(keys) = changes_of(frame) else { return Ok(false) };
+        let Some(number) = self.ears.get(&client) else {
+            let Some(cache) = self.by_client.get_mut(&client).filter(|cache| cache.on.is_some()) else {
+                return Err(format!("client {client}, which does not track, was told of {:?}", text(frame)));
+            };
+            let told: Option<&[&[u8]]> = keys.as_deref();
+            let wishes = || cache.on.iter().chain(&cache.asked);
+            let is_covered = |key: &&&[u8]| wishes().any(|wish| wish.covers(key));
+            if let Some(key) = told.into_iter().flatten().find(|key| !is_covered(key)) {
+                return Err(format!("client {client} was told of {:?}", text(key)));
+            }
+            self.dropped += cache.drop_keys(told);
+            return Ok(true);
+        };
+        let told = self.by_client.values_mut();
+        let told = told.filter(|cache| {
+            // Nobody knows yet whether a wish that was not answered is granted: what is read meanwhile is not kept.
+            cache.on.as_ref().is_none_or(|wish| wish.redirect == Some(*number))
+        });
+        self.dropped += told.map(|cache| cache.drop_keys(keys.as_deref())).sum::<u64>();
+        Ok(true)
+    }
+
+    /// The client `writer` has written `key`, or may have.
+    pub(crate) fn overwritten(&mut self, writer: usize, key: &[u8]) {
+        let cache = self.by_client.get_mut(&writer);
+        if let Some(cache) = cache.filter(|cache| cache.on.as_ref().is_some_and(|wish| wish.noloop)) {
+            cache.values.remove(key);
+        }
+    }
+
+    /// Compares what is kept with what is stored. Of a client that `may_wait`, nothing is said yet. An error says what is
+    /// another since `patience`.
+    pub(crate) fn check(
+        &mut self,
+        now: Instant,
+        patience: Duration,
+        may_wait: impl Fn(usize) -> bool,
+        mut stored: impl FnMut(&[u8]) -> Option<Vec<u8>>,
+    ) -> Result<(), String> {
+        for (client, cache) in &mut self.by_client {
+            let ear = cache.on.as_ref().and_then(|wish| wish.redirect);
+            let ear = self.ears.iter().find(|(_, number)| Some(**number) == ear).map(|(ear, _)| *ear);
+            let waits = may_wait(*client) || ear.is_some_and(&may_wait);
+            for (key, kept) in &mut cache.values {
+                let value = stored(key);
+                if value == kept.value || waits {
+                    kept.stale_since = None;
+                    continue;
+                }
+                let since = *kept.stale_since.get_or_insert(now);
+                if now.since(since) >= patience {
+                    let [has, is] = [&kept.value, &value].map(|value| value.as_deref().map(text));
+                    let (key, wish) = (text(key), &cache.on);
+                    return Err(format!(
+                        "client {client} ({wish:?}) keeps {has:?} as {key:?}, which is {is:?}, and was not told"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys that `frame` tells of, or that all may have changed; `None` if it is no such thing.
+fn changes_of(frame: &[u8]) -> Option<Option<Vec<&[u8]>>> {
+    let fields = fields_of(frame)?;
+    let words: Vec<Option<&[u8]>> = fields.iter().map(|field| reply::as_bulk(field)).collect();
+    match (frame[0], words.as_slice()) {
+        (b'>', [Some(b"invalidate"), _]) | (b'*', [Some(b"message"), Some(INVALIDATIONS), _]) => {}
+        _ => return None,
+    }
+    let keys = reply::elements(fields[fields.len() - 1]);
+    Some(keys.map(|keys| keys.filter_map(reply::as_bulk).collect()))
+}

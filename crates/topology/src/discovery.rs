@@ -1,0 +1,145 @@
+//! How topologies are learned while they change: by asking the nodes of a Redis Cluster, or sentinels.
+//!
+//! ```text
+//!     time, a worker's wish ─► whom to ask ─► Action::Connect, Send ─► (the discovery thread)
+//!     Event::Received ─► an answer ─► is it newer than what we know? ─► a view: Vec<ShardSpec>
+//! ```
+//!
+//! Two machines, [`ClusterDiscovery`] and [`SentinelDiscovery`], behind one [`Discovery`]. They decide everything and touch
+//! nothing: bytes and instants come in, actions go out, and a seed decides what is left to chance. They never take an
+//! answer for newer because it came later.
+
+mod cluster;
+mod cluster_answer;
+mod cluster_map;
+mod endpoint;
+mod news;
+mod sentinel;
+mod sentinel_answer;
+mod talk;
+
+#[cfg(test)]
+mod cluster_tests;
+#[cfg(test)]
+mod sentinel_tests;
+#[cfg(test)]
+mod testing;
+
+pub use cluster::{ClusterDiscovery, ClusterSettings};
+pub use news::{News, changes};
+pub use sentinel::{SentinelDiscovery, SentinelSettings};
+pub use talk::{Action, Event, Party};
+
+use crate::{Address, ShardSpec};
+use std::time::Duration;
+use stdx::Instant;
+
+/// What whoever uses the topology found out, and wants looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// A node redirected a request to this address, which most likely knows better.
+    Redirected(Address),
+    /// A node does not behave as the topology says (READONLY, CLUSTERDOWN).
+    Look,
+    /// The node at this address cannot be used.
+    Down(Address),
+    /// It can be used again.
+    Up(Address),
+}
+
+/// What is known of all shards, newer than what was told before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The newest of the cluster's (the sentinels') own epochs in it.
+    pub epoch: u64,
+    /// The shards. Those of sentinels keep the order of their names.
+    pub shards: Vec<ShardSpec>,
+}
+
+/// How it went so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Answers that could be used.
+    pub answers: u64,
+    /// Questions without one: nobody there, no answer in time, an error.
+    pub failures: u64,
+    /// Answers of those that know less than we do, or that belong to somebody else.
+    pub refusals: u64,
+    /// When the last usable answer came.
+    pub answered_at: Option<Instant>,
+}
+
+/// Either machine.
+#[derive(Debug)]
+pub enum Discovery {
+    /// Asks the nodes of a Redis Cluster.
+    Cluster(Box<ClusterDiscovery>),
+    /// Asks sentinels.
+    Sentinel(Box<SentinelDiscovery>),
+}
+
+macro_rules! either {
+    ($self:expr, $machine:ident => $call:expr) => {
+        match $self {
+            Discovery::Cluster($machine) => $call,
+            Discovery::Sentinel($machine) => $call,
+        }
+    };
+}
+
+impl Discovery {
+    /// Something happened on a connection.
+    pub fn handle_event(&mut self, event: Event<'_>, now: Instant) {
+        either!(self, machine => machine.handle_event(event, now));
+    }
+
+    /// A worker noticed something.
+    pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
+        either!(self, machine => machine.handle_wish(wish, now));
+    }
+
+    /// It is as late as [`Discovery::poll_deadline`] said, or later.
+    pub fn handle_time(&mut self, now: Instant) {
+        either!(self, machine => machine.handle_time(now));
+    }
+
+    /// When [`Discovery::handle_time`] must be called at the latest.
+    pub fn poll_deadline(&self) -> Instant {
+        either!(self, machine => machine.poll_deadline())
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        either!(self, machine => machine.poll_action())
+    }
+
+    /// What is known, if it is newer than what the last call gave.
+    pub fn poll_view(&mut self) -> Option<View> {
+        either!(self, machine => machine.poll_view())
+    }
+
+    /// Something that an operator wants to know.
+    pub fn poll_news(&mut self) -> Option<News> {
+        either!(self, machine => machine.poll_news())
+    }
+
+    /// How it went so far.
+    pub fn tally(&self) -> Tally {
+        either!(self, machine => machine.tally())
+    }
+}
+
+/// The shortest pause between two looks that nothing but wishes ask for: redirects arrive by the thousand while slots move,
+/// and each was followed already.
+const WISH_PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two looks while a primary is down, half of it left to chance: short against the 250 ms within which
+/// requests are to flow again after a promotion, and twenty questions a second are nothing to a node.
+const URGENT_PAUSE: Duration = Duration::from_millis(50);
+/// Failovers are over by then, or will not come: the usual patience of nodes is 15 seconds, and few make it a minute.
+const URGENT_FOR: Duration = Duration::from_secs(120);
+/// The pause after that.
+const LASTING_PAUSE: Duration = Duration::from_millis(500);
+/// Whoever has not answered by then is asked no further. A handshake over continents takes a third of it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The same while a primary is down: the next one is asked soon.
+const URGENT_PATIENCE: Duration = Duration::from_millis(300);

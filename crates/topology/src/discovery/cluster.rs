@@ -1,0 +1,407 @@
+//! Whom to ask about a Redis Cluster, and when: one node at a time, over a connection that is closed afterwards.
+//!
+//! ```text
+//!   period, with jitter ──┐
+//!   a redirect, READONLY ─┼─► choose a node ─► INFO, NODES, SHARDS (or SLOTS) ─► join ─► a view, if it is another
+//!   a primary is down ────┘     the hint first, then who answers, in no order; seeds last
+//! ```
+
+use super::cluster_answer::{Asked, Replies, is_no_cluster};
+use super::cluster_map::{ClusterMap, Verdict};
+use super::talk::{Greetings, Heard, Talks, error_text};
+use super::{Action, Event, News, Party, Tally, View, Wish, changes};
+use super::{LASTING_PAUSE, PATIENCE, URGENT_FOR, URGENT_PATIENCE, URGENT_PAUSE, WISH_PAUSE};
+use crate::{Address, NodeSpec};
+use resp::encode;
+use resp::reply::is_error;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+use stdx::prng::Prng;
+use stdx::{Id, Instant};
+
+/// What is to be discovered.
+#[derive(Clone)]
+pub struct ClusterSettings {
+    /// Nodes to ask first; they need not stay in the cluster.
+    pub seeds: Vec<Address>,
+    /// How long nobody is asked when nothing happens, about.
+    pub period: Duration,
+    /// Nodes speak TLS.
+    pub is_tls: bool,
+    /// What they are told first, if anything: AUTH.
+    pub greeting: Option<Vec<u8>>,
+    /// For jitter and choice.
+    pub seed: u64,
+}
+
+/// The discovery of a Redis Cluster.
+#[derive(Debug)]
+pub struct ClusterDiscovery {
+    seeds: Vec<Address>,
+    period: Duration,
+    is_tls: bool,
+    talks: Talks,
+    prng: Prng,
+    map: ClusterMap,
+    /// What was given out last.
+    told: View,
+    view: Option<View>,
+    asking: Option<Asking>,
+    /// When the last question was begun.
+    asked_at: Instant,
+    /// How long to wait after that, if nothing happens.
+    pause: Duration,
+    /// Somebody wants a look before the pause is over.
+    is_wished: bool,
+    hints: VecDeque<Address>,
+    /// Primaries that workers cannot use, and since when.
+    down: HashMap<Address, Instant>,
+    /// The last answer was that of a node which sees no majority, or named a failed primary; since when it is so.
+    is_troubled: Option<Instant>,
+    /// Who could not be asked, and when that was.
+    failed_at: HashMap<Address, Instant>,
+    /// Addresses of ours at which another cluster answers: nothing is sent there.
+    strangers: HashSet<Address>,
+    /// What was said of whom: said once.
+    complaints: HashMap<Address, News>,
+    news: VecDeque<News>,
+    tally: Tally,
+}
+
+/// A question on its way.
+#[derive(Debug)]
+struct Asking {
+    conn: Id,
+    address: Address,
+    replies: Replies,
+    /// How many of them are here.
+    count: usize,
+}
+
+/// Addresses of redirects that wait to be asked; more are as good as these.
+const HINTS_MAX: usize = 8;
+/// Nodes that are remembered as failed, or complained of.
+const NAMES_MAX: usize = 1024;
+
+impl ClusterDiscovery {
+    /// Begins to look as soon as it is told the time.
+    pub fn new(settings: ClusterSettings) -> ClusterDiscovery {
+        ClusterDiscovery {
+            seeds: settings.seeds,
+            period: settings.period,
+            is_tls: settings.is_tls,
+            talks: Talks::new(Greetings { node: settings.greeting, sentinel: None }),
+            prng: Prng::new(settings.seed),
+            map: ClusterMap::default(),
+            told: View { epoch: 0, shards: Vec::new() },
+            view: None,
+            asking: None,
+            asked_at: Instant::ZERO,
+            pause: Duration::ZERO,
+            is_wished: false,
+            hints: VecDeque::new(),
+            down: HashMap::new(),
+            is_troubled: None,
+            failed_at: HashMap::new(),
+            strangers: HashSet::new(),
+            complaints: HashMap::new(),
+            news: VecDeque::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// See [`super::Discovery::handle_wish`].
+    pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
+        match wish {
+            Wish::Look => self.is_wished = true,
+            Wish::Redirected(address) => self.note_hint(address),
+            Wish::Down(address) => {
+                self.note_failure(&address, now);
+                if self.has_primary(&address) {
+                    self.is_wished = true;
+                    self.down.entry(address).or_insert(now);
+                }
+            }
+            Wish::Up(address) => {
+                self.down.remove(&address);
+                self.failed_at.remove(&address);
+                // Somebody is there; whether it is who it was, only it can say.
+                self.note_hint(address);
+            }
+        }
+    }
+
+    /// Asks the node at `address` soon.
+    fn note_hint(&mut self, address: Address) {
+        self.is_wished = true;
+        if !self.hints.contains(&address) && self.hints.len() < HINTS_MAX {
+            self.hints.push_back(address);
+        }
+    }
+
+    /// See [`super::Discovery::handle_time`].
+    pub fn handle_time(&mut self, now: Instant) {
+        while let Some(conn) = self.talks.expire(now) {
+            self.fail(conn, "no answer in time", now);
+        }
+        if self.asking.is_none() && self.next_at() <= now {
+            self.ask(now);
+        }
+    }
+
+    /// See [`super::Discovery::poll_deadline`].
+    pub fn poll_deadline(&self) -> Instant {
+        match self.asking {
+            Some(_) => self.talks.deadline(),
+            None => self.next_at(),
+        }
+    }
+
+    /// When the next question is due.
+    fn next_at(&self) -> Instant {
+        let pause = if self.is_wished { self.pause.min(WISH_PAUSE) } else { self.pause };
+        self.asked_at + pause
+    }
+
+    /// See [`super::Discovery::poll_action`].
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.talks.poll_action()
+    }
+
+    /// See [`super::Discovery::poll_view`].
+    pub fn poll_view(&mut self) -> Option<View> {
+        self.view.take()
+    }
+
+    /// See [`super::Discovery::poll_news`].
+    pub fn poll_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// See [`super::Discovery::tally`].
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Asks whoever is most likely to answer.
+    fn ask(&mut self, now: Instant) {
+        let Some(address) = self.choose() else { return };
+        self.is_wished = false;
+        self.asked_at = now;
+        let mut request = Vec::new();
+        for question in ["INFO", "NODES", "SHARDS"] {
+            encode::request(&mut request, &[b"CLUSTER", question.as_bytes()]);
+        }
+        let patience = if self.trouble().is_some() { URGENT_PATIENCE } else { PATIENCE };
+        let conn = self.talks.open(&address, Party::Node, &request, now + patience);
+        self.asking = Some(Asking { conn, address, replies: Replies::default(), count: 0 });
+    }
+
+    /// The next to be asked: the hint of a redirect; while a primary is down, every other time one of those that may follow
+    /// it, which know first; else anybody of the cluster who has not failed lately; then the seeds.
+    fn choose(&mut self) -> Option<Address> {
+        if let Some(hint) = self.hints.pop_front() {
+            return Some(hint);
+        }
+        let first = self.prng.next_u64();
+        let heirs: HashSet<&Address> = match self.prng.one_in(2) {
+            true => self.heirs().collect(),
+            false => HashSet::new(),
+        };
+        let known: HashSet<&Address> = self.map.addresses().collect();
+        let mut all: Vec<&Address> =
+            known.iter().copied().chain(self.seeds.iter().filter(|seed| !known.contains(seed))).collect();
+        // A seed decides, so the order in which a table happens to give them must not.
+        all.sort_by_cached_key(|address| address.to_string());
+        // Of equals the first wins: which one that is, is left to chance.
+        let first = first % all.len().max(1) as u64;
+        all.rotate_left(first as usize);
+        let rank = |address: &&Address| {
+            let failed_at = self.failed_at.get(*address);
+            (failed_at, !known.contains(*address), !heirs.contains(*address))
+        };
+        all.into_iter().min_by_key(rank).cloned()
+    }
+
+    /// Replicas of primaries that are down.
+    fn heirs(&self) -> impl Iterator<Item = &Address> {
+        let is_down = |address: &Address| self.down.contains_key(address);
+        let shards = self.told.shards.iter();
+        shards
+            .filter(move |shard| shard.primary.as_ref().is_some_and(|node| is_down(&node.address)))
+            .flat_map(|shard| shard.replicas.iter().map(|node| &node.address))
+    }
+
+    fn has_primary(&self, address: &Address) -> bool {
+        let primaries = self.told.shards.iter().filter_map(|shard| shard.primary.as_ref());
+        primaries.into_iter().any(|node| node.address == *address)
+    }
+
+    /// See [`super::Discovery::handle_event`].
+    pub fn handle_event(&mut self, event: Event<'_>, now: Instant) {
+        let (conn, heard) = self.talks.handle(event);
+        for heard in heard {
+            match heard {
+                Heard::Reply(reply) => self.take(conn, reply, now),
+                Heard::Lost(reason) => self.fail(conn, &reason, now),
+            }
+        }
+    }
+
+    /// Takes one reply in; with the last, the answer is whole.
+    fn take(&mut self, conn: Id, reply: Vec<u8>, now: Instant) {
+        let Some(asking) = self.asking.as_mut().filter(|asking| asking.conn == conn) else { return };
+        asking.count += 1;
+        match asking.count {
+            1 => asking.replies.info = reply,
+            2 => asking.replies.nodes = reply,
+            3 if is_error(&reply) && !is_no_cluster(&error_text(&reply)) => {
+                // Older than Redis 7, or we may not ask that.
+                asking.replies.shards = reply;
+                let mut request = Vec::new();
+                encode::request(&mut request, &[b"CLUSTER", b"SLOTS"]);
+                self.talks.say(conn, &request, now + PATIENCE);
+                return;
+            }
+            3 => asking.replies.shards = reply,
+            _ => asking.replies.slots = Some(reply),
+        }
+        if asking.count >= 3 {
+            self.conclude(now);
+        }
+    }
+
+    /// All replies are here.
+    fn conclude(&mut self, now: Instant) {
+        let Some(Asking { conn, address, replies, .. }) = self.asking.take() else { return };
+        self.talks.close(conn);
+        let asked = Asked { address: &address, is_tls: self.is_tls };
+        let answer = match replies.digest(asked) {
+            Ok(answer) => answer,
+            Err(reason) => return self.note_no_answer(address, &reason, now),
+        };
+        match self.map.join(&answer) {
+            Verdict::Strange => {
+                self.tally.refusals += 1;
+                self.note_failure(&address, now);
+                self.strangers.insert(address.clone());
+                self.tell(&address);
+                self.complain(address.clone(), News::Stranger { address });
+                return self.rest(false, now);
+            }
+            Verdict::Outdated => self.tally.refusals += 1,
+            Verdict::Joined => {}
+        }
+        self.tally.answers += 1;
+        self.tally.answered_at = Some(now);
+        self.failed_at.remove(&address);
+        self.strangers.remove(&address);
+        if !self.told.shards.is_empty() {
+            self.complaints.remove(&address);
+        }
+        let is_troubled = !answer.is_ok || self.map.has_failed_primary();
+        self.is_troubled = if is_troubled { self.is_troubled.or(Some(now)) } else { None };
+        self.tell(&address);
+        self.rest(true, now);
+    }
+
+    /// Gives out what is known now, if it is other than what was given out before.
+    fn tell(&mut self, by: &Address) {
+        let mut view = self.map.view();
+        let is_ours = |node: &NodeSpec| !self.strangers.contains(&node.address);
+        for shard in &mut view.shards {
+            shard.primary.take_if(|primary| !is_ours(primary));
+            shard.replicas.retain(is_ours);
+        }
+        if view.shards.is_empty() {
+            let reason = "no slot of its cluster is served by anybody yet".to_owned();
+            return self.complain(by.clone(), News::NoAnswer { address: by.clone(), reason });
+        }
+        if view.shards == self.told.shards {
+            return;
+        }
+        if self.told.shards.is_empty() {
+            let nodes = view.shards.iter().map(|shard| 1 + shard.replicas.len()).sum();
+            self.news.push_back(News::Found { by: by.clone(), shards: view.shards.len(), nodes });
+        } else {
+            self.news.extend(changes(&self.told.shards, &view.shards).into_iter().map(News::Changed));
+        }
+        self.told = view.clone();
+        self.view = Some(view);
+        let mut down = std::mem::take(&mut self.down);
+        down.retain(|address, _| self.has_primary(address));
+        self.down = down;
+    }
+
+    /// The question of `conn` gets no answer.
+    fn fail(&mut self, conn: Id, reason: &str, now: Instant) {
+        if let Some(asking) = self.asking.take_if(|asking| asking.conn == conn) {
+            self.note_no_answer(asking.address, reason, now);
+        }
+    }
+
+    fn note_no_answer(&mut self, address: Address, reason: &str, now: Instant) {
+        self.tally.failures += 1;
+        self.note_failure(&address, now);
+        let news = match is_no_cluster(reason) {
+            true => News::NoCluster { address: address.clone() },
+            false => News::NoAnswer { address: address.clone(), reason: reason.to_owned() },
+        };
+        self.complain(address, news);
+        self.rest(false, now);
+    }
+
+    fn note_failure(&mut self, address: &Address, now: Instant) {
+        if self.strangers.len() >= NAMES_MAX {
+            self.strangers.clear();
+        }
+        if self.failed_at.len() >= NAMES_MAX {
+            self.failed_at.clear();
+        }
+        self.failed_at.insert(address.clone(), now);
+    }
+
+    /// Says something about a node, unless that was the last thing said about it.
+    fn complain(&mut self, address: Address, news: News) {
+        if self.complaints.len() >= NAMES_MAX {
+            self.complaints.clear();
+        }
+        if self.complaints.get(&address) != Some(&news) {
+            self.complaints.insert(address, news.clone());
+            self.news.push_back(news);
+        }
+    }
+
+    /// Decides how long to wait after this question, from when it was begun.
+    fn rest(&mut self, is_answered: bool, now: Instant) {
+        let since = self.trouble();
+        let has_fresh = self.addresses().any(|address| !self.failed_at.contains_key(address));
+        let pause = match since {
+            Some(since) if now.since(since) < URGENT_FOR => URGENT_PAUSE,
+            Some(_) => LASTING_PAUSE,
+            None if is_answered && !self.told.shards.is_empty() => {
+                let tenth = self.period / 10;
+                self.pause = self.period - tenth + self.chance(2 * tenth);
+                return;
+            }
+            None if has_fresh => URGENT_PAUSE,
+            None => LASTING_PAUSE,
+        };
+        self.pause = pause + self.chance(pause);
+    }
+
+    /// Since when something is wrong that a new topology would mend.
+    fn trouble(&self) -> Option<Instant> {
+        self.down.values().copied().chain(self.is_troubled).min()
+    }
+
+    /// All that could be asked.
+    fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.map.addresses().chain(&self.seeds)
+    }
+
+    /// Up to `most`, so that many proxies do not ask at the same time.
+    fn chance(&mut self, most: Duration) -> Duration {
+        Duration::from_nanos(self.prng.below(most.as_nanos() as u64))
+    }
+}

@@ -1,0 +1,252 @@
+//! What a node of a Redis Cluster says about all of them: CLUSTER INFO, NODES, SHARDS and SLOTS taken apart.
+// tidy: allow(master): Redis's word in CLUSTER NODES, SHARDS
+
+use super::endpoint::resolve;
+use super::talk::error_text;
+use crate::{Address, SLOTS};
+use resp::reply::{Elements, as_bulk, as_integer, elements, is_error};
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+/// What was asked, as the wire bytes of the replies.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    pub info: Vec<u8>,
+    pub nodes: Vec<u8>,
+    /// CLUSTER SHARDS, or what took its place.
+    pub shards: Vec<u8>,
+    /// CLUSTER SLOTS, where there is no CLUSTER SHARDS.
+    pub slots: Option<Vec<u8>>,
+}
+
+/// One node's view of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// The newest epoch that it has heard of.
+    pub epoch: u64,
+    /// It sees a majority of the primaries, and all slots served.
+    pub is_ok: bool,
+    /// All nodes that it knows, itself included.
+    pub nodes: Vec<Member>,
+}
+
+/// A node as another one sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Member {
+    /// Its name for life, 40 letters; before Redis 4, where only CLUSTER SLOTS is allowed, its address.
+    pub id: String,
+    /// `None` if even the cluster does not know.
+    pub address: Option<Address>,
+    /// Of whom it is a replica.
+    pub primary: Option<String>,
+    /// As of which epoch that is how things are; a replica has that of its primary.
+    pub epoch: u64,
+    pub slots: Vec<RangeInclusive<u16>>,
+    /// A majority says that it has failed.
+    pub is_failed: bool,
+    /// It is the one that was asked.
+    pub is_asked: bool,
+}
+
+/// How node and port are to be understood.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// Where we asked.
+    pub address: &'a Address,
+    /// We speak TLS to nodes.
+    pub is_tls: bool,
+}
+
+impl Replies {
+    /// Makes sense of them; or says why there is none.
+    ///
+    /// CLUSTER NODES tells as of which epoch each shard is as it is, and nothing else does: it is the frame. Where nodes are
+    /// to be reached, CLUSTER SHARDS (Redis 7) or CLUSTER SLOTS know better: they obey `cluster-preferred-endpoint-type`. If
+    /// only one of them may be asked, it has to do: then all of it is as of the node's current epoch.
+    pub(super) fn digest(&self, asked: Asked<'_>) -> Result<Answer, String> {
+        let (epoch, is_ok) = parse_info(&self.info);
+        let told = match (parse_shards(&self.shards, asked), &self.slots) {
+            (Some(told), _) => Some(told),
+            (None, Some(slots)) => parse_slots(slots, asked),
+            (None, None) => None,
+        };
+        let nodes = match (parse_nodes(&self.nodes, asked), told) {
+            (Some(nodes), Some(told)) => with_addresses_of(nodes, told),
+            (Some(nodes), None) => nodes,
+            (None, Some(told)) => told.into_iter().map(|member| Member { epoch, ..member }).collect(),
+            (None, None) => return Err(self.reason()),
+        };
+        Ok(Answer { epoch, is_ok, nodes })
+    }
+
+    /// What stands in the way: the first thing that the node complained about.
+    fn reason(&self) -> String {
+        let complaint = [&self.info, &self.nodes, &self.shards].into_iter().find(|reply| is_error(reply));
+        complaint.map_or_else(|| "its answer makes no sense".to_owned(), |reply| error_text(reply))
+    }
+}
+
+/// Whether a node that says `reason` is no node of a cluster.
+pub(super) fn is_no_cluster(reason: &str) -> bool {
+    reason.contains("cluster support disabled")
+}
+
+/// Takes over the addresses that `told` has for nodes.
+fn with_addresses_of(nodes: Vec<Member>, told: Vec<Member>) -> Vec<Member> {
+    let mut told: HashMap<String, Option<Address>> =
+        told.into_iter().map(|member| (member.id, member.address)).collect();
+    let improve =
+        |member: Member| Member { address: told.remove(&member.id).flatten().or(member.address), ..member };
+    nodes.into_iter().map(improve).collect()
+}
+
+/// The current epoch, and whether the node thinks that the cluster works. Who may not ask gets no epoch, and the benefit of
+/// the doubt.
+fn parse_info(reply: &[u8]) -> (u64, bool) {
+    let text = text(reply).unwrap_or_default();
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let epoch = field("cluster_current_epoch").and_then(|epoch| epoch.trim().parse().ok());
+    (epoch.unwrap_or_default(), field("cluster_state").is_none_or(|state| state.trim() == "ok"))
+}
+
+/// The lines of CLUSTER NODES; `None` if it is an error or has none.
+fn parse_nodes(reply: &[u8], asked: Asked<'_>) -> Option<Vec<Member>> {
+    let text = text(reply)?;
+    let nodes: Vec<Member> = text.lines().filter_map(|line| parse_node(line, asked)).collect();
+    (!nodes.is_empty()).then_some(nodes)
+}
+
+/// `id ip:port@cport,hostname flags primary ping pong epoch link slot slot-slot [slot->-id] …`. Without `@cport` before
+/// Redis 4, without `,hostname` before 7. `None` for a node that has not shaken hands yet.
+fn parse_node(line: &str, asked: Asked<'_>) -> Option<Member> {
+    let mut words = line.split_whitespace();
+    let (id, place, flags, primary) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let epoch = words.nth(2)?.parse().ok()?;
+    let has = |flag: &str| flags.split(',').any(|other| other == flag);
+    if has("handshake") {
+        return None;
+    }
+    let place = place.split(['@', ',']).next().unwrap_or_default();
+    let (ip, port) = place.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    // Slots behind the link's state; what stands in brackets is on its way and still here, or not here yet.
+    let slots = words.skip(1).filter(|slot| !slot.starts_with('[')).filter_map(parse_range).collect();
+    Some(Member {
+        id: id.to_owned(),
+        address: if has("noaddr") { None } else { resolve(Some(ip), None, port, asked.address) },
+        primary: (primary != "-").then(|| primary.to_owned()),
+        epoch,
+        slots,
+        is_failed: has("fail"),
+        is_asked: has("myself"),
+    })
+}
+
+/// `5` or `5-9`.
+fn parse_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    range(first.parse().ok()?, last.parse().ok()?)
+}
+
+fn range(first: i64, last: i64) -> Option<RangeInclusive<u16>> {
+    let slot = |number: i64| u16::try_from(number).ok().filter(|slot| *slot < SLOTS);
+    Some(slot(first)?..=slot(last)?).filter(|range| !range.is_empty())
+}
+
+/// CLUSTER SHARDS of Redis 7: for each shard its `slots` (first, last, first, last …) and its `nodes`.
+fn parse_shards(reply: &[u8], asked: Asked<'_>) -> Option<Vec<Member>> {
+    let mut nodes = Vec::new();
+    for shard in elements(reply)? {
+        let fields = fields(shard)?;
+        let bounds: Vec<i64> = elements(fields.get("slots")?)?.filter_map(as_integer).collect();
+        let slots: Vec<_> = bounds.chunks_exact(2).filter_map(|pair| range(pair[0], pair[1])).collect();
+        let members: Vec<Member> =
+            elements(fields.get("nodes")?)?.filter_map(|node| parse_shard_node(node, asked)).collect();
+        nodes.extend(joined(members, &slots));
+    }
+    (!nodes.is_empty()).then_some(nodes)
+}
+
+/// A node of CLUSTER SHARDS. A primary has itself for one until [`joined`] puts that right.
+fn parse_shard_node(node: &[u8], asked: Asked<'_>) -> Option<Member> {
+    let fields = fields(node)?;
+    let word = |name: &str| fields.get(name).and_then(|value| text(value));
+    let port = |name: &str| fields.get(name).and_then(|value| as_integer(value));
+    let port =
+        if asked.is_tls { port("tls-port").or(port("port")) } else { port("port").or(port("tls-port")) };
+    let (id, endpoint, ip) = (word("id")?, word("endpoint"), word("ip"));
+    let is_primary = word("role").is_none_or(|role| role == "master" || role == "primary");
+    Some(Member {
+        address: resolve(endpoint.as_deref(), ip.as_deref(), u64::try_from(port?).ok()?, asked.address),
+        primary: is_primary.then(|| id.clone()),
+        id,
+        is_failed: word("health").is_some_and(|health| health.starts_with("fail")),
+        ..Member::default()
+    })
+}
+
+/// The nodes of one shard: the primary with the slots, the others as its replicas. After a failover there may be two that
+/// call themselves primaries: the one that failed is none.
+fn joined(members: Vec<Member>, slots: &[RangeInclusive<u16>]) -> Vec<Member> {
+    let primaries = || members.iter().filter(|member| member.primary.is_some());
+    let primary = primaries().find(|member| !member.is_failed).or_else(|| primaries().next());
+    let primary = primary.map(|member| member.id.clone());
+    let join = |member: Member| {
+        let is_primary = primary.as_ref() == Some(&member.id);
+        let slots = if is_primary { slots.to_vec() } else { Vec::new() };
+        Member { primary: if is_primary { None } else { primary.clone() }, slots, ..member }
+    };
+    members.into_iter().map(join).collect()
+}
+
+/// CLUSTER SLOTS: for each range its first and last slot, its primary and its replicas.
+fn parse_slots(reply: &[u8], asked: Asked<'_>) -> Option<Vec<Member>> {
+    let mut nodes: Vec<Member> = Vec::new();
+    let mut place_of: HashMap<String, usize> = HashMap::new();
+    for entry in elements(reply)? {
+        let mut fields = elements(entry)?;
+        let range = range(as_integer(fields.next()?)?, as_integer(fields.next()?)?)?;
+        let mut primary: Option<String> = None;
+        for (position, member) in fields.filter_map(|node| parse_slot_node(node, asked)).enumerate() {
+            let place = *place_of.entry(member.id.clone()).or_insert(nodes.len());
+            if place == nodes.len() {
+                nodes.push(Member { primary: primary.clone(), ..member });
+            }
+            if position == 0 {
+                primary = Some(nodes[place].id.clone());
+                nodes[place].slots.push(range.clone());
+            }
+        }
+    }
+    (!nodes.is_empty()).then_some(nodes)
+}
+
+/// A node of CLUSTER SLOTS: endpoint, port, since Redis 4 its id, since 7 what else is known of it.
+fn parse_slot_node(node: &[u8], asked: Asked<'_>) -> Option<Member> {
+    let mut parts = elements(node)?;
+    let endpoint = text(parts.next()?);
+    let port = u64::try_from(as_integer(parts.next()?)?).ok()?;
+    let id = parts.next().and_then(text);
+    let more = parts.next().and_then(fields).unwrap_or_default();
+    let ip = more.get("ip").and_then(|ip| text(ip));
+    let address = resolve(endpoint.as_deref(), ip.as_deref(), port, asked.address);
+    let id = id.or_else(|| address.as_ref().map(ToString::to_string))?;
+    Some(Member { id, address, ..Member::default() })
+}
+
+/// The values by their names, of a map of RESP3 or an array of names and values in turn.
+fn fields(reply: &[u8]) -> Option<HashMap<String, &[u8]>> {
+    let mut parts: Elements<'_> = elements(reply)?;
+    let mut fields = HashMap::new();
+    while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+        fields.insert(text(name)?, value);
+    }
+    Some(fields)
+}
+
+/// A bulk or a simple string as text; `None` for all else, nil included.
+pub(super) fn text(reply: &[u8]) -> Option<String> {
+    let simple = || reply.strip_prefix(b"+")?.strip_suffix(b"\r\n");
+    let bytes = as_bulk(reply).or_else(simple)?;
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}

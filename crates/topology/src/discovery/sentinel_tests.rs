@@ -1,0 +1,292 @@
+//! Real answers of Redis 7.0.15's sentinels taken apart, and a machine among sentinels that agree, disagree, and die.
+// tidy: allow(master): Redis's word for the commands and flags of sentinels
+// tidy: allow(slave): the same
+
+use super::endpoint::tcp;
+use super::sentinel_answer::{NoClaim, is_about, is_primary, parse};
+use super::testing::{World, array};
+use super::{Discovery, News, Party, SentinelDiscovery, SentinelSettings, Wish};
+use crate::Address;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+fn address(text: &str) -> Address {
+    let (host, port) = text.rsplit_once(':').expect("host:port");
+    tcp(host, port.parse().expect("a port")).expect("valid")
+}
+
+const NIL: &[u8] = b"*-1\r\n";
+const UNKNOWN: &[u8] = b"-ERR No such master with that name\r\n";
+
+#[test]
+fn a_sentinels_answer_is_an_address_an_epoch_and_replicas() {
+    let primary = include_bytes!("recorded/sentinel-master.resp").to_vec();
+    let replicas = include_bytes!("recorded/sentinel-replicas.resp").to_vec();
+    let replies = [
+        array(&["127.0.0.1", "21011"]),
+        primary.clone(),
+        replicas.clone(),
+        b"-ERR Unknown sentinel subcommand\r\n".to_vec(),
+    ];
+    let claim = parse(&replies).expect("it makes sense");
+    assert_eq!((claim.address, claim.epoch), (address("127.0.0.1:21011"), 0));
+    assert_eq!(claim.replicas, [address("127.0.0.1:21012"), address("127.0.0.1:21013")]);
+    // Before Redis 5, and with a replica that the sentinel does not reach.
+    let text =
+        String::from_utf8(replicas).expect("text").replacen("$5\r\nslave\r\n", "$12\r\ns_down,slave\r\n", 1);
+    let replies = [array(&["h", "1"]), primary, b"-ERR\r\n".to_vec(), text.into_bytes()];
+    assert_eq!(parse(&replies).expect("it makes sense").replicas, [address("127.0.0.1:21013")]);
+}
+
+#[test]
+fn a_name_that_a_sentinel_does_not_know_is_no_claim() {
+    let unknown = || UNKNOWN.to_vec();
+    assert_eq!(parse(&[NIL.to_vec(), unknown(), unknown(), unknown()]), Err(NoClaim::UnknownName));
+    let refused = || b"-NOPERM this user has no permissions\r\n".to_vec();
+    let reason = "NOPERM this user has no permissions".to_owned();
+    assert_eq!(parse(&[refused(), refused(), refused(), refused()]), Err(NoClaim::Reason(reason)));
+    for odd in [&b"+x\r\n"[..], b"*1\r\n$1\r\na\r\n", b"*2\r\n$1\r\na\r\n$1\r\n0\r\n"] {
+        assert!(parse(&[odd.to_vec(), unknown(), unknown(), unknown()]).is_err(), "{odd:?}");
+    }
+}
+
+#[test]
+fn roles_are_those_that_nodes_tell() {
+    // Redis 7.0.15.
+    assert_eq!(is_primary(b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n"), Ok(()));
+    let replica = b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:21011\r\n$9\r\nconnected\r\n:797\r\n";
+    assert_eq!(is_primary(replica), Err("it is a replica".to_owned()));
+    let sentinel = is_primary(b"*2\r\n$8\r\nsentinel\r\n*1\r\n$3\r\none\r\n");
+    assert_eq!(sentinel, Err("its role is sentinel".to_owned()));
+    let loading = b"-LOADING Redis is loading the dataset in memory\r\n";
+    assert_eq!(is_primary(loading), Err("LOADING Redis is loading the dataset in memory".to_owned()));
+    assert!(is_primary(b"+master\r\n").is_err());
+}
+
+#[test]
+fn messages_are_about_names_and_not_about_what_looks_like_them() {
+    let names = ["one".to_owned(), "two".to_owned()];
+    let message = |text: &str| array(&["pmessage", "*", "+any", text]);
+    assert!(is_about(&message("one 127.0.0.1 21011 127.0.0.1 21013"), &names));
+    assert!(is_about(&message("slave 127.0.0.1:21013 127.0.0.1 21013 @ two 127.0.0.1 21011"), &names));
+    assert!(!is_about(&message("master oneself 127.0.0.1 21011"), &names));
+    assert!(!is_about(b"*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n", &names));
+}
+
+/// What a sentinel says of each name: the primary and the epoch.
+type Said = Rc<RefCell<HashMap<&'static str, (&'static str, u64)>>>;
+
+fn said(claims: &[(&'static str, &'static str, u64)]) -> Said {
+    Rc::new(RefCell::new(claims.iter().map(|&(name, at, epoch)| (name, (at, epoch))).collect()))
+}
+
+/// From now on it says of `one` that this is the primary.
+fn claim(said: &Said, at: &'static str, epoch: u64) {
+    said.borrow_mut().insert("one", (at, epoch));
+}
+
+fn sentinel(said: &Said) -> impl FnMut(&[String]) -> Option<Vec<u8>> + use<> {
+    let said = Rc::clone(said);
+    move |request| {
+        let claim = || said.borrow().get(request[2].as_str()).copied();
+        match request[0].as_str() {
+            "PSUBSCRIBE" => return Some(b"*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n".to_vec()),
+            "PING" => return Some(b"*2\r\n$4\r\npong\r\n$0\r\n\r\n".to_vec()),
+            _ => {}
+        }
+        Some(match (request[1].as_str(), claim()) {
+            ("GET-MASTER-ADDR-BY-NAME", None) => NIL.to_vec(),
+            (_, None) => UNKNOWN.to_vec(),
+            ("GET-MASTER-ADDR-BY-NAME", Some((at, _))) => {
+                let (host, port) = at.rsplit_once(':').expect("host:port");
+                array(&[host, port])
+            }
+            ("MASTER", Some((_, epoch))) => array(&["config-epoch", &epoch.to_string()]),
+            _ => b"*0\r\n".to_vec(),
+        })
+    }
+}
+
+fn primary() -> impl FnMut(&[String]) -> Option<Vec<u8>> {
+    |_| Some(b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n".to_vec())
+}
+
+fn replica() -> impl FnMut(&[String]) -> Option<Vec<u8>> {
+    |_| Some(b"*5\r\n$5\r\nslave\r\n$1\r\na\r\n:1\r\n$9\r\nconnected\r\n:797\r\n".to_vec())
+}
+
+fn discovery(sentinels: &[&str], names: &[&str]) -> Discovery {
+    let settings = SentinelSettings {
+        sentinels: sentinels.iter().map(|at| address(at)).collect(),
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        period: Duration::from_secs(10),
+        sentinel_greeting: None,
+        node_greeting: None,
+        seed: 1,
+    };
+    Discovery::Sentinel(Box::new(SentinelDiscovery::new(settings)))
+}
+
+/// Three sentinels that say the same of two names, and the primaries; all know all.
+fn world<'a>() -> (World<'a>, [Said; 3]) {
+    let mut world = World::new(discovery(&["s:1", "s:2", "s:3"], &["one", "two"]));
+    let all = [(); 3].map(|()| said(&[("one", "a:1", 0), ("two", "b:1", 0)]));
+    for (at, said) in ["s:1", "s:2", "s:3"].into_iter().zip(&all) {
+        world.put(at, sentinel(said));
+    }
+    world.put("a:1", primary());
+    world.put("b:1", primary());
+    world.put("c:1", replica());
+    world.run_for(Duration::from_secs(3));
+    (world, all)
+}
+
+/// Who the primaries are, in the last view.
+fn primaries(world: &World<'_>) -> Vec<String> {
+    let view = world.views.last().expect("there is a view");
+    let label = |shard: &crate::ShardSpec| {
+        shard.primary.as_ref().map_or("nobody".to_owned(), |primary| primary.label())
+    };
+    view.shards.iter().map(label).collect()
+}
+
+fn roles_asked(world: &World<'_>, at: &str) -> usize {
+    world.connected.iter().filter(|(address, party)| address == at && *party == Party::Node).count()
+}
+
+#[test]
+fn primaries_are_found_in_the_order_of_their_names() {
+    let (world, _) = world();
+    assert_eq!(primaries(&world), ["a:1", "b:1"]);
+    assert_eq!((roles_asked(&world, "a:1"), roles_asked(&world, "b:1")), (1, 1));
+    let names: Vec<_> = world.views[0].shards.iter().map(|shard| shard.name.as_str()).collect();
+    assert_eq!(names, ["one", "two"]);
+    let told = world.connected.iter().filter(|(_, party)| *party == Party::Sentinel).count();
+    assert_eq!(told, 6, "two connections to each sentinel");
+}
+
+#[test]
+fn a_message_leads_to_the_new_primary_at_once() {
+    let (mut world, all) = world();
+    world.put("c:1", primary());
+    claim(&all[1], "c:1", 1);
+    let message = array(&["pmessage", "*", "+switch-master", "one a 1 c 1"]);
+    world.say("s:2", &message);
+    world.run_for(Duration::from_millis(110));
+    assert_eq!(primaries(&world), ["c:1", "b:1"]);
+    // The others have not heard of it yet, and change nothing.
+    let views = world.views.len();
+    world.run_for(Duration::from_secs(30));
+    assert_eq!((world.views.len(), primaries(&world)), (views, vec!["c:1".to_owned(), "b:1".to_owned()]));
+    assert!(world.news.contains(&News::Changed("shard one: primary was nobody, is c:1".to_owned())));
+}
+
+#[test]
+fn polling_alone_finds_it_too_and_faster_while_the_primary_is_down() {
+    let (mut world, all) = world();
+    world.put("c:1", primary());
+    world.kill("a:1");
+    world.wish(Wish::Down(address("a:1")));
+    world.run_for(Duration::from_secs(2));
+    all.iter().for_each(|said| claim(said, "c:1", 1));
+    world.run_for(Duration::from_millis(110));
+    assert_eq!(primaries(&world), ["c:1", "b:1"]);
+}
+
+#[test]
+fn who_is_not_the_primary_any_more_is_not_written_to_while_the_new_one_is_none_yet() {
+    let (mut world, all) = world();
+    claim(&all[0], "c:1", 1);
+    world.wish(Wish::Look);
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(primaries(&world), ["nobody", "b:1"], "c:1 says that it is a replica");
+    let not_yet =
+        News::NotPrimary { name: "one".into(), address: address("c:1"), reason: "it is a replica".into() };
+    assert_eq!(world.news.iter().filter(|news| **news == not_yet).count(), 1);
+    let asked = roles_asked(&world, "c:1");
+    assert!((9..=22).contains(&asked), "{asked} times in a second");
+    world.put("c:1", primary());
+    world.run_for(Duration::from_millis(110));
+    assert_eq!(primaries(&world), ["c:1", "b:1"]);
+}
+
+#[test]
+fn a_primary_that_was_demoted_by_hand_is_not_written_to() {
+    let (mut world, _) = world();
+    world.put("a:1", replica());
+    world.wish(Wish::Look);
+    world.run_for(Duration::from_millis(200));
+    assert_eq!(primaries(&world), ["nobody", "b:1"]);
+    // One who does not answer at all stays what it was: sentinels will say if there is another.
+    world.put("a:1", primary());
+    world.run_for(Duration::from_secs(1));
+    world.kill("b:1");
+    world.wish(Wish::Look);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(primaries(&world), ["a:1", "b:1"]);
+}
+
+#[test]
+fn an_older_claim_counts_only_if_most_make_it_and_nobody_says_otherwise() {
+    let (mut world, all) = world();
+    world.put("c:1", primary());
+    all.iter().for_each(|said| claim(said, "c:1", 5));
+    world.run_for(Duration::from_secs(15));
+    assert_eq!(primaries(&world)[0], "c:1");
+    // One was cut off for long.
+    claim(&all[0], "a:1", 4);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(primaries(&world)[0], "c:1");
+    // Two are gone, and the one that is left is the one that was cut off.
+    world.kill("s:2");
+    world.kill("s:3");
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(primaries(&world)[0], "c:1");
+    // All were told to forget everything.
+    all.iter().for_each(|said| claim(said, "a:1", 0));
+    world.put("s:2", sentinel(&all[1]));
+    world.put("s:3", sentinel(&all[2]));
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(primaries(&world)[0], "a:1");
+}
+
+#[test]
+fn equals_are_decided_by_most() {
+    let mut world = World::new(discovery(&["s:1", "s:2", "s:3"], &["one"]));
+    for (at, claim) in [("s:1", "x:1"), ("s:2", "a:1"), ("s:3", "a:1")] {
+        world.put(at, sentinel(&said(&[("one", claim, 3)])));
+    }
+    world.put("a:1", primary());
+    world.put("x:1", primary());
+    world.run_for(Duration::from_secs(12));
+    assert_eq!(primaries(&world), ["a:1"]);
+}
+
+#[test]
+fn a_name_that_nobody_knows_is_said_once_and_the_others_serve() {
+    let mut world = World::new(discovery(&["s:1"], &["one", "none"]));
+    world.put("s:1", sentinel(&said(&[("one", "a:1", 0)])));
+    world.put("a:1", primary());
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(primaries(&world), ["a:1", "nobody"]);
+    let unknown = News::UnknownName { address: address("s:1"), name: "none".into() };
+    assert_eq!(world.news.iter().filter(|news| **news == unknown).count(), 1);
+}
+
+#[test]
+fn sentinels_that_are_gone_are_looked_for_and_a_silent_connection_is_tested() {
+    let (mut world, _) = world();
+    world.kill("s:1");
+    world.run_for(Duration::from_secs(10));
+    let tried = world.connected.iter().filter(|(at, _)| at == "s:1").count();
+    assert!((10..60).contains(&tried), "{tried} attempts in 10 s");
+    let (mut world, _) = self::world();
+    let before = world.connected.len();
+    // It does not answer any more, and its connections stay.
+    world.put("s:1", |_| None);
+    world.run_for(Duration::from_secs(7));
+    let again: Vec<_> = world.connected[before..].iter().filter(|(at, _)| at == "s:1").collect();
+    assert!(!again.is_empty(), "a PING without an answer ends the connection for messages");
+}

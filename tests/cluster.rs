@@ -1,0 +1,486 @@
+//! A real Redis Cluster behind the proxy: it is found by one seed, and stays found while nodes die, are replaced, come and go.
+//!
+//! `SHARDIS_FAILOVERS=20` makes the test of failovers longer; what it measured is printed.
+
+use crate::harness::certificates::{Authority, Directory, identity_flags, text};
+use crate::harness::local::{Local, follows, is_primary, kill_node, role};
+use crate::harness::processes::{Process, Proxy, RedisServer, free_ports, run};
+use crate::harness::{Client, number_from_env, poll_until};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Nodes fail over after a second of silence.
+const CLUSTER: [&str; 2] = ["--cluster=6", "--failover-ms=1000"];
+
+/// A proxy that knows these nodes of a cluster.
+fn proxy(seeds: &[u16], flags: &[&str]) -> Proxy {
+    let seeds: Vec<String> = seeds.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let seeds = format!("--cluster={}", seeds.join(","));
+    let usual = [seeds.as_str(), "--host=127.0.0.1", "--port=0", "--request-timeout-ms=10000"];
+    Proxy::start(&[&usual, flags].concat())
+}
+
+/// Waits until requests for `key` are served.
+fn serves(client: &mut Client, key: &str) {
+    poll_until("an answer", || (client.ask(&format!("SET {key} x")) == "+OK\\r\\n").then_some(()));
+}
+
+/// Waits until the proxy has said `text`.
+fn says(proxy: &Proxy, text: &str) {
+    poll_until(text, || proxy.output().contains(text).then_some(()));
+}
+
+fn redis_cli(args: &[&str]) {
+    let mut command = Command::new("redis-cli");
+    command.args(args);
+    let finished = run(command);
+    assert_eq!(finished.code, Some(0), "redis-cli {args:?}: {finished:?}");
+}
+
+/// The node that has the slot of `key`, as the node at `port` sees it.
+fn owner(port: u16, key: &str) -> u16 {
+    let mut client = Client::connect(port);
+    let slot: u16 = client
+        .ask(&format!("CLUSTER KEYSLOT {key}"))
+        .trim_matches([':', '\\', 'r', 'n'])
+        .parse()
+        .expect("a slot");
+    let nodes = client.ask("CLUSTER NODES");
+    let has_slot = |line: &&str| {
+        line.split(' ').skip(8).any(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            matches!((first.parse(), last.parse()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+        })
+    };
+    let lines: Vec<&str> = nodes.split("\\n").map(|line| line.trim_end_matches("\\r")).collect();
+    let line = lines.iter().find(|line| has_slot(line)).expect("somebody has it");
+    port_in(line)
+}
+
+/// `id 127.0.0.1:port@…` → port
+fn port_in(line: &str) -> u16 {
+    let address = line.split(' ').nth(1).expect("an address");
+    address.split(['@', ':']).nth(1).expect("a port").parse().expect("a number")
+}
+
+#[test]
+fn one_seed_is_enough_whichever_node_it_is() {
+    let local = Local::start(&CLUSTER);
+    let nodes = local.ports("nodes");
+    // The last is a replica. And one seed of two is nobody.
+    let proxy = proxy(&[free_ports(1)[0], nodes[5]], &[]);
+    says(&proxy, "the topology is known");
+    let mut client = Client::connect(proxy.port);
+    for number in 0..200 {
+        assert_eq!(client.ask(&format!("SET key{number} {number}")), "+OK\\r\\n");
+    }
+    let sizes = nodes[..3].iter().map(|&port| Client::connect(port).ask("DBSIZE"));
+    assert!(sizes.into_iter().all(|size| size != ":0\\r\\n"));
+    let info = client.ask("INFO nodes");
+    for part in ["shards:3", "discovery_refusals:0", "slots as the cluster gives them"] {
+        assert!(info.contains(part), "{part}: {info}");
+    }
+}
+
+#[test]
+fn a_killed_primary_is_replaced_as_soon_as_the_cluster_has_another() {
+    let local = Local::start(&CLUSTER);
+    let nodes = local.ports("nodes");
+    let proxy = proxy(&nodes, &[]);
+    let mut client = Client::connect(proxy.port);
+    serves(&mut client, "key");
+    let (mut revived, mut gaps) = (Vec::new(), Vec::new());
+    for _ in 0..number_from_env("SHARDIS_FAILOVERS", 2) {
+        let primary = owner(nodes[0], "key");
+        let heir = replica_of(primary, &nodes);
+        kill_node(primary);
+        poll_until("a promotion", || is_primary(heir).then_some(()));
+        let promoted_at = Instant::now();
+        serves(&mut client, "key");
+        gaps.push(promoted_at.elapsed());
+        assert_eq!(owner(heir, "key"), heir);
+        revived.push(local.revive(primary));
+        follows(primary);
+    }
+    gaps.sort();
+    eprintln!(
+        "from promotion to the first answer, {} times: median {:?}, longest {:?}",
+        gaps.len(),
+        gaps[gaps.len() / 2],
+        gaps[gaps.len() - 1]
+    );
+    assert!(proxy.output().contains("slots (the first is"), "{}", proxy.output());
+}
+
+/// A replica of the primary at `port` that has its data.
+fn replica_of(port: u16, nodes: &[u16]) -> u16 {
+    let is_replica = |node: &u16| {
+        let role = role(*node).unwrap_or_default();
+        role.contains("slave") && role.contains(&format!(":{port}\\r\\n")) && role.contains("connected")
+    };
+    poll_until("a replica in step", || nodes.iter().copied().find(is_replica))
+}
+
+#[test]
+fn a_failover_that_was_ordered_is_followed() {
+    let local = Local::start(&CLUSTER);
+    let nodes = local.ports("nodes");
+    let proxy = proxy(&nodes[..1], &[]);
+    let mut client = Client::connect(proxy.port);
+    serves(&mut client, "key");
+    let primary = owner(nodes[0], "key");
+    let heir = replica_of(primary, &nodes);
+    assert_eq!(Client::connect(heir).ask("CLUSTER FAILOVER"), "+OK\\r\\n");
+    poll_until("a promotion", || is_primary(heir).then_some(()));
+    serves(&mut client, "key");
+    says(&proxy, &format!("moved from 127.0.0.1:{primary} to 127.0.0.1:{heir}"));
+}
+
+#[test]
+fn nodes_come_and_go_while_it_runs() {
+    let local = Local::start(&CLUSTER);
+    let nodes = local.ports("nodes");
+    let proxy = proxy(&nodes[..1], &["--refresh-period-ms=500"]);
+    let mut client = Client::connect(proxy.port);
+    serves(&mut client, "key");
+    // The first range of slots goes to a node that is new, with the key.
+    let directory = Directory::new();
+    let config = format!("--cluster-config-file {}", directory.path("nodes.conf").display());
+    let options: Vec<&str> =
+        config.split(' ').chain(["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]).collect();
+    let newcomer = start_cluster_node(&options);
+    let at = |port: u16| format!("127.0.0.1:{port}");
+    redis_cli(&["--cluster", "add-node", &at(newcomer.port), &at(nodes[0])]);
+    let primary = owner(nodes[0], "key");
+    let id = |port: u16| {
+        let id = Client::connect(port).ask("CLUSTER MYID");
+        id.split("\\r\\n").nth(1).expect("40 letters").to_owned()
+    };
+    let (from, to) = (id(primary), id(newcomer.port));
+    let all_know = |nodes: &[u16]| {
+        poll_until("all to know the newcomer", || {
+            nodes.iter().all(|&port| Client::connect(port).ask("CLUSTER NODES").contains(&to)).then_some(())
+        });
+    };
+    all_know(&nodes);
+    let reshard = |from: &str, to: &str| {
+        redis_cli(&[
+            "--cluster",
+            "reshard",
+            &at(nodes[0]),
+            "--cluster-from",
+            from,
+            "--cluster-to",
+            to,
+            "--cluster-slots",
+            "4000",
+            "--cluster-yes",
+        ]);
+    };
+    reshard(&from, &to);
+    assert_eq!(owner(newcomer.port, "key"), newcomer.port);
+    serves(&mut client, "key");
+    says(&proxy, &format!("to 127.0.0.1:{}", newcomer.port));
+    // And back; the newcomer leaves.
+    poll_until("all to agree", || {
+        let mut check = Command::new("redis-cli");
+        check.args(["--cluster", "check", &at(nodes[0])]);
+        run(check).stdout.contains("All nodes agree about slots configuration").then_some(())
+    });
+    reshard(&to, &from);
+    redis_cli(&["--cluster", "del-node", &at(nodes[0]), &to]);
+    drop(newcomer);
+    serves(&mut client, "key");
+    poll_until("three shards again", || client.ask("INFO nodes").contains("shards:3").then_some(()));
+    assert_eq!(owner(nodes[0], "key"), primary);
+}
+
+/// A node of no cluster yet, at a port whose bus has a port too.
+fn start_cluster_node(options: &[&str]) -> RedisServer {
+    for port in free_ports(64) {
+        if port < 55_000
+            && let Some(server) = RedisServer::try_start(port, options)
+        {
+            return server;
+        }
+    }
+    panic!("no node of a cluster started on any of the free ports");
+}
+
+#[test]
+fn until_the_cluster_is_known_requests_are_refused_and_the_log_says_why() {
+    let plain = RedisServer::start();
+    let proxy = proxy(&[plain.port], &[]);
+    let mut client = Client::connect(proxy.port);
+    assert_eq!(client.ask("PING"), "+PONG\\r\\n");
+    let refusal = "-TRYAGAIN shard of the cluster unavailable: it has no primary at the moment\\r\\n";
+    assert_eq!(client.ask("SET key x"), refusal);
+    says(
+        &proxy,
+        &format!(
+            "it is no node of a Redis Cluster (cluster-enabled is no); for plain nodes there is --nodes address=127.0.0.1:{}",
+            plain.port
+        ),
+    );
+    assert_eq!(plain.connect().ask("DBSIZE"), ":0\\r\\n");
+}
+
+#[test]
+fn a_node_of_another_cluster_is_refused_with_an_alarm() {
+    let (ours, theirs) = (Local::start(&["--cluster=3"]), Local::start(&["--cluster=3"]));
+    let (our_nodes, stranger) = (ours.ports("nodes"), theirs.ports("nodes")[0]);
+    let proxy = proxy(&our_nodes, &[]);
+    let mut client = Client::connect(proxy.port);
+    // Slot 3300: the first node's.
+    serves(&mut client, "b");
+    // All of ours end, and one of theirs that has the same slots gets the address of the first.
+    our_nodes.iter().for_each(|&port| kill_node(port));
+    kill_node(stranger);
+    let directory = Directory::new();
+    let config = directory.path("nodes.conf");
+    std::fs::copy(theirs.folder().join("node-0/nodes.conf"), &config).expect("it is there");
+    let options = ["--cluster-enabled", "yes", "--cluster-config-file", text(&config)];
+    let options = [&options[..], &["--cluster-require-full-coverage", "no"]].concat();
+    let impostor = poll_until("the port to be free", || RedisServer::try_start(our_nodes[0], &options));
+    says(&proxy, "ALARM: it belongs to another cluster than ours");
+    assert!(proxy.output().contains(&format!("address=127.0.0.1:{}", our_nodes[0])), "{}", proxy.output());
+    poll_until("refusals", || {
+        client.ask("SET b y").contains("it has no primary at the moment").then_some(())
+    });
+    drop(impostor);
+}
+
+#[test]
+fn a_cluster_with_tls_and_a_password_is_found() {
+    let (authority, directory) = (Authority::new(), Directory::new());
+    let identity = authority.sign(&["127.0.0.1"]);
+    let [certificate, key] = identity_flags(&directory, "", "node", &identity);
+    let authority_file = directory.write("ca.crt", &authority.certificate);
+    let password = directory.write("password", "secret\n");
+    let tls = |flag: &str| flag.split_once('=').expect("a value").1.to_owned();
+    let (certificate, key) = (tls(&certificate), tls(&key));
+    let config = directory.path("nodes.conf").display().to_string();
+    let start = |port: u16| {
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--tls-port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.args([
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &authority_file,
+        ]);
+        command.args(["--tls-auth-clients", "no", "--tls-cluster", "yes", "--requirepass", "secret"]);
+        command.args(["--cluster-enabled", "yes", "--cluster-config-file", &config, "--dir"]);
+        command.arg(std::env::temp_dir());
+        Process::spawn(command, "redis-server")
+    };
+    let port = free_ports(64).into_iter().find(|port| *port < 55_000).expect("a low port");
+    let _node = start(port);
+    let cli = |args: &[&str]| {
+        let port = port.to_string();
+        let usual = ["-p", &port, "--tls", "--cacert", &authority_file, "-a", "secret", "--no-auth-warning"];
+        let mut command = Command::new("redis-cli");
+        command.args(usual).args(args);
+        run(command).stdout
+    };
+    poll_until("the node", || (cli(&["PING"]) == "PONG\n").then_some(()));
+    assert_eq!(cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK\n");
+    let flags = [
+        "--node-tls",
+        &format!("--node-tls-ca-cert-file={authority_file}"),
+        &format!("--node-auth-file={password}"),
+    ];
+    let proxy = proxy(&[port], &flags);
+    let mut client = Client::connect(proxy.port);
+    serves(&mut client, "key");
+    assert_eq!(cli(&["GET", "key"]), "x\n");
+}
+
+/// Longer than anything here should take, and shorter than a hung test.
+const CUT_OFF_MAX: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_primary_that_is_cut_off_is_replaced() {
+    let Some(network) = Network::new() else {
+        eprintln!("skipped: network namespaces cannot be made here (ip netns needs root)");
+        return;
+    };
+    let directory = Directory::new();
+    let nodes: Vec<Process> = (0..4).map(|number| network.start_node(number, &directory)).collect();
+    let address = |number: usize| Network::address(number);
+    poll_until("the nodes", || (0..4).all(|number| network.cli(number, &["PING"]) == "PONG\n").then_some(()));
+    // Three primaries, and a replica of the first.
+    let all: Vec<String> = (0..3).map(|number| format!("{}:6379", address(number))).collect();
+    let create: Vec<&str> = ["--cluster", "create"]
+        .into_iter()
+        .chain(all.iter().map(String::as_str))
+        .chain(["--cluster-yes"])
+        .collect();
+    network.cli_in(0, &create);
+    let id = network.cli(0, &["CLUSTER", "MYID"]).trim().to_owned();
+    let (new, old) = (format!("{}:6379", address(3)), format!("{}:6379", address(0)));
+    poll_until("the replica to be taken in", || {
+        network
+            .cli_in(0, &["--cluster", "add-node", &new, &old, "--cluster-slave", "--cluster-master-id", &id]);
+        network.cli(3, &["ROLE"]).contains("connected").then_some(())
+    });
+    poll_until("a cluster that all agree on", || {
+        (0..4)
+            .all(|number| network.cli(number, &["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+            .then_some(())
+    });
+    let proxy = network.start_proxy(&format!("{},{}", all[1], all[0]));
+    let mut client = Client::connect(proxy.port);
+    let keys = ["b", "foo", "hello"];
+    keys.iter().for_each(|key| serves(&mut client, key));
+    // Whose is b? Slot 3300: the first node's. It is cut off from everybody, and nobody hears that it is.
+    network.cut_off(0);
+    let cut_at = Instant::now();
+    let heir_is_primary = || network.cli(3, &["ROLE"]).starts_with("master").then_some(());
+    // The other shards go on meanwhile.
+    let mut others = Client::connect(proxy.port);
+    while heir_is_primary().is_none() {
+        assert_eq!(others.ask("SET foo x"), "+OK\\r\\n");
+        assert!(cut_at.elapsed() < CUT_OFF_MAX, "no promotion: {}", network.cli(3, &["CLUSTER", "NODES"]));
+    }
+    let promoted_at = Instant::now();
+    serves(&mut client, "b");
+    eprintln!(
+        "cut off: promoted after {:?}, served again {:?} later",
+        promoted_at - cut_at,
+        promoted_at.elapsed()
+    );
+    // It comes back, still believing to be the primary for a moment, and takes nothing back.
+    network.join_again(0);
+    poll_until("its return as a replica", || network.cli(0, &["ROLE"]).starts_with("slave").then_some(()));
+    for _ in 0..100 {
+        assert_eq!(client.ask("SET b y"), "+OK\\r\\n");
+    }
+    assert!(!proxy.output().contains(&format!("to {}", all[0])), "{}", proxy.output());
+    drop(nodes);
+}
+
+/// Namespaces that are joined by a bridge; the proxy and the tests are outside of all.
+struct Network {
+    name: String,
+}
+
+impl Network {
+    /// Four namespaces, if that can be had.
+    fn new() -> Option<Network> {
+        let network = Network { name: format!("sd{}", std::process::id() % 100_000) };
+        let bridge = network.bridge();
+        let made = ip(&["link", "add", &bridge, "type", "bridge"])
+            && ip(&["addr", "add", "10.213.77.254/24", "dev", &bridge])
+            && ip(&["link", "set", &bridge, "up"]);
+        let all = made && (0..4).all(|number| network.add(number));
+        // What was made so far goes with the value.
+        all.then_some(network)
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}b", self.name)
+    }
+
+    fn namespace(&self, number: usize) -> String {
+        format!("{}n{number}", self.name)
+    }
+
+    fn address(number: usize) -> String {
+        format!("10.213.77.{}", number + 1)
+    }
+
+    fn add(&self, number: usize) -> bool {
+        let (namespace, bridge) = (self.namespace(number), self.bridge());
+        let (outer, inner) = (format!("{}v{number}", self.name), format!("{}i{number}", self.name));
+        ip(&["netns", "add", &namespace])
+            && ip(&["link", "add", &outer, "type", "veth", "peer", "name", &inner])
+            && ip(&["link", "set", &inner, "netns", &namespace])
+            && ip(&["link", "set", &outer, "master", &bridge, "up"])
+            && ip(&[
+                "-n",
+                &namespace,
+                "addr",
+                "add",
+                &format!("{}/24", Network::address(number)),
+                "dev",
+                &inner,
+            ])
+            && ip(&["-n", &namespace, "link", "set", &inner, "up"])
+            && ip(&["-n", &namespace, "link", "set", "lo", "up"])
+    }
+
+    /// No packet goes in or out any more, and nobody is told.
+    fn cut_off(&self, number: usize) {
+        assert!(ip(&["link", "set", &format!("{}v{number}", self.name), "nomaster"]));
+    }
+
+    fn join_again(&self, number: usize) {
+        assert!(ip(&["link", "set", &format!("{}v{number}", self.name), "master", &self.bridge()]));
+    }
+
+    fn inside(&self, number: usize, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(number), program]);
+        command
+    }
+
+    fn start_node(&self, number: usize, directory: &Directory) -> Process {
+        let mut command = self.inside(number, "redis-server");
+        let config = directory.path(&format!("nodes-{number}.conf")).display().to_string();
+        command.args(["--port", "6379", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", ""]);
+        command.args([
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "1000",
+            "--repl-diskless-sync-delay",
+            "0",
+        ]);
+        // Without this a cluster that misses one shard serves none.
+        command.args(["--cluster-require-full-coverage", "no"]);
+        command.args(["--cluster-config-file", &config, "--dir"]).arg(std::env::temp_dir());
+        Process::spawn(command, "redis-server")
+    }
+
+    /// redis-cli in a namespace, with these arguments; what it says.
+    fn cli_in(&self, number: usize, args: &[&str]) -> String {
+        let mut command = self.inside(number, "redis-cli");
+        command.args(args);
+        run(command).stdout
+    }
+
+    /// A command to the node in a namespace, asked from there.
+    fn cli(&self, number: usize, args: &[&str]) -> String {
+        self.cli_in(number, args)
+    }
+
+    fn start_proxy(&self, seeds: &str) -> Proxy {
+        let seeds = format!("--cluster={seeds}");
+        Proxy::start(&[
+            &seeds,
+            "--host=127.0.0.1",
+            "--port=0",
+            "--request-timeout-ms=500",
+            "--connect-timeout-ms=500",
+        ])
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for number in 0..4 {
+            let _ = ip(&["netns", "del", &self.namespace(number)]);
+        }
+        let _ = ip(&["link", "del", &self.bridge()]);
+    }
+}
+
+/// Whether `ip` could do that.
+fn ip(args: &[&str]) -> bool {
+    let mut command = Command::new("ip");
+    command.args(args).stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,168 @@
+//! Primaries that real sentinels watch, behind the proxy: they are found by name, followed through failovers, and whoever was
+//! demoted is never written to again.
+
+use crate::harness::certificates::Directory;
+use crate::harness::local::{Local, follows, is_primary, kill_node};
+use crate::harness::processes::{Process, Proxy, RedisServer, free_port};
+use crate::harness::{Client, number_from_env, poll_until};
+use std::process::Command;
+use std::time::Instant;
+
+/// Two sets of a primary and its replica, and three sentinels; silence of half a second is enough.
+const SETS: [&str; 3] = ["--sets=2", "--sentinel", "--failover-ms=500"];
+
+fn proxy(sentinels: &str, names: &str, flags: &[&str]) -> Proxy {
+    let (sentinels, names) = (format!("--sentinel={sentinels}"), format!("--master={names}"));
+    let usual =
+        [sentinels.as_str(), names.as_str(), "--host=127.0.0.1", "--port=0", "--request-timeout-ms=10000"];
+    Proxy::start(&[&usual, flags].concat())
+}
+
+fn says(proxy: &Proxy, text: &str) {
+    poll_until(text, || proxy.output().contains(text).then_some(()));
+}
+
+fn serves(client: &mut Client, key: &str) {
+    poll_until("an answer", || (client.ask(&format!("SET {key} x")) == "+OK\\r\\n").then_some(()));
+}
+
+/// Keys of both shards.
+fn serves_all(client: &mut Client) {
+    (0..32).for_each(|number| serves(client, &format!("key{number}")));
+}
+
+fn size(port: u16) -> String {
+    Client::connect(port).ask("DBSIZE")
+}
+
+/// The port of the primary called `name`, as a sentinel sees it.
+fn primary(sentinel: u16, name: &str) -> u16 {
+    let reply = Client::connect(sentinel).ask(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {name}"));
+    reply.split("\\r\\n").nth(4).expect("a port").parse().expect("a number")
+}
+
+#[test]
+fn the_order_of_names_decides_and_not_where_they_run() {
+    let local = Local::start(&SETS);
+    let (nodes, sentinels) = (local.ports("nodes"), local.addresses_of("sentinels"));
+    // As the plain nodes in the same order would be: the second set first.
+    let there = proxy(&sentinels, "set-1,set-0", &[]);
+    let mut client = Client::connect(there.port);
+    serves_all(&mut client);
+    let expected: Vec<String> = [nodes[2], nodes[0]].map(size).to_vec();
+    assert!(!expected.contains(&":0\\r\\n".to_owned()), "{expected:?}");
+    drop(client);
+    drop(there);
+    let plain = Proxy::start(&[
+        &format!("--nodes=127.0.0.1:{},127.0.0.1:{}", nodes[2], nodes[0]),
+        "--host=127.0.0.1",
+        "--port=0",
+    ]);
+    let mut client = Client::connect(plain.port);
+    for number in 0..32 {
+        assert_eq!(client.ask(&format!("GET key{number}")), "$1\\r\\nx\\r\\n", "key{number}");
+    }
+}
+
+#[test]
+fn a_killed_primary_is_replaced_and_no_key_moves() {
+    let local = Local::start(&SETS);
+    let (nodes, sentinels) = (local.ports("nodes"), local.ports("sentinels"));
+    let proxy = proxy(&local.addresses_of("sentinels"), "set-0,set-1", &[]);
+    let mut client = Client::connect(proxy.port);
+    serves_all(&mut client);
+    let mut gaps = Vec::new();
+    let mut revived = Vec::new();
+    for _ in 0..number_from_env("SHARDIS_FAILOVERS", 2) {
+        let old = primary(sentinels[0], "set-0");
+        let heir = nodes[..2].iter().copied().find(|port| *port != old).expect("there are two");
+        follows(heir);
+        poll_until("sentinels that know the replica", || {
+            let replicas = Client::connect(sentinels[0]).ask("SENTINEL REPLICAS set-0");
+            replicas.contains("master-link-status\\r\\n$2\\r\\nok").then_some(())
+        });
+        kill_node(old);
+        poll_until("a promotion", || is_primary(heir).then_some(()));
+        let promoted_at = Instant::now();
+        // Whichever shard they are of: one of them is the one that failed over.
+        serves_all(&mut client);
+        gaps.push(promoted_at.elapsed());
+        revived.push(local.revive(old));
+        follows(old);
+    }
+    gaps.sort();
+    eprintln!(
+        "from promotion to answers for all keys, {} times: median {:?}, longest {:?}",
+        gaps.len(),
+        gaps[gaps.len() / 2],
+        gaps[gaps.len() - 1]
+    );
+    for number in 0..32 {
+        assert_eq!(client.ask(&format!("GET key{number}")), "$1\\r\\nx\\r\\n", "key{number}");
+    }
+}
+
+#[test]
+fn an_ordered_failover_loses_nothing_that_the_new_primary_has_and_the_old_one_gets_no_write() {
+    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=500"]);
+    let (nodes, sentinels) = (local.ports("nodes"), local.ports("sentinels"));
+    let proxy = proxy(&local.addresses_of("sentinels"), "set-0", &[]);
+    let mut client = Client::connect(proxy.port);
+    serves(&mut client, "before");
+    poll_until("an ordered failover", || {
+        (Client::connect(sentinels[1]).ask("SENTINEL FAILOVER set-0") == "+OK\\r\\n").then_some(())
+    });
+    poll_until("the sentinels' agreement", || {
+        sentinels.iter().all(|&sentinel| primary(sentinel, "set-0") == nodes[1]).then_some(())
+    });
+    serves(&mut client, "after");
+    says(&proxy, &format!("is 127.0.0.1:{}", nodes[1]));
+    follows(nodes[0]);
+    // The old one is made a primary again behind everybody's back: nobody is misled while sentinels say otherwise.
+    assert_eq!(Client::connect(nodes[0]).ask("REPLICAOF NO ONE"), "+OK\\r\\n");
+    let mut count = 0;
+    poll_until("the sentinels to put that right", || {
+        count += 1;
+        assert_eq!(client.ask(&format!("SET since{count} x")), "+OK\\r\\n");
+        (!is_primary(nodes[0])).then_some(())
+    });
+    assert_eq!(Client::connect(nodes[1]).ask(&format!("EXISTS since{count}")), ":1\\r\\n");
+}
+
+#[test]
+fn sentinels_with_a_password_and_a_user_and_one_that_is_not_there() {
+    let directory = Directory::new();
+    let primary = RedisServer::start();
+    let port = free_port();
+    let config = format!(
+        "port {port}\nbind 127.0.0.1\nuser default off\nuser shardis on >secret ~* &* +@all\n\
+         sentinel monitor one 127.0.0.1 {} 1\n",
+        primary.port
+    );
+    let config = directory.write("sentinel.conf", &config);
+    let mut command = Command::new("redis-server");
+    command.args([&config, "--sentinel"]).current_dir(std::env::temp_dir());
+    let _sentinel = Process::spawn(command, "redis-server");
+    let password = directory.write("password", "secret\n");
+    let flags = [&format!("--sentinel-auth-file={password}"), "--sentinel-user=shardis"];
+    let nobody = free_port();
+    let proxy = proxy(&format!("127.0.0.1:{nobody},127.0.0.1:{port}"), "one", &flags);
+    let mut client = Client::connect(proxy.port);
+    serves(&mut client, "key");
+    assert_eq!(primary.connect().ask("EXISTS key"), ":1\\r\\n");
+    assert!(!proxy.output().contains("secret"), "{}", proxy.output());
+    says(&proxy, &format!("address=127.0.0.1:{nobody} reason=\"connection refused\""));
+}
+
+#[test]
+fn a_name_that_sentinels_do_not_watch_is_named_and_the_others_serve() {
+    let local = Local::start(&["--sets=1", "--sentinel"]);
+    let proxy = proxy(&local.addresses_of("sentinels"), "set-0,nonsense", &[]);
+    let mut client = Client::connect(proxy.port);
+    says(&proxy, "the sentinel does not watch this name");
+    says(&proxy, "the topology is known");
+    let answers: Vec<String> = (0..32).map(|number| client.ask(&format!("SET key{number} x"))).collect();
+    let refusal = "-TRYAGAIN shard nonsense unavailable: it has no primary at the moment\\r\\n";
+    assert!(answers.iter().any(|answer| answer == "+OK\\r\\n"), "{answers:?}");
+    assert!(answers.iter().any(|answer| answer == refusal), "{answers:?}");
+}

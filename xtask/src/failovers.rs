@@ -1,0 +1,128 @@
+//! `cargo xtask failovers`: what clients feel when primaries die, freeze or hand over, and while slots are moved.
+//!
+//! `shardis local` starts the topology and the proxy in front of it. Clients count up keys through the proxy and note what
+//! came of each request ([`ledger`]); one round after the other takes a shard's primary away ([`rounds`]) and looks at the
+//! nodes themselves for the moment at which another has taken its place. Time is only reported. What fails the run is an
+//! answer that is not true: a write that was applied twice, or one that was acknowledged and is not there though no node
+//! died with it.
+
+mod ledger;
+mod report;
+mod rounds;
+mod scene;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use crate::bench::{Machine, machine_folder};
+use crate::needs;
+use crate::process::{self, cargo, command, root, target_dir};
+use ledger::Load;
+use report::Report;
+use rounds::Kind;
+use scene::Scene;
+
+/// What to do to whom.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// What replaces primaries
+    #[arg(long, value_enum, default_value = "cluster")]
+    by: By,
+    /// How many primaries are taken away, one after the other: killed, frozen and asked to hand over in turn
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Clients, each with 500 requests a second at most
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    clients: u32,
+    /// Take primaries away in this way alone
+    #[arg(long, value_enum)]
+    only: Option<Kind>,
+    /// How long a primary must be silent until another takes its place, in milliseconds
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(200..))]
+    failover_ms: u32,
+    /// In a cluster: how many slots to move at the end, while clients go on; 0 for none
+    #[arg(long, default_value_t = 1000)]
+    slots: u32,
+    /// Keep the run under bench/runs
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Who decides which node is a primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// The nodes of a Redis Cluster
+    Cluster,
+    /// Three sentinels
+    Sentinel,
+}
+
+impl By {
+    fn name(self) -> &'static str {
+        match self {
+            By::Cluster => "cluster",
+            By::Sentinel => "sentinel",
+        }
+    }
+}
+
+/// Runs it and prints what came of it.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    needs::install(&[needs::REDIS_SERVER, needs::REDIS_CLI])?;
+    process::run(&mut cargo(["build", "--release", "--package", "shardis"]))?;
+    let data = target_dir().join(format!("failovers-{}", std::process::id()));
+    let outcome = measure(options, &data);
+    // The nodes are gone by now; what they wrote is of no use to anybody.
+    let _ = fs::remove_dir_all(&data);
+    let report = outcome?;
+    let text = report.to_text();
+    print!("{text}");
+    if options.keep {
+        let folder =
+            root().join("bench/runs").join(machine_folder(&format!("failovers-{}", options.by.name()))?);
+        keep(&folder, &report, &text)?;
+    }
+    report.check()
+}
+
+fn keep(folder: &PathBuf, report: &Report, text: &str) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("run.txt"), text)?;
+    fs::write(folder.join("run.json"), serde_json::to_string_pretty(report)? + "\n")?;
+    println!("kept in {}", folder.strip_prefix(root()).unwrap_or(folder).display());
+    Ok(())
+}
+
+fn measure(options: &Options, data: &std::path::Path) -> Result<Report> {
+    let mut scene = Scene::start(options.by, options.failover_ms, data)?;
+    let load = Load::start(&scene, options.clients)?;
+    let mut rounds = Vec::new();
+    for number in 0..options.rounds {
+        let kind = options.only.unwrap_or(Kind::of_round(number));
+        let round = rounds::play(&mut scene, &load, number as usize, kind)
+            .with_context(|| format!("round {number} ({kind})"))?;
+        eprintln!("{}", report::line(&round));
+        rounds.push(round);
+    }
+    let moved = match options.by {
+        By::Cluster if options.slots > 0 => Some(rounds::reshard(&mut scene, &load, options.slots)?),
+        By::Cluster | By::Sentinel => None,
+    };
+    let stats = scene.proxy_stats()?;
+    let ledger = load.finish()?;
+    ensure!(ledger.acknowledged > 0, "no request was ever answered");
+    Ok(Report {
+        by: options.by.name().to_owned(),
+        failover_ms: options.failover_ms,
+        clients: options.clients,
+        machine: Machine::here()?,
+        redis: process::read(command("redis-server").arg("--version"))?.trim().to_owned(),
+        rounds,
+        moved,
+        ledger,
+        stats,
+    })
+}

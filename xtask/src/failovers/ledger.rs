@@ -1,0 +1,191 @@
+//! Clients that count up keys through the proxy, and what came of each request.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
+
+use super::scene::{self, Scene};
+
+/// Keys that each client counts up in turn: so that it has some on every shard.
+const KEYS_PER_CLIENT: u32 = 12;
+/// Between two requests of a client. All share two cores with the nodes and the proxy: more would measure the machine.
+const PACE: Duration = Duration::from_millis(2);
+
+/// What came of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was carried out.
+    Done,
+    /// It was not carried out, and its client was told so.
+    Refused,
+    /// Nobody knows.
+    Unknown,
+    /// An error that says neither: there should be none.
+    Strange,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) began: Instant,
+    pub(super) ended: Instant,
+    pub(super) pair: usize,
+    pub(super) outcome: Outcome,
+}
+
+/// A key, and what its client knows of it.
+struct Counter {
+    key: String,
+    pair: usize,
+    acknowledged: i64,
+    unknown: i64,
+}
+
+/// What all clients share.
+struct Shared {
+    entries: Mutex<Vec<Entry>>,
+    strange: Mutex<Vec<String>>,
+    is_over: AtomicBool,
+}
+
+/// The clients.
+pub(super) struct Load {
+    proxy: String,
+    shared: Arc<Shared>,
+    clients: Vec<JoinHandle<Result<Vec<Counter>>>>,
+}
+
+/// What it comes to.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Ledger {
+    pub(super) keys: usize,
+    pub(super) acknowledged: i64,
+    pub(super) unknown: i64,
+    /// Acknowledged, and not there.
+    pub(super) lost: i64,
+    /// There, and neither acknowledged nor unknown: applied twice.
+    pub(super) doubled: i64,
+    /// Errors that say neither that the request was carried out nor that it was not.
+    pub(super) strange: Vec<String>,
+}
+
+impl Load {
+    /// Writes every key once and lets `clients` clients begin.
+    pub(super) fn start(scene: &Scene, clients: u32) -> Result<Load> {
+        let shared = Arc::new(Shared {
+            entries: Mutex::default(),
+            strange: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let client = |number: u32| {
+            let mut connection = scene::connect(&scene.proxy)?;
+            let counter = |at: u32| {
+                let key = format!("count:{number}:{at}");
+                let () = redis::cmd("SET").arg(&key).arg(0).query(&mut connection)?;
+                let pair = scene.pair_of(&key)?;
+                Ok(Counter { key, pair, acknowledged: 0, unknown: 0 })
+            };
+            let counters = (0..KEYS_PER_CLIENT).map(counter).collect::<Result<Vec<_>>>()?;
+            let (proxy, shared) = (scene.proxy.clone(), shared.clone());
+            Ok(std::thread::spawn(move || count_up(&proxy, connection, counters, &shared)))
+        };
+        let clients = (0..clients).map(client).collect::<Result<_>>()?;
+        Ok(Load { proxy: scene.proxy.clone(), shared, clients })
+    }
+
+    /// The requests that were noted since the last call.
+    pub(super) fn take_entries(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends the clients and compares what they know with what is there.
+    pub(super) fn finish(self) -> Result<Ledger> {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        let mut connection = scene::connect(&self.proxy)?;
+        let mut ledger = Ledger::default();
+        for client in self.clients {
+            for counter in client.join().map_err(|_| anyhow!("a client panicked"))?? {
+                let value: i64 = redis::cmd("GET").arg(&counter.key).query(&mut connection)?;
+                ledger.keys += 1;
+                ledger.acknowledged += counter.acknowledged;
+                ledger.unknown += counter.unknown;
+                ledger.lost += (counter.acknowledged - value).max(0);
+                ledger.doubled += (value - counter.acknowledged - counter.unknown).max(0);
+            }
+        }
+        ledger.strange =
+            std::mem::take(&mut *self.shared.strange.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(ledger)
+    }
+}
+
+/// One client.
+fn count_up(
+    proxy: &str,
+    mut connection: redis::Connection,
+    mut counters: Vec<Counter>,
+    shared: &Shared,
+) -> Result<Vec<Counter>> {
+    let mut turn = 0;
+    while !shared.is_over.load(Ordering::Relaxed) {
+        let places = counters.len();
+        let counter = &mut counters[turn % places];
+        turn += 1;
+        let began = Instant::now();
+        let answer: redis::RedisResult<i64> = redis::cmd("INCR").arg(&counter.key).query(&mut connection);
+        let outcome = match &answer {
+            Ok(_) => Outcome::Done,
+            Err(error) => outcome_of(&error.to_string()),
+        };
+        match outcome {
+            Outcome::Done => counter.acknowledged += 1,
+            Outcome::Refused => {}
+            Outcome::Unknown | Outcome::Strange => counter.unknown += 1,
+        }
+        let entry = Entry { began, ended: Instant::now(), pair: counter.pair, outcome };
+        shared.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        if let (Outcome::Strange, Err(error)) = (outcome, &answer) {
+            note_strange(shared, &error.to_string());
+            connection = scene::connect(proxy).context("the proxy is gone")?;
+        }
+        // tidy: allow(sleep): the pace of the load
+        std::thread::sleep(PACE);
+    }
+    Ok(counters)
+}
+
+fn note_strange(shared: &Shared, text: &str) {
+    const TOLD: usize = 20;
+    let mut strange = shared.strange.lock().unwrap_or_else(PoisonError::into_inner);
+    if strange.len() < TOLD && !strange.iter().any(|known| known == text) {
+        strange.push(text.to_owned());
+    }
+}
+
+/// By the contract of the proxy's errors: its words tell whether the request may have run.
+fn outcome_of(error: &str) -> Outcome {
+    match error {
+        _ if error.contains("outcome unknown") => Outcome::Unknown,
+        // redis-rs says these words in its own way: the first word of the error is its code.
+        _ if error.contains("TRYAGAIN") || error.contains("TryAgain") => Outcome::Refused,
+        _ if error.contains("CLUSTERDOWN") || error.contains("ClusterDown") => Outcome::Refused,
+        _ => Outcome::Strange,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_an_error_tell_what_came_of_the_request() {
+        let unknown = "ERR upstream timeout after 1000 ms, outcome unknown (shard a:1)";
+        assert_eq!(outcome_of(unknown), Outcome::Unknown);
+        assert_eq!(outcome_of("TRYAGAIN shard a:1 unavailable: refused"), Outcome::Refused);
+        assert_eq!(outcome_of("MOVED 1 a:1"), Outcome::Strange);
+    }
+}

@@ -1,0 +1,107 @@
+//! What is shown and kept of a run.
+
+use std::fmt::Write;
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use super::ledger::Ledger;
+use super::rounds::{Felt, Kind, Moved, Round};
+use crate::bench::Machine;
+
+/// All of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) by: String,
+    pub(super) failover_ms: u32,
+    pub(super) clients: u32,
+    pub(super) machine: Machine,
+    pub(super) redis: String,
+    pub(super) rounds: Vec<Round>,
+    pub(super) moved: Option<Moved>,
+    pub(super) ledger: Ledger,
+    /// What the proxy counted itself.
+    pub(super) stats: Vec<String>,
+}
+
+/// One round in a line.
+pub(super) fn line(round: &Round) -> String {
+    let Round { kind, promoted_ms, gap_ms, felt } = round;
+    format!(
+        "{:<7} promoted after {promoted_ms:>6.0} ms, served {gap_ms:>5.0} ms later; {}",
+        kind.to_string(),
+        felt.line()
+    )
+}
+
+impl Felt {
+    fn line(&self) -> String {
+        let Felt { requests, refused, unknown, failed_elsewhere, p99_us, p99_before_us } = self;
+        format!(
+            "of {requests} requests {refused} refused, {unknown} unknown; other shards: {failed_elsewhere} failed, \
+             p99 {p99_us:.0} us ({p99_before_us:.0} before)"
+        )
+    }
+}
+
+impl Report {
+    /// As people read it.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        let Report { by, failover_ms, clients, machine, redis, ledger, .. } = self;
+        let _ = writeln!(
+            text,
+            "Failovers by {by}, a primary silent for {failover_ms} ms is replaced; {clients} clients."
+        );
+        let _ = writeln!(text, "{redis}\n{}, {} cores, {}\n", machine.model, machine.cores, machine.kernel);
+        for round in &self.rounds {
+            let _ = writeln!(text, "{}", line(round));
+        }
+        let _ = writeln!(text);
+        for kind in [Kind::Killed, Kind::Frozen, Kind::Asked] {
+            let _ = write!(text, "{}", self.summary(kind));
+        }
+        if let Some(Moved { slots, took_ms, felt }) = &self.moved {
+            let _ = writeln!(text, "{slots} slots moved in {took_ms:.0} ms: {}", felt.line());
+        }
+        let Ledger { keys, acknowledged, unknown, lost, doubled, strange } = ledger;
+        let _ = writeln!(
+            text,
+            "\nLedger of {keys} keys: {acknowledged} writes acknowledged, {unknown} unknown, {lost} lost, {doubled} doubled"
+        );
+        if !strange.is_empty() {
+            let _ = writeln!(text, "Strange errors: {}", strange.join("; "));
+        }
+        let _ = writeln!(text, "The proxy's own counts: {}", self.stats.join(", "));
+        text
+    }
+
+    /// The rounds of one kind in a line.
+    fn summary(&self, kind: Kind) -> String {
+        let rounds: Vec<&Round> = self.rounds.iter().filter(|round| round.kind == kind).collect();
+        let mut gaps: Vec<f64> = rounds.iter().map(|round| round.gap_ms).collect();
+        gaps.sort_by(f64::total_cmp);
+        let (Some(most), count) = (gaps.last(), rounds.len()) else { return String::new() };
+        let mean = |of: fn(&Felt) -> usize| {
+            rounds.iter().map(|round| of(&round.felt)).sum::<usize>() as f64 / count as f64
+        };
+        format!(
+            "{kind}, {count} times: served {:.0} ms after the promotion (median; {most:.0} at most), {:.1} refused and {:.1} \
+             unknown each\n",
+            gaps[count / 2],
+            mean(|felt| felt.refused),
+            mean(|felt| felt.unknown),
+        )
+    }
+
+    /// Whether all answers were true. Acknowledged writes may be lost where a primary died or froze: Redis replicates
+    /// behind its acknowledgement.
+    pub(super) fn check(&self) -> Result<()> {
+        let Ledger { lost, doubled, strange, .. } = &self.ledger;
+        ensure!(*doubled == 0, "{doubled} writes were applied twice");
+        ensure!(strange.is_empty(), "errors that tell nothing: {strange:?}");
+        let only_asked = self.rounds.iter().all(|round| round.kind == Kind::Asked);
+        ensure!(*lost == 0 || !only_asked, "{lost} acknowledged writes are not there");
+        Ok(())
+    }
+}
