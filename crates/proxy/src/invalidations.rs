@@ -514,7 +514,15 @@ impl Session {
         tracking::redirect_number(self.tracking())
     }
 
-    fn tracking_mut(&mut self) -> Option<&mut Tracking> {
+    /// Its request was refused: what CLIENT CACHING said was of that one.
+    pub(crate) fn forget_caching(&mut self) {
+        let in_transaction = self.transaction.is_some();
+        if let Some(tracking) = self.tracking_mut().filter(|_| !in_transaction) {
+            tracking.end_of_command();
+        }
+    }
+
+    pub(crate) fn tracking_mut(&mut self) -> Option<&mut Tracking> {
         self.subscribed.as_mut()?.tracking.as_deref_mut()
     }
 
