@@ -776,7 +776,7 @@ mod tests {
         let (tail, start) = backend.tail(pool);
         tail.extend_from_slice(PING);
         let deadline = sent_at + Duration::from_secs(1);
-        let (purpose, command, kept) = (Purpose::Client, Number::NONE, Kept::YES);
+        let (purpose, command, kept) = (Purpose::Client, Number::NONE, Kept::READ);
         let ticket =
             Ticket { conn: CONN, place: 0, part: 0, purpose, command, kept, queued_us: 0, start, deadline };
         backend.push(ticket);

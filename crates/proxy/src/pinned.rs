@@ -258,7 +258,8 @@ impl Core {
         let backend = &self.backends[node as usize];
         let is_ours = |ticket: &Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
         let all_may = backend.tickets().filter(|ticket| is_ours(ticket)).all(|ticket| {
-            backend.is_kept(ticket)
+            ticket.kept.is_read()
+                && backend.is_kept(ticket)
                 && match session.owed(ticket.place) {
                     Some(Owed::Node) | None => true,
                     Some(Owed::Merge(merge)) => {

@@ -36,31 +36,40 @@ use stdx::Instant;
 use topology::discovery::Wish;
 use topology::{Address, NodeId, SLOTS, ShardId};
 
-/// Whether the bytes of a request are kept until it is answered, and how often it was redirected.
+/// Whether the bytes of a request are kept until it is answered, why, and how often it was redirected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kept(u8);
 
 impl Kept {
     /// They are not: nobody will ask again.
     pub(crate) const NO: Kept = Kept(0);
-    /// They are.
-    pub(crate) const YES: Kept = Kept(1);
+    /// They are, in case its node declines it.
+    pub(crate) const UNTIL_RUN: Kept = Kept(1);
+    /// They are: it changes nothing, so that it may be asked again whatever became of it.
+    pub(crate) const READ: Kept = Kept(IS_READ | 1);
 
-    /// [`Kept::YES`] if `kept`.
-    pub(crate) fn only_if(kept: bool) -> Kept {
-        if kept { Kept::YES } else { Kept::NO }
+    /// [`Kept::READ`] if `reads`.
+    pub(crate) fn only_if(reads: bool) -> Kept {
+        if reads { Kept::READ } else { Kept::NO }
     }
 
     pub(crate) fn is_kept(self) -> bool {
         self != Kept::NO
     }
 
+    pub(crate) fn is_read(self) -> bool {
+        self.0 & IS_READ != 0
+    }
+
     /// The same, redirected once more; `None` if that was done too often.
     fn redirected(self) -> Option<Kept> {
-        (self.0 <= REDIRECTS_MAX).then_some(Kept(self.0.max(Kept::YES.0) + 1))
+        let times = (self.0 & !IS_READ).max(Kept::UNTIL_RUN.0);
+        (times <= REDIRECTS_MAX).then_some(Kept(self.0 & IS_READ | (times + 1)))
     }
 }
 
+/// Beside the number of times that it was sent.
+const IS_READ: u8 = 0x80;
 /// A request is sent to so many other nodes at most, as by most clients of Redis Cluster: a slot that is reported
 /// elsewhere by each node that is asked will be so by the next.
 const REDIRECTS_MAX: u8 = 5;
@@ -627,11 +636,13 @@ mod tests {
 
     #[test]
     fn a_request_is_redirected_five_times() {
-        let mut kept = Kept::YES;
-        let mut times = 0;
-        while let Some(next) = kept.redirected() {
-            (kept, times) = (next, times + 1);
+        for begins in [Kept::READ, Kept::UNTIL_RUN] {
+            let (mut kept, mut times) = (begins, 0);
+            while let Some(next) = kept.redirected() {
+                (kept, times) = (next, times + 1);
+                assert_eq!(kept.is_read(), begins.is_read());
+            }
+            assert_eq!(times, REDIRECTS_MAX);
         }
-        assert_eq!(times, REDIRECTS_MAX);
     }
 }

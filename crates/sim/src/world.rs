@@ -1,6 +1,7 @@
 //! One world: events in the order of their time, the proxy's own loop, and the checks.
 
 use crate::client::{Client, Moment, Tally};
+use crate::cluster::{Cluster, node_at};
 use crate::keyspace::unix_ms;
 use crate::ledger::{Ledger, Told};
 use crate::network::Pipe;
@@ -48,6 +49,8 @@ pub struct Report {
     pub fragments: u64,
     /// Requests whose time was up.
     pub timeouts: u64,
+    /// Requests that nodes declined and that the proxy sent elsewhere, or again.
+    pub redirects: u64,
     /// Replies that the model knew, byte for byte.
     pub judged: u64,
     /// Replies to requests for keys of which too little was known after a fault.
@@ -114,6 +117,10 @@ enum What {
     Revive(usize),
     /// On a node somebody may have waited long enough.
     Due(usize),
+    /// The next key of a slot that is on its way moves.
+    MoveKey,
+    /// The proxy is told who owns which slot now.
+    Map,
     /// The proxy is told to drain.
     Drain,
     /// What clients keep is compared with what is stored.
@@ -151,7 +158,11 @@ pub(crate) struct Link {
 /// All there is.
 pub(crate) struct World<'p> {
     pub plan: &'p Plan,
+    /// As the world began.
     pub topology: Arc<Topology>,
+    /// The truth about the nodes, if they are a cluster, and what the proxy knows of it.
+    pub cluster: Option<Cluster>,
+    known: Arc<Topology>,
     pub proxy: Proxy,
     prng: Prng,
     pub now: Instant,
@@ -171,6 +182,10 @@ pub(crate) struct World<'p> {
     admitted: u64,
 }
 
+/// The slowest way of a change to the proxy, once it wishes to know.
+const MAP_DELAY_MAX: Duration = Duration::from_millis(400);
+/// The longest time between two keys of a slot that moves.
+const STEP_MAX: Duration = Duration::from_millis(30);
 /// What the kernel takes before a send comes back short.
 const PIPE_BYTES: usize = 64 * 1024;
 /// Rights change once within this time.
@@ -213,13 +228,17 @@ impl<'p> World<'p> {
         ledger.model.carries_across = plan.cross_shard == CrossShard::Emulate;
         ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
+        let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards));
+        let count = cluster.as_ref().map_or(plan.shards, Cluster::nodes);
         let mut nodes: Vec<Node> =
-            (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
+            (0..count as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
         nodes.iter_mut().for_each(|node| load(node, &topology, now));
         World {
             plan,
             ledger,
+            known: Arc::clone(&topology),
             topology,
+            cluster,
             proxy,
             prng,
             now,
@@ -243,6 +262,7 @@ impl<'p> World<'p> {
         Report {
             fragments: counters.fragments,
             timeouts: counters.timeouts,
+            redirects: counters.redirects,
             judged: self.ledger.model.judged,
             unjudged: self.ledger.model.unjudged,
             emulations: counters.emulations,
@@ -270,6 +290,8 @@ impl<'p> World<'p> {
         }
         let last_fault = self.plan.faults.last().map_or(Instant::ZERO, |(at, _)| *at);
         let end = self.plan.quiet_at.max(last_fault) + SETTLE;
+        self.turn_until(end - SETTLE / 2)?;
+        self.settle_cluster();
         self.turn_until(end)?;
         self.check_nobody_waits()?;
         self.audit()
@@ -310,6 +332,9 @@ impl<'p> World<'p> {
             self.proxy.handle_timeouts(self.now);
         }
         self.perform();
+        if self.proxy.poll_wish(self.now).is_some() {
+            self.plan_in_up_to(MAP_DELAY_MAX, What::Map);
+        }
         while let Some(notice) = self.proxy.poll_notice() {
             let Notice::ClientClosed { client: number, reason, .. } = notice else { continue };
             let has_cause = match reason {
@@ -343,7 +368,8 @@ impl<'p> World<'p> {
                     self.plan_delivery_to_peer(conn);
                 }
                 Action::Connect { conn, node } => {
-                    self.links.insert(conn, Link::new(Who::Node(node.0 as usize), false));
+                    self.links
+                        .insert(conn, Link::new(Who::Node(node_at(&self.known.node(node).address)), false));
                     self.plan_in_up_to(self.plan.delay_max, What::Connect(conn));
                 }
                 Action::Pause { conn } => self.with_link(conn, |link| link.paused = true),
@@ -408,6 +434,8 @@ impl<'p> World<'p> {
                     self.plan_in_up_to(CHANGE_USERS_WITHIN, What::ChangeUsers);
                 }
             }
+            What::MoveKey => self.move_key(),
+            What::Map => self.tell_map(),
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);
@@ -715,7 +743,8 @@ impl<'p> World<'p> {
             }
             _ => Sabotage::Nothing,
         };
-        let mut replies = self.nodes[node].run(conn, self.now, sabotage, &mut self.ledger);
+        let cluster = self.cluster.as_ref().map(|cluster| (cluster, node));
+        let mut replies = self.nodes[node].run(conn, self.now, sabotage, cluster, &mut self.ledger);
         self.sabotage(&mut replies);
         let Some(link) = self.links.get_mut(&conn) else { return };
         if !link.dead && !link.to_proxy.ended {
@@ -778,6 +807,95 @@ impl<'p> World<'p> {
         }
     }
 
+    /// The node that has `key`, or should have it.
+    pub(crate) fn node_of(&self, key: &[u8]) -> usize {
+        match &self.cluster {
+            Some(cluster) => cluster.owner(key),
+            None => self.topology.shard_of(key).0 as usize,
+        }
+    }
+
+    /// The slot of some key begins to move. Not that of a key that is walked over or waited for: SCAN may meet a key twice
+    /// or not at all that moves, and a store lets nobody go who waits for one.
+    fn begin_migration(&mut self) {
+        let stays = |key: &[u8]| key.starts_with(b"lasting") || key.starts_with(b"queue");
+        let keys: Vec<Vec<u8>> = self.ledger.names().filter(|key| !stays(key)).cloned().collect();
+        let key = self.prng.pick(&keys).clone();
+        let slot = crate::cluster::slot(&key);
+        if self.ledger.names().any(|key| stays(key) && crate::cluster::slot(key) == slot) {
+            return;
+        }
+        if let Some(cluster) = &mut self.cluster {
+            cluster.begin_migration(&key, &mut self.prng);
+            self.plan_in_up_to(STEP_MAX, What::MoveKey);
+        }
+    }
+
+    /// Moves the next key; after the last one, its slot has another owner.
+    fn move_key(&mut self) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let Some(migration) = cluster.migration else { return };
+        let [from, to] = cluster.ends_of(migration);
+        let now = self.now;
+        match self.nodes[from].keyspace.key_in(migration.slot, now) {
+            Some(key) => {
+                let [from, to] = self.nodes.get_disjoint_mut([from, to]).expect("two nodes");
+                from.keyspace.give(&key, &mut to.keyspace, now);
+                self.plan_in_up_to(STEP_MAX, What::MoveKey);
+            }
+            None => {
+                cluster.end_migration();
+                let late = Duration::from_millis(*self.prng.pick(&[0, 10, 1000, 10_000]));
+                self.plan_in_up_to(late, What::Map);
+            }
+        }
+        [from, to].into_iter().for_each(|node| self.deliver_from_node(node));
+    }
+
+    /// Moves what is left, so that nothing is half-way.
+    fn end_migration(&mut self) {
+        while self.cluster.as_ref().is_some_and(|cluster| cluster.migration.is_some()) {
+            self.move_key();
+        }
+    }
+
+    /// The primary of `shard` dies, and its replica, which has all that it had, takes its place.
+    fn promote(&mut self, shard: usize, lasts: Duration) {
+        self.end_migration();
+        let Some(cluster) = &mut self.cluster else { return };
+        if cluster.replica(shard).is_some_and(|replica| self.nodes[replica].down) {
+            return;
+        }
+        let [new, old] = cluster.promote(shard);
+        for node in [new, old] {
+            self.nodes[node].die();
+            self.reset_links(node);
+            self.nodes[node].due_at = None;
+        }
+        let [new, gone] = self.nodes.get_disjoint_mut([new, old]).expect("two nodes");
+        std::mem::swap(&mut new.keyspace, &mut gone.keyspace);
+        gone.down = true;
+        self.plan_at(self.now + lasts, What::Revive(old));
+        let late = Duration::from_millis(*self.prng.pick(&[0, 10, 1000]));
+        self.plan_in_up_to(late, What::Map);
+    }
+
+    /// The proxy learns what it does not know yet.
+    fn tell_map(&mut self) {
+        let Some(cluster) = &self.cluster else { return };
+        if cluster.epoch > self.known.epoch() {
+            self.known = Arc::new(cluster.topology(Some(&self.known)));
+            self.proxy.handle_topology(Arc::clone(&self.known), self.now);
+        }
+    }
+
+    /// Nothing moves any more, and the proxy knows.
+    fn settle_cluster(&mut self) {
+        self.end_migration();
+        self.tell_map();
+        self.perform();
+    }
+
     fn strike(&mut self, fault: Fault) {
         self.troubled = true;
         self.ledger.radio.disturb(fault.shard(), self.now);
@@ -812,6 +930,8 @@ impl<'p> World<'p> {
                 }
             }
             Fault::Unasked { shard } => self.send_unasked(shard as usize),
+            Fault::Migrate => self.begin_migration(),
+            Fault::Promote { shard, lasts } => self.promote(shard as usize, lasts),
             Fault::Full { shard, lasts } => {
                 let node = shard as usize;
                 self.nodes[node].full = true;

@@ -478,3 +478,17 @@ fn a_pattern_hears_each_message_of_a_cluster_once() {
     sources.iter().for_each(|source| rig.sends(*source, &message(event)));
     assert_eq!(rig.taken(client), message(event).repeat(2));
 }
+
+#[test]
+fn a_write_behind_a_large_reply_is_not_sent_again() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, _) = begin(&mut rig);
+    rig.client_sends(client, &format!("get {key}|incr {key}|"));
+    rig.node_got(0);
+    let large = "x".repeat(100_000);
+    rig.node_sends(0, &format!("${}|{}", large.len(), &large[..70_000]));
+    rig.pass(Duration::ZERO);
+    assert_eq!((rig.last_pinned(), rig.node_got(0)), (None, String::new()));
+    rig.node_sends(0, &format!("{}|:1|", &large[70_000..]));
+    assert_eq!(rig.taken(client), format!("$100000|{large}|:1|"));
+}
