@@ -168,6 +168,11 @@ impl Program {
                 }
             }
             5 => Sent { bytes: words(&[b"PING"]), expect: Some(Expect::Radio(Expected::Pong)) },
+            10 if self.lane.resp3 && prng.one_in(4) => {
+                // It stays subscribed, and is told so in the other way from then on.
+                self.lane.resp3 = false;
+                Sent { bytes: words(&[b"HELLO", b"2"]), expect: Some(Expect::Greeting { resp3: false }) }
+            }
             6..=9 if !is_restricted => radio.publish(self.client, now, prng),
             _ if is_restricted => return Some(Sent { bytes: Vec::new(), expect: None }),
             _ => return None,
