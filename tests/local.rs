@@ -54,7 +54,8 @@ fn sets_have_replicas_that_copy_their_primary() {
 
 #[test]
 fn sentinels_know_the_sets_and_take_care_of_them() {
-    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=300"]);
+    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=300", "--proxy"]);
+    assert_eq!(local.proxy().ask("SET a 1"), "+OK\\r\\n");
     assert_eq!(local.addresses["sets"], serde_json::json!(["set-0"]));
     let (nodes, sentinels) = (local.ports("nodes"), local.ports("sentinels"));
     assert_eq!((nodes.len(), sentinels.len()), (2, 3));
@@ -74,7 +75,13 @@ fn sentinels_know_the_sets_and_take_care_of_them() {
 
 #[test]
 fn a_cluster_is_ready_on_all_nodes() {
-    let local = Local::start(&["--cluster=6"]);
+    let local = Local::start(&["--cluster=6", "--proxy"]);
+    let mut client = local.proxy();
+    // One key for each shard.
+    for words in ["SET a 1", "SET b 2", "SET c 3"] {
+        assert_eq!(client.ask(words), "+OK\\r\\n");
+    }
+    assert_eq!(client.ask("DBSIZE"), ":3\\r\\n");
     let nodes = local.list("nodes");
     let roles: Vec<bool> = nodes.iter().map(|node| node["role"] == "primary").collect();
     assert_eq!(roles, [true, true, true, false, false, false]);

@@ -10,6 +10,7 @@ mod lanes;
 mod large;
 mod logins;
 mod pubsub;
+mod redirect;
 mod replica_worlds;
 mod replicas;
 mod scripts;

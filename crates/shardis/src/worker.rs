@@ -126,6 +126,8 @@ pub(crate) struct Worker {
     /// Connections whose node's name is being resolved, and whose that is.
     resolving: HashMap<Id, NodeId>,
     draining: bool,
+    /// So many requests were not answered in time when the discovery was last told.
+    timeouts: u64,
 }
 
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
@@ -165,6 +167,7 @@ impl Worker {
             pace: Pace::new(gather, clock.now()),
             resolving: HashMap::new(),
             draining: false,
+            timeouts: 0,
         };
         Ok((worker, mailbox))
     }
@@ -205,7 +208,7 @@ impl Worker {
         self.proxy.handle_held_below(self.driver.held_bytes());
         self.perform(now);
         self.receive_guests(now);
-        self.report();
+        self.report(now);
         Ok(())
     }
 
@@ -476,6 +479,17 @@ impl Worker {
         }
     }
 
+    /// Requests that were not answered in time may have been sent to a node that is cut off from its cluster.
+    fn note_timeouts(&mut self) {
+        let timeouts = self.proxy.counters().timeouts;
+        if timeouts != self.timeouts
+            && let Some(discovery) = &self.neighbours.discovery
+        {
+            self.timeouts = timeouts;
+            discovery.send(Wish::Look);
+        }
+    }
+
     /// A primary that comes or goes may mean that there is another.
     fn tell_discovery(&self, notice: &Notice) {
         let Some(discovery) = &self.neighbours.discovery else { return };
@@ -493,7 +507,11 @@ impl Worker {
     }
 
     /// Tells the control thread what was noticed and how many clients have gone.
-    fn report(&mut self) {
+    fn report(&mut self, now: Instant) {
+        self.note_timeouts();
+        if let (Some(wish), Some(discovery)) = (self.proxy.poll_wish(now), &self.neighbours.discovery) {
+            discovery.send(wish);
+        }
         while let Some(notice) = self.proxy.poll_notice() {
             self.tell_discovery(&notice);
             // A log that does not keep up loses lines; it does not stop the worker.

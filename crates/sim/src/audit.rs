@@ -2,9 +2,11 @@
 
 use crate::client::Client;
 use crate::keyspace::unix_ms;
+use crate::ledger::{is_journal, text};
 use crate::listeners;
 use crate::model::shown;
 use crate::program::{Expect, LANES, LASTING_KEYS, Program, lasting_key, lasting_value, words_of};
+use crate::tenants::Account;
 use crate::world::World;
 use resp::{encode, reply};
 use std::collections::BTreeSet;
@@ -17,6 +19,9 @@ impl World<'_> {
         self.check_caches(Duration::ZERO)?;
         self.ledger.radio.check_all(self.now)?;
         if self.admit_auditor() {
+            if let Some(request) = Account::request_of_default(&self.ledger.rights) {
+                self.request(&request)?;
+            }
             self.check_nodes_serve()?;
             self.check_all_hear()?;
             self.check_shards_are_one()?;
@@ -70,6 +75,10 @@ impl World<'_> {
         }
         let keys = self.stored_keys();
         keys.iter().for_each(|key| self.ledger.check_name(key));
+        let left = keys.iter().find(|key| is_journal(key));
+        if let Some(key) = left.filter(|_| self.plan.is_calm()) {
+            self.ledger.violate(format!("{:?} was not moved to its end", text(key)));
+        }
     }
 
     /// The names of all keys on all nodes.
@@ -228,6 +237,10 @@ impl World<'_> {
         let (topics, tracked) = (self.proxy.topics(), self.proxy.tracked_keys());
         if topics + tracked > 0 {
             return Err(format!("{topics} topics and {tracked} keys that were read are still known"));
+        }
+        let emulations = self.proxy.emulations_pending();
+        if emulations > 0 {
+            return Err(format!("{emulations} commands over several shards are still carried out"));
         }
         let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
         match (merges, inquiries, self.proxy.pins_pending(), self.proxy.clients_waiting()) {

@@ -1,11 +1,12 @@
 //! A simulated client: what it still waits for, and whether what comes is that.
 
 use crate::keyspace::unix_ms;
-use crate::ledger::{Ledger, Told, text};
+use crate::ledger::{JOURNAL, Ledger, Told, text};
 use crate::listeners::{INVALIDATIONS, Kind};
 use crate::model::Asked;
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
 use crate::sessions::{self, Step, Transaction};
+use crate::tenants;
 use crate::trackers;
 use proxy::ConnId;
 use resp::reply::{self, ReplyLimits, Scanner};
@@ -56,6 +57,8 @@ pub struct Tally {
     pub unknown: u64,
     /// Walks with SCAN that met all they had to.
     pub walks: u64,
+    /// Requests for keys that the client may not read.
+    pub denied: u64,
 }
 
 impl Client {
@@ -135,10 +138,28 @@ impl Client {
             return ledger
                 .violate(format!("a client got a reply that it did not ask for: {:?}", text(reply)));
         };
+        let expect = match expect {
+            Expect::Guarded(guard) => {
+                match ledger.rights.check(self.program.client, &guard, reply, moment.now) {
+                    Ok(false) => *guard.expect,
+                    Ok(true) => {
+                        tally.denied += 1;
+                        return self.settle_lost(&guard.expect, Told::NotSent, ledger);
+                    }
+                    Err(what) => return ledger.violate(what),
+                }
+            }
+            expect => expect,
+        };
         let told = told(reply);
         match (&expect, told) {
             (Expect::Exactly(expected), _) if expected == reply => {}
             (Expect::Discarded(transaction, expected), _) if *expected == reply => {
+                transaction.told(Told::NotSent, ledger);
+            }
+            (Expect::Executed(transaction), _)
+                if tenants::is_given_up(reply) && ledger.rights.have_changed(self.program.client) =>
+            {
                 transaction.told(Told::NotSent, ledger);
             }
             (Expect::OwnError, None) if reply::is_error(reply) => {}
@@ -172,13 +193,13 @@ impl Client {
         ledger: &mut Ledger,
         tally: &mut Tally,
     ) -> bool {
-        let client = self.program.client;
         match expect {
             Expect::Exactly(_)
             | Expect::OwnError
             | Expect::Modelled(_)
             | Expect::Parts(_)
             | Expect::Discarded(..)
+            | Expect::Guarded(_)
             | Expect::Each(_) => false,
             Expect::Watched => {
                 self.watches = reply == b"+OK\r\n";
@@ -236,6 +257,21 @@ impl Client {
             Expect::Report => {
                 reply::as_bulk(reply).is_some_and(|report| report.starts_with(b"# Keyspace\r\n"))
             }
+            Expect::Greeting { .. } | Expect::Reset | Expect::Radio(_) | Expect::Tracking(_) => {
+                self.fits_connection(expect, reply, now, ledger)
+            }
+            Expect::Kept => {
+                self.kept = reply.to_vec();
+                true
+            }
+            Expect::ScanPage => self.walk(reply, ledger, tally),
+        }
+    }
+
+    /// The same for requests that change what comes over the connection.
+    fn fits_connection(&mut self, expect: &Expect, reply: &[u8], now: Instant, ledger: &mut Ledger) -> bool {
+        let client = self.program.client;
+        match expect {
             Expect::Greeting { resp3 } => {
                 ledger.radio.speaks(client, *resp3);
                 self.lend_ear(ledger);
@@ -257,11 +293,7 @@ impl Client {
             Expect::Tracking(expected) => {
                 self.check_read(expected, reply, ledger) && ledger.caches.answered(client, expected, reply)
             }
-            Expect::Kept => {
-                self.kept = reply.to_vec();
-                true
-            }
-            Expect::ScanPage => self.walk(reply, ledger, tally),
+            _ => false,
         }
     }
 
@@ -346,6 +378,7 @@ impl Client {
                 }
             }
             Expect::Watched => self.watches = false,
+            Expect::Guarded(guard) => self.settle_lost(&guard.expect, told, ledger),
             Expect::Executed(transaction) | Expect::Discarded(transaction, _) => {
                 transaction.told(told, ledger);
             }
@@ -393,7 +426,9 @@ fn told(reply: &[u8]) -> Option<Told> {
         return Some(Told::NotSent);
     }
     let unknown = line.contains("outcome unknown (shard ")
-        || line.contains("other parts of this command may have been applied");
+        || line.contains("other parts of this command may have been applied")
+        || line.contains("; the new key is written, and the old one may still be there")
+        || line.contains(&format!("; what was taken from the source may be in key {JOURNAL}"));
     (line.starts_with("ERR ") && unknown).then_some(Told::Unknown)
 }
 

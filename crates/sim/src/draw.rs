@@ -55,6 +55,7 @@ const STRINGS: &[&str] = &[
     "GETRANGE <key> <index> <index>",
     "SETRANGE <key> <count> <value>",
     "MSETNX <key> <value> <other> <value>",
+    "LCS <key> <other>",
 ];
 
 const COUNTERS: &[&str] = &[
@@ -108,6 +109,7 @@ const LISTS: &[&str] = &[
     "LTRIM <key> 0 <count>",
     "LMOVE <key> <other> LEFT RIGHT",
     "RPOPLPUSH <key> <other>",
+    "SORT <key> ALPHA STORE <other>",
 ];
 
 const SETS: &[&str] = &[
@@ -145,6 +147,8 @@ const ZSETS: &[&str] = &[
     "ZREMRANGEBYRANK <key> 3 -1",
     "ZUNIONSTORE <other> 2 <key> <other>",
     "ZRANGESTORE <other> <key> 0 2",
+    "ZINTER 2 <key> <other> WITHSCORES",
+    "ZDIFFSTORE <other> 2 <key> <other>",
     "ZSCAN <key> 0 COUNT 1000",
 ];
 

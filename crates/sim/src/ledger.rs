@@ -5,6 +5,7 @@
 use crate::listeners::{Radio, Received};
 use crate::model::Model;
 use crate::sessions::Queues;
+use crate::tenants::Rights;
 use crate::trackers::Caches;
 use command::Resolved;
 use resp::Request;
@@ -26,6 +27,8 @@ pub(crate) struct Ledger {
     pub radio: Radio,
     /// What clients keep of what they have read.
     pub caches: Caches,
+    /// Who may read what, where there are users.
+    pub rights: Rights,
     /// How often each stamped write ran.
     runs: Vec<u32>,
     /// How much filling each stamped value has.
@@ -65,6 +68,7 @@ impl Ledger {
             model: Model::new(Arc::clone(&topology)),
             radio: Radio::new(topology.shard_count()),
             caches: Caches::default(),
+            rights: Rights::default(),
             topology,
             queues: Queues::default(),
             runs: Vec::new(),
@@ -83,7 +87,7 @@ impl Ledger {
 
     /// Whether there may be a key of this name.
     pub(crate) fn check_name(&mut self, key: &[u8]) {
-        if !self.names.contains(key) {
+        if !self.names.contains(key) && !is_journal(key) {
             self.violate(format!("there is a key that nobody wrote: {:?}", text(key)));
         }
     }
@@ -120,7 +124,7 @@ impl Ledger {
         }
         for key in places.into_iter().map(|place| request.arg(place)) {
             let owner = self.topology.shard_of(key);
-            if owner != shard {
+            if owner != shard && !is_journal(key) {
                 self.violate(format!(
                     "{:?} lives on {owner:?} and was asked for on {shard:?} by {:?}",
                     text(key),
@@ -251,13 +255,21 @@ impl Ledger {
     }
 }
 
+/// Whether the proxy keeps an element at this key while it moves it to another shard.
+pub(crate) fn is_journal(key: &[u8]) -> bool {
+    key.starts_with(JOURNAL.as_bytes())
+}
+
+/// How names of such keys begin.
+pub(crate) const JOURNAL: &str = "shardis:moving:";
+
 /// Whether values of this key have stamps.
 fn is_stamped(key: &[u8]) -> bool {
     key.starts_with(STAMPED)
 }
 
 /// The client that alone writes a stamped key.
-fn writer_of(key: &[u8]) -> Option<usize> {
+pub(crate) fn writer_of(key: &[u8]) -> Option<usize> {
     let (writer, _) = std::str::from_utf8(key.strip_prefix(STAMPED)?).ok()?.split_once('k')?;
     writer.parse().ok()
 }

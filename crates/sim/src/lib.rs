@@ -24,6 +24,7 @@ mod node;
 mod plan;
 mod program;
 mod sessions;
+mod tenants;
 mod trackers;
 mod world;
 

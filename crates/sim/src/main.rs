@@ -83,7 +83,14 @@ fn tell(sum: &Report, worlds: u64) {
         "{worlds} worlds hold: {requests} requests, {} replies, {fragments} parts, {events} events",
         tally.replies
     );
-    println!("{judged} values judged byte for byte, {unjudged} after too much was unknown");
+    println!(
+        "{judged} values judged byte for byte, {unjudged} after too much was unknown; {} denied",
+        tally.denied
+    );
+    let Report { emulations, messages, kept, dropped, .. } = sum;
+    println!(
+        "{messages} messages heard, {kept} values kept and {dropped} told of, {emulations} commands over several shards"
+    );
     println!(
         "{faults} faults: {} told not sent, {} told unknown, {timeouts} timeouts; {} scans complete",
         tally.not_sent, tally.unknown, tally.walks
@@ -103,10 +110,15 @@ fn add(sum: &mut Report, one: &Report) {
     sum.tally.not_sent += one.tally.not_sent;
     sum.tally.unknown += one.tally.unknown;
     sum.tally.walks += one.tally.walks;
+    sum.tally.denied += one.tally.denied;
     sum.judged += one.judged;
     sum.unjudged += one.unjudged;
     sum.fragments += one.fragments;
     sum.timeouts += one.timeouts;
+    sum.emulations += one.emulations;
+    sum.messages += one.messages;
+    sum.kept += one.kept;
+    sum.dropped += one.dropped;
     sum.faults += one.faults;
     sum.events += one.events;
 }

@@ -10,6 +10,7 @@
 use crate::draw::{Drawn, LETTERS, Shape};
 use crate::keyspace::{CLOCK_STEP_MS, Lane, ask_in, new_store, read_key, sorted};
 use crate::ledger::text;
+use command::Across;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::Store;
@@ -69,6 +70,8 @@ pub(crate) struct Model {
     families: BTreeMap<FamilyId, Family>,
     /// How many names for states were given out.
     spaces: u64,
+    /// Commands over several shards are carried out, if there is a way.
+    pub carries_across: bool,
     /// Replies that were compared while exactly one was possible.
     pub judged: u64,
     /// Replies of families of which too little is known.
@@ -104,7 +107,7 @@ const TIMES_MAX: u64 = 16;
 impl Model {
     pub(crate) fn new(topology: Arc<Topology>) -> Model {
         let (store, families) = (new_store(), BTreeMap::new());
-        Model { topology, store, families, spaces: 0, judged: 0, unjudged: 0 }
+        Model { topology, store, families, spaces: 0, carries_across: false, judged: 0, unjudged: 0 }
     }
 
     /// A family is used for the first time.
@@ -118,8 +121,23 @@ impl Model {
         self.families.get(&id).is_none_or(|family| family.wild || !family.ghosts.is_empty())
     }
 
+    /// Whether a command over its keys is carried out in steps, each at its own time: then time must not matter.
+    pub(crate) fn takes_steps(&self, id: FamilyId) -> bool {
+        let shards: BTreeSet<u32> = id.keys().map(|key| self.topology.shard_of(&key).0).collect();
+        self.carries_across && shards.len() > 1
+    }
+
+    /// Whether a request is refused since its keys live on several shards.
+    pub(crate) fn is_refused(&self, asked: &Asked) -> bool {
+        let is_carried = || {
+            let name = asked.words().into_iter().next().unwrap_or_default();
+            command::find(&name).is_some_and(|command| command.across != Across::Refused)
+        };
+        self.is_cross_shard(asked) && !(self.carries_across && is_carried())
+    }
+
     /// Whether the keys of a request live on several shards.
-    pub(crate) fn is_cross_shard(&self, asked: &Asked) -> bool {
+    fn is_cross_shard(&self, asked: &Asked) -> bool {
         let letters = asked.drawn.words.iter().filter_map(|word| match word {
             Word::Key(letter) => Some(*letter),
             Word::Text(_) => None,
@@ -149,9 +167,14 @@ impl Model {
 
     /// A request has no answer and may have run, or may yet run.
     pub(crate) fn lost(&mut self, asked: &Asked) {
+        let is_cross_shard = self.is_cross_shard(asked);
         let Some(family) = self.families.get_mut(&asked.family) else { return };
         if asked.drawn.reads || family.wild {
             return;
+        }
+        if is_cross_shard {
+            // It may have been carried out in part.
+            return self.give_up(asked.family);
         }
         family.timed |= asked.drawn.timed;
         let bit = 1 << family.ghosts.len();

@@ -1,6 +1,6 @@
 //! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
 
-use proxy::Limits;
+use proxy::{CrossShard, Limits};
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
@@ -83,6 +83,10 @@ pub struct Plan {
     pub delay_max: Duration,
     /// The bounds that the proxy is given.
     pub limits: Limits,
+    /// What the proxy does with commands over several shards.
+    pub cross_shard: CrossShard,
+    /// Clients are users with rights.
+    pub has_users: bool,
     topology: TopologySpec,
 }
 
@@ -103,7 +107,23 @@ impl Plan {
         let delay_max = Duration::from_micros(*prng.pick(delays));
         let topology = topology(&mut prng, shards);
         let limits = limits(&mut prng, delay_max);
-        Plan { seed, shards, clients, faults, quiet_at, drain_at, delay_max, limits, topology }
+        // What is gathered may be more than little memory allows, which nobody could tell from a fault.
+        let is_roomy = limits.memory_bytes_max == Limits::default().memory_bytes_max;
+        let cross_shard = if is_roomy && prng.one_in(2) { CrossShard::Emulate } else { CrossShard::Refuse };
+        let has_users = prng.one_in(4);
+        Plan {
+            seed,
+            shards,
+            clients,
+            faults,
+            quiet_at,
+            drain_at,
+            delay_max,
+            limits,
+            cross_shard,
+            has_users,
+            topology,
+        }
     }
 
     /// Whether a client may be closed since more is held than fits.
@@ -162,7 +182,7 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
         large_bytes: *prng.pick(large_bytes),
         pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
         relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
-        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, 10 * LITTLE_MEMORY, defaults.memory_bytes_max]),
+        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, 30 * LITTLE_MEMORY, defaults.memory_bytes_max]),
         pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
         subscriber_bytes_max: *prng.pick(&[LITTLE_PATIENCE, defaults.subscriber_bytes_max]),
         subscription_bytes_max: if prng.one_in(8) {

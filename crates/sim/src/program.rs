@@ -6,6 +6,7 @@ use crate::ledger::{Ledger, STAMPED};
 use crate::listeners::{self, Listener};
 use crate::model::{Asked, FamilyId, Word};
 use crate::sessions::{self, Transaction};
+use crate::tenants::{Account, Guard, Rights};
 use crate::trackers::{self, Tracker};
 use stdx::{Instant, Prng};
 
@@ -70,6 +71,8 @@ pub(crate) enum Expect {
     Greeting { resp3: bool },
     /// That the connection is as if it had just begun, whatever goes wrong.
     Reset,
+    /// What it says, if the client may ask for that.
+    Guarded(Guard),
     /// What is answered to who publishes or subscribes.
     Radio(listeners::Expected),
     /// What is answered to who tracks.
@@ -119,6 +122,8 @@ pub(crate) struct Program {
     pub is_ear: bool,
     /// It keeps what it reads and wants to know what changes.
     pub tracker: Option<Tracker>,
+    /// Who it says to be.
+    pub account: Option<Account>,
 }
 
 impl Program {
@@ -138,11 +143,13 @@ impl Program {
             listener: None,
             is_ear: false,
             tracker: None,
+            account: None,
         }
     }
 
     /// The same, for a client that does one thing more than others, or not. `is_sure`: nothing will go wrong.
-    pub(crate) fn with_role(self, is_sure: bool, prng: &mut Prng) -> Program {
+    pub(crate) fn with_role(mut self, is_sure: bool, rights: &Rights, prng: &mut Prng) -> Program {
+        self.account = Account::draw(self.client, rights, prng);
         match prng.below(8) {
             0 | 1 => Program { listener: Some(Listener::new(is_sure)), ..self },
             2 => Program { listener: Some(Listener::new(is_sure)), is_ear: true, ..self },
@@ -156,6 +163,7 @@ impl Program {
         self.lane = Lane::default();
         self.listener.iter_mut().for_each(Listener::reset);
         self.tracker.iter_mut().for_each(Tracker::reset);
+        self.account.iter_mut().for_each(Account::reset);
     }
 
     pub(crate) fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
@@ -173,8 +181,14 @@ impl Program {
 
     /// The next request.
     pub(crate) fn next(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let sent = self.make_up(now, prng, ledger);
+        self.guard(sent, now)
+    }
+
+    fn make_up(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
         let special = self
-            .lend_ear(prng)
+            .log_in(prng)
+            .or_else(|| self.lend_ear(prng))
             .or_else(|| self.listen(now, prng, &mut ledger.radio))
             .or_else(|| self.track(prng, &mut ledger.caches));
         if let Some(special) = special {
@@ -236,16 +250,25 @@ impl Program {
         let family = self.family(prng, ledger);
         let asked = Asked {
             family,
-            drawn: draw::draw(family, now, prng),
+            drawn: self.draw(family, now, prng, ledger),
             sent_ms: unix_ms(now),
             resp3: self.lane.resp3,
         };
         let bytes = words_of(&asked.words());
-        let expect = match ledger.model.is_cross_shard(&asked) {
+        let expect = match ledger.model.is_refused(&asked) {
             true => Expect::Exactly(b"-CROSSSLOT Keys in request don't hash to the same slot\r\n".to_vec()),
             false => Expect::Modelled(asked),
         };
         Sent { bytes, expect: Some(expect) }
+    }
+
+    fn draw(&self, family: FamilyId, now: Instant, prng: &mut Prng, ledger: &Ledger) -> Drawn {
+        loop {
+            let drawn = draw::draw(family, now, prng);
+            if !(drawn.timed && ledger.model.takes_steps(family)) {
+                return drawn;
+            }
+        }
     }
 
     /// A command on keys of several families, which is split.

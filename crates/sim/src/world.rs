@@ -7,7 +7,8 @@ use crate::network::Pipe;
 use crate::node::{Node, Sabotage};
 use crate::plan::{Fault, Plan};
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value};
-use proxy::{Action, Arrival, Board, CloseReason, ConnId, Event, Notice, Proxy, Settings};
+use crate::tenants::Rights;
+use proxy::{Action, Arrival, Board, CloseReason, ConnId, CrossShard, Event, Notice, Proxy, Settings};
 use resp::reply;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{ShardId, Topology};
+use users::Registry;
 
 /// A fault between nodes and proxy that the checker must notice: what the checks are checked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,14 @@ pub struct Report {
     pub judged: u64,
     /// Replies to requests for keys of which too little was known after a fault.
     pub unjudged: u64,
+    /// Commands over several shards that were carried out.
+    pub emulations: u64,
+    /// Messages that listeners heard.
+    pub messages: u64,
+    /// Values that clients kept, and of these, such as were dropped since the client was told of them.
+    pub kept: u64,
+    /// See there.
+    pub dropped: u64,
     /// Faults that struck.
     pub faults: u64,
     /// Events that happened.
@@ -108,6 +118,8 @@ enum What {
     Drain,
     /// What clients keep is compared with what is stored.
     Compare,
+    /// Somebody's rights change.
+    ChangeUsers,
 }
 
 /// Who is at the other end of a connection of the proxy.
@@ -149,6 +161,7 @@ pub(crate) struct World<'p> {
     pub clients: Vec<Client>,
     pub nodes: Vec<Node>,
     pub ledger: Ledger,
+    registry: Arc<Registry>,
     saboteur: Option<Saboteur>,
     trace: bool,
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
@@ -160,6 +173,8 @@ pub(crate) struct World<'p> {
 
 /// What the kernel takes before a send comes back short.
 const PIPE_BYTES: usize = 64 * 1024;
+/// Rights change once within this time.
+const CHANGE_USERS_WITHIN: Duration = Duration::from_millis(500);
 /// How often it is looked at what clients keep.
 const COMPARE_EVERY: Duration = Duration::from_millis(200);
 /// No fault lasts so long that a client is not told for so long.
@@ -171,7 +186,16 @@ impl<'p> World<'p> {
     fn new(plan: &'p Plan, saboteur: Option<Saboteur>, trace: bool) -> World<'p> {
         let topology = Arc::new(plan.topology());
         let mut prng = Prng::new(plan.seed ^ 0x5eed);
-        let settings = Settings { seed: prng.next_u64(), ..Settings::default() };
+        let (unix_epoch_us, cross_shard) = (unix_ms(Instant::ZERO) * 1000, plan.cross_shard);
+        let rights = if plan.has_users { Rights::draw(plan.clients, &mut prng) } else { Rights::default() };
+        let registry = if plan.has_users { rights.registry() } else { Arc::default() };
+        let settings = Settings {
+            seed: prng.next_u64(),
+            unix_epoch_us,
+            cross_shard,
+            registry: Arc::clone(&registry),
+            ..Settings::default()
+        };
         let board = Arc::new(Board::new(1));
         let now = Instant::ZERO;
         let proxy = Proxy::new(plan.limits.clone(), settings, Arc::clone(&topology), board, now);
@@ -180,11 +204,13 @@ impl<'p> World<'p> {
         (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
         let clients = (0..plan.clients)
             .map(|client| Program::new(client, plan.clients, filling_max, &mut ledger))
-            .map(|program| Client::new(program.with_role(plan.is_calm(), &mut prng)))
+            .map(|program| Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)))
             .collect();
+        ledger.rights = rights;
         if !plan.is_fast() {
             ledger.radio.disturb_all();
         }
+        ledger.model.carries_across = plan.cross_shard == CrossShard::Emulate;
         ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
         let mut nodes: Vec<Node> =
@@ -202,6 +228,7 @@ impl<'p> World<'p> {
             links: BTreeMap::new(),
             clients,
             nodes,
+            registry,
             saboteur,
             trace,
             // A slow network with large values is trouble enough for a request's time to be up.
@@ -218,6 +245,10 @@ impl<'p> World<'p> {
             timeouts: counters.timeouts,
             judged: self.ledger.model.judged,
             unjudged: self.ledger.model.unjudged,
+            emulations: counters.emulations,
+            messages: counters.messages,
+            kept: self.ledger.caches.kept,
+            dropped: self.ledger.caches.dropped,
             ..self.report
         }
     }
@@ -234,6 +265,9 @@ impl<'p> World<'p> {
             self.plan_in_up_to(Duration::from_millis(20), What::Step(client));
         }
         self.plan_at(self.now + COMPARE_EVERY, What::Compare);
+        if self.plan.has_users {
+            self.plan_in_up_to(CHANGE_USERS_WITHIN, What::ChangeUsers);
+        }
         let last_fault = self.plan.faults.last().map_or(Instant::ZERO, |(at, _)| *at);
         let end = self.plan.quiet_at.max(last_fault) + SETTLE;
         self.turn_until(end)?;
@@ -367,6 +401,13 @@ impl<'p> World<'p> {
             }
             What::Due(node) => self.end_waits(node),
             What::Compare => self.compare(),
+            What::ChangeUsers => {
+                let users = self.ledger.rights.change(&self.registry, self.now, &mut self.prng);
+                self.proxy.handle_users(&users, self.now);
+                if self.now < self.plan.quiet_at {
+                    self.plan_in_up_to(CHANGE_USERS_WITHIN, What::ChangeUsers);
+                }
+            }
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);

@@ -11,7 +11,7 @@ use super::cluster_map::{ClusterMap, Verdict};
 use super::talk::{Greetings, Heard, Talks, error_text};
 use super::{Action, Event, News, Party, Tally, View, Wish, changes};
 use super::{LASTING_PAUSE, PATIENCE, URGENT_FOR, URGENT_PATIENCE, URGENT_PAUSE, WISH_PAUSE};
-use crate::Address;
+use crate::{Address, NodeSpec};
 use resp::encode;
 use resp::reply::is_error;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -60,6 +60,8 @@ pub struct ClusterDiscovery {
     is_troubled: Option<Instant>,
     /// Who could not be asked, and when that was.
     failed_at: HashMap<Address, Instant>,
+    /// Addresses of ours at which another cluster answers: nothing is sent there.
+    strangers: HashSet<Address>,
     /// What was said of whom: said once.
     complaints: HashMap<Address, News>,
     news: VecDeque<News>,
@@ -101,6 +103,7 @@ impl ClusterDiscovery {
             down: HashMap::new(),
             is_troubled: None,
             failed_at: HashMap::new(),
+            strangers: HashSet::new(),
             complaints: HashMap::new(),
             news: VecDeque::new(),
             tally: Tally::default(),
@@ -111,12 +114,7 @@ impl ClusterDiscovery {
     pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
         match wish {
             Wish::Look => self.is_wished = true,
-            Wish::Redirected(address) => {
-                self.is_wished = true;
-                if !self.hints.contains(&address) && self.hints.len() < HINTS_MAX {
-                    self.hints.push_back(address);
-                }
-            }
+            Wish::Redirected(address) => self.note_hint(address),
             Wish::Down(address) => {
                 self.note_failure(&address, now);
                 if self.has_primary(&address) {
@@ -127,7 +125,17 @@ impl ClusterDiscovery {
             Wish::Up(address) => {
                 self.down.remove(&address);
                 self.failed_at.remove(&address);
+                // Somebody is there; whether it is who it was, only it can say.
+                self.note_hint(address);
             }
+        }
+    }
+
+    /// Asks the node at `address` soon.
+    fn note_hint(&mut self, address: Address) {
+        self.is_wished = true;
+        if !self.hints.contains(&address) && self.hints.len() < HINTS_MAX {
+            self.hints.push_back(address);
         }
     }
 
@@ -276,6 +284,8 @@ impl ClusterDiscovery {
             Verdict::Strange => {
                 self.tally.refusals += 1;
                 self.note_failure(&address, now);
+                self.strangers.insert(address.clone());
+                self.tell(&address);
                 self.complain(address.clone(), News::Stranger { address });
                 return self.rest(false, now);
             }
@@ -285,6 +295,7 @@ impl ClusterDiscovery {
         self.tally.answers += 1;
         self.tally.answered_at = Some(now);
         self.failed_at.remove(&address);
+        self.strangers.remove(&address);
         if !self.told.shards.is_empty() {
             self.complaints.remove(&address);
         }
@@ -296,7 +307,12 @@ impl ClusterDiscovery {
 
     /// Gives out what is known now, if it is other than what was given out before.
     fn tell(&mut self, by: &Address) {
-        let view = self.map.view();
+        let mut view = self.map.view();
+        let is_ours = |node: &NodeSpec| !self.strangers.contains(&node.address);
+        for shard in &mut view.shards {
+            shard.primary.take_if(|primary| !is_ours(primary));
+            shard.replicas.retain(is_ours);
+        }
         if view.shards.is_empty() {
             let reason = "no slot of its cluster is served by anybody yet".to_owned();
             return self.complain(by.clone(), News::NoAnswer { address: by.clone(), reason });
@@ -336,6 +352,9 @@ impl ClusterDiscovery {
     }
 
     fn note_failure(&mut self, address: &Address, now: Instant) {
+        if self.strangers.len() >= NAMES_MAX {
+            self.strangers.clear();
+        }
         if self.failed_at.len() >= NAMES_MAX {
             self.failed_at.clear();
         }

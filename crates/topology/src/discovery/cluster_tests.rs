@@ -1,10 +1,9 @@
 //! Real answers of Redis 7.0.15 taken apart, tables of who is believed, a machine among nodes that come and go, and clusters
 //! made by seeds whose nodes lag behind and are cut off.
-// tidy: allow(master): Redis's word in CLUSTER NODES
 
 use super::cluster_answer::{Answer, Asked, Member, Replies};
 use super::cluster_map::{ClusterMap, Verdict};
-use super::endpoint::tcp;
+use super::reach::tcp;
 use super::testing::{World, bulk};
 use super::{ClusterDiscovery, ClusterSettings, Discovery, News, Party, ShardSpec, Wish};
 use crate::Address;
@@ -474,6 +473,24 @@ fn a_hint_to_strangers_is_followed_once_and_not_believed() {
     assert_eq!(world.connected.iter().filter(|(address, _)| address == "x:1").count(), 1);
     assert_eq!(world.news.last(), Some(&News::Stranger { address: address("x:1") }));
     assert_eq!((world.views.len(), world.discovery.tally().refusals), (1, 1));
+}
+
+#[test]
+fn an_address_that_another_cluster_has_taken_gets_no_requests_until_one_of_ours_is_there_again() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(5));
+    world.kill("b:1");
+    world.wish(Wish::Down(address("b:1")));
+    world.run_for(Duration::from_secs(1));
+    world.put("b:1", node(99, "xx b:1@2 master - 0 0 99 connected 0-16383\n".to_owned()));
+    world.wish(Wish::Up(address("b:1")));
+    world.run_for(Duration::from_millis(250));
+    assert_eq!(lines(&world.views[1].shards), ["a:1 [c:1] 0-9999", "nobody [] 10000-16383"]);
+    assert!(world.news.contains(&News::Stranger { address: address("b:1") }));
+    world.put("b:1", node(2, TWO.to_owned()));
+    world.wish(Wish::Up(address("b:1")));
+    world.run_for(Duration::from_millis(250));
+    assert_eq!(lines(&world.views[2].shards)[1], "b:1 [] 10000-16383");
 }
 
 #[test]
