@@ -85,6 +85,8 @@ pub(crate) enum Purpose {
     Unsubscribe,
     /// It says that the node tells of changes; `part` is the shard.
     Track,
+    /// It says what the key has now of the check that `conn` names.
+    Check,
     /// It shows that the node lives.
     Probe,
     /// It says which number the node gave to the connection.
