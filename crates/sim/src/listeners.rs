@@ -269,10 +269,11 @@ impl Radio {
         self.disturbed_at.fill(Instant::ZERO);
     }
 
-    /// Something has gone wrong with the node of `shard`.
-    pub(crate) fn disturb(&mut self, shard: u32, now: Instant) {
-        let at = &mut self.disturbed_at[shard as usize];
-        *at = (*at).min(now);
+    /// Something has gone wrong with the node of `shard`, or with all.
+    pub(crate) fn disturb(&mut self, shard: Option<u32>, now: Instant) {
+        let shards = self.disturbed_at.iter_mut().zip(0..);
+        let struck = shards.filter(|&(_, number)| shard.is_none_or(|shard| shard == number));
+        struck.for_each(|(at, _)| *at = (*at).min(now));
     }
 
     /// A request of `client` that publishes.

@@ -61,15 +61,16 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whose node it strikes.
-    pub fn shard(&self) -> u32 {
+    /// Whose node it strikes; `None`: topics of any may move.
+    pub fn shard(&self) -> Option<u32> {
         match *self {
             Fault::Freeze { shard, .. }
             | Fault::Kill { shard, .. }
             | Fault::Reset { shard }
             | Fault::Garbage { shard }
             | Fault::Unasked { shard }
-            | Fault::Full { shard, .. } => shard,
+            | Fault::Full { shard, .. } => Some(shard),
+            Fault::Migrate | Fault::Promote { .. } => None,
         }
     }
 }
