@@ -69,7 +69,10 @@ impl Fault {
             | Fault::Reset { shard }
             | Fault::Garbage { shard }
             | Fault::Unasked { shard }
+            | Fault::Promote { shard, .. }
             | Fault::Full { shard, .. } => shard,
+            // That of nobody in particular.
+            Fault::Migrate => 0,
         }
     }
 }
