@@ -518,6 +518,16 @@ impl Backend {
         reply::is_push(&self.input)
     }
 
+    /// The array that is being read element by element, of which none was passed on, is read anew as a whole.
+    pub(crate) fn rewind(&mut self) {
+        if let Some(elements) = self.elements.take() {
+            let mut input = Vec::new();
+            resp::encode::array_header(&mut input, elements);
+            append(&mut input, &self.input);
+            (self.input, self.scanner) = (input, reply::Scanner::default());
+        }
+    }
+
     /// Whether the unfinished reply, if none of it was passed on, is an error.
     pub(crate) fn begins_with_error(&self) -> bool {
         reply::is_error(&self.input)
