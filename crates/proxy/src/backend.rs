@@ -202,6 +202,8 @@ pub(crate) struct Backend {
     pub reported_down: bool,
     /// Scripts that this connection brought there.
     pub loaded: Loaded,
+    /// Its node has lost keys since it is held: what is asked to be watched there now may be elsewhere.
+    pub has_lost_keys: bool,
     /// Which client holds it, if it is held.
     pub held_by: Option<ConnId>,
     /// The node was asked which number it gave to this connection.
@@ -277,6 +279,7 @@ impl Backend {
             blocked: false,
             reported_down: false,
             loaded: Loaded::default(),
+            has_lost_keys: false,
             held_by: None,
             asked_name: false,
             name: None,
