@@ -16,6 +16,7 @@
 use crate::ConnId;
 use crate::lanes::{Greeting, LaneId};
 use crate::limits::Limits;
+use crate::redirect::Kept;
 use crate::scripts::Loaded;
 use command::Number;
 use resp::reply::{self, Passed, ReplyError, ReplyLimits};
@@ -38,7 +39,7 @@ pub(crate) struct Ticket {
     /// What was asked for, for the statistics.
     pub command: Number,
     /// The request may be asked again, if it is still kept: see [`Backend::kept_request`].
-    pub kept: bool,
+    pub kept: Kept,
     /// When it was queued: the low bits of the microseconds, see [`crate::tally::low_us`].
     pub queued_us: u32,
     /// Offset of the request's first byte in all that was ever queued on this connection.
@@ -183,6 +184,8 @@ pub(crate) struct Backend {
     pub passed_over_bytes: usize,
     /// The last bytes that were sent, from the first unanswered request on, if there may be need to ask again.
     kept: ByteQueue,
+    /// All requests are kept, however long: their node may decline them. What that takes counts as memory in use.
+    pub keeps_all: bool,
     /// A request that may be asked again is in `output`.
     keeps_output: bool,
     /// See [`State`].
@@ -265,6 +268,7 @@ impl Backend {
             counted_bytes: 0,
             passed_over_bytes: 0,
             kept: ByteQueue::default(),
+            keeps_all: false,
             keeps_output: false,
             state: State::Waiting { until: Instant::ZERO },
             reason: String::new(),
@@ -334,7 +338,7 @@ impl Backend {
     /// Queues the ticket of the request that was just appended. True if it is the only one: then its deadline counts.
     #[inline]
     pub(crate) fn push(&mut self, ticket: Ticket) -> bool {
-        self.keeps_output |= ticket.kept;
+        self.keeps_output |= ticket.kept.is_kept();
         self.in_flight.push_back(ticket);
         self.in_flight.len() == 1
     }
@@ -367,7 +371,7 @@ impl Backend {
 
     /// Whether the request of `ticket` may be asked again and is kept.
     pub(crate) fn is_kept(&self, ticket: &Ticket) -> bool {
-        ticket.kept && ticket.start >= self.kept_from()
+        ticket.kept.is_kept() && ticket.start >= self.kept_from()
     }
 
     /// Offset of the first byte that is kept.
@@ -383,7 +387,7 @@ impl Backend {
         }
         let all = count == self.output.len();
         self.keeps_output &= !all;
-        if self.kept.len() + count > KEPT_BYTES_MAX {
+        if self.kept.len() + count > KEPT_BYTES_MAX && !self.keeps_all {
             self.kept.clear(pool);
         } else if all && self.kept.is_empty() {
             self.kept = std::mem::take(&mut self.output);
@@ -512,6 +516,11 @@ impl Backend {
     /// Whether the unfinished reply is none, but a push.
     pub(crate) fn is_pushed_to(&self) -> bool {
         reply::is_push(&self.input)
+    }
+
+    /// Whether the unfinished reply, if none of it was passed on, is an error.
+    pub(crate) fn begins_with_error(&self) -> bool {
+        reply::is_error(&self.input)
     }
 
     /// The unfinished reply will be so long at least.
@@ -769,7 +778,7 @@ mod tests {
         let (tail, start) = backend.tail(pool);
         tail.extend_from_slice(PING);
         let deadline = sent_at + Duration::from_secs(1);
-        let (purpose, command, kept) = (Purpose::Client, Number::NONE, true);
+        let (purpose, command, kept) = (Purpose::Client, Number::NONE, Kept::YES);
         let ticket =
             Ticket { conn: CONN, place: 0, part: 0, purpose, command, kept, queued_us: 0, start, deadline };
         backend.push(ticket);

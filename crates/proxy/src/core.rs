@@ -23,11 +23,13 @@ use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
 use crate::reading::Readers;
+use crate::redirect::{Kept, Parking, Wishes};
 use crate::route::Scratch;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
 use crate::session::Session;
 use crate::tally::{self, Tally};
+use crate::transaction::Replay;
 use command::Number;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -102,6 +104,13 @@ pub(crate) struct Core {
     pub check_at: Instant,
     pub controls: VecDeque<Control>,
     pub notices: VecDeque<Notice>,
+    /// Whether all requests are kept until they are answered, since their nodes may decline them.
+    pub keeps: Kept,
+    /// Requests that were declined and wait.
+    pub parking: Parking,
+    pub wishes: Wishes,
+    /// Transactions that may have to be sent again.
+    pub replays: Slab<Replay>,
     /// Backends with something to send.
     pub nodes_to_send: Vec<u32>,
     /// Clients with something to send.
@@ -135,6 +144,7 @@ impl Core {
         now: Instant,
     ) -> Core {
         let shards = topology.shard_count();
+        let keeps = Kept::only_if(topology.is_discovered());
         let lanes = Lanes::new(settings.credentials.clone());
         let mut core = Core {
             backends: Vec::new(),
@@ -183,6 +193,10 @@ impl Core {
             check_at: now,
             controls: VecDeque::new(),
             notices: VecDeque::new(),
+            keeps,
+            parking: Parking::default(),
+            wishes: Wishes::default(),
+            replays: Slab::default(),
             nodes_to_send: Vec::new(),
             clients_to_send: Vec::new(),
             clients_to_resume: Vec::new(),
@@ -258,9 +272,9 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared | Use::Replica | Use::Subscription => (self.late_at, asked.kept),
-            Use::Held | Use::Draining => (self.late_at, false),
-            Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, false),
+            Use::Shared | Use::Replica | Use::Subscription => (self.late_at, asked.kept.max(self.keeps)),
+            Use::Held | Use::Draining => (self.late_at, self.keeps),
+            Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, self.keeps),
         };
         let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());
         let Asked { conn, place, part, purpose, .. } = asked;
@@ -376,18 +390,18 @@ pub(crate) struct Asked {
     pub part: u32,
     pub purpose: Purpose,
     /// The request may be asked again, on a shared connection: its bytes are kept until its reply comes.
-    pub kept: bool,
+    pub kept: Kept,
 }
 
 impl Asked {
     /// A client's request that goes to one node.
     pub(crate) fn by_client(conn: ConnId, place: u32) -> Asked {
-        Asked { conn, place, part: 0, purpose: Purpose::Client, kept: false }
+        Asked { conn, place, part: 0, purpose: Purpose::Client, kept: Kept::NO }
     }
 
     /// A request of ours that goes to one node, whatever it answers.
     pub(crate) fn by_nobody() -> Asked {
-        Asked { conn: NOBODY, place: 0, part: 0, purpose: Purpose::Nobody, kept: false }
+        Asked { conn: NOBODY, place: 0, part: 0, purpose: Purpose::Nobody, kept: Kept::NO }
     }
 }
 

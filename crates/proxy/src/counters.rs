@@ -59,6 +59,8 @@ counters! {
     timeouts,
     /// Reads that were asked again on a pinned connection, since their replies were large.
     refetches,
+    /// Requests that a node declined (MOVED, ASK and their like) and that were sent elsewhere, or again.
+    redirects,
     /// How often requests were not read since too much was held.
     memory_full,
     /// Shared connections that others took the place of, since too many large replies came on them.

@@ -26,6 +26,7 @@ use crate::event::CloseReason;
 use crate::lanes::{LaneId, LaneKind};
 use crate::limits::CrossShard;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::replies::Outcome;
 use crate::requests::Step;
 use crate::route::Keys;
@@ -259,7 +260,7 @@ impl Core {
                 Ok(node) => {
                     // An emulation outlives its client: its number takes the place of one.
                     let (part, purpose) = (part as u32, Purpose::Emulation);
-                    let asked = Asked { conn: id, place: 0, part, purpose, kept: false };
+                    let asked = Asked { conn: id, place: 0, part, purpose, kept: Kept::NO };
                     self.enqueue_on(node, &question.request, asked);
                 }
                 Err(lost) => self.take_answer(id, part as u32, Answer::Lost(lost)),

@@ -22,6 +22,7 @@ use crate::errors::{self, Lost};
 use crate::event::CloseReason;
 use crate::held::HeldNode;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::replies::Outcome;
 use crate::route::Keys;
 use crate::session::{Owed, Session};
@@ -141,7 +142,7 @@ impl Core {
             self.ask_name(node);
             bytes.clear();
             streams::write_part(&mut bytes, request, keys, part);
-            let asked = Asked { conn: id, place: 0, part, purpose: Purpose::Fan, kept: false };
+            let asked = Asked { conn: id, place: 0, part, purpose: Purpose::Fan, kept: Kept::NO };
             self.enqueue_on(node.get(), &bytes, asked);
             self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
         }
@@ -220,7 +221,7 @@ impl Core {
         let node = part.node.get();
         let backend = &self.backends[node as usize];
         let (id, Some(name), Some(conn)) = (backend.node, backend.name, backend.conn()) else { return };
-        let asked = Asked { conn, place: 0, part: node, purpose: Purpose::Unblock, kept: false };
+        let asked = Asked { conn, place: 0, part: node, purpose: Purpose::Unblock, kept: Kept::NO };
         if self.ask_to_unblock(id, name, false, asked) {
             self.backends[node as usize].is_unblocked = true;
         }

@@ -3,6 +3,7 @@
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::merge::Merge;
+use crate::redirect::Kept;
 use crate::route::{Keys, Part};
 use crate::scripts::Library;
 use crate::session::{Owed, Session};
@@ -36,6 +37,10 @@ impl Core {
         keys: &mut Keys,
     ) {
         let step = command.split_step();
+        if self.topology.is_cluster() {
+            self.write_parts_in_turn(step, request, keys);
+            return self.expect_parts(session, command, merge, request, keys, None);
+        }
         for part in &mut keys.parts {
             let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
             part.start = start;
@@ -48,6 +53,22 @@ impl Core {
             append(tail, request.raw_args(position, step));
         }
         self.expect_parts(session, command, merge, request, keys, None);
+    }
+
+    /// Appends one part's request after the other: a node may get several, one for each slot.
+    fn write_parts_in_turn(&mut self, step: usize, request: &Request<'_>, keys: &mut Keys) {
+        let mut order: Vec<usize> = (0..keys.positions.len()).collect();
+        order.sort_by_key(|&key| keys.part_of_key[key]);
+        let mut order = order.into_iter();
+        for part in &mut keys.parts {
+            let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
+            part.start = start;
+            encode::array_header(tail, 1 + part.keys * step);
+            append(tail, request.raw_arg(0));
+            for key in order.by_ref().take(part.keys) {
+                append(tail, request.raw_args(keys.positions[key], step));
+            }
+        }
     }
 
     /// Sends the whole request to every shard.
@@ -110,12 +131,12 @@ impl Core {
         .with_library(library)
         .of_shards(&self.topology)
         .in_lane(self.lanes.kind(session.lane));
-        let kept = reads && merge.may_be_relayed();
+        let kept = Kept::only_if(reads && merge.may_be_relayed());
         self.expect_merge(session, merge, keys, kept);
     }
 
     /// The same, for a merge that is there.
-    pub(crate) fn expect_merge(&mut self, session: &mut Session, merge: Merge, keys: &Keys, kept: bool) {
+    pub(crate) fn expect_merge(&mut self, session: &mut Session, merge: Merge, keys: &Keys, kept: Kept) {
         let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
         self.counters.fragments += keys.parts.len() as u64;
         for (number, part) in keys.parts.iter().enumerate() {

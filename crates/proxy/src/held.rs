@@ -70,10 +70,17 @@ impl Core {
             return Err(self.not_sent(shard, "too many clients have a connection of their own"));
         }
         let id = self.primary_of(shard)?;
+        self.hold_on(session, id)
+    }
+
+    /// The same, to the node `id`.
+    fn hold_on(&mut self, session: &Session, id: NodeId) -> Result<HeldNode, Lost> {
         let node = self.own_node(session.lane, id)?;
+        let shard = self.shard_of_node(id);
         let backend = &mut self.backends[node as usize];
         backend.used_by = Use::Held;
         backend.held_by = Some(session.conn);
+        backend.shard = shard;
         self.held += 1;
         Ok(HeldNode::new(node).expect("the first place is a shared connection's"))
     }
@@ -156,6 +163,32 @@ impl Core {
         let asked = Asked { purpose: Purpose::Name, ..Asked::by_nobody() };
         self.backends[node.get() as usize].asked_name = true;
         self.enqueue_on(node.get(), CLIENT_ID, asked);
+    }
+
+    /// Sends a request that a node has declined again, to the node `id`, over another connection for the session alone.
+    pub(crate) fn hold_again(
+        &mut self,
+        session: &mut Session,
+        (shard, id): (ShardId, NodeId),
+        watches: bool,
+        asks: bool,
+        request: &[u8],
+        ticket: Ticket,
+    ) -> Result<(), Lost> {
+        let node = self.hold_on(session, id)?;
+        // The keys are those of this shard, wherever they are found at the moment.
+        self.backends[node.get() as usize].shard = shard;
+        match watches {
+            true => session.watch = Watch::Asked(node),
+            false => self.ask_name(node),
+        }
+        self.enqueue_again(node.get(), asks, request, ticket);
+        session.fences += 1;
+        if !watches {
+            self.set_waiting(session, Some(node));
+            self.set_deadline(node.get(), ticket.deadline);
+        }
+        Ok(())
     }
 
     /// The session watches no keys any more, and its transaction, if there is one, is not carried out.

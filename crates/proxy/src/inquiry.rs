@@ -19,6 +19,7 @@ use crate::info::Survey;
 use crate::login::Task;
 use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
 use crate::tracking::{Redirect, Tracking};
@@ -248,7 +249,7 @@ impl Core {
         for &shard in shards {
             // An inquiry has no client of its own: its number takes the place of one.
             let asked =
-                Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry, kept: false };
+                Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry, kept: Kept::NO };
             self.enqueue(shard, request, asked);
         }
     }

@@ -22,6 +22,7 @@ use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
 use crate::noloop::Check;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::session::{Owed, Session};
 use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
 use command::{Carry, Command, Flags, Local, Transaction as Act};
@@ -183,7 +184,7 @@ impl Core {
     fn ask_for_changes(&mut self, shard: ShardId, id: Id) {
         let node = self.source_of_changes(shard);
         // Who waits takes the place of a client.
-        let asked = Asked { conn: id, place: 0, part: shard.0, purpose: Purpose::Track, kept: false };
+        let asked = Asked { conn: id, place: 0, part: shard.0, purpose: Purpose::Track, kept: Kept::NO };
         self.enqueue_on(node, TRACK, asked);
     }
 
@@ -193,6 +194,24 @@ impl Core {
         let node = self.source_on(self.invalidations.sources[shard.0 as usize].node, lane, shard);
         self.invalidations.sources[shard.0 as usize].node = Some(node);
         node
+    }
+
+    /// Shards may have come or gone: all that are there are to tell of changes, if anybody wants to know.
+    pub(crate) fn follow_changes(&mut self) {
+        let topology = Arc::clone(&self.topology);
+        for (shard, id) in topology.shards().iter().zip((0..).map(ShardId)) {
+            let source = &mut self.invalidations.sources[id.0 as usize];
+            if shard.is_gone() {
+                self.pins.doomed.extend(source.node.take());
+            } else if !self.invalidations.clients.is_empty()
+                && source.node.is_none()
+                && shard.primary.is_some()
+            {
+                // What has changed there so far nobody knows.
+                source.has_gap = true;
+                self.ask_for_changes(id, NOBODY);
+            }
+        }
     }
 
     /// The session tracks no more: it has said so, or is gone.
@@ -490,6 +509,14 @@ impl Session {
     /// The number of the client that is told instead: 0 if none is, -1 if it does not track.
     pub(crate) fn redirect_number(&self) -> i64 {
         tracking::redirect_number(self.tracking())
+    }
+
+    /// Its request was refused: what CLIENT CACHING said was of that one.
+    pub(crate) fn forget_caching(&mut self) {
+        let in_transaction = self.transaction.is_some();
+        if let Some(tracking) = self.tracking_mut().filter(|_| !in_transaction) {
+            tracking.end_of_command();
+        }
     }
 
     pub(crate) fn tracking_mut(&mut self) -> Option<&mut Tracking> {

@@ -313,7 +313,8 @@ impl Core {
     }
 
     /// A place for `backend` among the connections.
-    pub(crate) fn add_node(&mut self, backend: Backend) -> u32 {
+    pub(crate) fn add_node(&mut self, mut backend: Backend) -> u32 {
+        backend.keeps_all = self.keeps.is_kept();
         self.check_at = self.now;
         match self.vacant.pop() {
             Some(node) => {

@@ -92,6 +92,8 @@ pub(crate) struct SpareValues {
 impl SpareValues {
     /// More are freed.
     const SPARE_MAX: usize = 256;
+    /// Buffers of more parts are freed: in a cluster each slot is one.
+    const PARTS_MAX: usize = 64;
     /// Part buffers that grew beyond this are freed.
     const PART_BYTES_MAX: usize = 16 * 1024;
 
@@ -113,6 +115,7 @@ impl SpareValues {
         if self.spare.len() >= Self::SPARE_MAX {
             return;
         }
+        values.parts.truncate(Self::PARTS_MAX);
         for part in &mut values.parts {
             part.clear();
             if part.capacity() > Self::PART_BYTES_MAX {

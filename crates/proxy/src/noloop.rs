@@ -19,6 +19,7 @@ use crate::backend::Purpose;
 use crate::core::Asked;
 use crate::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::replies::Outcome;
 use command::Command;
 use resp::reply::as_bulk;
@@ -135,7 +136,7 @@ impl Proxy {
         // One byte more than it would have.
         let end = itoa::Buffer::new().format(written.len).to_owned();
         encode::request(&mut request, &[b"GETRANGE", key, b"0", end.as_bytes()]);
-        let asked = Asked { conn: id, place: 0, part: 0, purpose: Purpose::Check, kept: false };
+        let asked = Asked { conn: id, place: 0, part: 0, purpose: Purpose::Check, kept: Kept::NO };
         core.enqueue_on(node, &request, asked);
         core.pool.give(request);
     }

@@ -28,6 +28,7 @@ use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
 use crate::lanes::LaneId;
+use crate::redirect::Kept;
 use crate::session::{Owed, Session};
 use crate::upload::Upload;
 use std::collections::{BTreeMap, VecDeque};
@@ -101,6 +102,8 @@ pub(crate) struct Pins {
     pub doomed: Vec<u32>,
     /// Clients for whom something may be passed on now.
     pub to_relay: Vec<ConnId>,
+    /// Connections whose next reply is an error that must be seen whole: it may say that the request was declined.
+    pub to_read: Vec<u32>,
 }
 
 impl Pins {
@@ -124,6 +127,7 @@ impl Pins {
         }
         self.idle.values_mut().for_each(|idle| idle.retain(|&unused| unused != node));
         self.doomed.retain(|&closing| closing != node);
+        self.to_read.retain(|&reading| reading != node);
     }
 
     /// The connection `node` to the node `id` is free for the next who needs one.
@@ -193,6 +197,11 @@ impl Core {
     /// The connection of the session's pin to `shard`, in `lane`; one is made if there is none.
     pub(crate) fn pinned_node(&mut self, id: Id, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
         let at = self.primary_of(shard)?;
+        self.pinned_to(id, lane, at)
+    }
+
+    /// The same, to the node `at`.
+    pub(crate) fn pinned_to(&mut self, id: Id, lane: LaneId, at: NodeId) -> Result<u32, Lost> {
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
         let is_it = |backend: &Backend| backend.node == at && backend.lane == lane;
         if let Some(&node) = pin.nodes.iter().find(|&&node| is_it(&self.backends[node as usize])) {
@@ -293,7 +302,7 @@ impl Core {
                 Ok(node) => {
                     let Ticket { conn, place, part, purpose, .. } = ticket;
                     self.asking = ticket.command;
-                    self.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: false });
+                    self.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: Kept::NO });
                 }
                 Err(reason) => lost.push((ticket, reason)),
             }

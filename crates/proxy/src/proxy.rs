@@ -11,6 +11,7 @@ use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
 use crate::login::Login;
 use crate::pinned::Pinning;
+use crate::redirect::Kept;
 use crate::replicas::Reads;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
@@ -257,6 +258,9 @@ impl Proxy {
                 Err(garbled) => self.fail_node(garbled.node, garbled.fault),
             }
         }
+        while let Some(node) = self.core.pins.to_read.pop() {
+            self.read_held_error(node);
+        }
         while let Some(node) = self.core.pins.doomed.pop() {
             self.let_go(node);
         }
@@ -344,6 +348,11 @@ impl Proxy {
                     }
                 }
                 Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
+                Owed::Replay(replay) => {
+                    if let Owed::Mixture(mixture) = core.forget_replay(replay) {
+                        core.mixtures.remove(mixture);
+                    }
+                }
                 Owed::Repeat(repeat) => core.forget_repeat(repeat),
                 Owed::Scan(scan) => core.forget_scan(scan),
                 Owed::Emulation(emulation) => core.leave_emulation(emulation),
@@ -399,7 +408,8 @@ impl Proxy {
     pub fn poll_deadline(&self) -> Instant {
         let soon = self.sweep_at.min(self.core.check_at);
         let soon = soon.min(self.core.inquiries.deadline()).min(self.core.pause.until);
-        soon.min(self.core.readers.deadline()).min(self.core.ejection_deadline())
+        let soon = soon.min(self.core.readers.deadline()).min(self.core.ejection_deadline());
+        soon.min(self.core.parking.due_at)
     }
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
@@ -407,6 +417,9 @@ impl Proxy {
         self.core.begin(now);
         if self.core.check_at <= now {
             self.check_nodes();
+        }
+        if self.core.parking.due_at <= now {
+            self.retry_parked(false);
         }
         if self.sweep_at <= now {
             self.sweep_at = now + SWEEP_EVERY;
@@ -474,7 +487,7 @@ impl Proxy {
             self.core.backends[node].passed_over_bytes = 0;
             if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
                 let conn = ConnId { index: 0, generation: 0 };
-                let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: false };
+                let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: Kept::NO };
                 self.core.enqueue_on(node as u32, backend::PING, asked);
             }
         }

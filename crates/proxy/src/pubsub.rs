@@ -25,6 +25,7 @@ use crate::event::{CloseReason, Notice};
 use crate::invalidations::changes_of;
 use crate::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::replies::Fault;
 use crate::session::{Owed, Session};
 use crate::subscriptions::{Deserted, Topics, Wait};
@@ -58,7 +59,7 @@ struct Source {
 
 /// Nodes are told that a topic is of no interest any more.
 #[derive(Debug)]
-struct Leaving {
+pub(crate) struct Leaving {
     kind: Kind,
     name: Arc<[u8]>,
     /// Shards whose node counts our connection as a subscriber.
@@ -67,6 +68,13 @@ struct Leaving {
     left: usize,
     /// Who is to be told then: a place in a client's order, and the text.
     client: Option<(ConnId, u32, Vec<u8>)>,
+}
+
+impl Leaving {
+    /// Nobody waits for it to leave, and no node that counts us.
+    pub(crate) fn of(kind: Kind, name: &Arc<[u8]>, left: usize) -> Leaving {
+        Leaving { kind, name: Arc::clone(name), counted: Vec::new(), left, client: None }
+    }
 }
 
 /// Channels to which nodes publish what happens to their own keys.
@@ -80,6 +88,11 @@ impl Subscriptions {
             leaving: Slab::default(),
             listeners: Vec::new(),
         }
+    }
+
+    /// Nodes are told of a topic that nobody is subscribed to there any more.
+    pub(crate) fn begin_to_leave(&mut self, leaving: Leaving) -> Id {
+        self.leaving.insert(leaving)
     }
 
     /// There may be shards more, or less.
@@ -147,7 +160,7 @@ impl Core {
     fn home_of(&self, kind: Kind, name: &[u8]) -> Option<ShardId> {
         let is_everywhere = match kind {
             Kind::Pattern => true,
-            Kind::Channel => NOTIFICATIONS.iter().any(|prefix| name.starts_with(prefix)),
+            Kind::Channel => is_notification(name),
             Kind::ShardChannel => false,
         };
         (!is_everywhere).then(|| self.topology.shard_of(name))
@@ -227,13 +240,18 @@ impl Core {
         let leaving = Leaving { kind, name: Arc::clone(&name), counted, left: asked.len(), client: None };
         let id = self.subscriptions.leaving.insert(leaving);
         for (shard, _) in asked {
-            self.say(shard, kind.unsubscribe(), &name, id, Purpose::Unsubscribe);
+            self.say_unsubscribed(shard, kind, &name, id);
         }
         Some(id)
     }
 
+    /// Tells the node of `shard` that a topic is of no interest any more.
+    pub(crate) fn say_unsubscribed(&mut self, shard: ShardId, kind: Kind, name: &[u8], id: Id) {
+        self.say(shard, kind.unsubscribe(), name, id, Purpose::Unsubscribe);
+    }
+
     /// Asks the node of `shard` for the messages of a topic.
-    fn ask_for(&mut self, id: Id, shard: ShardId) {
+    pub(crate) fn ask_for(&mut self, id: Id, shard: ShardId) {
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
         topic.ask(shard);
         let (kind, name) = (topic.kind, Arc::clone(&topic.name));
@@ -246,7 +264,7 @@ impl Core {
         let mut request = self.pool.take();
         encode::request(&mut request, &[word.as_bytes(), name]);
         // A topic has no client: its number takes the place of one.
-        self.enqueue_on(node, &request, Asked { conn: id, place: 0, part: shard.0, purpose, kept: false });
+        self.enqueue_on(node, &request, Asked { conn: id, place: 0, part: shard.0, purpose, kept: Kept::NO });
         self.pool.give(request);
     }
 
@@ -298,7 +316,7 @@ impl Core {
     }
 
     /// Tells the session that it is subscribed, in the places that waited for that.
-    fn confirm_waits(&mut self, session: &mut Session, kind: Kind, name: &[u8], waits: Vec<Wait>) {
+    pub(crate) fn confirm_waits(&mut self, session: &mut Session, kind: Kind, name: &[u8], waits: Vec<Wait>) {
         for Wait { place, count, resp3 } in waits {
             let mut text = self.pool.take();
             write_change(&mut text, resp3, kind.subscribe(), Some(name), count);
@@ -441,7 +459,13 @@ impl Proxy {
     /// A message, or the answer to what was asked first.
     fn handle_said(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
         if let Some((kind, name)) = message_of(reply) {
-            self.distribute(kind, name, reply);
+            let shard = self.core.backends[node as usize].shard;
+            if self.core.is_heard_from(shard, kind, name, reply) {
+                self.distribute(kind, name, reply);
+            }
+            return Ok(());
+        }
+        if self.is_dropped(node, reply) {
             return Ok(());
         }
         if let Some(keys) = changes_of(reply) {
@@ -459,7 +483,9 @@ impl Proxy {
                 if let Some(topic) = self.core.subscriptions.topics.get_mut(ticket.conn) {
                     topic.refuse(shard);
                 }
-                self.deny(ticket.conn, reply);
+                if !self.redirect_topic(ticket.conn, node, reply) {
+                    self.deny(ticket.conn, reply);
+                }
             }
             Purpose::Subscribe => return self.handle_subscribed(ticket.conn, shard, reply),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
@@ -471,6 +497,24 @@ impl Proxy {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether `reply` says, unasked, that the node has ended our subscription to a shard channel.
+    fn is_dropped(&mut self, node: u32, reply: &[u8]) -> bool {
+        let mut fields = elements(reply).into_iter().flatten();
+        if fields.next().and_then(as_bulk) != Some(Kind::ShardChannel.unsubscribe().as_bytes()) {
+            return false;
+        }
+        let Some(name) = fields.next().and_then(as_bulk) else { return false };
+        let backend = &self.core.backends[node as usize];
+        let (front, shard) = (backend.front().copied(), backend.shard);
+        let leaving = front.filter(|ticket| ticket.purpose == Purpose::Unsubscribe);
+        let leaving = leaving.and_then(|ticket| self.core.subscriptions.leaving.get(ticket.conn));
+        if leaving.is_some_and(|leaving| leaving.kind == Kind::ShardChannel && *leaving.name == *name) {
+            return false;
+        }
+        self.handle_dropped(shard, name);
+        true
     }
 
     /// Passes a message on to all who are subscribed.
@@ -525,23 +569,23 @@ impl Proxy {
         let core = &mut self.core;
         // If nobody is left, the node was told so behind what it answers now.
         let Some(topic) = core.subscriptions.topics.get_mut(id) else { return Ok(()) };
+        if !topic.lives_on(shard) {
+            // It has moved since.
+            return Ok(());
+        }
         if !confirms(reply, topic.kind.subscribe(), &topic.name) {
             return Err(Fault::Garbled("a subscription that nobody asked for".to_owned()));
         }
         let (kind, name) = (topic.kind, Arc::clone(&topic.name));
         core.board.audience.add_node(core.settings.worker, kind, &name, shard);
         if topic.confirm(shard) {
-            for (conn, waits) in topic.take_waits() {
-                let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-                self.core.board.audience.add_client(self.core.settings.worker, kind, &name);
-                self.core.confirm_waits(session, kind, &name, waits);
-            }
+            self.conclude_subscription(id);
         }
         Ok(())
     }
 
     /// A node does not want to subscribe us, or cannot: those who wait are told, and are not subscribed.
-    fn deny(&mut self, id: Id, error: &[u8]) {
+    pub(crate) fn deny(&mut self, id: Id, error: &[u8]) {
         let Some(topic) = self.core.subscriptions.topics.get_mut(id) else { return };
         let kind = topic.kind;
         for (conn, waits) in topic.take_waits() {
@@ -720,6 +764,11 @@ pub(crate) fn write_receivers(reply: &[u8], receivers: Receivers, out: &mut Vec<
         Some(counted) => encode::integer(out, receivers.among(counted)),
         None => out.extend_from_slice(reply),
     }
+}
+
+/// Whether nodes publish what happens to their own keys to the channel `name`.
+pub(crate) fn is_notification(name: &[u8]) -> bool {
+    NOTIFICATIONS.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The kind and name of the topic that a message belongs to; `None` if `reply` is none.

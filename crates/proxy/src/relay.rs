@@ -44,6 +44,7 @@ impl Core {
         let relayed = self.relay_all(session, &nodes);
         for &node in &nodes {
             self.pace_pinned(node);
+            self.backends[node as usize].forget_answered(&mut self.pool);
             self.recount_node(node);
         }
         nodes.retain(|node| !self.pins.doomed.contains(node));
@@ -100,6 +101,9 @@ impl Core {
 
     /// Passes on what is there of the next value from `node`. True if that was all of it.
     fn relay_value(&mut self, session: &mut Session, node: u32, ticket: &Ticket) -> Result<bool, Garbled> {
+        if !session.is_relaying() && self.holds_error(node) {
+            return Ok(false);
+        }
         let backend = &mut self.backends[node as usize];
         let input = backend.lend_input();
         if !session.is_relaying() && reply::is_push(&input) {
@@ -116,6 +120,18 @@ impl Core {
         backend.restore_input(input, passed.len, &mut self.pool);
         backend.starved = !passed.complete;
         Ok(passed.complete)
+    }
+
+    /// Whether the next reply on the pinned connection `node`, of which nothing was passed on, is an error that may say
+    /// that the request was declined: it is read whole then.
+    fn holds_error(&mut self, node: u32) -> bool {
+        let backend = &mut self.backends[node as usize];
+        let holds = self.keeps.is_kept() && backend.begins_with_error();
+        if holds {
+            backend.starved = true;
+            self.pins.to_read.push(node);
+        }
+        holds
     }
 
     /// Passes on what is there of an MGET's values.
@@ -196,9 +212,10 @@ impl Core {
         for &node in nodes {
             let backend = &mut self.backends[node as usize];
             let Some(part) = front_ticket(backend, session).map(|ticket| ticket.part) else { continue };
-            if backend.elements.is_some() {
+            if backend.elements.is_some() || self.holds_error(node) {
                 continue;
             }
+            let backend = &mut self.backends[node as usize];
             let input = backend.lend_input();
             let head = read_head(&input, &self.limits.reply);
             let used = match &head {

@@ -20,6 +20,7 @@ use crate::lanes::LaneId;
 use crate::pinned::Pinning;
 use crate::proxy::Proxy;
 use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica};
+use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::requests::Step;
 use crate::route::{self, Keys, Part, Route};
@@ -170,7 +171,7 @@ impl Core {
                     Carry::Script(script) => self.forward_script_to(session, (shard, node), script, request),
                     _ => {
                         let place = session.reserve(Owed::Node);
-                        let asked = Asked { kept: true, ..Asked::by_client(session.conn, place) };
+                        let asked = Asked { kept: Kept::YES, ..Asked::by_client(session.conn, place) };
                         self.enqueue_on(node, request.bytes, asked);
                     }
                 }
@@ -298,7 +299,7 @@ impl Core {
                 let poll = self.readers.note_asked(shard, id, self.now);
                 let conn = ConnId { index: poll as u32, generation: (poll >> 32) as u32 };
                 let (place, part, purpose) = (id.0, shard.0, Purpose::Poll);
-                self.enqueue_on(node, INFO_REPLICATION, Asked { conn, place, part, purpose, kept: false });
+                self.enqueue_on(node, INFO_REPLICATION, Asked { conn, place, part, purpose, kept: Kept::NO });
             }
         }
     }
@@ -363,7 +364,7 @@ pub(crate) struct Rescued {
 fn is_read_of_client(ticket: &Ticket) -> bool {
     let is_it = |&(number, _): &(Number, &Command)| number.index() == ticket.command.index();
     let reads = || command::numbered().find(is_it).is_some_and(|(_, command)| may_read_replica(command));
-    ticket.purpose == Purpose::Client && ticket.kept && reads()
+    ticket.purpose == Purpose::Client && ticket.kept.is_kept() && reads()
 }
 
 /// Whether a replica's reply says that it cannot answer, and not what the client asked for.
@@ -383,7 +384,7 @@ impl Proxy {
                 Ok(node) => {
                     core.counters.replica_retries += 1;
                     core.asking = command;
-                    core.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: true });
+                    core.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: Kept::YES });
                 }
                 Err(lost) => self.deliver_losses(vec![(ticket, lost)]),
             }

@@ -171,6 +171,14 @@ impl Proxy {
         }
     }
 
+    /// Reads an error that was held back on a pinned connection, if it is whole.
+    pub(crate) fn read_held_error(&mut self, node: u32) {
+        if self.core.backends[node as usize].begins_with_error() {
+            self.handle_shared_bytes(node, &[]);
+            self.core.recount_node(node);
+        }
+    }
+
     /// Takes what comes for one client, who gets it as he takes it.
     fn handle_pinned_bytes(&mut self, node: u32, bytes: &[u8]) {
         let core = &mut self.core;
@@ -219,7 +227,7 @@ impl Proxy {
         }
     }
 
-    /// Hands one reply to whom the first ticket names.
+    /// Hands one reply to whom the first ticket names, unless it says that the request is to be sent elsewhere.
     #[inline(always)]
     fn handle_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
         let backend = &mut self.core.backends[node as usize];
@@ -229,6 +237,24 @@ impl Proxy {
         if resp::reply::is_push(reply) {
             return Err(unasked_push());
         }
+        if resp::reply::is_error(reply) && self.core.keeps.is_kept() {
+            return self.handle_error(node, reply);
+        }
+        self.hand_out(node, reply)
+    }
+
+    /// An error, of a node that may decline requests.
+    #[cold]
+    fn handle_error(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+        if self.redirect(node, reply) {
+            return Ok(());
+        }
+        self.hand_out(node, reply)
+    }
+
+    #[inline(always)]
+    fn hand_out(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+        let backend = &mut self.core.backends[node as usize];
         let Some(ticket) = backend.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
@@ -341,7 +367,7 @@ impl Proxy {
     }
 
     /// Tells whoever holds `ticket` what came of it.
-    fn deliver(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
+    pub(crate) fn deliver(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
         match ticket.purpose {
             Purpose::Client => match outcome {
                 Outcome::Reply(reply) => self.deliver_reply(Recipient::of(&ticket), reply),
@@ -397,6 +423,9 @@ impl Proxy {
         let core = &mut self.core;
         let mut scratch = std::mem::take(&mut core.scratch.reply);
         scratch.clear();
+        if let Some(Owed::Replay(replay)) = session.owed(recipient.place) {
+            session.expect(recipient.place, core.forget_replay(replay));
+        }
         let reply = match (session.owed(recipient.place), outcome) {
             (Some(Owed::Node | Owed::Exec), Outcome::Reply(reply)) => Some(reply),
             (Some(Owed::Exec), Outcome::Lost(lost)) => {
@@ -444,9 +473,17 @@ impl Proxy {
                 core.absorb(merge, recipient.part, outcome, &mut scratch).then_some(&scratch[..])
             }
             // Tickets of these name them and not a place.
-            (Some(Owed::Inquiry(_) | Owed::Subscription | Owed::Emulation(_) | Owed::Fan(_)) | None, _) => {
-                None
-            }
+            (
+                Some(
+                    Owed::Inquiry(_)
+                    | Owed::Subscription
+                    | Owed::Emulation(_)
+                    | Owed::Fan(_)
+                    | Owed::Replay(_),
+                )
+                | None,
+                _,
+            ) => None,
         };
         if let Some(reply) = reply {
             self.settle(recipient, reply);
@@ -515,6 +552,9 @@ impl Proxy {
             self.note_held_loss(node, held_by, &tickets);
         }
         let core = &mut self.core;
+        if is_node {
+            core.wish(None);
+        }
         core.recount_node(node);
         if !reported {
             core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });

@@ -7,6 +7,7 @@ use crate::event::{CloseReason, Notice};
 use crate::learn::Lookup;
 use crate::login;
 use crate::pinned::Pinning;
+use crate::redirect::Kept;
 use crate::route::{self, Keys, Route};
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{
@@ -315,7 +316,7 @@ impl Core {
             Err(lost) => return self.refuse(session, &lost.text()),
         };
         let place = session.reserve(Owed::Node);
-        let kept = command.flags.contains(Flags::READONLY);
+        let kept = Kept::only_if(command.flags.contains(Flags::READONLY));
         self.enqueue_on(node, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });
     }
 
@@ -340,6 +341,7 @@ impl Core {
         self.counters.errors += 1;
         self.tally.count_rejected(self.asking, reply);
         self.spoil_transaction(session);
+        session.forget_caching();
         self.answer(session, reply);
     }
 
@@ -358,7 +360,7 @@ impl Core {
         self.enqueue(
             shard,
             &ask,
-            Asked { conn: question, place: 0, part: 0, purpose: Purpose::Learn, kept: false },
+            Asked { conn: question, place: 0, part: 0, purpose: Purpose::Learn, kept: Kept::NO },
         );
         self.pool.give(ask);
         self.read_again()

@@ -326,6 +326,14 @@ impl Core {
         self.bring_along(node, named)
     }
 
+    /// The request behind `id` goes to another node, over the connection `node`: with what it names, if that may be
+    /// missing there.
+    pub(crate) fn bring_along_again(&mut self, node: u32, id: Id) {
+        if let Some(named) = self.repeats.requests.get(id).map(|repeat| repeat.named) {
+            self.bring_along(node, &named);
+        }
+    }
+
     /// The request behind `id` is not needed any more.
     pub(crate) fn forget_repeat(&mut self, id: Id) {
         if let Some(repeat) = self.repeats.remove(id) {

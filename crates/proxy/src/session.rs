@@ -182,6 +182,8 @@ pub(crate) enum Owed {
     Receivers(Receivers),
     /// One node, which runs a transaction.
     Exec,
+    /// The same, of a transaction that may have to be sent again.
+    Replay(Id),
     /// The same, with what is added here.
     Mixture(Id),
 }
@@ -496,6 +498,9 @@ impl Session {
     pub(crate) fn postpone(&mut self) {
         if self.mute == Mute::This {
             self.mute = Mute::Next;
+        }
+        if let Some(tracking) = self.tracking_mut() {
+            tracking.postpone();
         }
     }
 

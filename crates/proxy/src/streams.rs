@@ -10,6 +10,7 @@
 
 use crate::core::Core;
 use crate::merge::Merge;
+use crate::redirect::Kept;
 use crate::route::Keys;
 use crate::session::Session;
 use resp::reply::{as_bulk, elements, first_len, is_null};
@@ -116,7 +117,7 @@ impl Core {
             keys.parts[part].start = start;
         }
         let merge = Merge::of_streams(Streams::new(request, keys), keys.parts.len() as u32);
-        self.expect_merge(session, merge.in_lane(self.lanes.kind(session.lane)), keys, false);
+        self.expect_merge(session, merge.in_lane(self.lanes.kind(session.lane)), keys, Kept::NO);
     }
 }
 

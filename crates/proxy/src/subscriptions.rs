@@ -36,6 +36,8 @@ pub(crate) struct Topic {
     pub name: Arc<[u8]>,
     /// Where its messages come from; `None` is every shard.
     home: Option<ShardId>,
+    /// How often it was asked for elsewhere since a node has confirmed last.
+    moves: u8,
     /// Shards whose node has not confirmed, or whose connection was lost since.
     lacking: Vec<Lack>,
     subscribers: BTreeMap<ConnId, Subscription>,
@@ -75,6 +77,19 @@ pub(crate) struct Deserted {
     pub asked: Vec<(ShardId, bool)>,
 }
 
+/// A topic that has left its shard.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub kind: Kind,
+    pub name: Arc<[u8]>,
+    /// Where it was.
+    pub from: ShardId,
+    /// The node there was asked for it, and is to be told.
+    pub asked: bool,
+    /// And has confirmed.
+    pub confirmed: bool,
+}
+
 /// What became of the topics of a shard when the connection to it was lost.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
@@ -103,7 +118,34 @@ impl Topics {
     /// There may be shards more, or less.
     pub(crate) fn fit(&mut self, topology: &Topology) {
         self.at_shard.resize(topology.shard_count(), 0);
-        self.shards = topology.all_shards().collect();
+        let before = std::mem::replace(&mut self.shards, topology.all_shards().collect());
+        let came = self.shards.iter().copied().filter(|shard| !before.contains(shard));
+        let went = before.iter().copied().filter(|shard| !self.shards.contains(shard));
+        let (came, went): (Vec<ShardId>, Vec<ShardId>) = (came.collect(), went.collect());
+        for id in self.ids() {
+            let Some(topic) = self.topics.get_mut(id).filter(|topic| topic.home.is_none()) else { continue };
+            topic.lacking.retain(|lack| !went.contains(&lack.shard));
+            topic.lacking.extend(came.iter().map(|&shard| Lack { shard, asked: false }));
+            came.iter().for_each(|shard| self.at_shard[shard.0 as usize] += 1);
+            went.iter().for_each(|shard| self.at_shard[shard.0 as usize] -= 1);
+        }
+    }
+
+    /// All topics.
+    pub(crate) fn ids(&self) -> Vec<Id> {
+        (0..self.topics.places()).filter_map(|index| self.topics.id_at(index)).collect()
+    }
+
+    /// A topic that had one home has another, whose node was not asked yet. `None` if it is that already.
+    pub(crate) fn move_home(&mut self, id: Id, shard: ShardId) -> Option<Moved> {
+        let topic = self.topics.get_mut(id)?;
+        let from = topic.home.filter(|home| *home != shard)?;
+        let lack = topic.lacking.first().copied();
+        (topic.home, topic.lacking) = (Some(shard), vec![Lack { shard, asked: false }]);
+        self.at_shard[from.0 as usize] -= 1;
+        self.at_shard[shard.0 as usize] += 1;
+        let (asked, confirmed) = (lack.is_none_or(|lack| lack.asked), lack.is_none());
+        Some(Moved { kind: topic.kind, name: Arc::clone(&topic.name), from, asked, confirmed })
     }
 
     pub(crate) fn find(&self, kind: Kind, name: &[u8]) -> Option<Id> {
@@ -124,7 +166,7 @@ impl Topics {
         self.held_bytes += TOPIC_BYTES + name.len();
         let lacking = self.homes(home).map(|shard| Lack { shard, asked: false }).collect();
         let subscribers = BTreeMap::new();
-        let topic = Topic { kind, name: Arc::clone(&name), home, lacking, subscribers };
+        let topic = Topic { kind, name: Arc::clone(&name), home, moves: 0, lacking, subscribers };
         self.homes(home).for_each(|shard| self.at_shard[shard.0 as usize] += 1);
         let id = self.topics.insert(topic);
         self.by_name[kind as usize].insert(name, id);
@@ -193,17 +235,18 @@ impl Topics {
     /// The node of `shard` forgot all: the connection to it is gone. Looks at every topic.
     pub(crate) fn lose(&mut self, shard: ShardId) -> Loss {
         let ids: Vec<Id> = self.ids_at(shard).collect();
+        let is_there = self.shards.contains(&shard);
         let mut loss = Loss::default();
         for id in ids {
             let Some(topic) = self.topics.get_mut(id) else { continue };
             match topic.lacking.iter_mut().find(|lack| lack.shard == shard) {
                 Some(lack) => lack.asked = false,
                 None => {
-                    topic.lacking.push(Lack { shard, asked: false });
                     loss.confirmed.push(id);
+                    topic.lacking.extend(is_there.then_some(Lack { shard, asked: false }));
                 }
             }
-            if topic.is_waited_for() {
+            if topic.is_waited_for() && is_there {
                 loss.waited_for.push(id);
             }
         }
@@ -219,8 +262,34 @@ impl Topics {
 }
 
 impl Topic {
-    fn lives_on(&self, shard: ShardId) -> bool {
+    /// Whether its messages come from `shard`.
+    pub(crate) fn lives_on(&self, shard: ShardId) -> bool {
         self.home.is_none_or(|home| home == shard)
+    }
+
+    /// Where its messages come from; `None` is every shard.
+    pub(crate) fn home(&self) -> Option<ShardId> {
+        self.home
+    }
+
+    /// Whether all its nodes have confirmed.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.lacking.is_empty()
+    }
+
+    /// It is asked for elsewhere: how often in a row.
+    pub(crate) fn count_move(&mut self) -> u8 {
+        self.moves = self.moves.saturating_add(1);
+        self.moves
+    }
+
+    /// The node of `shard` has ended the subscription. False if that was not there.
+    pub(crate) fn drop_at(&mut self, shard: ShardId) -> bool {
+        let was_there = self.lives_on(shard) && self.lacking.iter().all(|lack| lack.shard != shard);
+        if was_there {
+            self.lacking.push(Lack { shard, asked: false });
+        }
+        was_there
     }
 
     /// Shards whose node was not asked yet.
@@ -250,6 +319,7 @@ impl Topic {
     /// The node of `shard` has confirmed. Whether all have now.
     pub(crate) fn confirm(&mut self, shard: ShardId) -> bool {
         self.lacking.retain(|lack| lack.shard != shard);
+        self.moves = 0;
         self.lacking.is_empty()
     }
 

@@ -15,13 +15,14 @@ use crate::core::Core;
 use crate::errors::Lost;
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
 use crate::replies::Fault;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use stdx::Instant;
 use topology::{NodeId, ShardId, Topology};
 
-const OTHER_PRIMARY: &str = "another node has taken its shard over";
+const OTHER_PRIMARY: &str = "another node has taken its keys over";
 
 impl Proxy {
     /// From now on requests go where `topology` says. One that is not newer than the present one is ignored.
@@ -32,10 +33,14 @@ impl Proxy {
         }
         let before = std::mem::replace(&mut self.core.topology, topology);
         self.core.fit_topology();
-        self.hold_back_clients_of(&before.losers(&self.core.topology));
+        let losers = before.losers(&self.core.topology);
+        self.hold_back_clients_of(&losers);
+        self.end_watches_on(&losers);
         self.drain_nodes();
         self.core.connect_primaries();
         self.move_sources(&before);
+        self.follow_topology();
+        self.retry_parked(true);
         self.core.check_at = now;
         self.follow_up();
     }
@@ -53,6 +58,16 @@ impl Proxy {
         }
     }
 
+    /// Who watches keys on `nodes` cannot know any more whether they have changed.
+    fn end_watches_on(&mut self, nodes: &BTreeSet<NodeId>) {
+        for node in 0..self.core.backends.len() as u32 {
+            let backend = &self.core.backends[node as usize];
+            if backend.used_by == Use::Held && backend.in_flight() == 0 && nodes.contains(&backend.node) {
+                self.fail_node(node, Fault::Gone(OTHER_PRIMARY.to_owned()));
+            }
+        }
+    }
+
     /// Takes the connections to nodes out of use that requests do not go to any more.
     fn drain_nodes(&mut self) {
         for node in 0..self.core.backends.len() as u32 {
@@ -63,10 +78,6 @@ impl Proxy {
             match self.core.backends[node as usize].used_by {
                 Use::Shared | Use::Replica if self.core.is_vacant(node) => {}
                 Use::Shared | Use::Replica => self.drain_node(node),
-                // Who watches there cannot know any more whether the keys have changed.
-                Use::Held if self.core.backends[node as usize].in_flight() == 0 => {
-                    self.fail_node(node, Fault::Gone(OTHER_PRIMARY.to_owned()));
-                }
                 _ => {}
             }
         }
@@ -131,6 +142,7 @@ impl Core {
     /// What there is one of for each shard, or for each part of the keyspace, has as many entries as the topology wants.
     fn fit_topology(&mut self) {
         let topology = &self.topology;
+        self.keeps = Kept::only_if(topology.is_discovered());
         self.scratch.keys.resize(topology.divisions());
         self.subscriptions.fit(topology);
         self.invalidations.fit(topology);
@@ -138,6 +150,7 @@ impl Core {
             self.readers.follow(topology, self.now);
         }
         for backend in &mut self.backends {
+            backend.keeps_all = self.keeps.is_kept();
             if let Some(node) = topology.nodes().get(backend.node.0 as usize)
                 && let Some(shard) = node.shard
             {

@@ -5,6 +5,7 @@ use crate::lanes::LaneKind;
 use crate::proxy::Peer;
 use crate::{Action, Arrival, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::Instant;
@@ -50,6 +51,10 @@ impl Rig {
     pub(crate) fn over(list: &str, limits: Limits, settings: Settings, board: &Arc<Board>) -> Rig {
         let nodes = parse_nodes(list).expect("valid");
         let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid");
+        Rig::of_topology(topology, limits, settings, board)
+    }
+
+    fn of_topology(topology: Topology, limits: Limits, settings: Settings, board: &Arc<Board>) -> Rig {
         let now = Instant::ZERO;
         let clients = FIRST_PORT + 100 * settings.worker as u16;
         let proxy = Proxy::new(limits, settings, Arc::new(topology), Arc::clone(board), now);
@@ -120,6 +125,25 @@ impl Rig {
             .collect();
         rigs.iter_mut().for_each(|rig| (0..shards as u32).for_each(|shard| rig.bring_up(shard)));
         rigs
+    }
+
+    /// Over a cluster of `shards` shards, whose nodes have said PONG. Slots are divided evenly; the nodes listen at ports
+    /// 7000, 7001, …
+    pub(crate) fn cluster(shards: usize) -> Rig {
+        let mut rig = Rig::of_topology(
+            cluster(None, 1, &even(shards)),
+            Limits::default(),
+            Settings::default(),
+            &Arc::new(Board::new(1)),
+        );
+        (0..shards as u32).for_each(|shard| rig.bring_up(shard));
+        rig
+    }
+
+    /// The cluster's map is another: the ports of the primaries are 7000 and this, and these are their slots.
+    pub(crate) fn remap(&mut self, primaries: &[(u32, Vec<RangeInclusive<u16>>)]) {
+        let present = &self.proxy.core.topology;
+        self.adopt(cluster(Some(present), present.epoch() + 1, primaries));
     }
 
     /// The node of `shard` takes the connection that was asked for and says PONG.
@@ -286,6 +310,11 @@ impl Rig {
         self.taken(self.nodes[&shard])
     }
 
+    /// Whether a connection to `node` was asked for.
+    pub(crate) fn is_asked_for(&self, node: u32) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
     pub(crate) fn node(&self, shard: u32) -> ConnId {
         self.nodes[&shard]
     }
@@ -347,6 +376,21 @@ impl Rig {
             }
         }
     }
+}
+
+/// The slots of `shards` shards whose nodes are numbered in order.
+pub(crate) fn even(shards: usize) -> Vec<(u32, Vec<RangeInclusive<u16>>)> {
+    let ranges = topology::slot_ranges(shards as u32);
+    ranges.zip(0..).map(|(range, node)| (node, vec![range.start..=range.end - 1])).collect()
+}
+
+fn cluster(before: Option<&Topology>, epoch: u64, primaries: &[(u32, Vec<RangeInclusive<u16>>)]) -> Topology {
+    let specs = primaries.iter().map(|(node, slots)| {
+        let (name, port) = (format!("s{node}"), 7000 + *node as u16);
+        let primary = Some(NodeSpec::tcp("127.0.0.1", port));
+        ShardSpec { name, primary, replicas: Vec::new(), slots: slots.clone() }
+    });
+    Topology::of_cluster(before, epoch, &specs.collect::<Vec<_>>()).expect("valid")
 }
 
 /// The users of the ACL file `users`.

@@ -10,6 +10,8 @@ mod lanes;
 mod large;
 mod logins;
 mod pubsub;
+mod redirect;
+mod replica_worlds;
 mod replicas;
 mod scripts;
 mod succession;

@@ -23,6 +23,8 @@ pub(crate) struct Tracking {
     pub own: OwnWrites,
     /// What CLIENT CACHING said of the next command.
     next: Option<bool>,
+    /// What it said of the one that was carried out last.
+    said: Option<bool>,
     /// Of [`Mode::Broadcast`]: beginnings of the keys that it wants to know of.
     prefixes: Vec<Box<[u8]>>,
     /// Keys that commands of its transaction name.
@@ -201,7 +203,12 @@ impl Tracking {
 
     /// What CLIENT CACHING said was of the command that was carried out.
     pub(crate) fn end_of_command(&mut self) {
-        self.next = None;
+        self.said = self.next.take();
+    }
+
+    /// The command was not carried out yet and will be read again.
+    pub(crate) fn postpone(&mut self) {
+        self.next = self.said.take();
     }
 
     /// Keeps the keys of a command of a transaction.

@@ -15,18 +15,19 @@
 //! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
 //! on whether a byte of EXEC was written.
 
-use crate::backend::Purpose;
+use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::{HeldNode, Watch};
 use crate::inlays::Inlays;
+use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
 use crate::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
-use command::{Carry, Command, Guard, Local, Naming, Refusal, Transaction as Act, Within};
+use command::{Carry, Command, Guard, Local, Naming, Refusal, Topic, Transaction as Act, Within};
 use resp::{Request, encode};
-use stdx::{BufferPool, append};
+use stdx::{BufferPool, Id, append};
 use topology::ShardId;
 
 /// What a client has begun with MULTI.
@@ -38,6 +39,8 @@ pub(crate) struct Transaction {
     commands: u32,
     /// Where the keys are; `None` if no command has named one yet.
     shard: Option<ShardId>,
+    /// The division that all of them are in; `None` if no command has named one yet.
+    division: Option<u32>,
     /// Scripts and functions that commands name.
     named: Vec<Named>,
     /// A command may write.
@@ -50,14 +53,44 @@ pub(crate) struct Transaction {
     counted_bytes: usize,
 }
 
+/// A transaction that was sent, until it is answered: its node may decline it.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    /// MULTI and the commands behind it.
+    requests: Vec<u8>,
+    commands: u32,
+    named: Vec<Named>,
+    /// Whose keys it is about.
+    pub aim: Aim,
+    /// What is added to its reply here.
+    mixture: Option<Id>,
+    /// It went over a connection of its client's own: it is not sent again elsewhere.
+    pub held: Option<Held>,
+    /// Why a command of it was declined, so that EXEC discards it.
+    pub declined: Option<Declined>,
+    counted_bytes: usize,
+}
+
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// Why a transaction goes over a connection of its client's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Keys are watched there.
+    Watched,
+    /// It leaves the connection other than it was.
+    Altered,
+}
+
+/// No transaction has this name.
+const NO_REPLAY: Id = Id { index: u32::MAX, generation: 0 };
 
 /// Where a command of a transaction may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// There, for its keys.
-    At(ShardId),
+    /// There, for its keys, which are in this division.
+    At(ShardId, u32),
     /// Wherever the others do.
     Anywhere,
     /// The same; those behind it run in this database.
@@ -74,6 +107,7 @@ impl Transaction {
             requests,
             commands: 0,
             shard: None,
+            division: None,
             named: Vec::new(),
             may_write: false,
             is_spoilt: false,
@@ -221,12 +255,14 @@ impl Core {
         let Some(transaction) = &mut session.transaction else { return };
         match (place, transaction.shard) {
             _ if transaction.is_spoilt => return self.answer(session, QUEUED),
-            (Some(Place::At(shard)), None) => transaction.shard = Some(shard),
-            (Some(Place::At(shard)), Some(all)) if shard != all => {
-                return self.refuse(session, errors::CROSS_SLOT);
+            (Some(Place::At(shard, division)), all)
+                if all.is_none_or(|all| shard == all)
+                    && transaction.division.is_none_or(|all| division == all) =>
+            {
+                (transaction.shard, transaction.division) = (Some(shard), Some(division));
             }
-            (Some(_), _) => {}
-            (None, _) => return self.refuse(session, errors::CROSS_SLOT),
+            (Some(Place::Anywhere | Place::Selects(_) | Place::Here), _) => {}
+            (Some(Place::At(..)) | None, _) => return self.refuse(session, errors::CROSS_SLOT),
         }
         if transaction.request_bytes() + request.bytes.len() > self.limits.transaction_bytes_max {
             return self.refuse(session, errors::TRANSACTION_TOO_LARGE);
@@ -262,7 +298,11 @@ impl Core {
         match command.carry {
             Carry::Admin(why, _) if !self.settings.allow_admin => return Err(Refusal::Admin(why)),
             // Elsewhere those who are subscribed to the channel would not hear of it.
-            Carry::Publish(_) => return Ok(Some(Place::At(self.topology.shard_of(request.arg(1))))),
+            Carry::Publish(kind) if kind != Topic::ShardChannel && self.topology.is_cluster() => {
+                // All nodes of a cluster pass it on.
+                return Ok(Some(Place::Anywhere));
+            }
+            Carry::Publish(_) => return Ok(Some(self.place_of(request.arg(1)))),
             Carry::ShardIf(Guard::Patterns) if has_one_shard => {}
             Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
                 return Err(Refusal::Never(MISSING_DATABASE));
@@ -298,8 +338,17 @@ impl Core {
             Route::One(_) if command.single_key().is_none() && keys.positions.is_empty() => {
                 Some(Place::Anywhere)
             }
-            Route::One(shard) => Some(Place::At(shard)),
+            Route::One(_) => {
+                let first = command.single_key().or_else(|| keys.positions.first().copied());
+                let key = first.and_then(|at| request.get(at));
+                Some(key.map_or(Place::Anywhere, |key| self.place_of(key)))
+            }
         })
+    }
+
+    fn place_of(&self, key: &[u8]) -> Place {
+        let (division, shard) = self.topology.division_of(key);
+        Place::At(shard, division)
     }
 
     /// EXEC.
@@ -327,16 +376,15 @@ impl Core {
                 self.end_watch(session);
                 self.refuse(session, errors::EXEC_ELSEWHERE);
             }
-            Watch::On(node) => self.execute_held(session, node, &mut transaction),
+            Watch::On(node) => self.execute_held(session, node, &mut transaction, true),
             _ if selects => match self.hold(session, shard) {
-                Ok(node) => self.execute_held(session, node, &mut transaction),
+                Ok(node) => self.execute_held(session, node, &mut transaction, false),
                 Err(lost) => self.refuse(session, &lost.text_of_exec()),
             },
             _ if transaction.commands == 0 => self.execute_here(session, &mut transaction),
             _ => match self.shared_node(session.lane, shard) {
                 Ok(node) => {
-                    self.queue_transaction(node, &transaction);
-                    let owed = self.expect_exec(session, &mut transaction);
+                    let owed = self.queue_transaction(session, node, &mut transaction, None);
                     let place = session.reserve(owed);
                     self.enqueue_on(node, EXEC, Asked::by_client(session.conn, place));
                 }
@@ -348,11 +396,17 @@ impl Core {
     }
 
     /// EXEC over a connection that the session holds, and does not any more when it was answered.
-    fn execute_held(&mut self, session: &mut Session, node: HeldNode, transaction: &mut Transaction) {
+    fn execute_held(
+        &mut self,
+        session: &mut Session,
+        node: HeldNode,
+        transaction: &mut Transaction,
+        is_watched: bool,
+    ) {
         session.watch = Watch::Ending(node);
         self.backends[node.get() as usize].is_altered |= transaction.inlays.selects();
-        self.queue_transaction(node.get(), transaction);
-        let owed = self.expect_exec(session, transaction);
+        let held = if is_watched { Held::Watched } else { Held::Altered };
+        let owed = self.queue_transaction(session, node.get(), transaction, Some(held));
         self.send_held(session, node, EXEC, owed);
     }
 
@@ -380,14 +434,75 @@ impl Core {
         }
     }
 
-    /// Queues all of it but EXEC, which must follow at once.
-    fn queue_transaction(&mut self, node: u32, transaction: &Transaction) {
-        for named in &transaction.named {
+    /// Queues all of it but EXEC, which must follow at once. If its node may decline it, it is kept until it is answered.
+    fn queue_transaction(
+        &mut self,
+        session: &mut Session,
+        node: u32,
+        transaction: &mut Transaction,
+        held: Option<Held>,
+    ) -> Owed {
+        let owed = self.expect_exec(session, transaction);
+        let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
+        let mut replay = Replay {
+            requests: std::mem::take(&mut transaction.requests),
+            commands: transaction.commands,
+            named: std::mem::take(&mut transaction.named),
+            mixture: if let Owed::Mixture(id) = owed { Some(id) } else { None },
+            aim: Aim::Shard(shard),
+            held,
+            declined: None,
+            counted_bytes: 0,
+        };
+        if !self.keeps.is_kept() {
+            self.queue_replay(node, &replay, NO_REPLAY, false);
+            self.pool.give(replay.requests);
+            return owed;
+        }
+        if let Some(slot) = transaction.division.filter(|_| self.topology.is_cluster()) {
+            replay.aim = Aim::Slot(slot as u16);
+        }
+        let holds = replay.requests.capacity();
+        self.memory.recount(&mut replay.counted_bytes, holds);
+        let id = self.replays.insert(replay);
+        self.queue_kept(node, id, false);
+        Owed::Replay(id)
+    }
+
+    fn queue_replay(&mut self, node: u32, replay: &Replay, id: Id, asks: bool) {
+        for named in &replay.named {
             self.bring_along(node, named);
         }
+        if asks {
+            self.enqueue_on(node, redirect::ASKING, Asked::by_nobody());
+        }
         // One ticket stands for the replies to MULTI and to all commands: they say QUEUED, or else EXEC says more.
-        let queued = Asked { part: transaction.commands, purpose: Purpose::Queued, ..Asked::by_nobody() };
-        self.enqueue_on(node, &transaction.requests, queued);
+        let queued =
+            Asked { conn: id, part: replay.commands, purpose: Purpose::Queued, ..Asked::by_nobody() };
+        self.enqueue_on(node, &replay.requests, queued);
+    }
+
+    fn queue_kept(&mut self, node: u32, id: Id, asks: bool) {
+        let Some(replay) = self.replays.get_mut(id) else { return };
+        let lent = std::mem::take(replay);
+        self.queue_replay(node, &lent, id, asks);
+        if let Some(replay) = self.replays.get_mut(id) {
+            *replay = lent;
+        }
+    }
+
+    /// Sends a transaction that a node has declined again, over the connection `node`; `ticket` is that of its EXEC.
+    pub(crate) fn send_replay(&mut self, node: u32, id: Id, asks: bool, ticket: Ticket) {
+        self.queue_kept(node, id, asks);
+        self.enqueue_again(node, false, EXEC, ticket);
+    }
+
+    /// A transaction is not sent again any more. What its client waits for now.
+    pub(crate) fn forget_replay(&mut self, id: Id) -> Owed {
+        let Some(mut replay) = self.replays.remove(id) else { return Owed::Exec };
+        self.memory.recount(&mut replay.counted_bytes, 0);
+        self.pool.give(replay.requests);
+        replay.mixture.map_or(Owed::Exec, Owed::Mixture)
     }
 
     /// A command was refused: if it belongs to a transaction, that will not be carried out.

@@ -8,6 +8,7 @@
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::pinned::Pinning;
+use crate::redirect::Kept;
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Number, Resolved};
 use resp::Request;
@@ -47,7 +48,9 @@ impl Core {
         if session.holds_request {
             return 0;
         }
-        let Some((shard, number)) = self.upload_target(session, bytes) else {
+        // What a node may decline must be all there, to be sent to another.
+        let target = self.upload_target(session, bytes).filter(|_| !self.keeps.is_kept());
+        let Some((shard, number)) = target else {
             // It is read on when it may have connections of its own: few such requests are held at once.
             session.holds_request = self.pin(session);
             return 0;
@@ -68,7 +71,7 @@ impl Core {
                 let place = session.reserve(Owed::Node);
                 let (_, start) = self.backends[node as usize].tail(&mut self.pool);
                 let asked =
-                    Asked { conn: session.conn, place, part: 0, purpose: Purpose::Client, kept: false };
+                    Asked { conn: session.conn, place, part: 0, purpose: Purpose::Client, kept: Kept::NO };
                 self.push_ticket(node, start, asked);
                 self.set_deadline(node, Instant::NEVER);
                 Some(node)

@@ -208,7 +208,7 @@ impl Worker {
         self.proxy.handle_held_below(self.driver.held_bytes());
         self.perform(now);
         self.receive_guests(now);
-        self.report();
+        self.report(now);
         Ok(())
     }
 
@@ -507,8 +507,11 @@ impl Worker {
     }
 
     /// Tells the control thread what was noticed and how many clients have gone.
-    fn report(&mut self) {
+    fn report(&mut self, now: Instant) {
         self.note_timeouts();
+        if let (Some(wish), Some(discovery)) = (self.proxy.poll_wish(now), &self.neighbours.discovery) {
+            discovery.send(wish);
+        }
         while let Some(notice) = self.proxy.poll_notice() {
             self.tell_discovery(&notice);
             // A log that does not keep up loses lines; it does not stop the worker.

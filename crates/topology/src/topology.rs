@@ -185,6 +185,14 @@ impl Topology {
         }
     }
 
+    /// The owner of `slot`, which is below [`SLOTS`], where keys go by slots; else the shard of no key.
+    pub fn shard_at(&self, slot: u16) -> ShardId {
+        match &self.table {
+            Table::Slots(slots) => slots.shard_at(slot),
+            Table::Modulo(_) | Table::Ring(_) => self.keyless,
+        }
+    }
+
     /// The owner of `key`, and which of [`Topology::divisions`] it is in: keys of one division may be in one request.
     #[inline]
     pub fn division_of(&self, key: &[u8]) -> (u32, ShardId) {

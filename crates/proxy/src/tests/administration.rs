@@ -362,7 +362,7 @@ fn info_adds_up_what_all_nodes_say_and_shows_who_is_down() {
     let taken = rig.taken(client);
     let (_, body) = taken.split_once('|').expect("a bulk");
     let expected = "# Keyspace|db0:keys=3,expires=1,avg_ttl=50||# Nodes|shards:3|\
-        distribution:modulo, crc32a, tag rule sml|\
+        distribution:modulo, crc32a, tag rule sml|topology_epoch:1|\
         node0:name=127.0.0.1:7000,address=127.0.0.1:7000,state=up,in_flight=0,version=7.2.0,role=master,keys=3,\
         used_memory=10,ops_per_sec=0|\
         node1:name=127.0.0.1:7001,address=127.0.0.1:7001,state=up,in_flight=0,reason=ERR unknown command 'info'|\

@@ -54,7 +54,7 @@ fn requests_for_a_node_that_never_answered_are_refused_when_another_takes_over()
     let client = rig.client();
     rig.client_sends(client, "set x 1|");
     rig.promote(0, 1);
-    let reason = "another node has taken its shard over";
+    let reason = "another node has taken its keys over";
     assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {reason}|"));
     assert!(rig.is_closed(rig.node(0)));
     rig.client_sends(client, "set x 2|");

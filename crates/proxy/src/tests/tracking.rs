@@ -2,7 +2,7 @@
 
 use crate::lanes::LaneKind;
 use crate::testing::{Rig, deliver_mail};
-use crate::{ConnId, Event, Limits};
+use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use std::time::Duration;
 
 const TRACK: &str = "*4|$6|CLIENT|$8|TRACKING|$2|ON|$5|BCAST|";
@@ -304,6 +304,37 @@ fn who_waits_for_an_element_is_told_at_once() {
     assert_eq!(rig.taken(client), changed(&["a"]), "it may wait for ever");
     rig.event(Event::Ended { conn: client });
     assert!(rig.is_closed(client));
+}
+
+#[test]
+fn what_is_said_of_caching_is_of_a_request_that_is_refused_as_well() {
+    let users = "user default on nopass ~* &* +@all\nuser bob on >b ~a &* +@all";
+    let mut rig = Rig::ready_with_users(1, users);
+    let (client, lane, source) = tracking(&mut rig, "optout");
+    rig.client_sends(client, "auth bob b|client caching no|get b|get a|");
+    rig.sends(lane, "_|");
+    let denied = "-NOPERM this user has no permissions to access one of the keys used as arguments|";
+    assert_eq!(rig.taken(client), format!("+OK|+OK|{denied}_|"));
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), changed(&["a"]));
+}
+
+#[test]
+fn what_is_said_of_caching_is_of_a_request_that_has_to_wait_for_its_turn_as_well() {
+    let settings = Settings { cross_shard: CrossShard::Emulate, ..Settings::default() };
+    let mut rig = Rig::ready_as(2, Limits::default(), settings);
+    let client = rig.client();
+    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.client_sends(client, "client tracking on optin|");
+    let sources = [0, 1].map(|shard| rig.bring_up_greeted(shard, GREETING, "%0|+PONG|"));
+    sources.into_iter().for_each(|source| rig.sends(source, "+OK|"));
+    let (here, there) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("get {here}|client caching yes|sunion {here} {there}|"));
+    rig.sends(sources[0], &changed(&[&here]));
+    rig.sends(sources[1], &changed(&[&there]));
+    let lane = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
+    rig.sends(lane, "_|");
+    assert_eq!(rig.proxy.tracked_keys(), 2, "it is read now");
 }
 
 #[test]

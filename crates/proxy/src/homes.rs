@@ -1,0 +1,149 @@
+//! Topics whose messages come from another shard from now on: their slot has moved, or shards have come or gone.
+//!
+//! ```text
+//!   a newer topology ─────────────────────────────────────┐
+//!   sunsubscribe, unasked: the slot has left that node ───┼─► asked for at the shard that has it
+//!   MOVED in answer to SSUBSCRIBE ────────────────────────┘
+//! ```
+//!
+//! What a client of Redis Cluster must do by itself is done here: it stays subscribed. Messages that were published while
+//! no node was subscribed to are lost, as they are for that client. Only shard channels belong to a slot; other messages
+//! of a cluster come to all of its nodes, and each topic takes them from one ([`Core::is_heard_from`]).
+
+use crate::core::Core;
+use crate::errors;
+use crate::proxy::{Peer, Proxy};
+use crate::pubsub::{Leaving, is_notification};
+use crate::redirect::Declined;
+use crate::replies::Fault;
+use crate::subscriptions::Moved;
+use command::Topic as Kind;
+use resp::reply::{as_bulk, elements};
+use std::sync::Arc;
+use stdx::Id;
+use topology::ShardId;
+
+/// A topic is asked for at so many shards one after the other at most, before who waits for it is told that it cannot be
+/// had: as often as a request is redirected.
+const MOVES_MAX: u8 = 5;
+
+impl Core {
+    /// Asks for what there is to ask for after the topology has changed.
+    pub(crate) fn follow_topics(&mut self) {
+        for id in self.subscriptions.topics.ids() {
+            let Some(topic) = self.subscriptions.topics.get(id) else { continue };
+            let home = topic
+                .home()
+                .filter(|home| topic.kind == Kind::ShardChannel || self.topology.shard(*home).is_gone());
+            if home.is_some() {
+                let shard = self.topology.shard_of(&topic.name);
+                self.move_topic(id, shard);
+            }
+            self.ask_where_possible(id);
+        }
+    }
+
+    /// The messages of a topic come from `shard` from now on.
+    fn move_topic(&mut self, id: Id, shard: ShardId) {
+        let Some(moved) = self.subscriptions.topics.move_home(id, shard) else { return };
+        let Moved { kind, name, from, asked, confirmed } = moved;
+        if confirmed {
+            self.board.audience.remove_node(self.settings.worker, kind, &name, from);
+        }
+        if asked && self.subscriptions.node(from).is_some() {
+            let leaving = self.subscriptions.begin_to_leave(Leaving::of(kind, &name, 1));
+            self.say_unsubscribed(from, kind, &name, leaving);
+        }
+    }
+
+    /// Asks the shards of a topic that were not asked yet and that have a primary.
+    fn ask_where_possible(&mut self, id: Id) {
+        let Some(topic) = self.subscriptions.topics.get(id) else { return };
+        let unasked: Vec<ShardId> = topic.unasked().collect();
+        for shard in unasked {
+            if self.topology.shard(shard).primary.is_some() {
+                self.ask_for(id, shard);
+            }
+        }
+    }
+
+    /// Whether a message to a pattern's subscribers counts that comes from `shard`. In a cluster, every node passes on
+    /// what was published to any, and each only what happens to its own keys.
+    pub(crate) fn is_heard_from(&self, shard: ShardId, kind: Kind, name: &[u8], message: &[u8]) -> bool {
+        if kind != Kind::Pattern || !self.topology.is_cluster() {
+            return true;
+        }
+        let channel = elements(message).and_then(|mut fields| fields.nth(2)).and_then(as_bulk);
+        channel.is_none_or(is_notification) || shard == self.topology.shard_of(name)
+    }
+}
+
+impl Proxy {
+    /// The node of `shard` says that it has ended our subscription to the shard channel `name`: its slot has moved.
+    pub(crate) fn handle_dropped(&mut self, shard: ShardId, name: &[u8]) {
+        let core = &mut self.core;
+        core.wish(None);
+        let topics = &mut core.subscriptions.topics;
+        let Some(id) = topics.find(Kind::ShardChannel, name) else { return };
+        let Some(topic) = topics.get_mut(id).filter(|topic| topic.home() == Some(shard)) else { return };
+        if !topic.drop_at(shard) {
+            return;
+        }
+        let name = Arc::clone(&topic.name);
+        core.board.audience.remove_node(core.settings.worker, Kind::ShardChannel, &name, shard);
+        // It will say where the slot is.
+        core.ask_where_possible(id);
+    }
+
+    /// A node has declined to subscribe us. True if another was asked.
+    pub(crate) fn redirect_topic(&mut self, id: Id, node: u32, reply: &[u8]) -> bool {
+        let core = &mut self.core;
+        let Some(declined) = core.declined_by(node, reply) else { return false };
+        core.note_declined(&declined);
+        let Declined::Moved { address, .. } = declined else { return false };
+        let target = core.topology.node_at(&address).map(|node| core.shard_of_node(node));
+        let Some(topic) = core.subscriptions.topics.get_mut(id) else { return true };
+        match target {
+            Some(shard) if topic.count_move() <= MOVES_MAX => {
+                core.move_topic(id, shard);
+                core.ask_where_possible(id);
+                true
+            }
+            _ => {
+                let mut error = Vec::new();
+                let shard = core.backends[node as usize].shard;
+                errors::write(&mut error, &core.not_sent(shard, errors::REDIRECTED).text());
+                self.deny(id, &error);
+                true
+            }
+        }
+    }
+
+    /// Tells those who wait for a topic of which all nodes have confirmed by now.
+    pub(crate) fn conclude_subscription(&mut self, id: Id) {
+        let Some(topic) = self.core.subscriptions.topics.get_mut(id) else { return };
+        if !topic.is_confirmed() {
+            return;
+        }
+        let (kind, name, waits) = (topic.kind, Arc::clone(&topic.name), topic.take_waits());
+        for (conn, waits) in waits {
+            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            self.core.board.audience.add_client(self.core.settings.worker, kind, &name);
+            self.core.confirm_waits(session, kind, &name, waits);
+        }
+    }
+
+    /// As [`Core::follow_topics`], and those are told who waited for shards only that have gone.
+    pub(crate) fn follow_topology(&mut self) {
+        self.core.follow_topics();
+        let topology = Arc::clone(&self.core.topology);
+        let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
+        for node in gone.filter_map(|(_, id)| self.core.subscriptions.node(id)).collect::<Vec<_>>() {
+            self.fail_node(node, Fault::Gone("its shard is gone".to_owned()));
+        }
+        for id in self.core.subscriptions.topics.ids() {
+            self.conclude_subscription(id);
+        }
+        self.core.follow_changes();
+    }
+}

@@ -1,0 +1,637 @@
+//! Requests that a node has declined, because the keys are elsewhere or cannot be had at the moment: they are sent where
+//! the keys are, or again. Clients never see MOVED or ASK.
+//!
+//! ```text
+//!   MOVED to a node that we know ──► sent there                     ┐ and discovery is asked for a newer topology
+//!   ASK ───────────────────────────► sent there, behind ASKING      │
+//!   MOVED to one that we do not ───► parked until the next topology ┘
+//!   TRYAGAIN, CLUSTERDOWN, LOADING, READONLY … ──► parked, and tried again every few ms, and with the next topology
+//!   its time is up, or redirected too often ──► TRYAGAIN: it was not carried out, and may be repeated
+//! ```
+//!
+//! All of these say that nothing was carried out, so that writes may be repeated too. The bytes of a request are kept by
+//! its connection until it is answered ([`Kept`]). Only a script can lie here, with an error of its own that begins so: it
+//! is run again, a few times.
+//!
+//! One client's requests stay in order: those for one slot are declined and sent again one behind the other. Where a
+//! node may decline one and then carry out the next ([`Declined::may_change`]), a request is only repeated if its client
+//! has sent nothing for the same slot behind it; while it is parked, nothing more is read from that client.
+
+use crate::ConnId;
+use crate::backend::{Purpose, Ticket, Use};
+use crate::core::{Asked, Core};
+use crate::errors::{self, Lost};
+use crate::lanes::LaneId;
+use crate::pinned::Pinning;
+use crate::proxy::{Peer, Proxy};
+use crate::replies::Outcome;
+use crate::session::{Owed, Phase};
+use crate::transaction::Held;
+use command::{Carry, Resolved};
+use resp::request::{Scanned, Scanner};
+use resp::{Request, encode};
+use std::collections::VecDeque;
+use std::time::Duration;
+use stdx::Instant;
+use topology::discovery::Wish;
+use topology::{Address, NodeId, SLOTS, ShardId};
+
+/// Whether the bytes of a request are kept until it is answered, and how often it was redirected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kept(u8);
+
+impl Kept {
+    /// They are not: nobody will ask again.
+    pub(crate) const NO: Kept = Kept(0);
+    /// They are.
+    pub(crate) const YES: Kept = Kept(1);
+
+    /// [`Kept::YES`] if `kept`.
+    pub(crate) fn only_if(kept: bool) -> Kept {
+        if kept { Kept::YES } else { Kept::NO }
+    }
+
+    pub(crate) fn is_kept(self) -> bool {
+        self != Kept::NO
+    }
+
+    /// The same, redirected once more; `None` if that was done too often.
+    fn redirected(self) -> Option<Kept> {
+        (self.0 <= REDIRECTS_MAX).then_some(Kept(self.0.max(Kept::YES.0) + 1))
+    }
+}
+
+/// A request is sent to so many other nodes at most, as by most clients of Redis Cluster: a slot that is reported
+/// elsewhere by each node that is asked will be so by the next.
+const REDIRECTS_MAX: u8 = 5;
+/// A request that is declined for a while is tried again so often: often enough to be through soon after the cluster
+/// is, and few requests beside those that are served meanwhile.
+const RETRY_AFTER: Duration = Duration::from_millis(15);
+/// Discovery is asked so often at most: more would tell it nothing new.
+const WISH_EVERY: Duration = Duration::from_millis(20);
+/// So many bytes of parked requests are held; what is declined beyond that fails at once.
+const PARKED_BYTES_MAX: usize = 32 << 20;
+
+pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// Why a node has not carried out a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Declined {
+    /// Its keys are there, from now on.
+    Moved { slot: u16, address: Address },
+    /// Its keys are on their way there: this request is to go after them.
+    Ask { slot: u16, address: Address },
+    /// Its keys cannot be had now, and may be in a moment.
+    Later,
+    /// The node is no primary any more.
+    NoPrimary,
+}
+
+impl Declined {
+    /// What an error of a node says, if it says that nothing was carried out. `from` is the node's address; in a cluster it
+    /// may leave out the host of another if that is the same. A single redis-server says less: what looks like more there
+    /// is the work of a script.
+    fn parse(reply: &[u8], from: &Address, is_cluster: bool) -> Option<Declined> {
+        let line = reply.strip_prefix(b"-")?.strip_suffix(b"\r\n")?;
+        let mut words = line.split(|&byte| byte == b' ');
+        let word = words.next()?;
+        Some(match word {
+            b"LOADING" => Declined::Later,
+            b"READONLY" | b"MASTERDOWN" | b"UNBLOCKED" => Declined::NoPrimary,
+            _ if !is_cluster => return None,
+            b"TRYAGAIN" | b"CLUSTERDOWN" => Declined::Later,
+            b"MOVED" | b"ASK" => {
+                let mut next = || std::str::from_utf8(words.next()?).ok();
+                let slot = next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
+                let address = address_of(next()?, from)?;
+                match word {
+                    b"MOVED" => Declined::Moved { slot, address },
+                    _ => Declined::Ask { slot, address },
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether the node may carry out what was sent behind a request that it has declined so.
+    fn may_change(&self) -> bool {
+        *self == Declined::Later
+    }
+}
+
+/// The address `host:port`, where an empty host is that of `from`.
+fn address_of(text: &str, from: &Address) -> Option<Address> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    let host = match (host.trim_matches(['[', ']']), from) {
+        ("" | "?", Address::Tcp { host, .. }) => host.clone(),
+        ("" | "?", _) => return None,
+        (host, _) => host.to_owned(),
+    };
+    Some(Address::Tcp { host, port })
+}
+
+/// Whose keys a request is about, whatever topology comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    Slot(u16),
+    Shard(ShardId),
+}
+
+impl Default for Aim {
+    fn default() -> Aim {
+        Aim::Slot(0)
+    }
+}
+
+/// A request that was declined and is on no connection.
+#[derive(Debug)]
+struct Stray {
+    ticket: Ticket,
+    request: Vec<u8>,
+    /// Over which kind of connection it goes.
+    lane: LaneId,
+    used_by: Use,
+    /// It watches keys, or else waits for an element, if it goes over a connection of its client's own.
+    watches: bool,
+    aim: Aim,
+    /// What the client is told if its time is up.
+    reason: String,
+    retry_at: Instant,
+}
+
+/// Requests that wait for a newer topology, or for a while.
+#[derive(Debug)]
+pub(crate) struct Parking {
+    strays: VecDeque<Stray>,
+    bytes: usize,
+    counted_bytes: usize,
+    /// The first of them is tried again, or told that its time is up.
+    pub due_at: Instant,
+}
+
+impl Default for Parking {
+    fn default() -> Parking {
+        Parking { strays: VecDeque::new(), bytes: 0, counted_bytes: 0, due_at: Instant::NEVER }
+    }
+}
+
+/// When a newer topology was wished for.
+#[derive(Debug)]
+pub(crate) struct Wishes {
+    wish: Option<Wish>,
+    not_before: Instant,
+}
+
+impl Default for Wishes {
+    fn default() -> Wishes {
+        Wishes { wish: None, not_before: Instant::ZERO }
+    }
+}
+
+impl Proxy {
+    /// That nodes seem to have other tasks than the topology says: discovery is to look. At most one in 20 ms, so to
+    /// be asked for in each turn.
+    pub fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
+        let wishes = &mut self.core.wishes;
+        if wishes.not_before > now {
+            return None;
+        }
+        let wish = wishes.wish.take()?;
+        wishes.not_before = now + WISH_EVERY;
+        Some(wish)
+    }
+
+    /// How many requests wait for a newer topology or for a while; 0 once no client is left.
+    pub fn requests_parked(&self) -> usize {
+        self.core.parking.strays.len()
+    }
+
+    /// Whether `reply`, an error, says that the first request on connection `node` was declined; then it is taken care
+    /// of.
+    #[cold]
+    pub(crate) fn redirect(&mut self, node: u32, reply: &[u8]) -> bool {
+        let core = &mut self.core;
+        let Some(&ticket) = core.backends[node as usize].front() else { return false };
+        if core.backends[node as usize].used_by == Use::Replica {
+            // The primary is asked: see `replicas.rs`.
+            return false;
+        }
+        let declined = core.declined_by(node, reply);
+        match ticket.purpose {
+            Purpose::Queued => {
+                // EXEC will say that the transaction was discarded, and not why.
+                if let (Some(replay), Some(declined)) = (core.replays.get_mut(ticket.conn), declined) {
+                    replay.declined.get_or_insert(declined);
+                }
+                return false;
+            }
+            Purpose::Client | Purpose::Emulation => {}
+            Purpose::Fan => {
+                return declined.is_some_and(|declined| self.decline_part(node, ticket, &declined));
+            }
+            _ => return false,
+        }
+        let owed = match self.peers.get(ticket.conn) {
+            Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => session.owed(ticket.place),
+            _ => None,
+        };
+        let declined = match owed {
+            Some(Owed::Replay(id)) => {
+                let of_exec = core.replays.get_mut(id).and_then(|replay| replay.declined.take());
+                declined.or(of_exec.filter(|_| reply.starts_with(b"-EXECABORT ")))
+            }
+            _ => declined,
+        };
+        let Some(declined) = declined else { return false };
+        if ticket.purpose == Purpose::Client && owed.is_none() {
+            return false;
+        }
+        core.note_declined(&declined);
+        if let Some(Owed::Replay(id)) = owed
+            && let Some(held) = core.replays.get(id).and_then(|replay| replay.held)
+        {
+            self.answer_held(node, ticket, held, reply);
+            return true;
+        }
+        let stray = self.take_stray(node, ticket, owed, reply, &declined);
+        match stray {
+            Ok(stray) => self.redirect_stray(stray, declined),
+            Err(reason) => {
+                let shard = self.core.backends[node as usize].shard;
+                let lost = self.core.not_sent(shard, &reason);
+                self.deliver(ticket, Outcome::Lost(lost));
+            }
+        }
+        true
+    }
+
+    /// A part of what waits on several shards was declined: the client is told that it may ask again.
+    fn decline_part(&mut self, node: u32, ticket: Ticket, declined: &Declined) -> bool {
+        let core = &mut self.core;
+        core.note_declined(declined);
+        let lost = core.not_sent(core.backends[node as usize].shard, errors::REDIRECTED);
+        core.backends[node as usize].pop();
+        let mut error = Vec::new();
+        errors::write(&mut error, &lost.text());
+        self.deliver(ticket, Outcome::Reply(&error));
+        true
+    }
+
+    /// A transaction was declined that went over a connection of its client's own. If keys are watched for it, nobody
+    /// knows whether those have changed; else it is discarded.
+    fn answer_held(&mut self, node: u32, ticket: Ticket, held: Held, reply: &[u8]) {
+        let lost = self.core.not_sent(self.core.backends[node as usize].shard, errors::REDIRECTED);
+        self.core.backends[node as usize].pop();
+        if held == Held::Altered {
+            self.note_held_reply(node, &ticket, reply);
+            return self.deliver(ticket, Outcome::Lost(lost));
+        }
+        let Some(Peer::Client(session)) = self.peers.get(ticket.conn) else { return };
+        let mut reply = Vec::new();
+        encode::null_array(&mut reply, session.resp3);
+        let reply = &reply[..];
+        self.note_held_reply(node, &ticket, reply);
+        self.deliver(ticket, Outcome::Reply(reply));
+    }
+
+    /// Takes a request that was declined from its connection. An error if it cannot be sent again.
+    fn take_stray(
+        &mut self,
+        node: u32,
+        ticket: Ticket,
+        owed: Option<Owed>,
+        reply: &[u8],
+        declined: &Declined,
+    ) -> Result<Stray, String> {
+        let core = &mut self.core;
+        let backend = &core.backends[node as usize];
+        let (lane, used_by, shard) = (backend.lane, backend.used_by, backend.shard);
+        let request = match owed {
+            // The whole transaction is kept elsewhere.
+            Some(Owed::Replay(_)) => Some(Vec::new()),
+            _ => backend.kept_request(0),
+        };
+        let aim = match (declined, owed, &request) {
+            (Declined::Moved { slot, .. } | Declined::Ask { slot, .. }, ..) => Aim::Slot(*slot),
+            (_, Some(Owed::Replay(id)), _) => {
+                core.replays.get(id).map_or(Aim::Shard(shard), |replay| replay.aim)
+            }
+            (_, _, Some(request)) => core.aim_of(request, shard),
+            (_, _, None) => Aim::Shard(shard),
+        };
+        let overtaken = declined.may_change() && core.is_overtaken(node, &ticket, aim);
+        core.backends[node as usize].pop();
+        let mut watches = false;
+        match used_by {
+            Use::Retired | Use::Draining => self.lift_fence(ticket),
+            Use::Held => {
+                watches = self.watches_on(node, ticket.conn);
+                self.note_held_reply(node, &ticket, reply);
+            }
+            Use::Shared | Use::Replica | Use::Pinned | Use::Subscription => {}
+        }
+        let text = String::from_utf8_lossy(reply);
+        let reason = match declined {
+            Declined::Moved { .. } | Declined::Ask { .. } => errors::REDIRECTED.to_owned(),
+            _ => text.trim_matches(['-', '\r', '\n']).to_owned(),
+        };
+        match request {
+            Some(request) if !overtaken => {
+                let retry_at = Instant::NEVER;
+                Ok(Stray { ticket, request, lane, used_by, watches, aim, reason, retry_at })
+            }
+            _ => Err(reason),
+        }
+    }
+
+    /// Whether the client that holds the connection `node` watches keys there.
+    fn watches_on(&self, node: u32, conn: ConnId) -> bool {
+        match self.peers.get(conn) {
+            Some(Peer::Client(session)) => session.waits_on.is_none_or(|waits_on| waits_on.get() != node),
+            _ => false,
+        }
+    }
+
+    /// Sends a request where it belongs, or parks it.
+    fn redirect_stray(&mut self, mut stray: Stray, declined: Declined) {
+        let core = &self.core;
+        let (address, asks) = match &declined {
+            Declined::Moved { address, .. } => (Some(address), false),
+            Declined::Ask { address, .. } => (Some(address), true),
+            Declined::Later | Declined::NoPrimary => (None, false),
+        };
+        let Some(address) = address else {
+            stray.retry_at = core.now + RETRY_AFTER;
+            return self.park(stray);
+        };
+        let Some(kept) = stray.ticket.kept.redirected() else { return self.give_up(stray) };
+        stray.ticket.kept = kept;
+        match core.topology.node_at(address) {
+            Some(id) => self.send_stray(stray, id, asks),
+            None => self.park(stray),
+        }
+    }
+
+    /// Lets a request wait. Meanwhile its client's next ones are not read.
+    fn park(&mut self, stray: Stray) {
+        let core = &mut self.core;
+        if core.parking.bytes + stray.request.len() > PARKED_BYTES_MAX {
+            return self.give_up(stray);
+        }
+        if let Some(Peer::Client(session)) = self.peers.get_mut(stray.ticket.conn)
+            && stray.ticket.is_of_client()
+        {
+            session.fences += 1;
+        }
+        core.parking.bytes += stray.request.len();
+        core.parking.due_at = core.parking.due_at.min(stray.retry_at).min(stray.ticket.deadline);
+        core.parking.strays.push_back(stray);
+        core.recount_parked();
+    }
+
+    /// Sends again what is due, or all if there is a new topology; whose time is up is told so.
+    pub(crate) fn retry_parked(&mut self, all: bool) {
+        let now = self.core.now;
+        let strays = std::mem::take(&mut self.core.parking.strays);
+        (self.core.parking.bytes, self.core.parking.due_at) = (0, Instant::NEVER);
+        for stray in strays {
+            if !all && stray.retry_at > now && stray.ticket.deadline > now {
+                let parking = &mut self.core.parking;
+                parking.bytes += stray.request.len();
+                parking.due_at = parking.due_at.min(stray.retry_at).min(stray.ticket.deadline);
+                parking.strays.push_back(stray);
+                continue;
+            }
+            if stray.ticket.is_of_client() {
+                self.lift_fence(stray.ticket);
+            }
+            match self.core.owner_of(stray.aim) {
+                _ if stray.ticket.deadline <= now => self.give_up(stray),
+                Some(id) => self.send_stray(stray, id, false),
+                None => self.park(Stray { retry_at: Instant::NEVER, ..stray }),
+            }
+        }
+        self.core.recount_parked();
+    }
+
+    /// Tells whoever waits for it that it was not carried out.
+    fn give_up(&mut self, stray: Stray) {
+        let core = &self.core;
+        let shard = core.shard_of(stray.aim);
+        let lost = core.not_sent(shard, &stray.reason);
+        self.core.counters.timeouts += u64::from(stray.ticket.deadline <= self.core.now);
+        self.deliver(stray.ticket, Outcome::Lost(lost));
+    }
+
+    /// Sends a request to the node `id`, in its place in the client's order.
+    fn send_stray(&mut self, stray: Stray, id: NodeId, asks: bool) {
+        let ticket = stray.ticket;
+        if let Err(lost) = self.try_to_send(&stray, id, asks) {
+            self.deliver(ticket, Outcome::Lost(lost));
+        }
+        self.core.pool.give(stray.request);
+    }
+
+    fn try_to_send(&mut self, stray: &Stray, id: NodeId, asks: bool) -> Result<(), Lost> {
+        let core = &mut self.core;
+        let Stray { ticket, lane, .. } = *stray;
+        let session = match self.peers.get_mut(ticket.conn) {
+            Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => Some(session),
+            // It has gone.
+            _ if ticket.purpose == Purpose::Client => return Ok(()),
+            _ => None,
+        };
+        let owed = session.as_ref().and_then(|session| session.owed(ticket.place));
+        let node = match (stray.used_by, session) {
+            (Use::Held, Some(session)) => {
+                if session.phase != Phase::Open {
+                    return Err(core.not_sent(core.shard_of_node(id), &stray.reason));
+                }
+                let shard = core.shard_of(stray.aim);
+                return core.hold_again(session, (shard, id), stray.watches, asks, &stray.request, ticket);
+            }
+            (Use::Pinned, Some(session)) => match session.pinning {
+                Pinning::Ready(pin) | Pinning::Busy(pin) => core.pinned_to(pin, lane, id)?,
+                _ => core.node_in(lane, id)?,
+            },
+            _ => core.node_in(lane, id)?,
+        };
+        core.admit_on(node)?;
+        match owed {
+            Some(Owed::Replay(replay)) => {
+                core.send_replay(node, replay, asks, ticket);
+                return Ok(());
+            }
+            Some(Owed::Repeat(repeat)) => core.bring_along_again(node, repeat),
+            _ => {}
+        }
+        core.enqueue_again(node, asks, &stray.request, ticket);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// What `reply`, which came over connection `node`, says, if it says that nothing was carried out.
+    pub(crate) fn declined_by(&self, node: u32, reply: &[u8]) -> Option<Declined> {
+        if !self.keeps.is_kept() {
+            return None;
+        }
+        let from = &self.topology.node(self.backends[node as usize].node).address;
+        Declined::parse(reply, from, self.topology.is_cluster())
+    }
+
+    /// A node has declined a request.
+    pub(crate) fn note_declined(&mut self, declined: &Declined) {
+        self.counters.redirects += 1;
+        match declined {
+            Declined::Moved { address, .. } => self.wish(Some(address.clone())),
+            // The map is right: a slot is on its way, or a node is.
+            Declined::Ask { address, .. } if self.topology.node_at(address).is_some() => {}
+            Declined::Ask { address, .. } => self.wish(Some(address.clone())),
+            Declined::Later | Declined::NoPrimary => self.wish(None),
+        }
+    }
+
+    /// A newer topology is wished for.
+    pub(crate) fn wish(&mut self, hint: Option<Address>) {
+        if self.topology.is_discovered() {
+            let hint = hint.map(Wish::Redirected);
+            // Who has the keys knows more than others.
+            self.wishes.wish = hint.or(self.wishes.wish.take()).or(Some(Wish::Look));
+        }
+    }
+
+    /// Whether something that the client of `ticket` has sent behind it, for the same keys, is or will be in flight
+    /// before the request of `ticket` could be sent again.
+    fn is_overtaken(&mut self, node: u32, ticket: &Ticket, aim: Aim) -> bool {
+        let is_later = |other: &Ticket| other.conn == ticket.conn && other.purpose == Purpose::Client;
+        if self.parking.strays.iter().any(|stray| is_later(&stray.ticket) && stray.aim == aim) {
+            return true;
+        }
+        let backend = &self.backends[node as usize];
+        let shard = backend.shard;
+        let later = backend.tickets().enumerate().skip(1).filter(|(_, other)| is_later(other));
+        let later: Vec<_> = later.map(|(number, _)| backend.kept_request(number)).collect();
+        later.into_iter().any(|request| {
+            request.is_none_or(|request| {
+                let other = self.aim_of(&request, shard);
+                other == aim
+            })
+        })
+    }
+
+    /// Whose keys `request` is about; without keys, it is about all of `shard`.
+    fn aim_of(&mut self, request: &[u8], shard: ShardId) -> Aim {
+        let (mut args, mut inline) = (Vec::new(), Vec::new());
+        let scanned = Scanner::default().scan(request, &self.limits.request, &mut args, &mut inline);
+        let Ok(Scanned::Request { .. }) = scanned else { return Aim::Shard(shard) };
+        let request = Request::new(request, &args);
+        let (Resolved::Command(command), _) = command::resolve_numbered(&request) else {
+            return Aim::Shard(shard);
+        };
+        let mut positions = Vec::new();
+        let first = match command.carry {
+            Carry::Publish(_) => Some(1),
+            // A request whose keys cannot be found has none.
+            _ => command.keys(&request, &mut positions).ok().and_then(|()| positions.first().copied()),
+        };
+        first.map_or(Aim::Shard(shard), |at| self.aim_at(request.arg(at)))
+    }
+
+    /// Whose keys `key` is one of.
+    pub(crate) fn aim_at(&self, key: &[u8]) -> Aim {
+        match self.topology.division_of(key) {
+            (slot, _) if self.topology.is_cluster() => Aim::Slot(slot as u16),
+            (_, shard) => Aim::Shard(shard),
+        }
+    }
+
+    /// The shard that has those keys now.
+    fn shard_of(&self, aim: Aim) -> ShardId {
+        match aim {
+            Aim::Slot(slot) => self.topology.shard_at(slot),
+            Aim::Shard(shard) => shard,
+        }
+    }
+
+    /// Its primary.
+    fn owner_of(&self, aim: Aim) -> Option<NodeId> {
+        let shard = self.shard_of(aim);
+        self.topology.shards().get(shard.0 as usize).and_then(|shard| shard.primary)
+    }
+
+    /// Queues a request that was declined elsewhere for the connection `node`: with `asks`, for keys that are on their way
+    /// there, in one piece with the word for it.
+    pub(crate) fn enqueue_again(&mut self, node: u32, asks: bool, request: &[u8], ticket: Ticket) {
+        if asks {
+            self.enqueue_on(node, ASKING, Asked::by_nobody());
+        }
+        let asking = std::mem::replace(&mut self.asking, ticket.command);
+        let Ticket { conn, place, part, purpose, kept, .. } = ticket;
+        self.enqueue_on(node, request, Asked { conn, place, part, purpose, kept });
+        self.asking = asking;
+        if let Some(last) = self.backends[node as usize].tickets_mut().last() {
+            last.queued_us = ticket.queued_us;
+        }
+    }
+
+    fn recount_parked(&mut self) {
+        let bytes = self.parking.bytes;
+        self.memory.recount(&mut self.parking.counted_bytes, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: &str, port: u16) -> Address {
+        Address::Tcp { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn what_declines_is_told_from_other_errors() {
+        let parse = |text: &str| Declined::parse(format!("-{text}\r\n").as_bytes(), &at("10.0.0.1", 1), true);
+        let moved = |address| Some(Declined::Moved { slot: 3999, address });
+        assert_eq!(parse("MOVED 3999 127.0.0.1:6381"), moved(at("127.0.0.1", 6381)));
+        assert_eq!(parse("MOVED 3999 ::1:6381"), moved(at("::1", 6381)));
+        assert_eq!(parse("MOVED 3999 redis-1.example.org:6381"), moved(at("redis-1.example.org", 6381)));
+        // The host is the one that answers, or unknown (cluster-preferred-endpoint-type).
+        assert_eq!(parse("MOVED 3999 :6381"), moved(at("10.0.0.1", 6381)));
+        assert_eq!(parse("MOVED 3999 ?:6381"), moved(at("10.0.0.1", 6381)));
+        assert_eq!(parse("ASK 0 h:1"), Some(Declined::Ask { slot: 0, address: at("h", 1) }));
+        assert_eq!(parse("TRYAGAIN Multiple keys request during rehashing of slot"), Some(Declined::Later));
+        assert_eq!(parse("CLUSTERDOWN The cluster is down"), Some(Declined::Later));
+        assert_eq!(parse("READONLY You can't write against a read only replica."), Some(Declined::NoPrimary));
+        let others = [
+            "MOVED",
+            "MOVED 3999",
+            "MOVED 16384 h:1",
+            "MOVED x h:1",
+            "ASK 1 h",
+            "ASK 1 h:0",
+            "ERR MOVED 1 h:1",
+        ];
+        assert_eq!(others.map(parse), [const { None }; 7]);
+    }
+
+    #[test]
+    fn a_single_server_has_no_slots() {
+        let parse = |text: &str| Declined::parse(text.as_bytes(), &at("h", 1), false);
+        assert_eq!(parse("-LOADING Redis is loading the dataset in memory\r\n"), Some(Declined::Later));
+        for text in ["-MOVED 1 h:1\r\n", "-ASK 1 h:1\r\n", "-CLUSTERDOWN x\r\n", "-TRYAGAIN x\r\n"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_redirected_five_times() {
+        let mut kept = Kept::YES;
+        let mut times = 0;
+        while let Some(next) = kept.redirected() {
+            (kept, times) = (next, times + 1);
+        }
+        assert_eq!(times, REDIRECTS_MAX);
+    }
+}

@@ -1,0 +1,480 @@
+//! Transcripts of a cluster whose slots move. `|` stands for CR LF.
+
+use crate::ConnId;
+use crate::testing::{Rig, even};
+use std::time::Duration;
+use topology::Address;
+use topology::discovery::Wish;
+
+const ASKING: &str = "*1|$6|ASKING|";
+const MULTI: &str = "*1|$5|MULTI|";
+const EXEC: &str = "*1|$4|EXEC|";
+
+/// A request as nodes get it.
+fn request(words: &str) -> String {
+    let words: Vec<&str> = words.split(' ').collect();
+    let args: Vec<String> = words.iter().map(|word| format!("${}|{word}|", word.len())).collect();
+    format!("*{}|{}", words.len(), args.concat())
+}
+
+/// What a node says of a slot that is that of `node`.
+fn moved(slot: u32, node: u32) -> String {
+    format!("-MOVED {slot} 127.0.0.1:{}|", 7000 + node)
+}
+
+fn ask(slot: u32, node: u32) -> String {
+    format!("-ASK {slot} 127.0.0.1:{}|", 7000 + node)
+}
+
+fn slot_of(rig: &Rig, key: &str) -> u32 {
+    rig.proxy.core.topology.division_of(key.as_bytes()).0
+}
+
+/// A client and a key on shard 0, with its slot.
+fn begin(rig: &mut Rig) -> (ConnId, String, u32) {
+    let key = rig.key(0);
+    let slot = slot_of(rig, &key);
+    (rig.client(), key, slot)
+}
+
+fn hint(port: u16) -> Option<Wish> {
+    Some(Wish::Redirected(Address::Tcp { host: "127.0.0.1".to_owned(), port }))
+}
+
+#[test]
+fn a_request_that_moved_is_sent_there_and_discovery_is_told() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("set {key} 1|get {key}|"));
+    let (set, get) = (request(&format!("set {key} 1")), request(&format!("get {key}")));
+    assert_eq!(rig.node_got(0), format!("{set}{get}"));
+    assert_eq!(rig.proxy.poll_wish(rig.now), None);
+    rig.node_sends(0, &moved(slot, 1).repeat(2));
+    assert_eq!((rig.node_got(1), rig.taken(client).as_str()), (format!("{set}{get}"), ""));
+    assert_eq!(rig.proxy.poll_wish(rig.now), hint(7001));
+    rig.node_sends(1, "+OK|$1|1|");
+    assert_eq!(rig.taken(client), "+OK|$1|1|");
+    assert_eq!((rig.proxy.counters().redirects, rig.proxy.held_bytes()), (2, 0));
+    // One wish is enough for a while.
+    rig.client_sends(client, &format!("get {key}|"));
+    rig.node_sends(0, &moved(slot, 1));
+    assert_eq!(rig.proxy.poll_wish(rig.now), None);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.proxy.poll_wish(rig.now), hint(7001));
+}
+
+#[test]
+fn a_key_on_its_way_is_asked_for_in_one_piece() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("incr {key}|"));
+    rig.node_sends(0, &ask(slot, 1));
+    assert_eq!(rig.node_got(1), format!("{ASKING}{}", request(&format!("incr {key}"))));
+    rig.node_sends(1, "+OK|:1|");
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.poll_wish(rig.now)), (":1|", None));
+}
+
+#[test]
+fn a_slot_that_nobody_has_is_asked_for_five_times_elsewhere() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("get {key}|"));
+    for redirect in 0..5 {
+        rig.node_sends(redirect % 2, &moved(slot, 1 - redirect % 2));
+        assert_eq!(rig.taken(client), "");
+    }
+    rig.node_sends(1, &moved(slot, 0));
+    let expected =
+        "-TRYAGAIN shard s0 unavailable: its keys move, and the request did not find them in time|";
+    assert_eq!(rig.taken(client), expected);
+    assert_eq!(rig.proxy.in_flight(), 0);
+}
+
+#[test]
+fn what_moved_to_an_unknown_node_waits_for_the_map_and_nothing_overtakes_it() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    let other = rig.key(1);
+    rig.client_sends(client, &format!("set {key} 1|set {key} 2|"));
+    rig.node_got(0);
+    rig.node_sends(0, &moved(slot, 5).repeat(2));
+    rig.client_sends(client, &format!("get {key}|get {other}|"));
+    assert_eq!(
+        (rig.node_got(0), rig.node_got(1), rig.proxy.requests_parked()),
+        (String::new(), String::new(), 2)
+    );
+    assert_eq!(rig.proxy.poll_wish(rig.now), hint(7005));
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
+    map.push((5, vec![slot as u16..=slot as u16]));
+    rig.remap(&map);
+    rig.bring_up(2);
+    let sent = ["set {} 1", "set {} 2", "get {}"].map(|words| request(&words.replace("{}", &key)));
+    assert_eq!((rig.node_got(2), rig.node_got(1)), (sent.concat(), request(&format!("get {other}"))));
+    rig.node_sends(2, "+OK|+OK|$1|2|");
+    rig.node_sends(1, "$-1|");
+    assert_eq!(rig.taken(client), "+OK|+OK|$1|2|$-1|");
+    assert_eq!((rig.proxy.requests_parked(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
+fn what_waits_for_a_map_that_does_not_come_is_refused_in_time() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("set {key} 1|"));
+    rig.node_sends(0, &moved(slot, 5));
+    let timeout = rig.proxy.core.limits.request_timeout;
+    rig.pass(timeout - Duration::from_millis(1));
+    assert_eq!(rig.taken(client), "");
+    rig.pass(Duration::from_millis(2));
+    let expected =
+        "-TRYAGAIN shard s0 unavailable: its keys move, and the request did not find them in time|";
+    assert_eq!(rig.taken(client), expected);
+    rig.client_sends(client, "ping|");
+    assert_eq!(rig.taken(client), "+PONG|");
+}
+
+#[test]
+fn what_cannot_be_had_for_a_moment_is_tried_again() {
+    let loading = "-LOADING Redis is loading the dataset in memory|";
+    for declined in [
+        "-CLUSTERDOWN The cluster is down|",
+        "-TRYAGAIN Multiple keys request during rehashing of slot|",
+        loading,
+    ] {
+        let mut rig = Rig::cluster(1);
+        let (client, key, _) = begin(&mut rig);
+        rig.client_sends(client, &format!("incr {key}|"));
+        let sent = rig.node_got(0);
+        for _ in 0..10 {
+            rig.node_sends(0, declined);
+            assert_eq!(rig.node_got(0), "");
+            rig.pass(Duration::from_millis(15));
+            assert_eq!(rig.node_got(0), sent, "{declined}");
+        }
+        rig.node_sends(0, ":1|");
+        assert_eq!(rig.taken(client), ":1|");
+    }
+}
+
+#[test]
+fn a_request_is_not_tried_again_behind_a_later_one_for_its_slot() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, _) = begin(&mut rig);
+    let other = rig.key(0);
+    assert_eq!(key, other);
+    rig.client_sends(client, &format!("set {key} 1|set {key} 2|set elsewhere 3|"));
+    rig.node_sends(0, "-CLUSTERDOWN The cluster is down|+OK|+OK|");
+    let refusal = "-TRYAGAIN shard s0 unavailable: CLUSTERDOWN The cluster is down|";
+    assert_eq!(rig.taken(client), format!("{refusal}+OK|+OK|"));
+    rig.client_sends(client, &format!("set {key} 1|set elsewhere 3|"));
+    rig.node_got(0);
+    rig.node_sends(0, "-CLUSTERDOWN The cluster is down|+OK|");
+    rig.pass(Duration::from_millis(15));
+    assert_eq!(rig.node_got(0), request(&format!("set {key} 1")));
+    rig.node_sends(0, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|+OK|");
+}
+
+#[test]
+fn a_demoted_primary_of_a_sentinel_is_left_with_the_next_topology() {
+    let mut rig = Rig::ready(1);
+    rig.promote(0, 1);
+    rig.bring_up(1);
+    let client = rig.client();
+    rig.client_sends(client, "set x 1|");
+    let sent = rig.node_got(1);
+    rig.node_sends(1, "-READONLY You can't write against a read only replica.|");
+    assert_eq!(rig.proxy.poll_wish(rig.now), Some(Wish::Look));
+    rig.promote(0, 2);
+    rig.bring_up(2);
+    assert_eq!((rig.node_got(2), rig.taken(client)), (sent, String::new()));
+    rig.node_sends(2, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+}
+
+#[test]
+fn plain_nodes_speak_for_themselves() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get x|");
+    rig.node_sends(0, "-READONLY You can't write against a read only replica.|");
+    assert_eq!(rig.taken(client), "-READONLY You can't write against a read only replica.|");
+    assert_eq!(rig.proxy.poll_wish(rig.now), None);
+}
+
+#[test]
+fn a_split_request_has_a_part_for_each_slot() {
+    let mut rig = Rig::cluster(2);
+    let client = rig.client();
+    // Slots 15495, 3300 and 15495.
+    rig.client_sends(client, "mset {a}1 x b y {a}2 z|");
+    assert_eq!((rig.node_got(0), rig.node_got(1)), (request("mset b y"), request("mset {a}1 x {a}2 z")));
+    rig.node_sends(0, "+OK|");
+    rig.node_sends(1, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+    let mut rig = Rig::cluster(1);
+    let client = rig.client();
+    rig.client_sends(client, "mget {a}1 b {a}2 c|");
+    assert_eq!(rig.node_got(0), [request("mget {a}1 {a}2"), request("mget b"), request("mget c")].concat());
+    rig.node_sends(0, "*2|$1|x|$1|z|*1|$1|y|*1|$-1|");
+    assert_eq!(rig.taken(client), "*4|$1|x|$1|y|$1|z|$-1|");
+    assert_eq!(rig.proxy.merges_pending(), 0);
+}
+
+#[test]
+fn a_part_is_redirected_by_itself() {
+    let mut rig = Rig::cluster(2);
+    let client = rig.client();
+    rig.client_sends(client, "del {a}1 b|");
+    rig.node_got(0);
+    rig.node_got(1);
+    rig.node_sends(0, ":1|");
+    rig.node_sends(1, &moved(15495, 0));
+    assert_eq!(rig.node_got(0), request("del {a}1"));
+    rig.node_sends(0, ":1|");
+    assert_eq!(rig.taken(client), ":2|");
+}
+
+#[test]
+fn keys_of_two_slots_are_of_two_worlds_also_on_one_node() {
+    let mut rig = Rig::cluster(1);
+    let client = rig.client();
+    let refusal = "-CROSSSLOT Keys in request don't hash to the same slot|";
+    rig.client_sends(client, "sunion {a}1 b|watch {a}1 b|eval x 2 {a}1 b|blpop {a}1 b 0|");
+    assert_eq!(rig.taken(client), refusal.repeat(4));
+    rig.client_sends(client, "multi|set {a}1 x|set b y|exec|");
+    let abort = "-EXECABORT Transaction discarded because of previous errors.|";
+    assert_eq!(rig.taken(client), format!("+OK|+QUEUED|{refusal}{abort}"));
+    rig.client_sends(client, "sunion {a}1 {a}2|");
+    assert_eq!(rig.node_got(0), request("sunion {a}1 {a}2"));
+}
+
+#[test]
+fn a_transaction_is_sent_whole_where_its_slot_is() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    let whole = format!("{MULTI}{}{EXEC}", request(&format!("incr {key}")));
+    rig.client_sends(client, &format!("multi|incr {key}|exec|get {key}|"));
+    let get = request(&format!("get {key}"));
+    assert_eq!(rig.node_got(0), format!("{whole}{get}"));
+    let abort = "-EXECABORT Transaction discarded because of previous errors.|";
+    rig.node_sends(0, &format!("+OK|{}{abort}{}", ask(slot, 1), moved(slot, 1)));
+    assert_eq!(rig.node_got(1), format!("{ASKING}{whole}{get}"));
+    // It is declined there too, by EXEC itself.
+    rig.node_sends(1, &format!("+OK|+OK|+QUEUED|{}$1|0|", moved(slot, 0)));
+    assert_eq!(rig.node_got(0), whole);
+    rig.node_sends(0, "+OK|+QUEUED|*1|:1|");
+    assert_eq!(rig.taken(client), "+OK|+QUEUED|*1|:1|$1|0|");
+    assert_eq!((rig.proxy.core.replays.len(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
+fn a_transaction_that_fails_by_itself_is_not_sent_again() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, _) = begin(&mut rig);
+    rig.client_sends(client, &format!("multi|incr {key}|exec|"));
+    rig.node_got(0);
+    let abort = "-EXECABORT Transaction discarded because of previous errors.|";
+    rig.node_sends(0, &format!("+OK|-OOM command not allowed|{abort}"));
+    assert_eq!((rig.taken(client), rig.node_got(0)), (format!("+OK|+QUEUED|{abort}"), String::new()));
+    assert_eq!(rig.proxy.core.replays.len(), 0);
+}
+
+#[test]
+fn keys_that_are_watched_follow_their_slot_and_count_as_changed_if_it_goes_later() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("watch {key}|"));
+    let held = rig.pinned_now();
+    rig.taken(held);
+    rig.sends(held, &moved(slot, 1));
+    assert_eq!(rig.taken(client), "");
+    let held = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(held), request(&format!("watch {key}")));
+    rig.sends(held, "+OK|");
+    rig.client_sends(client, &format!("multi|incr {key}|exec|"));
+    let abort = "-EXECABORT Transaction discarded because of previous errors.|";
+    rig.sends(held, &format!("+OK|{}{abort}", moved(slot, 0)));
+    assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|");
+    assert_eq!((rig.proxy.core.replays.len(), rig.proxy.conns_held()), (0, 0));
+}
+
+#[test]
+fn who_waits_for_an_element_waits_where_the_slot_goes() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    let wait = format!("{}{}", request("CLIENT ID"), request(&format!("blpop {key} 0")));
+    rig.client_sends(client, &format!("blpop {key} 0|"));
+    let held = rig.pinned_now();
+    assert_eq!(rig.taken(held), wait);
+    rig.sends(held, ":7|");
+    assert_eq!(rig.proxy.counters().clients_blocked, 1);
+    rig.sends(held, &moved(slot, 1));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.counters().clients_blocked), ("", 0));
+    let held = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(held), wait);
+    rig.sends(held, ":8|*2|$1|k|$1|v|");
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.conns_held()), ("*2|$1|k|$1|v|", 0));
+}
+
+#[test]
+fn a_script_goes_along_with_the_request_that_names_it() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, "script load hi|");
+    let sha = "c22b5f9178342609428d6f51b2c5af4c0bde6a42";
+    let loads = request("SCRIPT LOAD hi");
+    rig.node_got(0);
+    rig.node_got(1);
+    rig.node_sends(0, &format!("$40|{sha}|"));
+    rig.node_sends(1, &format!("$40|{sha}|"));
+    rig.taken(client);
+    // A connection that has not loaded it.
+    let node = rig.node(1);
+    rig.event(crate::Event::Closed { conn: node, reason: "gone" });
+    rig.pass(Duration::from_secs(1));
+    rig.bring_up(1);
+    rig.client_sends(client, &format!("evalsha {sha} 1 {key}|"));
+    rig.node_got(0);
+    rig.node_sends(0, &ask(slot, 1));
+    let runs = request(&format!("evalsha {sha} 1 {key}"));
+    assert_eq!(rig.node_got(1), format!("{loads}{ASKING}{runs}"));
+    rig.node_sends(1, &format!("$40|{sha}|+OK|$2|hi|"));
+    assert_eq!(rig.taken(client), "$2|hi|");
+}
+
+#[test]
+fn an_error_on_a_connection_for_large_replies_is_read_whole() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    let large = "x".repeat(70_000);
+    rig.client_sends(client, &request(&format!("set {key} {large}")));
+    let pinned = rig.pinned_now();
+    let sent = rig.taken(pinned);
+    assert_eq!(sent, request(&format!("set {key} {large}")));
+    let declined = moved(slot, 1);
+    let (first, rest) = declined.split_at(5);
+    rig.sends(pinned, first);
+    rig.sends(pinned, rest);
+    assert_eq!(rig.taken(client), "");
+    let pinned = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(pinned), sent);
+    rig.sends(pinned, "-ERR no|");
+    assert_eq!(rig.taken(client), "-ERR no|");
+    assert_eq!((rig.proxy.pins_pending(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
+fn a_client_that_leaves_takes_what_is_parked_along() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("multi|incr {key}|exec|"));
+    rig.node_got(0);
+    rig.node_sends(0, &format!("+OK|+QUEUED|{}", moved(slot, 5)));
+    rig.event(crate::Event::Closed { conn: client, reason: "gone" });
+    rig.pass(Duration::from_secs(60));
+    assert_eq!((rig.proxy.requests_parked(), rig.proxy.core.replays.len()), (0, 0));
+    assert_eq!((rig.node_got(0).as_str(), rig.proxy.held_bytes()), ("", 0));
+}
+
+/// A client that is subscribed to a shard channel of shard 0, the channel and its slot, and where its messages come from.
+fn listener(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
+    let (client, channel, slot) = begin(rig);
+    rig.client_sends(client, &format!("ssubscribe {channel}|"));
+    let source = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
+    rig.sends(source, &changed("ssubscribe", &channel));
+    assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
+    (client, channel, slot, source)
+}
+
+fn changed(word: &str, channel: &str) -> String {
+    let count = u8::from(word == "ssubscribe");
+    format!("*3|${}|{word}|${}|{channel}|:{count}|", word.len(), channel.len())
+}
+
+fn message(word: &str, channel: &str) -> String {
+    format!("*3|${}|{word}|${}|{channel}|$2|hi|", word.len(), channel.len())
+}
+
+#[test]
+fn a_shard_channel_follows_its_slot_when_its_node_drops_it() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, old) = listener(&mut rig);
+    rig.sends(old, &changed("sunsubscribe", &channel));
+    assert_eq!(rig.taken(old), request(&format!("ssubscribe {channel}")), "it will say where the slot is");
+    rig.sends(old, &moved(slot, 1));
+    let new = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
+    rig.sends(new, &changed("ssubscribe", &channel));
+    rig.sends(new, &message("smessage", &channel));
+    assert_eq!(rig.taken(client), message("smessage", &channel), "the client need not know");
+    // The map says so too: nothing is left to do.
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
+    map[1].1.push(slot as u16..=slot as u16);
+    rig.remap(&map);
+    assert_eq!((rig.taken(old), rig.taken(new)), (String::new(), String::new()));
+    rig.client_sends(client, "sunsubscribe|");
+    rig.sends(new, &changed("sunsubscribe", &channel));
+    assert_eq!((rig.taken(client), rig.proxy.topics()), (changed("sunsubscribe", &channel), 0));
+}
+
+#[test]
+fn a_shard_channel_goes_where_the_map_says() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, old) = listener(&mut rig);
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
+    map[1].1.push(slot as u16..=slot as u16);
+    rig.remap(&map);
+    assert_eq!(rig.taken(old), request(&format!("sunsubscribe {channel}")));
+    let new = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
+    rig.sends(new, &changed("ssubscribe", &channel));
+    rig.sends(old, &changed("sunsubscribe", &channel));
+    rig.sends(new, &message("smessage", &channel));
+    assert_eq!(rig.taken(client), message("smessage", &channel));
+}
+
+#[test]
+fn who_subscribes_by_an_old_map_gets_there_all_the_same() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("ssubscribe {channel}|"));
+    let first = rig.bring_up_pinned(0);
+    rig.taken(first);
+    rig.sends(first, &moved(slot, 1));
+    let second = rig.bring_up_pinned(1);
+    rig.taken(second);
+    rig.sends(second, &changed("ssubscribe", &channel));
+    assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
+    // A node that nobody knows cannot be asked.
+    let other = rig.client();
+    rig.client_sends(other, "ssubscribe elsewhere|");
+    let source = [first, second][slot_of(&rig, "elsewhere") as usize / 8192];
+    rig.taken(source);
+    rig.sends(source, &moved(slot_of(&rig, "elsewhere"), 5));
+    assert!(rig.taken(other).starts_with("-TRYAGAIN shard s"));
+}
+
+#[test]
+fn a_pattern_hears_each_message_of_a_cluster_once() {
+    let mut rig = Rig::cluster(2);
+    let client = rig.client();
+    rig.client_sends(client, "psubscribe *|");
+    let sources = [0, 1].map(|shard| rig.bring_up_pinned(shard));
+    for source in sources {
+        rig.sends(source, "*3|$10|psubscribe|$1|*|:1|");
+    }
+    assert_eq!(rig.taken(client), "*3|$10|psubscribe|$1|*|:1|");
+    let message = |channel: &str| format!("*4|$8|pmessage|$1|*|${}|{channel}|$2|hi|", channel.len());
+    // Published to any node, it comes from all.
+    sources.iter().for_each(|source| rig.sends(*source, &message("news")));
+    assert_eq!(rig.taken(client), message("news"));
+    // What happens to a key, its own node tells and no other.
+    let event = "__keyevent@0__:del";
+    sources.iter().for_each(|source| rig.sends(*source, &message(event)));
+    assert_eq!(rig.taken(client), message(event).repeat(2));
+}
