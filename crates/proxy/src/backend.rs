@@ -85,6 +85,8 @@ pub(crate) enum Purpose {
     Unsubscribe,
     /// It says that the node tells of changes; `part` is the shard.
     Track,
+    /// It says what the key has now of the check that `conn` names.
+    Check,
     /// It shows that the node lives.
     Probe,
     /// It says which number the node gave to the connection.
@@ -200,6 +202,8 @@ pub(crate) struct Backend {
     pub reported_down: bool,
     /// Scripts that this connection brought there.
     pub loaded: Loaded,
+    /// In a cluster, the slot of keys that are watched on it, if it is held.
+    pub watched_slot: Option<u16>,
     /// Which client holds it, if it is held.
     pub held_by: Option<ConnId>,
     /// The node was asked which number it gave to this connection.
@@ -275,6 +279,7 @@ impl Backend {
             blocked: false,
             reported_down: false,
             loaded: Loaded::default(),
+            watched_slot: None,
             held_by: None,
             asked_name: false,
             name: None,

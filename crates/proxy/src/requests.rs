@@ -341,6 +341,7 @@ impl Core {
         self.counters.errors += 1;
         self.tally.count_rejected(self.asking, reply);
         self.spoil_transaction(session);
+        session.forget_caching();
         self.answer(session, reply);
     }
 

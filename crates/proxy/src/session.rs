@@ -499,6 +499,9 @@ impl Session {
         if self.mute == Mute::This {
             self.mute = Mute::Next;
         }
+        if let Some(tracking) = self.tracking_mut() {
+            tracking.postpone();
+        }
     }
 
     /// Drops what the request behind `mark` brought, now or later, unless it changed what the client wants to hear.

@@ -310,6 +310,11 @@ impl Rig {
         self.taken(self.nodes[&shard])
     }
 
+    /// Whether a connection to `node` was asked for.
+    pub(crate) fn is_asked_for(&self, node: u32) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
     pub(crate) fn node(&self, shard: u32) -> ConnId {
         self.nodes[&shard]
     }

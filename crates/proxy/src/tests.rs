@@ -11,6 +11,7 @@ mod large;
 mod logins;
 mod pubsub;
 mod redirect;
+mod replica_worlds;
 mod replicas;
 mod scripts;
 mod succession;

@@ -157,6 +157,11 @@ impl Client {
             (Expect::Discarded(transaction, expected), _) if *expected == reply => {
                 transaction.told(Told::NotSent, ledger);
             }
+            (Expect::Executed(transaction), _)
+                if tenants::is_given_up(reply) && ledger.rights.have_changed(self.program.client) =>
+            {
+                transaction.told(Told::NotSent, ledger);
+            }
             (Expect::OwnError, None) if reply::is_error(reply) => {}
             (Expect::Modelled(asked), None) => check_modelled(asked, reply, moment, ledger),
             (Expect::Parts(parts), None) => check_parts(parts, reply, moment, ledger),
@@ -321,10 +326,6 @@ impl Client {
 
     /// What EXEC says: all of it ran, or nothing since a watched key had changed.
     fn check_executed(&mut self, transaction: &Transaction, reply: &[u8], ledger: &mut Ledger) -> bool {
-        if tenants::is_given_up(reply) && ledger.rights.have_changed(self.program.client) {
-            transaction.told(Told::NotSent, ledger);
-            return true;
-        }
         if transaction.watched && (reply == b"*-1\r\n" || reply == b"_\r\n") {
             transaction.told(Told::NotSent, ledger);
             return true;

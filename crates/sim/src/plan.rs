@@ -61,18 +61,16 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whose node it strikes.
-    pub fn shard(&self) -> u32 {
+    /// Whose node it strikes; `None`: topics of any may move.
+    pub fn shard(&self) -> Option<u32> {
         match *self {
             Fault::Freeze { shard, .. }
             | Fault::Kill { shard, .. }
             | Fault::Reset { shard }
             | Fault::Garbage { shard }
             | Fault::Unasked { shard }
-            | Fault::Promote { shard, .. }
-            | Fault::Full { shard, .. } => shard,
-            // That of nobody in particular.
-            Fault::Migrate => 0,
+            | Fault::Full { shard, .. } => Some(shard),
+            Fault::Migrate | Fault::Promote { .. } => None,
         }
     }
 }
@@ -227,7 +225,7 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
         large_bytes: *prng.pick(large_bytes),
         pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
         relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
-        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, 10 * LITTLE_MEMORY, defaults.memory_bytes_max]),
+        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, 30 * LITTLE_MEMORY, defaults.memory_bytes_max]),
         pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
         subscriber_bytes_max: *prng.pick(&[LITTLE_PATIENCE, defaults.subscriber_bytes_max]),
         subscription_bytes_max: if prng.one_in(8) {

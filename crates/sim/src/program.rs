@@ -201,14 +201,15 @@ impl Program {
         if let Some(special) = special {
             return special;
         }
-        let drawn = prng.below(47);
+        let drawn = prng.below(48);
         // What follows up to 15, and from 38 on, is about keys of database 0, or about all of them.
-        if self.lane.database > 0 && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45) {
+        if self.lane.database > 0 && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45 || drawn == 47)
+        {
             return if drawn < 2 { self.get_nothing(prng) } else { self.modelled(now, prng, ledger) };
         }
         match drawn {
             36..=37 => self.change_lane(prng),
-            45 => self.overwrite(prng),
+            45 | 47 => self.overwrite(prng),
             46 if prng.one_in(20) => self.flush_nothing(),
             44 | 46 => ledger.radio.publish(self.client, now, prng),
             38..=40 => self.transaction(prng, ledger),

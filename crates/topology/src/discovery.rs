@@ -12,8 +12,8 @@
 mod cluster;
 mod cluster_answer;
 mod cluster_map;
-mod endpoint;
 mod news;
+mod reach;
 mod sentinel;
 mod sentinel_answer;
 mod talk;

@@ -1,7 +1,7 @@
 //! What a node of a Redis Cluster says about all of them: CLUSTER INFO, NODES, SHARDS and SLOTS taken apart.
-// tidy: allow(master): Redis's word in CLUSTER NODES, SHARDS
+// tidy: allow(endpoint): Redis's word in CLUSTER SHARDS
 
-use super::endpoint::resolve;
+use super::reach::resolve;
 use super::talk::error_text;
 use crate::{Address, SLOTS};
 use resp::reply::{Elements, as_bulk, as_integer, elements, is_error};

@@ -1,10 +1,9 @@
 //! Real answers of Redis 7.0.15 taken apart, tables of who is believed, a machine among nodes that come and go, and clusters
 //! made by seeds whose nodes lag behind and are cut off.
-// tidy: allow(master): Redis's word in CLUSTER NODES
 
 use super::cluster_answer::{Answer, Asked, Member, Replies};
 use super::cluster_map::{ClusterMap, Verdict};
-use super::endpoint::tcp;
+use super::reach::tcp;
 use super::testing::{World, bulk};
 use super::{ClusterDiscovery, ClusterSettings, Discovery, News, Party, ShardSpec, Wish};
 use crate::Address;

@@ -1,9 +1,7 @@
 //! What a sentinel says about the primary of one name, and its replicas.
-// tidy: allow(master): Redis's word for the commands and flags of sentinels
-// tidy: allow(slave): the same
 
 use super::cluster_answer::text;
-use super::endpoint::tcp;
+use super::reach::tcp;
 use super::talk::error_text;
 use crate::Address;
 use resp::reply::{elements, is_error, is_null};

@@ -1,8 +1,6 @@
 //! Real answers of Redis 7.0.15's sentinels taken apart, and a machine among sentinels that agree, disagree, and die.
-// tidy: allow(master): Redis's word for the commands and flags of sentinels
-// tidy: allow(slave): the same
 
-use super::endpoint::tcp;
+use super::reach::tcp;
 use super::sentinel_answer::{NoClaim, is_about, is_primary, parse};
 use super::testing::{World, array};
 use super::{Discovery, News, Party, SentinelDiscovery, SentinelSettings, Wish};
