@@ -21,6 +21,7 @@ use crate::errors::{self, Lost};
 use crate::lanes::LaneId;
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
+use crate::redirect::Aim;
 use crate::requests::Step;
 use crate::route::{self, Keys, Route};
 use crate::session::{Owed, Phase, Session};
@@ -80,7 +81,7 @@ impl Core {
         let backend = &mut self.backends[node as usize];
         backend.used_by = Use::Held;
         backend.held_by = Some(session.conn);
-        backend.shard = shard;
+        (backend.shard, backend.watched_slot) = (shard, None);
         self.held += 1;
         Ok(HeldNode::new(node).expect("the first place is a shared connection's"))
     }
@@ -169,15 +170,16 @@ impl Core {
     pub(crate) fn hold_again(
         &mut self,
         session: &mut Session,
-        (shard, id): (ShardId, NodeId),
+        (aim, id): (Aim, NodeId),
         watches: bool,
         asks: bool,
         request: &[u8],
         ticket: Ticket,
     ) -> Result<(), Lost> {
         let node = self.hold_on(session, id)?;
-        // The keys are those of this shard, wherever they are found at the moment.
-        self.backends[node.get() as usize].shard = shard;
+        if let Aim::Slot(slot) = aim {
+            self.backends[node.get() as usize].watched_slot = Some(slot);
+        }
         match watches {
             true => session.watch = Watch::Asked(node),
             false => self.ask_name(node),

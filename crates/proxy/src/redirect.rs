@@ -457,8 +457,14 @@ impl Proxy {
                 if session.phase != Phase::Open {
                     return Err(core.not_sent(core.shard_of_node(id), &stray.reason));
                 }
-                let shard = core.shard_of(stray.aim);
-                return core.hold_again(session, (shard, id), stray.watches, asks, &stray.request, ticket);
+                return core.hold_again(
+                    session,
+                    (stray.aim, id),
+                    stray.watches,
+                    asks,
+                    &stray.request,
+                    ticket,
+                );
             }
             (Use::Pinned, Some(session)) => match session.pinning {
                 Pinning::Ready(pin) | Pinning::Busy(pin) => core.pinned_to(pin, lane, id)?,

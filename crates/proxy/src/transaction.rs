@@ -151,7 +151,7 @@ impl Core {
             Act::Begin => {
                 let mut transaction = Transaction::new(&mut self.pool);
                 if let Watch::On(node) = session.watch {
-                    transaction.shard = Some(self.backends[node.get() as usize].shard);
+                    transaction.shard = Some(self.watched_shard(node));
                 }
                 session.transaction = Some(Box::new(transaction));
                 self.answer(session, OK);
@@ -183,7 +183,7 @@ impl Core {
             return Step::Done;
         };
         match session.watch {
-            Watch::On(node) if self.backends[node.get() as usize].shard != shard => {
+            Watch::On(node) if self.watched_shard(node) != shard => {
                 self.refuse(session, errors::CROSS_SLOT);
             }
             Watch::On(node) if self.backends[node.get() as usize].lane != session.lane => {
@@ -194,6 +194,10 @@ impl Core {
             Watch::Lost => self.answer(session, OK),
             Watch::No | Watch::Asked(_) | Watch::Ending(_) => match self.hold(session, shard) {
                 Ok(node) => {
+                    let first = keys.positions.first().map(|&at| self.aim_at(request.arg(at)));
+                    if let Some(Aim::Slot(slot)) = first {
+                        self.backends[node.get() as usize].watched_slot = Some(slot);
+                    }
                     session.watch = Watch::Asked(node);
                     self.send_held(session, node, request.bytes, Owed::Node);
                 }
@@ -201,6 +205,12 @@ impl Core {
             },
         }
         Step::Done
+    }
+
+    /// The shard of the keys that are watched on the connection `node`.
+    fn watched_shard(&self, node: HeldNode) -> ShardId {
+        let backend = &self.backends[node.get() as usize];
+        backend.watched_slot.map_or(backend.shard, |slot| self.topology.shard_at(slot))
     }
 
     /// Carries out or keeps `command`, of a client that has sent MULTI.
@@ -252,8 +262,13 @@ impl Core {
             Ok(place) => place,
             Err(refusal) => return self.refuse_command(session, command, refusal, request),
         };
+        // In a cluster the slot has perhaps another owner by now.
+        let (is_cluster, watched) = match session.watch {
+            Watch::On(node) => (self.topology.is_cluster(), Some(self.watched_shard(node))),
+            _ => (self.topology.is_cluster(), None),
+        };
         let Some(transaction) = &mut session.transaction else { return };
-        match (place, transaction.shard) {
+        match (place, if is_cluster { watched } else { transaction.shard }) {
             _ if transaction.is_spoilt => return self.answer(session, QUEUED),
             (Some(Place::At(shard, division)), all)
                 if all.is_none_or(|all| shard == all)
@@ -359,6 +374,9 @@ impl Core {
             return self.read_again();
         }
         let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
+        if let Some(slot) = transaction.division.filter(|_| self.topology.is_cluster()) {
+            transaction.shard = Some(self.topology.shard_at(slot as u16));
+        }
         let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
         match session.watch {
             _ if transaction.is_spoilt => {
