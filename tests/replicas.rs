@@ -1,0 +1,408 @@
+//! Primaries with replicas: do reads reach replicas, is nothing that a client wrote missed, and what becomes of requests
+//! while nodes are dead or frozen?
+
+use crate::harness::processes::{Process, free_port};
+use crate::harness::{Client, Proxy, RedisServer, poll_until, seed_for, shard_of, show};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use stdx::Prng;
+
+/// Shards of a primary and a replica each, behind a proxy of one worker.
+struct World {
+    primaries: Vec<RedisServer>,
+    replicas: Vec<RedisServer>,
+    proxy: Proxy,
+}
+
+/// A replica begins with what its primary sends, without a pause or a file in between.
+const AT_ONCE: [&str; 6] =
+    ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb"];
+
+impl World {
+    /// `shards` shards; the proxy gets `flags` besides the nodes.
+    fn new(shards: usize, flags: &[&str]) -> World {
+        let primaries: Vec<RedisServer> = (0..shards).map(|_| RedisServer::start_with(&AT_ONCE)).collect();
+        let replicas: Vec<RedisServer> = primaries.iter().map(replica_of).collect();
+        let pair = |(primary, replica): (&RedisServer, &RedisServer)| {
+            format!("127.0.0.1:{}|127.0.0.1:{}", primary.port, replica.port)
+        };
+        let nodes: Vec<String> = primaries.iter().zip(&replicas).map(pair).collect();
+        let nodes = format!("--nodes={}", nodes.join(","));
+        let fixed = ["--host=127.0.0.1", "--port=0", "--workers=1", nodes.as_str()];
+        let world = World { proxy: Proxy::start(&[&fixed, flags].concat()), primaries, replicas };
+        world.replicas.iter().for_each(wait_for_link);
+        world
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(self.proxy.port)
+    }
+
+    /// A key on `shard`.
+    fn key(&self, shard: usize) -> String {
+        let mut keys = (0..).map(|number| format!("k{number}"));
+        keys.find(|key| shard_of(key.as_bytes(), self.primaries.len()) == shard)
+            .expect("every shard has keys")
+    }
+
+    /// Reads `key` until the proxy reads it from a replica.
+    fn wait_until_replicas_answer(&self, client: &mut Client, key: &str) {
+        poll_until("a read from a replica", || {
+            let before = self.count("total_replica_reads");
+            client.ask(&format!("GET {key}"));
+            (self.count("total_replica_reads") > before).then_some(())
+        });
+    }
+
+    /// Waits until the replica of `shard` has `key`: replicas may be late, and another client's writes are not waited for.
+    fn wait_for_copy(&self, shard: usize, key: &str) {
+        let mut replica = self.replicas[shard].connect();
+        poll_until("the key at the replica", || {
+            (replica.ask(&format!("EXISTS {key}")) == ":1\\r\\n").then_some(())
+        });
+    }
+
+    /// What the proxy's INFO says of `name`.
+    fn count(&self, name: &str) -> u64 {
+        let info = self.connect().command(&[b"INFO", b"stats"]);
+        field(&String::from_utf8_lossy(&info), name).expect("it is counted").parse().expect("a number")
+    }
+}
+
+fn replica_of(primary: &RedisServer) -> RedisServer {
+    let port = primary.port.to_string();
+    RedisServer::start_with(&[&AT_ONCE[..], &["--replicaof", "127.0.0.1", &port]].concat())
+}
+
+fn wait_for_link(replica: &RedisServer) {
+    let mut client = replica.connect();
+    poll_until("the replica to have its primary's data", || {
+        let info = client.command(&[b"INFO", b"replication"]);
+        String::from_utf8_lossy(&info).contains("master_link_status:up").then_some(())
+    });
+}
+
+/// The value of `name` in the text of an INFO.
+fn field(info: &str, name: &str) -> Option<String> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned))
+}
+
+/// How many times `node` was asked to do `command`.
+fn calls(node: &RedisServer, command: &str) -> u64 {
+    let info = node.connect().command(&[b"INFO", b"commandstats"]);
+    let line = field(&String::from_utf8_lossy(&info), &format!("cmdstat_{command}"));
+    line.map_or(0, |line| line.trim_start_matches("calls=").split(',').next().unwrap().parse().unwrap())
+}
+
+fn forget_calls(nodes: &[RedisServer]) {
+    for node in nodes {
+        assert_eq!(node.connect().ask("CONFIG RESETSTAT"), "+OK\\r\\n");
+    }
+}
+
+#[test]
+fn reads_reach_replicas_and_writes_reach_primaries() {
+    let world = World::new(2, &["--read-from=prefer-replica"]);
+    let (mut writer, mut reader) = (world.connect(), world.connect());
+    let keys = [world.key(0), world.key(1)];
+    for key in &keys {
+        assert_eq!(writer.ask(&format!("SET {key} v")), "+OK\\r\\n");
+        world.wait_until_replicas_answer(&mut reader, key);
+    }
+    (0..2).for_each(|shard| world.wait_for_copy(shard, &keys[shard]));
+    forget_calls(&world.primaries);
+    forget_calls(&world.replicas);
+    for _ in 0..50 {
+        for key in &keys {
+            assert_eq!(reader.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n");
+        }
+        assert_eq!(
+            reader.ask(&format!("MGET {} {}", keys[0], keys[1])),
+            "*2\\r\\n$1\\r\\nv\\r\\n$1\\r\\nv\\r\\n"
+        );
+        assert_eq!(
+            reader.command(&[b"EVAL_RO", b"return redis.call('get', KEYS[1])", b"1", keys[0].as_bytes()]),
+            b"$1\r\nv\r\n"
+        );
+    }
+    for (primary, replica) in world.primaries.iter().zip(&world.replicas) {
+        assert_eq!((calls(replica, "mget"), calls(primary, "mget")), (50, 0));
+        assert_eq!(calls(primary, "get"), 0);
+    }
+    assert_eq!((calls(&world.replicas[0], "get"), calls(&world.replicas[1], "get")), (100, 50));
+    assert_eq!(calls(&world.replicas[0], "eval_ro"), 50);
+    // What a replica would refuse never comes there.
+    assert_eq!(reader.ask(&format!("SET {} w", keys[0])), "+OK\\r\\n");
+    assert_eq!(calls(&world.primaries[0], "set"), 1);
+}
+
+#[test]
+fn by_default_replicas_are_left_alone_until_a_client_asks_for_them() {
+    let world = World::new(1, &[]);
+    let (mut client, mut other, key) = (world.connect(), world.connect(), world.key(0));
+    client.ask(&format!("SET {key} v"));
+    world.wait_for_copy(0, &key);
+    for _ in 0..20 {
+        assert_eq!(other.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n");
+    }
+    let ours = |node: &RedisServer| node.connect().ask("CLIENT LIST").matches("cmd=get").count();
+    assert_eq!((calls(&world.replicas[0], "get"), ours(&world.replicas[0])), (0, 0));
+    assert_eq!(other.ask("READONLY"), "+OK\\r\\n");
+    world.wait_until_replicas_answer(&mut other, &key);
+    assert_eq!(other.ask("READWRITE"), "+OK\\r\\n");
+    let before = world.count("total_replica_reads");
+    for reader in [&mut client, &mut other] {
+        for _ in 0..20 {
+            assert_eq!(reader.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n");
+        }
+    }
+    assert_eq!(world.count("total_replica_reads"), before);
+}
+
+#[test]
+fn a_client_reads_what_it_wrote_however_late_replicas_are() {
+    const CLIENTS: u64 = 6;
+    const ROUNDS: u64 = 10;
+    const READS: u64 = 500;
+    let world = World::new(2, &["--read-from=prefer-replica", "--request-timeout-ms=10000"]);
+    let (done, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|id| {
+            let (port, done, rounds) = (world.proxy.port, Arc::clone(&done), Arc::clone(&rounds));
+            std::thread::spawn(move || write_and_read(port, id, &done, &rounds))
+        })
+        .collect();
+    // Replicas stop again and again. When they go on, what their primaries sent meanwhile and what readers ask comes to
+    // them at once, in any order.
+    let mut naps: Vec<Client> = world.replicas.iter().map(RedisServer::connect).collect();
+    poll_until("many rounds, and many reads from replicas among them", || {
+        naps.iter_mut().for_each(|nap| drop(nap.command(&[b"DEBUG", b"SLEEP", b"0.02"])));
+        let reads = world.count("total_replica_reads");
+        (rounds.load(Ordering::SeqCst) >= CLIENTS * ROUNDS && reads >= READS).then_some(())
+    });
+    done.store(true, Ordering::SeqCst);
+    clients.into_iter().for_each(|client| client.join().expect("no client saw an old value"));
+    assert!(world.count("total_own_write_reads") > 0);
+}
+
+/// One client that writes its keys and reads them until it is told to stop, sometimes in one piece.
+fn write_and_read(port: u16, id: u64, done: &AtomicBool, rounds: &AtomicU64) {
+    let mut client = Client::connect(port);
+    let keys: Vec<String> = (0..4).map(|number| format!("own:{id}:{number}")).collect();
+    for round in 1.. {
+        let expected = format!("${}\\r\\n{round}\\r\\n", round.to_string().len());
+        for key in &keys {
+            assert_eq!(client.ask(&format!("SET {key} {round}")), "+OK\\r\\n");
+        }
+        // Long enough for replicas to get what was written, and to be read from.
+        for _ in 0..60 {
+            for key in &keys {
+                assert_eq!(client.ask(&format!("GET {key}")), expected, "round {round}");
+            }
+        }
+        // One after the other in one piece: the first read is of the round's value, the second of the next.
+        let next = round + 1;
+        let key = &keys[(round % 4) as usize];
+        client.send(format!("GET {key}\r\nSET {key} {next}\r\nGET {key}\r\n").as_bytes());
+        let replies = [client.read_reply(), client.read_reply(), client.read_reply()];
+        let bulk = |value: u64| format!("${}\\r\\n{value}\\r\\n", value.to_string().len());
+        assert_eq!(replies.map(|reply| show(&reply)), [bulk(round), "+OK\\r\\n".to_owned(), bulk(next)]);
+        rounds.fetch_add(1, Ordering::SeqCst);
+        if done.load(Ordering::SeqCst) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_dies_or_freezes_costs_no_read() {
+    let flags = ["--read-from=prefer-replica", "--request-timeout-ms=300", "--connect-timeout-ms=300"];
+    let mut world = World::new(1, &flags);
+    let (mut writer, mut reader, key) = (world.connect(), world.connect(), world.key(0));
+    writer.ask(&format!("SET {key} v"));
+    world.wait_for_copy(0, &key);
+    world.wait_until_replicas_answer(&mut reader, &key);
+    let pipeline = format!("GET {key}\r\n").repeat(20);
+    let mut read = |times: usize| {
+        for _ in 0..times {
+            reader.send(pipeline.as_bytes());
+            (0..20).for_each(|_| assert_eq!(reader.read_reply(), b"$1\r\nv\r\n"));
+        }
+    };
+    read(5);
+    world.replicas[0].freeze();
+    read(5);
+    assert!(world.count("total_replica_retries") > 0, "what it did not answer, the primary did");
+    assert!(world.count("total_replica_fallbacks") > 0);
+    world.replicas[0].thaw();
+    world.wait_until_replicas_answer(&mut world.connect(), &key);
+    read(5);
+    world.replicas[0].kill();
+    read(5);
+    let port = world.replicas[0].port;
+    let primary = world.primaries[0].port.to_string();
+    let options = [&AT_ONCE[..], &["--replicaof", "127.0.0.1", &primary]].concat();
+    world.replicas[0] = RedisServer::try_start(port, &options).expect("it comes back");
+    world.wait_until_replicas_answer(&mut world.connect(), &key);
+    read(5);
+}
+
+#[test]
+fn a_replica_without_its_primary_is_passed_over_and_the_log_says_so_once() {
+    let world = World::new(1, &["--read-from=replica"]);
+    let (mut writer, mut reader, key) = (world.connect(), world.connect(), world.key(0));
+    writer.ask(&format!("SET {key} v"));
+    world.wait_until_replicas_answer(&mut reader, &key);
+    let mut replica = world.replicas[0].connect();
+    assert_eq!(replica.ask("REPLICAOF 127.0.0.1 1"), "+OK\\r\\n");
+    let refused = "no replica may be read from: its link to the primary is down";
+    let said = || world.proxy.output().matches("no replica to read from").count();
+    let said_before = said();
+    poll_until("reads to be refused", || reader.ask(&format!("GET {key}")).contains(refused).then_some(()));
+    for _ in 0..20 {
+        let reply = reader.ask(&format!("GET {key}"));
+        assert!(reply.starts_with("-TRYAGAIN shard ") && reply.contains(refused), "{reply}");
+    }
+    // Not in the first second: then replicas may yet be connected to.
+    poll_until("the log to say so", || {
+        reader.ask(&format!("GET {key}"));
+        (said() > said_before).then_some(())
+    });
+    replica.ask(&format!("REPLICAOF 127.0.0.1 {}", world.primaries[0].port));
+    poll_until("reads to be answered again", || {
+        (reader.ask(&format!("GET {key}")) == "$1\\r\\nv\\r\\n").then_some(())
+    });
+    assert_eq!(said(), said_before + 1);
+}
+
+#[test]
+fn a_replica_that_lacks_too_much_is_passed_over() {
+    let world = World::new(1, &["--read-from=prefer-replica", "--replica-lag-max=100kb"]);
+    let (mut writer, key) = (world.connect(), world.key(0));
+    writer.ask(&format!("SET {key} v"));
+    world.wait_until_replicas_answer(&mut world.connect(), &key);
+    // It hears nothing of its primary any more, but goes on answering: it believes in its link for a minute.
+    let mut primary = world.primaries[0].connect();
+    primary.ask("CONFIG SET client-output-buffer-limit 'replica 0 0 0'");
+    world.replicas[0].freeze();
+    let large = "x".repeat(50_000);
+    for round in 0..200 {
+        writer.command(&[b"SET", format!("large{round}").as_bytes(), large.as_bytes()]);
+    }
+    world.replicas[0].thaw();
+    // It is read from again once it has caught up, and not before: then it has the last of what was written.
+    let mut reader = world.connect();
+    poll_until("the replica to be read from again", || {
+        let before = world.count("total_replica_reads");
+        let reply = reader.ask("EXISTS large199");
+        let reads = world.count("total_replica_reads");
+        assert_eq!(reply, ":1\\r\\n");
+        (reads > before).then_some(())
+    });
+}
+
+#[test]
+fn a_shard_without_its_primary_is_refused_or_read_from_its_replica() {
+    for mode in ["fail", "replica"] {
+        let mut world = World::new(2, &[&format!("--on-node-down={mode}")]);
+        let mut client = world.connect();
+        let keys = [world.key(0), world.key(1)];
+        for key in &keys {
+            assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n");
+        }
+        world.wait_for_copy(0, &keys[0]);
+        world.primaries[0].kill();
+        let get = format!("GET {}", keys[0]);
+        if mode == "replica" {
+            poll_until("the replica to answer", || (client.ask(&get) == "$1\\r\\nv\\r\\n").then_some(()));
+        } else {
+            poll_until("the shard to be refused", || {
+                client.ask(&get).starts_with("-TRYAGAIN ").then_some(())
+            });
+        }
+        for _ in 0..20 {
+            let reply = client.ask(&get);
+            match mode {
+                "replica" => assert_eq!(reply, "$1\\r\\nv\\r\\n"),
+                _ => assert!(reply.starts_with("-TRYAGAIN shard "), "{reply}"),
+            }
+            let reply = client.ask(&format!("SET {} w", keys[0]));
+            assert!(reply.starts_with("-TRYAGAIN shard "), "{mode}: {reply}");
+            assert_eq!(client.ask(&format!("GET {}", keys[1])), "$1\\r\\nv\\r\\n");
+        }
+    }
+}
+
+#[test]
+fn a_frozen_primary_is_covered_for_too() {
+    let flags = ["--on-node-down=replica", "--request-timeout-ms=200", "--connect-timeout-ms=200"];
+    let world = World::new(1, &flags);
+    let (mut client, key) = (world.connect(), world.key(0));
+    client.ask(&format!("SET {key} v"));
+    world.wait_for_copy(0, &key);
+    world.primaries[0].freeze();
+    let get = format!("GET {key}");
+    poll_until("the replica to answer", || (client.ask(&get) == "$1\\r\\nv\\r\\n").then_some(()));
+    for _ in 0..20 {
+        assert_eq!(client.ask(&get), "$1\\r\\nv\\r\\n");
+    }
+    world.primaries[0].thaw();
+    poll_until("the primary to be written to again", || {
+        (client.ask(&format!("SET {key} w")) == "+OK\\r\\n").then_some(())
+    });
+}
+
+#[test]
+fn keys_of_a_dead_node_go_where_twemproxy_puts_them() {
+    const KEYS: usize = 300;
+    let mut prng = Prng::new(seed_for("keys_of_a_dead_node_go_where_twemproxy_puts_them"));
+    let mut nodes: Vec<RedisServer> = (0..4).map(|_| RedisServer::start()).collect();
+    let ports: Vec<u16> = nodes.iter().map(|node| node.port).collect();
+    let list: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}:1")).collect();
+    let directory = crate::harness::certificates::Directory::new();
+    for distribution in ["ketama", "modula"] {
+        let port = free_port();
+        let nodes_of_pool = list.iter().map(|node| format!("   - {node}\n")).collect::<String>();
+        let config = directory.write(
+            &format!("{distribution}.yml"),
+            &format!(
+                "pool:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: {distribution}\n  redis: true\n  \
+                 auto_eject_hosts: true\n  server_retry_timeout: 600000\n  server_failure_limit: 1\n  timeout: 2000\n  \
+                 servers:\n{nodes_of_pool}"
+            ),
+        );
+        let mut command = Command::new("nutcracker");
+        command.args(["-c", &config, "-a", "127.0.0.1", "-s", &free_port().to_string()]);
+        let _twemproxy = Process::spawn(command, "nutcracker");
+        let flags = [
+            format!("--distribution={distribution}"),
+            "--hash=fnv1a_64".to_owned(),
+            "--tag-rule=none".to_owned(),
+            "--on-node-down=remap".to_owned(),
+            "--node-failure-limit=1".to_owned(),
+            "--node-retry-timeout-ms=0".to_owned(),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let proxy = Proxy::over_ports(&ports, &[&["--workers=1"], &flags[..]].concat());
+        let (mut theirs, mut ours) = (Client::connect(port), Client::connect(proxy.port));
+        // Numbers in order would be near each other on the ring.
+        let keys: Vec<String> = (0..KEYS).map(|_| format!("{:x}", prng.next_u64())).collect();
+        nodes[1].kill();
+        // The first requests tell each of them that the node is dead.
+        for client in [&mut theirs, &mut ours] {
+            let mut takes = |key: &String| client.ask(&format!("SET {key} u")) == "+OK\\r\\n";
+            poll_until("all keys to be taken", || keys.iter().all(&mut takes).then_some(()));
+        }
+        for key in &keys {
+            assert_eq!(theirs.ask(&format!("SET {key} v")), "+OK\\r\\n");
+            assert_eq!(ours.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n", "{key}");
+        }
+        // It comes back once it has answered, and its keys with it.
+        nodes[1] = RedisServer::start_on(ports[1]);
+        poll_until("the node to get its keys back", || {
+            keys.iter().for_each(|key| drop(ours.ask(&format!("SET {key} w"))));
+            (calls(&nodes[1], "set") > 0).then_some(())
+        });
+    }
+}
