@@ -202,6 +202,8 @@ pub(crate) struct Backend {
     pub reported_down: bool,
     /// Scripts that this connection brought there.
     pub loaded: Loaded,
+    /// Its node has lost keys since it is held: what is asked to be watched there now may be elsewhere.
+    pub has_lost_keys: bool,
     /// Which client holds it, if it is held.
     pub held_by: Option<ConnId>,
     /// The node was asked which number it gave to this connection.
@@ -277,6 +279,7 @@ impl Backend {
             blocked: false,
             reported_down: false,
             loaded: Loaded::default(),
+            has_lost_keys: false,
             held_by: None,
             asked_name: false,
             name: None,
@@ -516,6 +519,16 @@ impl Backend {
     /// Whether the unfinished reply is none, but a push.
     pub(crate) fn is_pushed_to(&self) -> bool {
         reply::is_push(&self.input)
+    }
+
+    /// The array that is being read element by element, of which none was passed on, is read anew as a whole.
+    pub(crate) fn rewind(&mut self) {
+        if let Some(elements) = self.elements.take() {
+            let mut input = Vec::new();
+            resp::encode::array_header(&mut input, elements);
+            append(&mut input, &self.input);
+            (self.input, self.scanner) = (input, reply::Scanner::default());
+        }
     }
 
     /// Whether the unfinished reply, if none of it was passed on, is an error.

@@ -200,6 +200,11 @@ impl Merge {
         Merge { shares_conns, ..self }
     }
 
+    /// Its parts are not passed on while they come.
+    pub(crate) fn take_whole(&mut self) {
+        self.shares_conns = true;
+    }
+
     /// This merge, with what is to be kept if no part fails.
     pub(crate) fn with_library(self, library: Option<Library>) -> Merge {
         Merge { library: library.map(Box::new), ..self }

@@ -32,7 +32,7 @@ use resp::request::{Scanned, Scanner};
 use resp::{Request, encode};
 use std::collections::VecDeque;
 use std::time::Duration;
-use stdx::Instant;
+use stdx::{Id, Instant};
 use topology::discovery::Wish;
 use topology::{Address, NodeId, SLOTS, ShardId};
 
@@ -473,6 +473,7 @@ impl Proxy {
                 return Ok(());
             }
             Some(Owed::Repeat(repeat)) => core.bring_along_again(node, repeat),
+            Some(Owed::Merge(merge)) if stray.used_by == Use::Pinned => core.take_whole(ticket.conn, merge),
             _ => {}
         }
         core.enqueue_again(node, asks, &stray.request, ticket);
@@ -528,6 +529,21 @@ impl Core {
                 other == aim
             })
         })
+    }
+
+    /// Parts of a request of `conn` may come over one connection from now on, one behind the other: they are not passed on
+    /// side by side any more.
+    fn take_whole(&mut self, conn: ConnId, id: Id) {
+        match self.merges.get_mut(id) {
+            Some(merge) if merge.is_of_values() => merge.take_whole(),
+            _ => return,
+        }
+        for (backend, node) in self.backends.iter_mut().zip(0..) {
+            if backend.used_by == Use::Pinned && backend.front().is_some_and(|ticket| ticket.conn == conn) {
+                backend.rewind();
+                self.pins.to_read.push(node);
+            }
+        }
     }
 
     /// Whose keys `request` is about; without keys, it is about all of `shard`.

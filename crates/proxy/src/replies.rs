@@ -171,9 +171,15 @@ impl Proxy {
         }
     }
 
-    /// Reads an error that was held back on a pinned connection, if it is whole.
-    pub(crate) fn read_held_error(&mut self, node: u32) {
-        if self.core.backends[node as usize].begins_with_error() {
+    /// Reads what was held back on a pinned connection and is not passed on while it comes.
+    pub(crate) fn read_held_back(&mut self, node: u32) {
+        let backend = &self.core.backends[node as usize];
+        let Some(ticket) = backend.front() else { return };
+        let is_relayed = match self.peers.get(ticket.conn) {
+            Some(Peer::Client(session)) => self.core.is_relayed(session, ticket),
+            _ => true,
+        };
+        if backend.begins_with_error() || !is_relayed {
             self.handle_shared_bytes(node, &[]);
             self.core.recount_node(node);
         }

@@ -83,16 +83,21 @@ impl Keyspace {
         keys.find(|key| cluster::slot(key) == slot).map(<[u8]>::to_vec)
     }
 
-    /// Gives a key to another node, as MIGRATE does.
-    pub(crate) fn give(&mut self, key: &[u8], to: &mut Keyspace, now: Instant) {
+    /// Gives a key to another node, as MIGRATE does. False if it must wait: RESTORE takes nothing that expires at this very
+    /// moment, and a key is there until the moment is over. Elsewhere that is a millisecond, and here half a second.
+    pub(crate) fn give(&mut self, key: &[u8], to: &mut Keyspace, now: Instant) -> bool {
         let dump = self.ask(&[b"DUMP", key], now);
         let expires = self.ask(&[b"PEXPIRETIME", key], now);
+        if resp::reply::as_integer(&expires) == Some(unix_ms(now) as i64) {
+            return false;
+        }
         if let (Some(dump), Some(at_ms)) = (resp::reply::as_bulk(&dump), resp::reply::as_integer(&expires)) {
             let at_ms = at_ms.max(0).to_string();
             let kept = to.ask(&[b"RESTORE", key, at_ms.as_bytes(), dump, b"ABSTTL", b"REPLACE"], now);
             assert_eq!(kept, b"+OK\r\n", "a dump can be restored");
         }
         self.ask(&[b"DEL", key], now);
+        true
     }
 
     /// Somebody has waited long enough.

@@ -1,5 +1,7 @@
 //! One world: events in the order of their time, the proxy's own loop, and the checks.
 
+mod resharding;
+
 use crate::client::{Client, Moment, Tally};
 use crate::cluster::{Cluster, node_at};
 use crate::keyspace::unix_ms;
@@ -182,10 +184,6 @@ pub(crate) struct World<'p> {
     admitted: u64,
 }
 
-/// The slowest way of a change to the proxy, once it wishes to know.
-const MAP_DELAY_MAX: Duration = Duration::from_millis(400);
-/// The longest time between two keys of a slot that moves.
-const STEP_MAX: Duration = Duration::from_millis(30);
 /// What the kernel takes before a send comes back short.
 const PIPE_BYTES: usize = 64 * 1024;
 /// Rights change once within this time.
@@ -333,7 +331,7 @@ impl<'p> World<'p> {
         }
         self.perform();
         if self.proxy.poll_wish(self.now).is_some() {
-            self.plan_in_up_to(MAP_DELAY_MAX, What::Map);
+            self.plan_in_up_to(resharding::MAP_DELAY_MAX, What::Map);
         }
         while let Some(notice) = self.proxy.poll_notice() {
             let Notice::ClientClosed { client: number, reason, .. } = notice else { continue };
@@ -434,7 +432,7 @@ impl<'p> World<'p> {
                     self.plan_in_up_to(CHANGE_USERS_WITHIN, What::ChangeUsers);
                 }
             }
-            What::MoveKey => self.move_key(),
+            What::MoveKey => _ = self.move_key(),
             What::Map => self.tell_map(),
             What::Drain => {
                 self.troubled = true;
@@ -805,95 +803,6 @@ impl<'p> World<'p> {
             // Strike in the node.
             Saboteur::RunTwice | Saboteur::AnswerOlder | Saboteur::Forget => {}
         }
-    }
-
-    /// The node that has `key`, or should have it.
-    pub(crate) fn node_of(&self, key: &[u8]) -> usize {
-        match &self.cluster {
-            Some(cluster) => cluster.owner(key),
-            None => self.topology.shard_of(key).0 as usize,
-        }
-    }
-
-    /// The slot of some key begins to move. Not that of a key that is walked over or waited for: SCAN may meet a key twice
-    /// or not at all that moves, and a store lets nobody go who waits for one.
-    fn begin_migration(&mut self) {
-        let stays = |key: &[u8]| key.starts_with(b"lasting") || key.starts_with(b"queue");
-        let keys: Vec<Vec<u8>> = self.ledger.names().filter(|key| !stays(key)).cloned().collect();
-        let key = self.prng.pick(&keys).clone();
-        let slot = crate::cluster::slot(&key);
-        if self.ledger.names().any(|key| stays(key) && crate::cluster::slot(key) == slot) {
-            return;
-        }
-        if let Some(cluster) = &mut self.cluster {
-            cluster.begin_migration(&key, &mut self.prng);
-            self.plan_in_up_to(STEP_MAX, What::MoveKey);
-        }
-    }
-
-    /// Moves the next key; after the last one, its slot has another owner.
-    fn move_key(&mut self) {
-        let Some(cluster) = &mut self.cluster else { return };
-        let Some(migration) = cluster.migration else { return };
-        let [from, to] = cluster.ends_of(migration);
-        let now = self.now;
-        match self.nodes[from].keyspace.key_in(migration.slot, now) {
-            Some(key) => {
-                let [from, to] = self.nodes.get_disjoint_mut([from, to]).expect("two nodes");
-                from.keyspace.give(&key, &mut to.keyspace, now);
-                self.plan_in_up_to(STEP_MAX, What::MoveKey);
-            }
-            None => {
-                cluster.end_migration();
-                let late = Duration::from_millis(*self.prng.pick(&[0, 10, 1000, 10_000]));
-                self.plan_in_up_to(late, What::Map);
-            }
-        }
-        [from, to].into_iter().for_each(|node| self.deliver_from_node(node));
-    }
-
-    /// Moves what is left, so that nothing is half-way.
-    fn end_migration(&mut self) {
-        while self.cluster.as_ref().is_some_and(|cluster| cluster.migration.is_some()) {
-            self.move_key();
-        }
-    }
-
-    /// The primary of `shard` dies, and its replica, which has all that it had, takes its place.
-    fn promote(&mut self, shard: usize, lasts: Duration) {
-        self.end_migration();
-        let Some(cluster) = &mut self.cluster else { return };
-        if cluster.replica(shard).is_some_and(|replica| self.nodes[replica].down) {
-            return;
-        }
-        let [new, old] = cluster.promote(shard);
-        for node in [new, old] {
-            self.nodes[node].die();
-            self.reset_links(node);
-            self.nodes[node].due_at = None;
-        }
-        let [new, gone] = self.nodes.get_disjoint_mut([new, old]).expect("two nodes");
-        std::mem::swap(&mut new.keyspace, &mut gone.keyspace);
-        gone.down = true;
-        self.plan_at(self.now + lasts, What::Revive(old));
-        let late = Duration::from_millis(*self.prng.pick(&[0, 10, 1000]));
-        self.plan_in_up_to(late, What::Map);
-    }
-
-    /// The proxy learns what it does not know yet.
-    fn tell_map(&mut self) {
-        let Some(cluster) = &self.cluster else { return };
-        if cluster.epoch > self.known.epoch() {
-            self.known = Arc::new(cluster.topology(Some(&self.known)));
-            self.proxy.handle_topology(Arc::clone(&self.known), self.now);
-        }
-    }
-
-    /// Nothing moves any more, and the proxy knows.
-    fn settle_cluster(&mut self) {
-        self.end_migration();
-        self.tell_map();
-        self.perform();
     }
 
     fn strike(&mut self, fault: Fault) {
