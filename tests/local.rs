@@ -117,7 +117,44 @@ fn nothing_is_left_when_any_part_is_killed() {
 }
 
 #[test]
+fn the_kernel_ends_nodes_when_nobody_else_can() {
+    let local = Local::start(&["--nodes=2", "--proxy"]);
+    let (pids, folder) = (local.family(), local.folder());
+    // The supervisor would clear up, so it sleeps meanwhile.
+    local.process.signal("STOP");
+    assert!(run_kill(local.host()));
+    for &pid in &pids {
+        poll_until("the end of a process", || kernel::has_ended(pid).then_some(()));
+    }
+    assert!(folder.exists());
+    local.process.signal("CONT");
+    expect_gone(&pids, &folder);
+}
+
+#[test]
+fn valkey_does_as_well() {
+    let directory = Directory::new();
+    let redis = std::env::split_paths(&std::env::var_os("PATH").expect("there is a PATH"))
+        .map(|folder| folder.join("redis-server"))
+        .find(|file| file.is_file())
+        .expect("tests need it");
+    let path = directory.path("bin");
+    std::fs::create_dir(&path).expect("the folder is ours");
+    std::os::unix::fs::symlink(redis, path.join("valkey-server")).expect("the folder is ours");
+    let mut command = local(&["--json", "--nodes=1"]);
+    command.env("PATH", &path);
+    let mut process = Process::spawn(command, "shardis local");
+    poll_until("the line of JSON", || {
+        assert!(process.ended().is_none(), "it ended instead: {}", process.output());
+        process.output().contains('{').then_some(())
+    });
+    process.signal("TERM");
+    assert!(poll_until("the end", || process.ended()).success());
+}
+
+#[test]
 fn what_is_kept_comes_back() {
+    // The first ends by SIGKILL, as whatever a test drops.
     let directory = Directory::new();
     for (name, shape, nodes) in
         [("a", &["--cluster=3"][..], 3), ("b", &["--sets=1"], 2), ("c", &["--sets=1", "--sentinel"], 2)]
@@ -129,8 +166,14 @@ fn what_is_kept_comes_back() {
         let before: Vec<String> = ports.iter().map(|&port| Client::connect(port).ask("SET a 1")).collect();
         assert!(before.contains(&"+OK\\r\\n".to_owned()), "{before:?}");
         let pids = first.family();
-        first.stop();
-        pids.iter().for_each(|&pid| assert!(kernel::has_ended(pid)));
+        if name == "a" {
+            drop(first);
+        } else {
+            first.stop();
+        }
+        for pid in pids {
+            poll_until("the end of a process", || kernel::has_ended(pid).then_some(()));
+        }
 
         // Without a word on the topology: the folder knows it.
         let second = Local::start(&[&keep]);

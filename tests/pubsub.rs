@@ -425,6 +425,34 @@ fn changed(key: &str) -> Vec<u8> {
 const FORGET_ALL: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
 #[test]
+fn who_does_not_want_to_hear_of_its_own_writes_hears_of_those_of_others_however_close_they_are() {
+    let world = World::with_flags(1, FLAGS);
+    let (mut client, mut writer) = (connect_to(&world, 0), connect_to(&world, 1));
+    client.ask("HELLO 3");
+    assert_eq!(client.ask("CLIENT TRACKING ON BCAST NOLOOP"), r"+OK\r\n");
+    assert_eq!(client.ask("SET own v"), r"+OK\r\n");
+    assert_eq!(writer.ask("SET mark v"), r"+OK\r\n");
+    let (told, ended) = client.read_until(&changed("mark"));
+    assert_eq!((told, ended), (Vec::new(), Ended::Marker), "nothing of its own");
+    let mut overwritten = 0;
+    for round in 0..300 {
+        client.send(format!("SET k own{round}\r\n").as_bytes());
+        writer.send(format!("SET k other{round}\r\n").as_bytes());
+        assert_eq!(show(&writer.read_reply()), r"+OK\r\n");
+        let (told, _) = client.read_until(b"+OK\r\n");
+        if writer.ask("GET k").contains("other") {
+            overwritten += 1;
+            if !told.windows(changed("k").len()).any(|window| window == changed("k")) {
+                assert_eq!(client.read_until(&changed("k")).1, Ended::Marker, "round {round}");
+            }
+        }
+        client.send(b"ECHO end\r\n");
+        client.read_until(b"$3\r\nend\r\n");
+    }
+    assert!(overwritten > 0, "the other was never the last");
+}
+
+#[test]
 fn clients_that_cache_are_told_of_changes_on_all_nodes() {
     let mut world = World::with_flags(4, FLAGS);
     let (mut client, mut writer) = (connect_to(&world, 0), connect_to(&world, 1));

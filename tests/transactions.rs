@@ -28,7 +28,6 @@ pub(crate) const SCENES: &[&[&str]] = &[
         "0 ACL CAT nosuch",
         "0 ACL DRYRUN default GET a",
         "0 COMMAND GETKEYS MSET a 1 b 2",
-        "0 ROLE",
         "0 GET a{t}",
         "0 CLIENT GETREDIR",
         "0 PUBSUB NUMSUB c",

@@ -39,8 +39,11 @@ impl RedisServer {
     /// Starts a node on `port`; `None` if it ends at once, most likely since a port that it should take is in use.
     pub(crate) fn try_start(port: u16, options: &[&str]) -> Option<RedisServer> {
         let mut command = Command::new("redis-server");
+        // It would load what another has left there: a replica writes what it is sent, whatever `--save` says.
+        let snapshot = format!("shardis-test-{}-{port}.rdb", std::process::id());
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--dbfilename", &snapshot])
             .args(["--enable-debug-command", "yes", "--dir"])
             .arg(std::env::temp_dir())
             .args(options);

@@ -188,8 +188,8 @@ fn local_note(local: Local) -> &'static str {
             "on all shards; an error if one of them cannot be had; not in transactions"
         }
         Local::Client(ClientTask::Track) => {
-            "over all shards; with NOLOOP, a client is not told of what it overwrites by SET, SETEX, PSETEX or MSET; of \
-             what scripts read that may write it is told by the keys that they name"
+            "over all shards; with NOLOOP, a client is not told of texts that it writes by SET, SETEX, PSETEX or MSET, up \
+             to 16 KiB, while its node has them, for which the node is asked; of what scripts read that may write it is told by the keys that they name"
         }
         Local::Monitor => {
             "the requests of the clients of all workers; of an argument 64 KiB are shown; what scripts do at a node is not"

@@ -23,8 +23,8 @@ const CUTTING_OFF: [&[u8]; 8] = [
 /// How a subcommand of DEBUG is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Debug {
-    /// It ends the node, or puts keys where they do not belong.
-    Refused,
+    /// It would do harm: this.
+    Refused(&'static str),
     /// Argument 2 is a key.
     ByKey,
     /// To one node; nothing changes by it.
@@ -53,9 +53,9 @@ impl Core {
                 Some(parameter) => self.refuse(session, &errors::cuts_off(parameter)),
                 None => self.send_to_all(session, command, Merge::AllOk, request, keys),
             },
-            Admin::Debug => match Debug::of(request.arg(1)) {
-                Debug::Refused => {
-                    self.refuse_command(session, command, Refusal::Never(DEBUG_REFUSED), request);
+            Admin::Debug => match Debug::of(request.arg(1), request.get(2)) {
+                Debug::Refused(why) => {
+                    self.refuse_command(session, command, Refusal::Never(why), request);
                 }
                 Debug::ByKey => {
                     let shard = request
@@ -70,7 +70,9 @@ impl Core {
     }
 }
 
-const DEBUG_REFUSED: &str = "this would end the nodes or put keys where they do not belong";
+const ENDS_NODES: &str = "this would end the nodes or put keys where they do not belong";
+/// A connection that a push comes on where a reply is due is given up, and with it what others wait for there.
+const PUSHES: &str = "a push where a reply is due would end the connection that all clients share";
 
 /// Whether CONFIG SET is about the password that clients say, and nothing else: that is ours and not the nodes'.
 fn sets_password(request: &Request<'_>) -> bool {
@@ -87,7 +89,7 @@ fn cutting_off(request: &Request<'_>) -> Option<&'static [u8]> {
 }
 
 impl Debug {
-    fn of(subcommand: &[u8]) -> Debug {
+    fn of(subcommand: &[u8], word: Option<&[u8]>) -> Debug {
         match subcommand.to_ascii_lowercase().as_slice() {
             b"segfault"
             | b"panic"
@@ -99,7 +101,10 @@ impl Debug {
             | b"populate"
             | b"replicate"
             | b"drop-cluster-packet-filter"
-            | b"close-cluster-link-on-packet-drop" => Debug::Refused,
+            | b"close-cluster-link-on-packet-drop" => Debug::Refused(ENDS_NODES),
+            b"protocol" if word.is_some_and(|word| word.eq_ignore_ascii_case(b"push")) => {
+                Debug::Refused(PUSHES)
+            }
             b"object" | b"sdslen" | b"listpack" | b"ziplist" | b"quicklist" | b"htstats-key"
             | b"digest-value" => Debug::ByKey,
             b"protocol" | b"help" | b"error" | b"stringmatch-len" | b"mallctl" | b"mallctl-str" => {
@@ -117,8 +122,16 @@ mod tests {
 
     #[test]
     fn what_ends_a_node_is_refused_whatever_its_case() {
-        assert_eq!(Debug::of(b"SegFault"), Debug::Refused);
-        assert_eq!(Debug::of(b"OBJECT"), Debug::ByKey);
-        assert_eq!(Debug::of(b"sleep"), Debug::AllShards(Merge::AnyReply));
+        assert_eq!(Debug::of(b"SegFault", None), Debug::Refused(ENDS_NODES));
+        assert_eq!(Debug::of(b"OBJECT", Some(b"k")), Debug::ByKey);
+        assert_eq!(Debug::of(b"sleep", Some(b"0")), Debug::AllShards(Merge::AnyReply));
+    }
+
+    #[test]
+    fn no_push_is_asked_for_where_replies_come() {
+        assert_eq!(Debug::of(b"Protocol", Some(b"Push")), Debug::Refused(PUSHES));
+        for word in [&b"attrib"[..], b"map", b"bignum"] {
+            assert_eq!(Debug::of(b"protocol", Some(word)), Debug::AnyShard);
+        }
     }
 }

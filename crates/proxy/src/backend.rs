@@ -85,6 +85,8 @@ pub(crate) enum Purpose {
     Unsubscribe,
     /// It says that the node tells of changes; `part` is the shard.
     Track,
+    /// It says what the key has now of the check that `conn` names.
+    Check,
     /// It shows that the node lives.
     Probe,
     /// It says which number the node gave to the connection.
@@ -200,6 +202,8 @@ pub(crate) struct Backend {
     pub reported_down: bool,
     /// Scripts that this connection brought there.
     pub loaded: Loaded,
+    /// Its node has lost keys since it is held: what is asked to be watched there now may be elsewhere.
+    pub has_lost_keys: bool,
     /// Which client holds it, if it is held.
     pub held_by: Option<ConnId>,
     /// The node was asked which number it gave to this connection.
@@ -275,6 +279,7 @@ impl Backend {
             blocked: false,
             reported_down: false,
             loaded: Loaded::default(),
+            has_lost_keys: false,
             held_by: None,
             asked_name: false,
             name: None,
@@ -514,6 +519,16 @@ impl Backend {
     /// Whether the unfinished reply is none, but a push.
     pub(crate) fn is_pushed_to(&self) -> bool {
         reply::is_push(&self.input)
+    }
+
+    /// The array that is being read element by element, of which none was passed on, is read anew as a whole.
+    pub(crate) fn rewind(&mut self) {
+        if let Some(elements) = self.elements.take() {
+            let mut input = Vec::new();
+            resp::encode::array_header(&mut input, elements);
+            append(&mut input, &self.input);
+            (self.input, self.scanner) = (input, reply::Scanner::default());
+        }
     }
 
     /// Whether the unfinished reply, if none of it was passed on, is an error.
@@ -776,7 +791,7 @@ mod tests {
         let (tail, start) = backend.tail(pool);
         tail.extend_from_slice(PING);
         let deadline = sent_at + Duration::from_secs(1);
-        let (purpose, command, kept) = (Purpose::Client, Number::NONE, Kept::YES);
+        let (purpose, command, kept) = (Purpose::Client, Number::NONE, Kept::READ);
         let ticket =
             Ticket { conn: CONN, place: 0, part: 0, purpose, command, kept, queued_us: 0, start, deadline };
         backend.push(ticket);

@@ -144,7 +144,7 @@ impl Core {
         now: Instant,
     ) -> Core {
         let shards = topology.shard_count();
-        let keeps = Kept::only_if(topology.is_discovered());
+        let keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
         let lanes = Lanes::new(settings.credentials.clone());
         let mut core = Core {
             backends: Vec::new(),

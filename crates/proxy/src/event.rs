@@ -110,6 +110,18 @@ pub enum Notice {
         /// What went wrong.
         reason: String,
     },
+    /// A node does not take connections of a kind that clients have chosen, though it takes others; reported once until it
+    /// does.
+    KindRefused {
+        /// Name of its shard.
+        shard: String,
+        /// The database.
+        database: u16,
+        /// The version of the protocol.
+        protocol: u8,
+        /// What the node says.
+        reason: String,
+    },
     /// Reads that replicas should answer go to the primary, or are refused; reported once until a replica is fit.
     NoReplicaFit {
         /// Name of the shard.

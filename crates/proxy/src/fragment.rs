@@ -130,6 +130,7 @@ impl Core {
         )
         .with_library(library)
         .of_shards(&self.topology)
+        .over(self.topology.is_cluster() && shares_conns(&keys.parts))
         .in_lane(self.lanes.kind(session.lane));
         let kept = Kept::only_if(reads && merge.may_be_relayed());
         self.expect_merge(session, merge, keys, kept);
@@ -145,4 +146,11 @@ impl Core {
             self.push_ticket(part.node, part.start, asked);
         }
     }
+}
+
+/// Whether several of `parts` go over one connection.
+fn shares_conns(parts: &[Part]) -> bool {
+    let mut nodes: Vec<u32> = parts.iter().map(|part| part.node).collect();
+    nodes.sort_unstable();
+    nodes.windows(2).any(|pair| pair[0] == pair[1])
 }

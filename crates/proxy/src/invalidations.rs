@@ -11,10 +11,8 @@
 //! node that is lost may have changed anything: all clients that track are told to forget all they have, once when it is
 //! lost and once when it is back. All nodes are flushed by one FLUSHALL, which the clients are told of once.
 //!
-//! Nodes know us, and not who asked: with NOLOOP, the next change of a key that a client has just overwritten is taken for
-//! its own. For that, only commands count that change the key whatever it was; of what others do it is told as well. If the
-//! client has read the key since, it is told in any case: what it has read may be its own value, and what is told of
-//! another's, for nodes tell once of changes that follow each other closely. To forget too much is never wrong.
+//! Nodes know us, and not who asked: what a client has written itself, and does not want to hear of, is sorted out in
+//! [`crate::noloop`].
 
 use crate::ConnId;
 use crate::backend::Purpose;
@@ -22,6 +20,7 @@ use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
+use crate::noloop::Check;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::session::{Owed, Session};
@@ -42,6 +41,8 @@ pub(crate) struct Invalidations {
     /// Clients that track, or are about to.
     clients: BTreeSet<ConnId>,
     pub readers: Readers,
+    /// What is being looked at again.
+    pub checks: Slab<Check>,
     /// Clients that are to be told that they track.
     waiting: Slab<Waiting>,
 }
@@ -77,7 +78,7 @@ impl Invalidations {
     pub(crate) fn new(shards: usize) -> Invalidations {
         let sources = vec![Source::default(); shards];
         let (clients, readers, waiting) = (BTreeSet::new(), Readers::default(), Slab::default());
-        Invalidations { sources, clients, readers, waiting }
+        Invalidations { sources, clients, readers, checks: Slab::default(), waiting }
     }
 
     /// There may be shards more, or less.
@@ -246,25 +247,20 @@ impl Core {
     /// Notes the keys that `request` of a session that tracks reads. What a transaction names is read by EXEC.
     pub(crate) fn note_read(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         let in_transaction = session.transaction.is_some();
-        let (conn, now) = (session.conn, self.now);
+        let (conn, lane) = (session.conn, session.lane);
         let Some(tracking) = session.tracking_mut() else { return };
-        if tracking.noloop && !in_transaction && overwrites(command, request) {
-            let mut positions = Vec::new();
-            // As below.
-            let _ = command.keys(request, &mut positions);
-            positions.into_iter().for_each(|at| tracking.note_overwritten(request.arg(at), now));
+        if tracking.noloop {
+            tracking.own.note(lane, command, request, in_transaction);
         }
         let reads = command.flags.contains(Flags::READONLY) || matches!(command.carry, Carry::Script(_));
         let is_tracked = reads && tracking.begin_to_read();
         let readers = &mut self.invalidations.readers;
-        if is_tracked || (reads && tracking.noloop) {
+        if is_tracked {
             let mut positions = Vec::new();
             // A request without keys that can be found reads none.
             let _ = command.keys(request, &mut positions);
             for key in positions.into_iter().map(|at| request.arg(at)) {
-                tracking.forget_overwritten(key);
                 match in_transaction {
-                    _ if !is_tracked => {}
                     true => tracking.queue(key),
                     false => readers.add(key, conn),
                 }
@@ -388,23 +384,24 @@ impl Proxy {
     /// The node of `shard` says that `keys` have changed; without keys, that all are gone.
     pub(crate) fn handle_changes(&mut self, shard: ShardId, keys: Option<Vec<&[u8]>>) {
         let Some(keys) = keys else { return self.handle_flush(shard) };
-        let (now, patience) = (self.core.now, self.core.limits.request_timeout);
-        let mut by_themselves: Vec<(ConnId, &[u8])> = Vec::new();
         for conn in self.core.invalidations.clients.clone() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let Some(tracking) = session.tracking_mut() else { continue };
-            let (mut others, mut own) = (keys.clone(), Vec::new());
-            if tracking.noloop {
-                (own, others) = keys.iter().partition(|key| tracking.has_overwritten(key, now, patience));
+            for wanted in tracking.wanted(&keys) {
+                let (own, others): (Vec<&[u8]>, Vec<&[u8]>) =
+                    wanted.into_iter().partition(|key| self.is_own_write(conn, key));
+                own.into_iter().for_each(|key| self.check_own_write(conn, shard, key));
+                if !others.is_empty() {
+                    self.tell_changed(conn, Some(&others));
+                }
             }
-            by_themselves.extend(own.into_iter().map(|key| (conn, key)));
-            let wanted = tracking.wanted(&others);
-            wanted.iter().for_each(|keys| self.tell_changed(conn, Some(keys)));
         }
         for key in keys {
             for conn in self.core.invalidations.readers.take(key) {
-                if !by_themselves.contains(&(conn, key)) && self.wants_what_it_read(conn) {
-                    self.tell_changed(conn, Some(&[key]));
+                match self.wants_what_it_read(conn) {
+                    true if self.is_own_write(conn, key) => self.check_own_write(conn, shard, key),
+                    true => self.tell_changed(conn, Some(&[key])),
+                    false => {}
                 }
             }
         }
@@ -439,7 +436,7 @@ impl Proxy {
     }
 
     /// Tells the client `conn`, or whom it redirects to, that `keys` have changed; without keys, that all may have.
-    fn tell_changed(&mut self, conn: ConnId, keys: Option<&[&[u8]]>) {
+    pub(crate) fn tell_changed(&mut self, conn: ConnId, keys: Option<&[&[u8]]>) {
         let Some(Peer::Client(session)) = self.peers.get(conn) else { return };
         let Some(tracking) = session.tracking() else { return };
         let mut changes = Vec::new();
@@ -529,18 +526,6 @@ impl Session {
     /// What it wants to be told of keys, if anything.
     pub(crate) fn tracking(&self) -> Option<&Tracking> {
         self.subscribed.as_ref()?.tracking.as_deref()
-    }
-}
-
-/// Whether each key of `request` will have changed, so that its node will tell of it, unless it fails. What changes
-/// keys only under conditions must not be taken for the cause of what is told: it may have been another client.
-fn overwrites(command: &Command, request: &Request<'_>) -> bool {
-    let is_condition =
-        |word: &[u8]| [&b"nx"[..], b"xx", b"get"].iter().any(|one| word.eq_ignore_ascii_case(one));
-    match &*command.name {
-        "set" => !request.args().skip(3).any(is_condition),
-        "setex" | "psetex" | "mset" => true,
-        _ => false,
     }
 }
 

@@ -17,12 +17,13 @@ use crate::backend::{Backend, Use};
 use crate::core::Core;
 use crate::credentials::Credentials;
 use crate::errors::{self, Lost};
+use crate::event::Notice;
 use crate::limits::Limits;
 use crate::pinned::Pinning;
 use crate::session::Session;
 use command::Naming;
 use resp::{Request, encode};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use stdx::Instant;
 use topology::{NodeId, ShardId};
@@ -105,6 +106,8 @@ struct Lane {
     clients: usize,
     /// When the last of them went.
     left_at: Instant,
+    /// Shards whose node has refused its connections, and has taken none since.
+    refused_by: BTreeSet<ShardId>,
 }
 
 const NO_NODE: u32 = u32::MAX;
@@ -134,7 +137,8 @@ impl Lanes {
     pub(crate) fn of_kind(&mut self, kind: LaneKind) -> LaneId {
         *self.by_kind.entry(kind).or_insert_with(|| {
             let (greeting, left_at) = (Greeting::of(kind, &self.credentials), Instant::ZERO);
-            self.lanes.push(Lane { kind, greeting, nodes: Vec::new(), clients: 0, left_at });
+            let (nodes, refused_by) = (Vec::new(), BTreeSet::new());
+            self.lanes.push(Lane { kind, greeting, nodes, clients: 0, left_at, refused_by });
             LaneId(self.lanes.len() as u16 - 1)
         })
     }
@@ -190,6 +194,11 @@ impl Lanes {
         }
     }
 
+    /// The node of `shard` has taken a connection of `lane`.
+    pub(crate) fn note_taken(&mut self, lane: LaneId, shard: ShardId) {
+        self.lanes[usize::from(lane.0)].refused_by.remove(&shard);
+    }
+
     /// A client of `lane` is not in it any more.
     pub(crate) fn leave(&mut self, lane: LaneId, now: Instant) {
         if lane != LaneId::FIRST {
@@ -225,6 +234,17 @@ impl Core {
             }
         };
         self.admit_on(node).map(|()| node)
+    }
+
+    /// The node of `shard` has refused a connection of `lane`, for this `reason`: the log is told once. Of the first lane it
+    /// is told otherwise: if that is refused, the node is down.
+    pub(crate) fn note_refused(&mut self, lane: LaneId, shard: ShardId, reason: &str) {
+        let LaneKind { database, resp3 } = self.lanes.kind(lane);
+        if lane == LaneId::FIRST || !self.lanes.lanes[usize::from(lane.0)].refused_by.insert(shard) {
+            return;
+        }
+        let (shard, reason) = (self.shard_name(shard).to_owned(), reason.to_owned());
+        self.notice(Notice::KindRefused { shard, database, protocol: if resp3 { 3 } else { 2 }, reason });
     }
 
     /// The primary of `shard`.

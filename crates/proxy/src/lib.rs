@@ -41,6 +41,7 @@ mod login;
 mod memory;
 mod merge;
 mod monitor;
+mod noloop;
 mod pause;
 mod pinned;
 mod proxy;

@@ -24,6 +24,8 @@ pub(crate) struct Merge {
     may_have_run: bool,
     /// Whether repeating the command is harmless.
     reads: bool,
+    /// Several parts come over one connection, one behind the other: they cannot be passed on side by side.
+    shares_conns: bool,
     /// FUNCTION LOAD: kept if no part fails.
     library: Option<Box<Library>>,
     /// That over which its parts went.
@@ -171,6 +173,7 @@ impl Merge {
             failure: None,
             may_have_run: false,
             reads,
+            shares_conns: false,
             library: None,
             lane: LaneKind::default(),
             counted_bytes: 0,
@@ -190,6 +193,16 @@ impl Merge {
             reports.set_names(names.collect());
         }
         self
+    }
+
+    /// This merge; `shares_conns` is whether several of its parts go over one connection.
+    pub(crate) fn over(self, shares_conns: bool) -> Merge {
+        Merge { shares_conns, ..self }
+    }
+
+    /// Its parts are not passed on while they come.
+    pub(crate) fn take_whole(&mut self) {
+        self.shares_conns = true;
     }
 
     /// This merge, with what is to be kept if no part fails.
@@ -281,9 +294,9 @@ impl Merge {
         self.absorbed_bytes
     }
 
-    /// Whether this is an MGET.
+    /// Whether this is an MGET whose values may be passed on while they come.
     pub(crate) fn is_of_values(&self) -> bool {
-        matches!(self.kind, Kind::Values(_))
+        matches!(self.kind, Kind::Values(_)) && !self.shares_conns
     }
 
     /// Whether a part has failed.

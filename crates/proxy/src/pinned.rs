@@ -102,7 +102,8 @@ pub(crate) struct Pins {
     pub doomed: Vec<u32>,
     /// Clients for whom something may be passed on now.
     pub to_relay: Vec<ConnId>,
-    /// Connections whose next reply is an error that must be seen whole: it may say that the request was declined.
+    /// Connections whose next reply must be seen whole: an error, which may say that the request was declined, or a part of
+    /// what is not passed on part by part any more.
     pub to_read: Vec<u32>,
 }
 
@@ -258,7 +259,8 @@ impl Core {
         let backend = &self.backends[node as usize];
         let is_ours = |ticket: &Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
         let all_may = backend.tickets().filter(|ticket| is_ours(ticket)).all(|ticket| {
-            backend.is_kept(ticket)
+            ticket.kept.is_read()
+                && backend.is_kept(ticket)
                 && match session.owed(ticket.place) {
                     Some(Owed::Node) | None => true,
                     Some(Owed::Merge(merge)) => {

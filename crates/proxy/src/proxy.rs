@@ -259,7 +259,7 @@ impl Proxy {
             }
         }
         while let Some(node) = self.core.pins.to_read.pop() {
-            self.read_held_error(node);
+            self.read_held_back(node);
         }
         while let Some(node) = self.core.pins.doomed.pop() {
             self.let_go(node);

@@ -33,35 +33,44 @@ use resp::request::{Scanned, Scanner};
 use resp::{Request, encode};
 use std::collections::VecDeque;
 use std::time::Duration;
-use stdx::Instant;
+use stdx::{Id, Instant};
 use topology::discovery::Wish;
 use topology::{Address, NodeId, SLOTS, ShardId};
 
-/// Whether the bytes of a request are kept until it is answered, and how often it was redirected.
+/// Whether the bytes of a request are kept until it is answered, why, and how often it was redirected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kept(u8);
 
 impl Kept {
     /// They are not: nobody will ask again.
     pub(crate) const NO: Kept = Kept(0);
-    /// They are.
-    pub(crate) const YES: Kept = Kept(1);
+    /// They are, in case its node declines it.
+    pub(crate) const UNTIL_RUN: Kept = Kept(1);
+    /// They are: it changes nothing, so that it may be asked again whatever became of it.
+    pub(crate) const READ: Kept = Kept(IS_READ | 1);
 
-    /// [`Kept::YES`] if `kept`.
-    pub(crate) fn only_if(kept: bool) -> Kept {
-        if kept { Kept::YES } else { Kept::NO }
+    /// [`Kept::READ`] if `reads`.
+    pub(crate) fn only_if(reads: bool) -> Kept {
+        if reads { Kept::READ } else { Kept::NO }
     }
 
     pub(crate) fn is_kept(self) -> bool {
         self != Kept::NO
     }
 
+    pub(crate) fn is_read(self) -> bool {
+        self.0 & IS_READ != 0
+    }
+
     /// The same, redirected once more; `None` if that was done too often.
     fn redirected(self) -> Option<Kept> {
-        (self.0 <= REDIRECTS_MAX).then_some(Kept(self.0.max(Kept::YES.0) + 1))
+        let times = (self.0 & !IS_READ).max(Kept::UNTIL_RUN.0);
+        (times <= REDIRECTS_MAX).then_some(Kept(self.0 & IS_READ | (times + 1)))
     }
 }
 
+/// Beside the number of times that it was sent.
+const IS_READ: u8 = 0x80;
 /// A request is sent to so many other nodes at most, as by most clients of Redis Cluster: a slot that is reported
 /// elsewhere by each node that is asked will be so by the next.
 const REDIRECTS_MAX: u8 = 5;
@@ -465,6 +474,7 @@ impl Proxy {
                 return Ok(());
             }
             Some(Owed::Repeat(repeat)) => core.bring_along_again(node, repeat),
+            Some(Owed::Merge(merge)) if stray.used_by == Use::Pinned => core.take_whole(ticket.conn, merge),
             _ => {}
         }
         core.enqueue_again(node, asks, &stray.request, ticket);
@@ -520,6 +530,21 @@ impl Core {
                 other == aim
             })
         })
+    }
+
+    /// Parts of a request of `conn` may come over one connection from now on, one behind the other: they are not passed on
+    /// side by side any more.
+    fn take_whole(&mut self, conn: ConnId, id: Id) {
+        match self.merges.get_mut(id) {
+            Some(merge) if merge.is_of_values() => merge.take_whole(),
+            _ => return,
+        }
+        for (backend, node) in self.backends.iter_mut().zip(0..) {
+            if backend.used_by == Use::Pinned && backend.front().is_some_and(|ticket| ticket.conn == conn) {
+                backend.rewind();
+                self.pins.to_read.push(node);
+            }
+        }
     }
 
     /// Whose keys `request` is about; without keys, it is about all of `shard`.
@@ -628,11 +653,13 @@ mod tests {
 
     #[test]
     fn a_request_is_redirected_five_times() {
-        let mut kept = Kept::YES;
-        let mut times = 0;
-        while let Some(next) = kept.redirected() {
-            (kept, times) = (next, times + 1);
+        for begins in [Kept::READ, Kept::UNTIL_RUN] {
+            let (mut kept, mut times) = (begins, 0);
+            while let Some(next) = kept.redirected() {
+                (kept, times) = (next, times + 1);
+                assert_eq!(kept.is_read(), begins.is_read());
+            }
+            assert_eq!(times, REDIRECTS_MAX);
         }
-        assert_eq!(times, REDIRECTS_MAX);
     }
 }

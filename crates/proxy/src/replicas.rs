@@ -171,7 +171,7 @@ impl Core {
                     Carry::Script(script) => self.forward_script_to(session, (shard, node), script, request),
                     _ => {
                         let place = session.reserve(Owed::Node);
-                        let asked = Asked { kept: Kept::YES, ..Asked::by_client(session.conn, place) };
+                        let asked = Asked { kept: Kept::READ, ..Asked::by_client(session.conn, place) };
                         self.enqueue_on(node, request.bytes, asked);
                     }
                 }
@@ -384,7 +384,7 @@ impl Proxy {
                 Ok(node) => {
                     core.counters.replica_retries += 1;
                     core.asking = command;
-                    core.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: Kept::YES });
+                    core.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: Kept::READ });
                 }
                 Err(lost) => self.deliver_losses(vec![(ticket, lost)]),
             }

@@ -171,9 +171,15 @@ impl Proxy {
         }
     }
 
-    /// Reads an error that was held back on a pinned connection, if it is whole.
-    pub(crate) fn read_held_error(&mut self, node: u32) {
-        if self.core.backends[node as usize].begins_with_error() {
+    /// Reads what was held back on a pinned connection and is not passed on while it comes.
+    pub(crate) fn read_held_back(&mut self, node: u32) {
+        let backend = &self.core.backends[node as usize];
+        let Some(ticket) = backend.front() else { return };
+        let is_relayed = match self.peers.get(ticket.conn) {
+            Some(Peer::Client(session)) => self.core.is_relayed(session, ticket),
+            _ => true,
+        };
+        if backend.begins_with_error() || !is_relayed {
             self.handle_shared_bytes(node, &[]);
             self.core.recount_node(node);
         }
@@ -297,9 +303,16 @@ impl Proxy {
     fn handle_probe_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
-        if !backend.handle_probe_reply(reply, core.now).map_err(Fault::Gone)? {
-            return Ok(());
+        let (shard, lane) = (backend.shard, backend.lane);
+        match backend.handle_probe_reply(reply, core.now) {
+            Ok(false) => return Ok(()),
+            Ok(true) => core.lanes.note_taken(lane, shard),
+            Err(reason) => {
+                core.note_refused(lane, shard, &reason);
+                return Err(Fault::Gone(reason));
+            }
         }
+        let backend = &mut core.backends[node as usize];
         let (shard, used_by) = (backend.shard, backend.used_by);
         let was_reported_down = std::mem::take(&mut backend.reported_down);
         core.counters.nodes_up += u64::from(backend.stands_for_node());
@@ -385,6 +398,7 @@ impl Proxy {
             Purpose::Poll => self.core.absorb_poll(ticket, &outcome),
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
+            Purpose::Check => self.end_check(ticket.conn, &outcome),
             Purpose::Fan => self.absorb_read(ticket.conn, ticket.part, outcome),
             Purpose::Unblock => self.core.end_unblock(ticket.conn, ticket.part, &outcome),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),

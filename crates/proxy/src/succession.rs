@@ -61,8 +61,13 @@ impl Proxy {
     /// Who watches keys on `nodes` cannot know any more whether they have changed.
     fn end_watches_on(&mut self, nodes: &BTreeSet<NodeId>) {
         for node in 0..self.core.backends.len() as u32 {
-            let backend = &self.core.backends[node as usize];
-            if backend.used_by == Use::Held && backend.in_flight() == 0 && nodes.contains(&backend.node) {
+            let backend = &mut self.core.backends[node as usize];
+            if backend.used_by != Use::Held || !nodes.contains(&backend.node) {
+                continue;
+            }
+            // A WATCH may be in flight.
+            backend.has_lost_keys = true;
+            if backend.held_by.is_some() && backend.in_flight() == 0 {
                 self.fail_node(node, Fault::Gone(OTHER_PRIMARY.to_owned()));
             }
         }
@@ -142,7 +147,7 @@ impl Core {
     /// What there is one of for each shard, or for each part of the keyspace, has as many entries as the topology wants.
     fn fit_topology(&mut self) {
         let topology = &self.topology;
-        self.keeps = Kept::only_if(topology.is_discovered());
+        self.keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
         self.scratch.keys.resize(topology.divisions());
         self.subscriptions.fit(topology);
         self.invalidations.fit(topology);

@@ -3,11 +3,10 @@
 
 use crate::ConnId;
 use crate::errors;
+use crate::noloop::OwnWrites;
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-use stdx::Instant;
 use topology::ShardId;
 
 /// What one client wants to be told.
@@ -20,8 +19,8 @@ pub(crate) struct Tracking {
     pub is_broken: bool,
     /// Keys that it changes itself are of no interest to it.
     pub noloop: bool,
-    /// Of [`Tracking::noloop`]: keys that it has overwritten, and when, of which no node has told yet.
-    overwritten: BTreeMap<Box<[u8]>, Instant>,
+    /// What it has written itself, if [`Tracking::noloop`].
+    pub own: OwnWrites,
     /// What CLIENT CACHING said of the next command.
     next: Option<bool>,
     /// What it said of the one that was carried out last.
@@ -80,8 +79,6 @@ const OTHER_OPT: &str = "ERR You can't switch OPTIN/OPTOUT mode before disabling
      re-enabling it with a different mode.";
 const NOT_OPTIN: &str = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
 const NOT_OPTOUT: &str = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
-/// So many keys that a client has overwritten are remembered. With more, it is told of its own changes.
-const OVERWRITTEN_MAX: usize = 1024;
 /// Redis's word for a client that has gone.
 pub(crate) const NO_REDIRECT: &str = "ERR The client ID you want redirect to does not exist";
 
@@ -202,25 +199,6 @@ impl Tracking {
             Mode::OptOut => self.next != Some(false),
             Mode::Broadcast => false,
         }
-    }
-
-    /// The client overwrites `key` now: the next change that is told of it is its own.
-    pub(crate) fn note_overwritten(&mut self, key: &[u8], now: Instant) {
-        if self.overwritten.len() >= OVERWRITTEN_MAX {
-            self.overwritten.clear();
-        }
-        self.overwritten.insert(key.into(), now);
-    }
-
-    /// The client reads `key`: what it finds may be changed before a node has told of its own change.
-    pub(crate) fn forget_overwritten(&mut self, key: &[u8]) {
-        self.overwritten.remove(key);
-    }
-
-    /// A node tells that `key` has changed. Whether that was the client itself, within `patience`: what was never told
-    /// of must not hide another's change for ever.
-    pub(crate) fn has_overwritten(&mut self, key: &[u8], now: Instant, patience: Duration) -> bool {
-        self.overwritten.remove(key).is_some_and(|at| now.since(at) <= patience)
     }
 
     /// What CLIENT CACHING said was of the command that was carried out.
@@ -359,21 +337,6 @@ mod tests {
         assert!(!Tracking::note_flush(&mut tracking, ShardId(9)));
         tracking.begin_to_read();
         assert!(tracking.note_flush(ShardId(5)), "what it has read since may be cached");
-    }
-
-    #[test]
-    fn a_change_of_ones_own_is_known_once_and_for_a_while() {
-        let mut tracking = Tracking::default();
-        let (second, at) = (Duration::from_secs(1), |ms: u64| Instant::from_nanos(ms * 1_000_000));
-        tracking.note_overwritten(b"a", at(0));
-        tracking.note_overwritten(b"b", at(0));
-        assert!(!tracking.has_overwritten(b"c", at(1), second));
-        assert!(tracking.has_overwritten(b"a", at(1), second));
-        assert!(!tracking.has_overwritten(b"a", at(1), second), "the next is another's");
-        assert!(
-            !tracking.has_overwritten(b"b", at(1001), second),
-            "what was never told of hides nothing for ever"
-        );
     }
 
     #[test]

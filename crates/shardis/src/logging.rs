@@ -23,6 +23,9 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
     match notice {
         Notice::NodeUp { shard } => info!(worker, shard, "node is back"),
         Notice::NodeDown { shard, reason } => warn!(worker, shard, reason, "node is down"),
+        Notice::KindRefused { shard, database, protocol, reason } => {
+            warn!(worker, shard, database, protocol, reason, "node refuses connections");
+        }
         Notice::NoReplicaFit { shard, reason } => warn!(worker, shard, reason, "no replica to read from"),
         Notice::ReplicaFit { shard } => info!(worker, shard, "a replica is read from again"),
         Notice::Remapped { out } => warn!(worker, out = out.join(","), "keys go to other shards"),

@@ -47,16 +47,16 @@ impl World<'_> {
     fn check_keys(&mut self) {
         let now_ms = unix_ms(self.now);
         for key in self.ledger.keys() {
-            let shard = self.topology.shard_of(&key);
-            let reply = self.nodes[shard.0 as usize].keyspace.ask(&[b"GET", &key], self.now);
+            let node = self.node_of(&key);
+            let reply = self.nodes[node].keyspace.ask(&[b"GET", &key], self.now);
             self.ledger.check_own(&key, reply::as_bulk(&reply));
         }
         for family in self.ledger.model.families() {
             let found: Vec<Vec<u8>> = family
                 .keys()
                 .map(|key| {
-                    let shard = self.topology.shard_of(&key);
-                    self.nodes[shard.0 as usize].keyspace.read_key(family.database, &key, now_ms)
+                    let node = self.node_of(&key);
+                    self.nodes[node].keyspace.read_key(family.database, &key, now_ms)
                 })
                 .collect();
             if let Err(expected) = self.ledger.model.check_end(family, &found, now_ms) {
@@ -65,8 +65,8 @@ impl World<'_> {
             }
         }
         for key in self.ledger.queues.keys() {
-            let shard = self.topology.shard_of(&key);
-            let left = self.nodes[shard.0 as usize].keyspace.ask(&[b"LRANGE", &key, b"0", b"-1"], self.now);
+            let node = self.node_of(&key);
+            let left = self.nodes[node].keyspace.ask(&[b"LRANGE", &key, b"0", b"-1"], self.now);
             let left = reply::elements(&left).into_iter().flatten().filter_map(reply::as_bulk);
             let left: Vec<Vec<u8>> = left.map(<[u8]>::to_vec).collect();
             if let Err(what) = self.ledger.queues.check_end(&key, &left) {

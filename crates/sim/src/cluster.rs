@@ -143,7 +143,7 @@ impl Cluster {
             true => keys_of_all(queued),
             false => keys_of(request),
         };
-        let Some(first) = keys.first() else { return Verdict::Serve };
+        let Some(first) = keys.first() else { return self.judge_keyless(node, request) };
         let slot = slot(first);
         if keys.iter().any(|key| self::slot(key) != slot) {
             ledger.violate(format!(
@@ -176,6 +176,19 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// A node that has become a replica gets all data anew, and says so to who asks for all keys.
+    fn judge_keyless(&self, node: usize, request: &Request<'_>) -> Verdict {
+        let words = ["keys", "dbsize", "scan", "randomkey", "flushall"];
+        let asks_for_all = words.iter().any(|word| request.arg(0).eq_ignore_ascii_case(word.as_bytes()));
+        match self.shards.iter().any(|[primary, _]| *primary == node) || !asks_for_all {
+            true => Verdict::Serve,
+            false => Verdict::Decline(LOADING.to_vec()),
+        }
+    }
+}
+
+const LOADING: &[u8] = b"-LOADING Redis is loading the dataset in memory\r\n";
 const TRY_AGAIN: &[u8] = b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
 
 fn line(word: &str, slot: u16, node: usize) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! What a simulated node keeps: the embedded store, with a clock and what the store lacks and a Redis with a module has.
 
+use crate::cluster;
 use crate::ledger::Ledger;
 use resp::{Request, Span, encode};
 use std::collections::BTreeMap;
@@ -68,6 +69,35 @@ impl Keyspace {
     /// A request of `caller` is refused before it is looked at.
     pub(crate) fn refuse(&mut self, caller: CallerId, now: Instant) {
         run(&mut self.store, caller, &[b"nosuchcommand"], unix_ms(now), &mut Vec::new());
+    }
+
+    /// The transaction of `caller` is not carried out.
+    pub(crate) fn discard(&mut self, caller: CallerId, now: Instant) {
+        run(&mut self.store, caller, &[b"DISCARD"], unix_ms(now), &mut Vec::new());
+    }
+
+    /// A key of the slot `slot`, if there is one.
+    pub(crate) fn key_in(&mut self, slot: u16, now: Instant) -> Option<Vec<u8>> {
+        let keys = self.ask(&[b"KEYS", b"*"], now);
+        let mut keys = resp::reply::elements(&keys)?.filter_map(resp::reply::as_bulk);
+        keys.find(|key| cluster::slot(key) == slot).map(<[u8]>::to_vec)
+    }
+
+    /// Gives a key to another node, as MIGRATE does. False if it must wait: RESTORE takes nothing that expires at this very
+    /// moment, and a key is there until the moment is over. Elsewhere that is a millisecond, and here half a second.
+    pub(crate) fn give(&mut self, key: &[u8], to: &mut Keyspace, now: Instant) -> bool {
+        let dump = self.ask(&[b"DUMP", key], now);
+        let expires = self.ask(&[b"PEXPIRETIME", key], now);
+        if resp::reply::as_integer(&expires) == Some(unix_ms(now) as i64) {
+            return false;
+        }
+        if let (Some(dump), Some(at_ms)) = (resp::reply::as_bulk(&dump), resp::reply::as_integer(&expires)) {
+            let at_ms = at_ms.max(0).to_string();
+            let kept = to.ask(&[b"RESTORE", key, at_ms.as_bytes(), dump, b"ABSTTL", b"REPLACE"], now);
+            assert_eq!(kept, b"+OK\r\n", "a dump can be restored");
+        }
+        self.ask(&[b"DEL", key], now);
+        true
     }
 
     /// Somebody has waited long enough.

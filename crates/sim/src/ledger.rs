@@ -85,6 +85,11 @@ impl Ledger {
         self.names.insert(key);
     }
 
+    /// The names of all keys that anybody may have written.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.names.iter()
+    }
+
     /// Whether there may be a key of this name.
     pub(crate) fn check_name(&mut self, key: &[u8]) {
         if !self.names.contains(key) && !is_journal(key) {
@@ -104,15 +109,23 @@ impl Ledger {
         self.violation.get_or_insert(text);
     }
 
-    /// Where `key` lives.
-    pub(crate) fn shard_of(&self, key: &[u8]) -> ShardId {
-        self.topology.shard_of(key)
+    /// Keys of one division may be in one request.
+    pub(crate) fn division_of(&self, key: &[u8]) -> u32 {
+        self.topology.division_of(key).0
+    }
+
+    /// Whether the nodes are a cluster, who know by themselves which keys are theirs.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.topology.is_cluster()
     }
 
     /// A request arrived at the node of `shard`.
     pub(crate) fn arrived(&mut self, request: &Request<'_>, shard: ShardId) {
         if request.arg(0).to_ascii_lowercase().ends_with(b"publish") {
             return self.radio.ran(request.get(2).unwrap_or_default(), shard);
+        }
+        if self.is_cluster() {
+            return;
         }
         let mut places = Vec::new();
         match command::resolve(request) {

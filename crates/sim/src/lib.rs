@@ -14,6 +14,7 @@
 
 mod audit;
 mod client;
+mod cluster;
 mod draw;
 mod keyspace;
 mod ledger;

@@ -168,6 +168,11 @@ impl Program {
                 }
             }
             5 => Sent { bytes: words(&[b"PING"]), expect: Some(Expect::Radio(Expected::Pong)) },
+            10 if self.lane.resp3 && prng.one_in(4) => {
+                // It stays subscribed, and is told so in the other way from then on.
+                self.lane.resp3 = false;
+                Sent { bytes: words(&[b"HELLO", b"2"]), expect: Some(Expect::Greeting { resp3: false }) }
+            }
             6..=9 if !is_restricted => radio.publish(self.client, now, prng),
             _ if is_restricted => return Some(Sent { bytes: Vec::new(), expect: None }),
             _ => return None,
@@ -264,10 +269,11 @@ impl Radio {
         self.disturbed_at.fill(Instant::ZERO);
     }
 
-    /// Something has gone wrong with the node of `shard`.
-    pub(crate) fn disturb(&mut self, shard: u32, now: Instant) {
-        let at = &mut self.disturbed_at[shard as usize];
-        *at = (*at).min(now);
+    /// Something has gone wrong with the node of `shard`, or with all.
+    pub(crate) fn disturb(&mut self, shard: Option<u32>, now: Instant) {
+        let shards = self.disturbed_at.iter_mut().zip(0..);
+        let struck = shards.filter(|&(_, number)| shard.is_none_or(|shard| shard == number));
+        struck.for_each(|(at, _)| *at = (*at).min(now));
     }
 
     /// A request of `client` that publishes.

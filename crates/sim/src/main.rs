@@ -78,7 +78,8 @@ fn run_all(seeds: Range<u64>, trace: bool) -> Result<Report, Violation> {
 }
 
 fn tell(sum: &Report, worlds: u64) {
-    let Report { requests, tally, fragments, timeouts, judged, unjudged, faults, events, .. } = sum;
+    let Report { requests, tally, fragments, timeouts, redirects, judged, unjudged, faults, events, .. } =
+        sum;
     println!(
         "{worlds} worlds hold: {requests} requests, {} replies, {fragments} parts, {events} events",
         tally.replies
@@ -92,7 +93,7 @@ fn tell(sum: &Report, worlds: u64) {
         "{messages} messages heard, {kept} values kept and {dropped} told of, {emulations} commands over several shards"
     );
     println!(
-        "{faults} faults: {} told not sent, {} told unknown, {timeouts} timeouts; {} scans complete",
+        "{faults} faults: {} told not sent, {} told unknown, {timeouts} timeouts, {redirects} redirects; {} scans complete",
         tally.not_sent, tally.unknown, tally.walks
     );
 }
@@ -119,6 +120,7 @@ fn add(sum: &mut Report, one: &Report) {
     sum.messages += one.messages;
     sum.kept += one.kept;
     sum.dropped += one.dropped;
+    sum.redirects += one.redirects;
     sum.faults += one.faults;
     sum.events += one.events;
 }

@@ -123,7 +123,7 @@ impl Model {
 
     /// Whether a command over its keys is carried out in steps, each at its own time: then time must not matter.
     pub(crate) fn takes_steps(&self, id: FamilyId) -> bool {
-        let shards: BTreeSet<u32> = id.keys().map(|key| self.topology.shard_of(&key).0).collect();
+        let shards: BTreeSet<u32> = id.keys().map(|key| self.topology.division_of(&key).0).collect();
         self.carries_across && shards.len() > 1
     }
 
@@ -136,14 +136,14 @@ impl Model {
         self.is_cross_shard(asked) && !(self.carries_across && is_carried())
     }
 
-    /// Whether the keys of a request live on several shards.
+    /// Whether the keys of a request are in several divisions of the keyspace.
     fn is_cross_shard(&self, asked: &Asked) -> bool {
         let letters = asked.drawn.words.iter().filter_map(|word| match word {
             Word::Key(letter) => Some(*letter),
             Word::Text(_) => None,
         });
         let shards: BTreeSet<u32> =
-            letters.map(|letter| self.topology.shard_of(&asked.family.key(letter)).0).collect();
+            letters.map(|letter| self.topology.division_of(&asked.family.key(letter)).0).collect();
         shards.len() > 1
     }
 

@@ -1,5 +1,6 @@
 //! A simulated node: reads requests, runs them, answers; can freeze, die, refuse and lie.
 
+use crate::cluster::{Cluster, Verdict};
 use crate::keyspace::Keyspace;
 use crate::ledger::Ledger;
 use proxy::ConnId;
@@ -42,6 +43,10 @@ struct Input {
     caller: CallerId,
     /// Its last request has no answer yet.
     waits: bool,
+    /// Its next request is for keys that are on their way here; or all are, up to EXEC.
+    asking: bool,
+    /// It has sent MULTI.
+    in_transaction: bool,
     /// What it has sent since MULTI, one request behind the other.
     queued: Vec<u8>,
     bytes: Vec<u8>,
@@ -62,6 +67,8 @@ impl Node {
         let input = self.conns.entry(conn).or_insert_with(|| Input {
             caller: keyspace.admit(),
             waits: false,
+            asking: false,
+            in_transaction: false,
             queued: Vec::new(),
             bytes: Vec::new(),
             scanner: Scanner::default(),
@@ -69,28 +76,37 @@ impl Node {
         input.bytes.extend_from_slice(bytes);
     }
 
-    /// Runs what is complete of `conn` and returns the replies.
+    /// Runs what is complete of `conn` and returns the replies. `cluster` is of whom it is a node, and by which number.
     pub(crate) fn run(
         &mut self,
         conn: ConnId,
         now: Instant,
         sabotage: Sabotage,
+        cluster: Option<(&Cluster, usize)>,
         ledger: &mut Ledger,
     ) -> Vec<u8> {
         let mut out = Vec::new();
         let Some(input) = self.conns.get_mut(&conn) else { return out };
+        let mut bytes = std::mem::take(&mut input.bytes);
         let (mut args, mut inline) = (Vec::new(), Vec::new());
         let limits = RequestLimits::default();
         let mut at = 0;
         while !input.waits {
-            match input.scanner.scan(&input.bytes[at..], &limits, &mut args, &mut inline) {
+            match input.scanner.scan(&bytes[at..], &limits, &mut args, &mut inline) {
                 Ok(Scanned::Request { len }) => {
-                    let request = Request::new(&input.bytes[at..at + len], &args);
+                    let request = Request::new(&bytes[at..at + len], &args);
                     let start = out.len();
                     if now < self.loading_until && !is_about_transactions(&request) {
                         // As in Redis, it spoils a transaction.
                         self.keyspace.refuse(input.caller, now);
                         out.extend_from_slice(b"-LOADING Redis is loading the dataset in memory\r\n");
+                    } else if request.arg(0) == b"ASKING" {
+                        input.asking = true;
+                        out.extend_from_slice(b"+OK\r\n");
+                    } else if let Some(declined) =
+                        decline(input, &mut self.keyspace, &request, cluster, now, ledger)
+                    {
+                        out.extend(declined);
                     } else {
                         let ran =
                             self.keyspace.run(input.caller, &request, self.shard, now, ledger, &mut out);
@@ -118,7 +134,8 @@ impl Node {
                 }
             }
         }
-        input.bytes.drain(..at);
+        bytes.drain(..at);
+        input.bytes = bytes;
         out
     }
 
@@ -151,6 +168,33 @@ impl Node {
         let conns = std::mem::take(&mut self.conns);
         conns.into_values().for_each(|input| self.keyspace.dismiss(input.caller));
     }
+}
+
+/// What the node of a cluster says to `request`, if the keys are not there; a transaction that it belongs to is spoilt.
+fn decline(
+    input: &mut Input,
+    keyspace: &mut Keyspace,
+    request: &Request<'_>,
+    cluster: Option<(&Cluster, usize)>,
+    now: Instant,
+    ledger: &mut Ledger,
+) -> Option<Vec<u8>> {
+    let (cluster, node) = cluster?;
+    let is = |word: &str| request.arg(0).eq_ignore_ascii_case(word.as_bytes());
+    let has = |key: &[u8]| keyspace.ask(&[b"EXISTS", key], now) == b":1\r\n";
+    let verdict = cluster.judge(node, request, &input.queued, input.asking, ledger, has);
+    let ends = is("exec") || is("discard");
+    input.in_transaction = (input.in_transaction || is("multi")) && !ends;
+    input.asking &= input.in_transaction;
+    let Verdict::Decline(line) = verdict else { return None };
+    match ends {
+        true => keyspace.discard(input.caller, now),
+        false => keyspace.refuse(input.caller, now),
+    }
+    if ends {
+        input.queued.clear();
+    }
+    Some(line)
 }
 
 /// Whether a node that is loading carries `request` out.

@@ -1,5 +1,6 @@
 //! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
 
+use crate::cluster::Cluster;
 use proxy::{CrossShard, Limits};
 use std::time::Duration;
 use stdx::{Instant, Prng};
@@ -41,6 +42,15 @@ pub enum Fault {
         /// Whose node.
         shard: u32,
     },
+    /// A slot of a cluster begins to move.
+    Migrate,
+    /// A primary of a cluster dies and its replica takes its place. It comes back later, as a replica.
+    Promote {
+        /// Whose primary.
+        shard: u32,
+        /// For how long it is away.
+        lasts: Duration,
+    },
     /// It has too many clients and says so to new ones, and resets the old.
     Full {
         /// Whose node.
@@ -51,15 +61,16 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whose node it strikes.
-    pub fn shard(&self) -> u32 {
+    /// Whose node it strikes; `None`: topics of any may move.
+    pub fn shard(&self) -> Option<u32> {
         match *self {
             Fault::Freeze { shard, .. }
             | Fault::Kill { shard, .. }
             | Fault::Reset { shard }
             | Fault::Garbage { shard }
             | Fault::Unasked { shard }
-            | Fault::Full { shard, .. } => shard,
+            | Fault::Full { shard, .. } => Some(shard),
+            Fault::Migrate | Fault::Promote { .. } => None,
         }
     }
 }
@@ -87,6 +98,8 @@ pub struct Plan {
     pub cross_shard: CrossShard,
     /// Clients are users with rights.
     pub has_users: bool,
+    /// The nodes are a Redis Cluster.
+    pub is_cluster: bool,
     topology: TopologySpec,
 }
 
@@ -111,6 +124,12 @@ impl Plan {
         let is_roomy = limits.memory_bytes_max == Limits::default().memory_bytes_max;
         let cross_shard = if is_roomy && prng.one_in(2) { CrossShard::Emulate } else { CrossShard::Refuse };
         let has_users = prng.one_in(4);
+        let is_cluster = prng.one_in(3);
+        if is_cluster {
+            make_cluster(&mut faults, shards, &mut prng);
+        }
+        // Steps of one command would meet a slot that is on its way, and be told to try again when some are done.
+        let cross_shard = if is_cluster { CrossShard::Refuse } else { cross_shard };
         Plan {
             seed,
             shards,
@@ -120,6 +139,7 @@ impl Plan {
             drain_at,
             delay_max,
             limits,
+            is_cluster,
             cross_shard,
             has_users,
             topology,
@@ -153,9 +173,32 @@ impl Plan {
         self.limits.subscription_bytes_max == FEW_SUBSCRIPTIONS
     }
 
-    /// Who owns which key in this world.
+    /// Who owns which key in this world, as it begins.
     pub fn topology(&self) -> Topology {
+        if self.is_cluster {
+            return Cluster::new(self.shards).topology(None);
+        }
         Topology::new(1, &self.topology).expect("the plan's nodes are valid")
+    }
+}
+
+/// What goes wrong in a cluster, beside what goes wrong everywhere: slots move, and replicas are promoted. Nothing is
+/// forgotten there: who comes back comes back with its data.
+fn make_cluster(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
+    for (_, fault) in faults.iter_mut() {
+        if let Fault::Kill { forgets, .. } = fault {
+            *forgets = false;
+        }
+    }
+    if !faults.is_empty() {
+        let moves = prng.below(60);
+        faults.extend((0..moves).map(|_| (at(prng, 8000), Fault::Migrate)));
+        let promotions = prng.below(4);
+        for _ in 0..promotions {
+            let shard = prng.below(shards as u64) as u32;
+            faults.push((at(prng, 8000), Fault::Promote { shard, lasts: lasts(prng) }));
+        }
+        faults.sort_by_key(|(at, _)| *at);
     }
 }
 

@@ -114,6 +114,8 @@ pub(crate) struct Program {
     pub scanning: bool,
     /// Where the next request runs, and in what its reply comes.
     pub lane: Lane,
+    /// How many databases it goes to.
+    databases: u64,
     /// By database: families of keys in use, by their place, and how many were ever.
     families: [(Vec<FamilyId>, u64); DATABASES as usize],
     /// It subscribes to topics.
@@ -132,6 +134,8 @@ impl Program {
         (0..STAMPED_KEYS).for_each(|number| ledger.name(stamped_key(client, number)));
         sessions::queue_names().chain(trackers::shared_names()).for_each(|key| ledger.name(key));
         let (lane, families) = (Lane::default(), Default::default());
+        // A cluster has one.
+        let databases = if ledger.is_cluster() { 1 } else { DATABASES };
         Program {
             client,
             clients,
@@ -139,6 +143,7 @@ impl Program {
             cursor: 0,
             scanning: false,
             lane,
+            databases,
             families,
             listener: None,
             is_ear: false,
@@ -151,6 +156,8 @@ impl Program {
     pub(crate) fn with_role(mut self, is_sure: bool, rights: &Rights, prng: &mut Prng) -> Program {
         self.account = Account::draw(self.client, rights, prng);
         match prng.below(8) {
+            // Nodes pass on to each other what was published, which these do not.
+            _ if self.databases == 1 => self,
             0 | 1 => Program { listener: Some(Listener::new(is_sure)), ..self },
             2 => Program { listener: Some(Listener::new(is_sure)), is_ear: true, ..self },
             3 | 4 => Program { tracker: Some(Tracker::default()), ..self },
@@ -194,14 +201,15 @@ impl Program {
         if let Some(special) = special {
             return special;
         }
-        let drawn = prng.below(47);
+        let drawn = prng.below(48);
         // What follows up to 15, and from 38 on, is about keys of database 0, or about all of them.
-        if self.lane.database > 0 && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45) {
+        if self.lane.database > 0 && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45 || drawn == 47)
+        {
             return if drawn < 2 { self.get_nothing(prng) } else { self.modelled(now, prng, ledger) };
         }
         match drawn {
             36..=37 => self.change_lane(prng),
-            45 => self.overwrite(prng),
+            45 | 47 => self.overwrite(prng),
             46 if prng.one_in(20) => self.flush_nothing(),
             44 | 46 => ledger.radio.publish(self.client, now, prng),
             38..=40 => self.transaction(prng, ledger),
@@ -312,7 +320,7 @@ impl Program {
                 (words(&[b"HELLO", if resp3 { b"3" } else { b"2" }]), Expect::Greeting { resp3 })
             }
             _ => {
-                self.lane.database = prng.below(DATABASES) as u8;
+                self.lane.database = prng.below(self.databases) as u8;
                 let index = self.lane.database.to_string();
                 (words(&[b"SELECT", index.as_bytes()]), Expect::Exactly(b"+OK\r\n".to_vec()))
             }

@@ -46,10 +46,10 @@ fn queue_key(number: u64) -> Vec<u8> {
 }
 
 impl Program {
-    /// A transaction on own keys, from WATCH to its end. Most often all keys are on one shard.
+    /// A transaction on own keys, from WATCH to its end. Most often all keys are in one division.
     pub(crate) fn transaction(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
         let first = self.own_key(prng);
-        let shard = ledger.shard_of(&first);
+        let shard = ledger.division_of(&first);
         let (watched, changed, strays) = (prng.one_in(3), prng.one_in(3), prng.one_in(8));
         let mut bytes = Vec::new();
         let mut expects = Vec::new();
@@ -70,7 +70,7 @@ impl Program {
         let mut placed = watched.then_some(shard);
         for number in 0..1 + prng.below(4) {
             let key = if number == 0 { first.clone() } else { self.own_key(prng) };
-            let its = ledger.shard_of(&key);
+            let its = ledger.division_of(&key);
             if its != shard && !strays {
                 continue;
             }

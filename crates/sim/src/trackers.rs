@@ -46,7 +46,7 @@ impl Wish {
             _ => Mode::Read,
         };
         let redirect = if !ears.is_empty() && prng.one_in(2) { Some(*prng.pick(ears)) } else { None };
-        Wish { mode, noloop: prng.one_in(3), redirect }
+        Wish { mode, noloop: prng.one_in(2), redirect }
     }
 
     /// `added`: of a broadcast, the beginnings that it does not have yet.
@@ -151,14 +151,7 @@ impl Tracker {
 impl Program {
     /// A new value for a key that all clients write.
     pub(crate) fn overwrite(&self, prng: &mut Prng) -> Sent {
-        let key = shared_key(prng.below(SHARED_KEYS));
-        let value = format!("w{}", prng.below(1 << 40)).into_bytes();
-        let bytes = match prng.below(3) {
-            0 => words(&[b"MSET", &key, &value]),
-            1 => words(&[b"SETEX", &key, b"1000", &value]),
-            _ => words(&[b"SET", &key, &value]),
-        };
-        Sent { bytes, expect: Some(Expect::Tracking(Expected::Overwritten(key))) }
+        overwrite(&shared_key(prng.below(SHARED_KEYS)), prng)
     }
 
     /// A database in which nothing is, is flushed: nodes tell those who track that all keys may be gone.
@@ -173,7 +166,7 @@ impl Program {
 
     /// What a client that tracks sends next; `None` if it does what all do.
     pub(crate) fn track(&mut self, prng: &mut Prng, caches: &mut Caches) -> Option<Sent> {
-        let (client, clients) = (self.client, self.clients);
+        let client = self.client;
         let wish = self.tracker.as_mut()?.wish.clone();
         let Some(wish) = wish else { return Some(self.begin_to_track(prng, caches)) };
         let is_broken = wish.redirect.is_some_and(|number| !caches.ears.values().any(|ear| *ear == number));
@@ -199,10 +192,13 @@ impl Program {
                     .collect();
                 Some(caches.read(client, &wish.mode, keys, own, prng))
             }
-            10 if clients > 1 => {
-                // Its own key, read right behind its own write.
-                let key = self.own_key(prng);
-                Some(caches.read(client, &wish.mode, vec![key], true, prng))
+            10 | 11 => {
+                // What it finds is its own value, and soon another's.
+                let key = shared_key(prng.below(SHARED_KEYS));
+                let (write, read) =
+                    (overwrite(&key, prng), caches.read(client, &wish.mode, vec![key], false, prng));
+                let expects = [write.expect, read.expect].into_iter().flatten().collect();
+                Some(Sent { bytes: [write.bytes, read.bytes].concat(), expect: Some(Expect::Each(expects)) })
             }
             _ => None,
         }
@@ -251,6 +247,16 @@ impl Program {
         }
         self.wish_for(wish, &added, caches)
     }
+}
+
+fn overwrite(key: &[u8], prng: &mut Prng) -> Sent {
+    let value = format!("w{}", prng.below(1 << 40)).into_bytes();
+    let bytes = match prng.below(3) {
+        0 => words(&[b"MSET", key, &value]),
+        1 => words(&[b"SETEX", key, b"1000", &value]),
+        _ => words(&[b"SET", key, &value]),
+    };
+    Sent { bytes, expect: Some(Expect::Tracking(Expected::Overwritten(key.to_vec()))) }
 }
 
 /// What all clients keep.

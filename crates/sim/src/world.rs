@@ -1,6 +1,9 @@
 //! One world: events in the order of their time, the proxy's own loop, and the checks.
 
+mod resharding;
+
 use crate::client::{Client, Moment, Tally};
+use crate::cluster::{Cluster, node_at};
 use crate::keyspace::unix_ms;
 use crate::ledger::{Ledger, Told};
 use crate::network::Pipe;
@@ -48,6 +51,8 @@ pub struct Report {
     pub fragments: u64,
     /// Requests whose time was up.
     pub timeouts: u64,
+    /// Requests that nodes declined and that the proxy sent elsewhere, or again.
+    pub redirects: u64,
     /// Replies that the model knew, byte for byte.
     pub judged: u64,
     /// Replies to requests for keys of which too little was known after a fault.
@@ -114,6 +119,10 @@ enum What {
     Revive(usize),
     /// On a node somebody may have waited long enough.
     Due(usize),
+    /// The next key of a slot that is on its way moves.
+    MoveKey,
+    /// The proxy is told who owns which slot now.
+    Map,
     /// The proxy is told to drain.
     Drain,
     /// What clients keep is compared with what is stored.
@@ -151,7 +160,11 @@ pub(crate) struct Link {
 /// All there is.
 pub(crate) struct World<'p> {
     pub plan: &'p Plan,
+    /// As the world began.
     pub topology: Arc<Topology>,
+    /// The truth about the nodes, if they are a cluster, and what the proxy knows of it.
+    pub cluster: Option<Cluster>,
+    known: Arc<Topology>,
     pub proxy: Proxy,
     prng: Prng,
     pub now: Instant,
@@ -213,13 +226,17 @@ impl<'p> World<'p> {
         ledger.model.carries_across = plan.cross_shard == CrossShard::Emulate;
         ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
+        let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards));
+        let count = cluster.as_ref().map_or(plan.shards, Cluster::nodes);
         let mut nodes: Vec<Node> =
-            (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
+            (0..count as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
         nodes.iter_mut().for_each(|node| load(node, &topology, now));
         World {
             plan,
             ledger,
+            known: Arc::clone(&topology),
             topology,
+            cluster,
             proxy,
             prng,
             now,
@@ -243,6 +260,7 @@ impl<'p> World<'p> {
         Report {
             fragments: counters.fragments,
             timeouts: counters.timeouts,
+            redirects: counters.redirects,
             judged: self.ledger.model.judged,
             unjudged: self.ledger.model.unjudged,
             emulations: counters.emulations,
@@ -270,6 +288,8 @@ impl<'p> World<'p> {
         }
         let last_fault = self.plan.faults.last().map_or(Instant::ZERO, |(at, _)| *at);
         let end = self.plan.quiet_at.max(last_fault) + SETTLE;
+        self.turn_until(end - SETTLE / 2)?;
+        self.settle_cluster();
         self.turn_until(end)?;
         self.check_nobody_waits()?;
         self.audit()
@@ -310,6 +330,9 @@ impl<'p> World<'p> {
             self.proxy.handle_timeouts(self.now);
         }
         self.perform();
+        if self.proxy.poll_wish(self.now).is_some() {
+            self.plan_in_up_to(resharding::MAP_DELAY_MAX, What::Map);
+        }
         while let Some(notice) = self.proxy.poll_notice() {
             let Notice::ClientClosed { client: number, reason, .. } = notice else { continue };
             let has_cause = match reason {
@@ -343,7 +366,8 @@ impl<'p> World<'p> {
                     self.plan_delivery_to_peer(conn);
                 }
                 Action::Connect { conn, node } => {
-                    self.links.insert(conn, Link::new(Who::Node(node.0 as usize), false));
+                    self.links
+                        .insert(conn, Link::new(Who::Node(node_at(&self.known.node(node).address)), false));
                     self.plan_in_up_to(self.plan.delay_max, What::Connect(conn));
                 }
                 Action::Pause { conn } => self.with_link(conn, |link| link.paused = true),
@@ -408,6 +432,8 @@ impl<'p> World<'p> {
                     self.plan_in_up_to(CHANGE_USERS_WITHIN, What::ChangeUsers);
                 }
             }
+            What::MoveKey => _ = self.move_key(),
+            What::Map => self.tell_map(),
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);
@@ -715,7 +741,8 @@ impl<'p> World<'p> {
             }
             _ => Sabotage::Nothing,
         };
-        let mut replies = self.nodes[node].run(conn, self.now, sabotage, &mut self.ledger);
+        let cluster = self.cluster.as_ref().map(|cluster| (cluster, node));
+        let mut replies = self.nodes[node].run(conn, self.now, sabotage, cluster, &mut self.ledger);
         self.sabotage(&mut replies);
         let Some(link) = self.links.get_mut(&conn) else { return };
         if !link.dead && !link.to_proxy.ended {
@@ -812,6 +839,8 @@ impl<'p> World<'p> {
                 }
             }
             Fault::Unasked { shard } => self.send_unasked(shard as usize),
+            Fault::Migrate => self.begin_migration(),
+            Fault::Promote { shard, lasts } => self.promote(shard as usize, lasts),
             Fault::Full { shard, lasts } => {
                 let node = shard as usize;
                 self.nodes[node].full = true;

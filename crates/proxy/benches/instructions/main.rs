@@ -19,7 +19,7 @@ use resp::request::{RequestLimits, Scanned};
 use resp::{Request, Span, reply, request};
 use topology::Topology;
 
-use world::{Round, request_of, topology};
+use world::{Round, by_slots, cluster, request_of, topology};
 
 /// Bytes that are scanned, with room for what is found in them.
 struct Bytes {
@@ -161,8 +161,12 @@ fn settle_out_of_order(mut round: Round) -> Round {
 #[bench::get(Round::get(1))]
 #[bench::get_16(Round::get(16))]
 #[bench::get_100(Round::get(100))]
+#[bench::get_100_by_slots(Round::get_in(by_slots(), 100))]
+#[bench::get_100_in_cluster(Round::get_in(cluster(), 100))]
 #[bench::set_1024_bytes(Round::set(1, 1024))]
 #[bench::set_16(Round::set(16, 3))]
+#[bench::set_16_by_slots(Round::set_in(by_slots(), 16, 3))]
+#[bench::set_16_in_cluster(Round::set_in(cluster(), 16, 3))]
 #[bench::mget_of_10(Round::mget(10))]
 fn whole(mut round: Round) -> Round {
     round.ask();

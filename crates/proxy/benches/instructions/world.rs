@@ -6,7 +6,9 @@ use std::sync::Arc;
 use proxy::{Action, Arrival, Board, ConnId, Event, Limits, Proxy, Settings};
 use resp::encode;
 use stdx::Instant;
-use topology::{ShardId, Topology, TopologySpec, parse_nodes};
+use topology::{
+    Distribution, NodeSpec, ShardId, ShardSpec, Topology, TopologySpec, parse_nodes, slot_ranges,
+};
 
 /// As many nodes as `bench/compare.py` has.
 const SHARDS: usize = 4;
@@ -26,14 +28,36 @@ pub(crate) fn request_of(words: &str) -> Vec<u8> {
 
 /// Who owns what: the defaults of everything.
 pub(crate) fn topology() -> Topology {
+    plain(Distribution::default())
+}
+
+/// The same, with the slots of a Redis Cluster over plain nodes.
+pub(crate) fn by_slots() -> Topology {
+    plain(Distribution::Slots)
+}
+
+fn plain(distribution: Distribution) -> Topology {
+    Topology::new(1, &TopologySpec { nodes: nodes(), distribution, ..TopologySpec::default() })
+        .expect("valid")
+}
+
+/// The same slots on the same nodes, which are those of a Redis Cluster.
+pub(crate) fn cluster() -> Topology {
+    let shards = nodes().into_iter().zip(slot_ranges(SHARDS as u32)).map(|(node, slots)| ShardSpec {
+        primary: Some(node),
+        slots: vec![slots.start..=slots.end - 1],
+        ..ShardSpec::default()
+    });
+    Topology::of_cluster(None, 1, &shards.collect::<Vec<_>>()).expect("valid")
+}
+
+fn nodes() -> Vec<NodeSpec> {
     let nodes: Vec<String> = (0..SHARDS).map(|shard| format!("127.0.0.1:{}", 7000 + shard)).collect();
-    let nodes = parse_nodes(&nodes.join(",")).expect("valid");
-    Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid")
+    parse_nodes(&nodes.join(",")).expect("valid")
 }
 
 /// The first `count` of such keys that live on each shard in turn.
-fn keys(count: usize) -> Vec<String> {
-    let topology = topology();
+fn keys(topology: &Topology, count: usize) -> Vec<String> {
     let mut numbers = 0..;
     let mut key_on = |shard| {
         numbers
@@ -58,10 +82,11 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    fn new(topology: Topology) -> World {
         let now = Instant::ZERO;
         let board = Arc::new(Board::new(1));
-        let mut proxy = Proxy::new(Limits::default(), Settings::default(), Arc::new(topology()), board, now);
+        let first = keys(&topology, 1).remove(0);
+        let mut proxy = Proxy::new(Limits::default(), Settings::default(), Arc::new(topology), board, now);
         proxy.handle_timeouts(now);
         let client = proxy.accept(&Arrival::of("127.0.0.1:50000"), now).expect("not full");
         let (nodes, asked) = (Vec::new(), Vec::with_capacity(SHARDS));
@@ -71,13 +96,13 @@ impl World {
             world.event(Event::Connected { conn });
             world.event(Event::Received { conn, bytes: b"+PONG\r\n" });
         }
-        world.show_small_replies();
+        world.show_small_replies(&first);
         world
     }
 
     /// The client's replies are seen to be small, so that it may have as many requests pending as it likes.
-    fn show_small_replies(&mut self) {
-        let get = request_of(&format!("GET {}", keys(1)[0]));
+    fn show_small_replies(&mut self, key: &str) {
+        let get = request_of(&format!("GET {key}"));
         for _ in 0..REPLIES_BEFORE {
             self.asked.clear();
             self.event(Event::Received { conn: self.client, bytes: &get });
@@ -130,38 +155,52 @@ pub(crate) struct Round {
 impl Round {
     /// `count` GETs of 3 bytes each.
     pub(crate) fn get(count: usize) -> Round {
-        let request = keys(count).iter().flat_map(|key| request_of(&format!("GET {key}"))).collect();
-        Round::of_single_keys(request, count, b"$3\r\nxxx\r\n")
+        Round::get_in(topology(), count)
+    }
+
+    /// The same with that topology.
+    pub(crate) fn get_in(topology: Topology, count: usize) -> Round {
+        let request =
+            keys(&topology, count).iter().flat_map(|key| request_of(&format!("GET {key}"))).collect();
+        Round::of_single_keys(topology, request, count, b"$3\r\nxxx\r\n")
     }
 
     /// `count` SETs of `len` bytes each.
     pub(crate) fn set(count: usize, len: usize) -> Round {
+        Round::set_in(topology(), count, len)
+    }
+
+    /// The same with that topology.
+    pub(crate) fn set_in(topology: Topology, count: usize, len: usize) -> Round {
         let value = "x".repeat(len);
-        let request = keys(count).iter().flat_map(|key| request_of(&format!("SET {key} {value}"))).collect();
-        Round::of_single_keys(request, count, b"+OK\r\n")
+        let request =
+            keys(&topology, count).iter().flat_map(|key| request_of(&format!("SET {key} {value}"))).collect();
+        Round::of_single_keys(topology, request, count, b"+OK\r\n")
     }
 
     /// An MGET of `count` keys, two or more on each shard.
     pub(crate) fn mget(count: usize) -> Round {
-        let request = request_of(&format!("MGET {}", keys(count).join(" ")));
+        let topology = topology();
+        let request = request_of(&format!("MGET {}", keys(&topology, count).join(" ")));
         let array = |values: usize| format!("*{values}\r\n{}", "$3\r\nxxx\r\n".repeat(values)).into_bytes();
         let answers = std::array::from_fn(|shard| array(keys_on(shard, count)));
-        Round::new(request, answers, array(count).len())
+        Round::new(topology, request, answers, array(count).len())
     }
 
     /// An MSET of `count` keys, two or more on each shard.
     pub(crate) fn mset(count: usize) -> Round {
-        let request = request_of(&format!("MSET {} xxx", keys(count).join(" xxx ")));
-        Round::new(request, std::array::from_fn(|_| b"+OK\r\n".to_vec()), b"+OK\r\n".len())
+        let topology = topology();
+        let request = request_of(&format!("MSET {} xxx", keys(&topology, count).join(" xxx ")));
+        Round::new(topology, request, std::array::from_fn(|_| b"+OK\r\n".to_vec()), b"+OK\r\n".len())
     }
 
-    fn of_single_keys(request: Vec<u8>, count: usize, answer: &[u8]) -> Round {
+    fn of_single_keys(topology: Topology, request: Vec<u8>, count: usize, answer: &[u8]) -> Round {
         let answers = std::array::from_fn(|shard| answer.repeat(keys_on(shard, count)));
-        Round::new(request, answers, answer.len() * count)
+        Round::new(topology, request, answers, answer.len() * count)
     }
 
-    fn new(request: Vec<u8>, answers: [Vec<u8>; SHARDS], answer_bytes: usize) -> Round {
-        let mut round = Round { world: World::new(), request, answers, answer_bytes };
+    fn new(topology: Topology, request: Vec<u8>, answers: [Vec<u8>; SHARDS], answer_bytes: usize) -> Round {
+        let mut round = Round { world: World::new(topology), request, answers, answer_bytes };
         for _ in 0..ROUNDS_BEFORE {
             round = round.asked();
             round.answer();

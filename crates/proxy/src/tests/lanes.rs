@@ -1,7 +1,7 @@
 //! Lanes, event by event: databases and versions of the protocol on connections of their own.
 
 use crate::testing::Rig;
-use crate::{ConnId, Limits};
+use crate::{ConnId, Limits, Notice};
 use std::time::Duration;
 
 /// How a connection for database 3 begins, and what its node answers.
@@ -98,6 +98,12 @@ fn a_node_that_refuses_the_greeting_is_down_for_that_lane_alone() {
     rig.bring_up_greeted(0, TO_3.0, "-ERR DB index is out of range|+PONG|");
     let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: ERR DB index is out of range|";
     assert_eq!(rig.taken(client), format!("+OK|{refusal}"));
+    // However often it is tried, the log is told once.
+    rig.pass(Duration::from_millis(30));
+    rig.bring_up_greeted(0, TO_3.0, "-ERR DB index is out of range|+PONG|");
+    let reason = "ERR DB index is out of range".to_owned();
+    let shard = "127.0.0.1:7000".to_owned();
+    assert_eq!(rig.notices(), [Notice::KindRefused { shard, database: 3, protocol: 2, reason }]);
     rig.client_sends(client, "get x|");
     assert_eq!(rig.taken(client), refusal);
     rig.client_sends(other, "get x|");

@@ -478,3 +478,40 @@ fn a_pattern_hears_each_message_of_a_cluster_once() {
     sources.iter().for_each(|source| rig.sends(*source, &message(event)));
     assert_eq!(rig.taken(client), message(event).repeat(2));
 }
+
+#[test]
+fn a_write_behind_a_large_reply_is_not_sent_again() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, _) = begin(&mut rig);
+    rig.client_sends(client, &format!("get {key}|incr {key}|"));
+    rig.node_got(0);
+    let large = "x".repeat(100_000);
+    rig.node_sends(0, &format!("${}|{}", large.len(), &large[..70_000]));
+    rig.pass(Duration::ZERO);
+    assert_eq!((rig.last_pinned(), rig.node_got(0)), (None, String::new()));
+    rig.node_sends(0, &format!("{}|:1|", &large[70_000..]));
+    assert_eq!(rig.taken(client), format!("$100000|{large}|:1|"));
+}
+
+#[test]
+fn parts_of_large_values_that_meet_on_one_connection_are_put_together() {
+    let mut rig = Rig::cluster(2);
+    let client = rig.client();
+    // The next reply is expected to be large.
+    for _ in 0..2 {
+        rig.client_sends(client, "eval x 0|");
+        rig.node_got(0);
+        rig.node_sends(0, &format!("$400000|{}|", "x".repeat(400_000)));
+        rig.taken(client);
+    }
+    rig.client_sends(client, "mget {a}1 b|");
+    let first = rig.bring_up_pinned(0);
+    let second = rig.bring_up_pinned(1);
+    assert_eq!((rig.taken(first), rig.taken(second)), (request("mget b"), request("mget {a}1")));
+    rig.sends(first, "*1|$1|b");
+    rig.sends(second, &moved(15495, 0));
+    assert_eq!(rig.taken(first), request("mget {a}1"));
+    rig.sends(first, "|*1|$1|a|");
+    assert_eq!(rig.taken(client), "*2|$1|a|$1|b|");
+    assert_eq!((rig.proxy.pins_pending(), rig.proxy.merges_pending()), (0, 0));
+}

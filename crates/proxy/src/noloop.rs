@@ -1,0 +1,164 @@
+//! NOLOOP: a client that caches is not told of what it has written itself.
+//!
+//! ```text
+//!   client: SET k v ─► the digest of v is noted
+//!   node: k has changed ─► is there a digest? ─ no ─► the client is told
+//!                               └─ yes ─► GETRANGE k ─► is it v? ─ yes ─► nothing
+//!                                                          └─ no ─► the client is told
+//! ```
+//!
+//! A node tells of keys and not of who has changed them, once for all changes of a moment; so whose change it was cannot
+//! be told from what it says. But it does not matter: if the key has what the client wrote, then what the client has is
+//! right, whoever wrote last, and of what comes later the node tells again. In doubt the client is told; to forget too
+//! much is never wrong. So only writes are noted that leave a plain, short text, until the client uses the key otherwise:
+//! what it has then may be what it has read. And only of clients that stay in one database: nodes tell of a key whichever
+//! database it is in.
+
+use crate::ConnId;
+use crate::backend::Purpose;
+use crate::core::Asked;
+use crate::lanes::LaneId;
+use crate::proxy::{Peer, Proxy};
+use crate::redirect::Kept;
+use crate::replies::Outcome;
+use command::Command;
+use resp::reply::as_bulk;
+use resp::{Request, encode};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use stdx::Id;
+use topology::ShardId;
+
+/// What one client has written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnWrites {
+    /// By key.
+    values: BTreeMap<Box<[u8]>, Written>,
+    /// Over whose connections.
+    lane: Option<LaneId>,
+    /// It has been in several lanes: it may have read a key of the same name in another database.
+    is_mixed: bool,
+}
+
+/// A value, known again by its digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    len: usize,
+    digest: [u8; 32],
+}
+
+/// A key that is looked at again, for a client that has written it.
+#[derive(Debug)]
+pub(crate) struct Check {
+    conn: ConnId,
+    key: Box<[u8]>,
+    written: Written,
+}
+
+/// So many keys that a client has written are remembered. With more, it is told of its own changes.
+const OWN_WRITES_MAX: usize = 1024;
+/// Of longer texts the client is told: to fetch them would cost more than it saves.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+impl Written {
+    fn of(value: &[u8]) -> Written {
+        Written { len: value.len(), digest: Sha256::digest(value).into() }
+    }
+}
+
+impl OwnWrites {
+    /// Notes what `request` reads or writes, over `lane`.
+    pub(crate) fn note(
+        &mut self,
+        lane: LaneId,
+        command: &Command,
+        request: &Request<'_>,
+        in_transaction: bool,
+    ) {
+        let mut positions = Vec::new();
+        // A request without keys that can be found has none.
+        let _ = command.keys(request, &mut positions);
+        self.is_mixed |= !positions.is_empty() && *self.lane.get_or_insert(lane) != lane;
+        for at in positions {
+            self.values.remove(request.arg(at));
+        }
+        let values = if in_transaction || self.is_mixed { Vec::new() } else { values_of(command, request) };
+        for (key, value) in values {
+            if self.values.len() >= OWN_WRITES_MAX {
+                self.values.clear();
+            }
+            // A key that is gone reads as an empty text.
+            if (1..=TEXT_BYTES_MAX).contains(&value.len()) {
+                self.values.insert(key.into(), Written::of(value));
+            } else {
+                self.values.remove(key);
+            }
+        }
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Written> {
+        if self.is_mixed { None } else { self.values.get(key).copied() }
+    }
+}
+
+/// The keys that `request` gives a text whatever they were, with those texts.
+fn values_of<'r>(command: &Command, request: &Request<'r>) -> Vec<(&'r [u8], &'r [u8])> {
+    let is_condition =
+        |word: &[u8]| [&b"nx"[..], b"xx", b"get"].iter().any(|one| word.eq_ignore_ascii_case(one));
+    match &*command.name {
+        "set" if !request.args().skip(3).any(is_condition) => vec![(request.arg(1), request.arg(2))],
+        "setex" | "psetex" => vec![(request.arg(1), request.arg(3))],
+        "mset" if request.len() % 2 == 1 => {
+            (1..request.len()).step_by(2).map(|at| (request.arg(at), request.arg(at + 1))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Proxy {
+    /// Whether the client may have written itself what `key` has now.
+    pub(crate) fn is_own_write(&self, conn: ConnId, key: &[u8]) -> bool {
+        let Some(Peer::Client(session)) = self.peers.get(conn) else { return false };
+        session.tracking().is_some_and(|tracking| tracking.own.get(key).is_some())
+    }
+
+    /// Looks whether `key`, on `shard`, has what the client has written. If not, it is told.
+    pub(crate) fn check_own_write(&mut self, conn: ConnId, shard: ShardId, key: &[u8]) {
+        let Some(Peer::Client(session)) = self.peers.get(conn) else { return };
+        let Some(written) = session.tracking().and_then(|tracking| tracking.own.get(key)) else { return };
+        let core = &mut self.core;
+        // Behind what the client has sent over the same connection.
+        let Ok(node) = core.shared_node(session.lane, shard) else {
+            return self.tell_changed(conn, Some(&[key]));
+        };
+        let id = core.invalidations.checks.insert(Check { conn, key: key.into(), written });
+        let mut request = core.pool.take();
+        // One byte more than it would have.
+        let end = itoa::Buffer::new().format(written.len).to_owned();
+        encode::request(&mut request, &[b"GETRANGE", key, b"0", end.as_bytes()]);
+        let asked = Asked { conn: id, place: 0, part: 0, purpose: Purpose::Check, kept: Kept::NO };
+        core.enqueue_on(node, &request, asked);
+        core.pool.give(request);
+    }
+
+    /// The node has said what the key has, or nothing.
+    pub(crate) fn end_check(&mut self, id: Id, outcome: &Outcome<'_>) {
+        let Some(Check { conn, key, written }) = self.core.invalidations.checks.remove(id) else { return };
+        let found = match outcome {
+            Outcome::Reply(reply) => as_bulk(reply).map(Written::of),
+            Outcome::Lost(_) => None,
+        };
+        if found == Some(written) {
+            return;
+        }
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn)
+            && let Some(tracking) = session.tracking_mut()
+        {
+            // If it has written something else meanwhile, that counts.
+            if tracking.own.get(&key) == Some(written) {
+                tracking.own.values.remove(&key);
+            }
+            self.tell_changed(conn, Some(&[&key]));
+        }
+    }
+}
