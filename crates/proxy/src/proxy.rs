@@ -645,8 +645,8 @@ fn after_reading(core: &mut Core, session: &mut Session) {
     core.recount_client(session);
     let must_wait = match session.phase {
         Phase::Open => !core.may_receive(session),
-        // It is not finished: it goes on as one that was paused does.
-        Phase::Ending => session.has_unread,
+        // It is not finished: it goes on as one that was paused does. The rest of a large request may yet have to come.
+        Phase::Ending => session.has_unread && !(core.is_uploading(session) && core.may_receive(session)),
         Phase::Closing { .. } | Phase::Lingering { .. } => false,
     };
     if must_wait && !session.paused {

@@ -210,6 +210,23 @@ fn a_large_request_is_passed_on_while_it_comes() {
 }
 
 #[test]
+fn a_large_request_comes_to_its_end_while_draining() {
+    let (mut rig, client) = rig(1, small());
+    rig.client_sends(client, "*3|$3|set|$1|x|$60|0123456789");
+    let conn = rig.pinned_now();
+    rig.taken(conn);
+    rig.proxy.drain(rig.now);
+    // Half of a line's end waits for the other half.
+    rig.event(Event::Received { conn: client, bytes: &[&[b'0'; 50][..], b"\r"].concat() });
+    assert!(!rig.is_paused(client));
+    rig.event(Event::Received { conn: client, bytes: b"\n" });
+    assert_eq!(rig.taken(conn), "0".repeat(50) + "|");
+    rig.sends(conn, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+    assert!(rig.is_closed(client));
+}
+
+#[test]
 fn a_large_request_that_its_node_does_not_take_is_not_read_on() {
     let (mut rig, client) = rig(1, small());
     rig.client_sends(client, "*3|$3|set|$1|x|$600|0123456789");
