@@ -273,7 +273,7 @@ fn a_cluster_with_tls_and_a_password_is_found() {
         ]);
         command.args(["--tls-auth-clients", "no", "--tls-cluster", "yes", "--requirepass", "secret"]);
         command.args(["--cluster-enabled", "yes", "--cluster-config-file", &config, "--dir"]);
-        command.arg(std::env::temp_dir());
+        command.arg(directory.path(""));
         Process::spawn(command, "redis-server")
     };
     let port = free_ports(64).into_iter().find(|port| *port < 55_000).expect("a low port");
@@ -441,7 +441,10 @@ impl Network {
         ]);
         // Without this a cluster that misses one shard serves none.
         command.args(["--cluster-require-full-coverage", "no"]);
-        command.args(["--cluster-config-file", &config, "--dir"]).arg(std::env::temp_dir());
+        // In the folder for all it would load what the replica of another test has left there.
+        let snapshot = format!("{number}.rdb");
+        command.args(["--cluster-config-file", &config, "--dbfilename", &snapshot, "--dir"]);
+        command.arg(directory.path(""));
         Process::spawn(command, "redis-server")
     }
 

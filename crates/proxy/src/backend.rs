@@ -204,6 +204,8 @@ pub(crate) struct Backend {
     pub loaded: Loaded,
     /// In a cluster, the slot of keys that are watched on it, if it is held.
     pub watched_slot: Option<u16>,
+    /// Its node has lost keys since it is held: what is asked to be watched there now may be elsewhere.
+    pub has_lost_keys: bool,
     /// Which client holds it, if it is held.
     pub held_by: Option<ConnId>,
     /// The node was asked which number it gave to this connection.
@@ -280,6 +282,7 @@ impl Backend {
             reported_down: false,
             loaded: Loaded::default(),
             watched_slot: None,
+            has_lost_keys: false,
             held_by: None,
             asked_name: false,
             name: None,

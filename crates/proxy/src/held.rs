@@ -286,6 +286,9 @@ impl Core {
         let failed = reply.is_none_or(resp::reply::is_error);
         let (watch, left) = match session.watch {
             Watch::Asked(held) if held == node && failed => (Watch::No, Some(true)),
+            Watch::Asked(held) if held == node && self.backends[node.get() as usize].has_lost_keys => {
+                (Watch::Lost, Some(false))
+            }
             Watch::Asked(held) if held == node => (Watch::On(node), None),
             // An EXEC that was not even discarded has left the keys watched.
             Watch::Ending(held) if held == node => {
@@ -309,6 +312,7 @@ impl Core {
             return self.pins.doomed.push(node);
         }
         backend.used_by = Use::Pinned;
+        backend.has_lost_keys = false;
         self.held -= 1;
         self.give_back(node);
     }

@@ -61,9 +61,13 @@ impl Proxy {
     /// Who watches keys on `nodes` cannot know any more whether they have changed.
     fn end_watches_on(&mut self, nodes: &BTreeSet<NodeId>) {
         for node in 0..self.core.backends.len() as u32 {
-            let backend = &self.core.backends[node as usize];
-            let watches = backend.held_by.is_some() && backend.in_flight() == 0;
-            if backend.used_by == Use::Held && watches && nodes.contains(&backend.node) {
+            let backend = &mut self.core.backends[node as usize];
+            if backend.used_by != Use::Held || !nodes.contains(&backend.node) {
+                continue;
+            }
+            // A WATCH may be in flight.
+            backend.has_lost_keys = true;
+            if backend.held_by.is_some() && backend.in_flight() == 0 {
                 self.fail_node(node, Fault::Gone(OTHER_PRIMARY.to_owned()));
             }
         }

@@ -96,6 +96,22 @@ fn keys_that_were_watched_on_a_demoted_node_count_as_changed() {
 }
 
 #[test]
+fn keys_that_are_being_watched_when_their_node_is_demoted_count_as_changed() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "watch x|");
+    let held = rig.pinned_now();
+    rig.taken(held);
+    rig.promote(0, 1);
+    rig.bring_up(1);
+    rig.sends(held, "+OK|");
+    rig.client_sends(client, "multi|set x 1|exec|");
+    assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|");
+    assert!(rig.is_closed(held));
+    assert_eq!((rig.node_got(1).as_str(), rig.proxy.conns_held()), ("", 0));
+}
+
+#[test]
 fn messages_come_from_the_node_that_took_over() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
