@@ -24,6 +24,7 @@ mod learned;
 mod local;
 mod process;
 mod pubsub;
+mod redirects;
 mod replicas;
 mod scan;
 mod scripts;

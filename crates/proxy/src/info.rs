@@ -442,6 +442,7 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("pubsubshard_channels:{}", audience.count(Topic::ShardChannel)));
     push(text, format_args!("total_messages:{}", counters.messages));
     push(text, format_args!("total_message_gaps:{}", counters.message_gaps));
+    push(text, format_args!("total_redirects:{}", counters.redirects));
     push(text, format_args!("total_fragments:{}", counters.fragments));
     push(text, format_args!("total_replica_reads:{}", counters.replica_reads));
     push(text, format_args!("total_replica_fallbacks:{}", counters.replica_fallbacks));
