@@ -2,7 +2,7 @@
 
 use crate::harness::certificates::{Directory, text};
 use crate::harness::local::{Local, local, pid_of, port_of, run_kill};
-use crate::harness::processes::{Finished, Process, free_ports, run};
+use crate::harness::processes::{Finished, Process, run};
 use crate::harness::{Client, kernel, poll_until};
 use serde_json::Value;
 use std::path::Path;
