@@ -447,7 +447,8 @@ impl Caches {
         let told = self.by_client.values_mut();
         let told = told.filter(|cache| {
             // Nobody knows yet whether a wish that was not answered is granted: what is read meanwhile is not kept.
-            cache.on.as_ref().is_none_or(|wish| wish.redirect == Some(*number))
+            let redirects = |wish: &Wish| wish.redirect == Some(*number);
+            cache.on.as_ref().is_none_or(redirects) || cache.asked.as_ref().is_some_and(redirects)
         });
         self.dropped += told.map(|cache| cache.drop_keys(keys.as_deref())).sum::<u64>();
         Ok(true)
