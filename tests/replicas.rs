@@ -295,9 +295,17 @@ fn a_replica_that_lacks_too_much_is_passed_over() {
     for round in 0..200 {
         writer.command(&[b"SET", format!("large{round}").as_bytes(), large.as_bytes()]);
     }
+    // The lag is as of the last time when the primary was asked: let that be behind the writes. This asks it too.
+    let mut reader = world.connect();
+    let asked = calls(&world.primaries[0], "info");
+    let mut by_us = 1;
+    poll_until("the primary to be asked again by the proxy", || {
+        by_us += 1;
+        reader.ask("EXISTS large199");
+        (calls(&world.primaries[0], "info") > asked + by_us + 2).then_some(())
+    });
     world.replicas[0].thaw();
     // It is read from again once it has caught up, and not before: then it has the last of what was written.
-    let mut reader = world.connect();
     poll_until("the replica to be read from again", || {
         let before = world.count("total_replica_reads");
         let reply = reader.ask("EXISTS large199");

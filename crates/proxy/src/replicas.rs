@@ -90,6 +90,11 @@ fn may_change(command: &Command) -> bool {
 impl Core {
     /// From now on the session's reads go where READONLY (`asked`) or the operator wants them.
     pub(crate) fn set_reads(&mut self, session: &mut Session, asked: bool) {
+        let has_replicas = self.topology.shards().iter().any(|shard| !shard.replicas.is_empty());
+        if !has_replicas && !self.topology.is_discovered() {
+            // Libraries for Redis Cluster say READONLY as a matter of course: nothing is watched for that.
+            return;
+        }
         let from = match self.readers.from() {
             ReadFrom::Primary | ReadFrom::PreferPrimary if asked => ReadFrom::PreferReplica,
             from => from,
