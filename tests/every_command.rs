@@ -107,16 +107,21 @@ fn ask(client: &mut Client, request: &[String]) -> Vec<u8> {
     client.command(&request.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
 }
 
-/// How the refusal of `command` begins, if it is refused whatever its arguments are.
+/// How the refusal of `command` begins, if it is refused whatever its arguments are. What an unknown command is told ends with
+/// the arguments.
 fn refusal(command: &Command) -> Option<String> {
     let name = &command.name;
+    let not_allowed = format!("-ERR command '{name}' is not allowed through shardis");
     match command.carry {
-        Carry::Refused(Refusal::Later(_)) => {
-            Some(format!("-ERR command '{name}' is not supported by shardis yet"))
+        Carry::Refused(Refusal::Later(what)) => {
+            Some(format!("-ERR command '{name}' is not supported by shardis yet ({what})\r\n"))
         }
         Carry::Refused(Refusal::Unknown(_)) => Some("-ERR unknown command".to_owned()),
-        Carry::Refused(_) | Carry::OnlyShard(_) | Carry::Admin(..) => {
-            Some(format!("-ERR command '{name}' is not allowed through shardis"))
+        Carry::Refused(Refusal::Never(why)) | Carry::OnlyShard(why) => {
+            Some(format!("{not_allowed}: {why}\r\n"))
+        }
+        Carry::Refused(Refusal::Admin(why)) | Carry::Admin(why, _) => {
+            Some(format!("{not_allowed} without --allow-admin: {why}\r\n"))
         }
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! Primaries with replicas: do reads reach replicas, is nothing that a client wrote missed, and what becomes of requests
 //! while nodes are dead or frozen?
 
+use crate::harness::local::{Local, is_primary, kill_node};
 use crate::harness::processes::{Process, free_port};
 use crate::harness::{Client, Proxy, RedisServer, poll_until, seed_for, shard_of, show};
 use std::process::Command;
@@ -90,7 +91,11 @@ fn field(info: &str, name: &str) -> Option<String> {
 
 /// How many times `node` was asked to do `command`.
 fn calls(node: &RedisServer, command: &str) -> u64 {
-    let info = node.connect().command(&[b"INFO", b"commandstats"]);
+    calls_at(node.port, command)
+}
+
+fn calls_at(port: u16, command: &str) -> u64 {
+    let info = Client::connect(port).command(&[b"INFO", b"commandstats"]);
     let line = field(&String::from_utf8_lossy(&info), &format!("cmdstat_{command}"));
     line.map_or(0, |line| line.trim_start_matches("calls=").split(',').next().unwrap().parse().unwrap())
 }
@@ -404,5 +409,46 @@ fn keys_of_a_dead_node_go_where_twemproxy_puts_them() {
             keys.iter().for_each(|key| drop(ours.ask(&format!("SET {key} w"))));
             (calls(&nodes[1], "set") > 0).then_some(())
         });
+    }
+}
+
+#[test]
+fn replicas_of_a_cluster_are_read_from_and_take_over() {
+    let local = Local::start(&["--cluster=6", "--failover-ms=1000"]);
+    let nodes = local.ports("nodes");
+    let seed = format!("--cluster=127.0.0.1:{}", nodes[0]);
+    let usual = ["--host=127.0.0.1", "--port=0", "--workers=1", "--request-timeout-ms=10000"];
+    let proxy = Proxy::start(&[&usual[..], &[&seed, "--read-from=prefer-replica"]].concat());
+    let (mut writer, mut reader) = (Client::connect(proxy.port), Client::connect(proxy.port));
+    let keys: Vec<String> = (0..60).map(|number| format!("key{number}")).collect();
+    for key in &keys {
+        poll_until("a write", || (writer.ask(&format!("SET {key} 0")) == "+OK\\r\\n").then_some(()));
+    }
+    let replicas: Vec<u16> = nodes.into_iter().filter(|&port| !is_primary(port)).collect();
+    assert_eq!(replicas.len(), 3);
+    poll_until("reads at each replica", || {
+        for key in &keys {
+            let reply = reader.ask(&format!("GET {key}"));
+            assert!(!reply.starts_with('-'), "{reply}");
+        }
+        replicas.iter().all(|&port| calls_at(port, "get") > 20).then_some(())
+    });
+    // Until a primary fails and after another has taken over, everybody reads what he wrote.
+    for round in 1..=40 {
+        for key in &keys {
+            assert_eq!(writer.ask(&format!("SET {key} {round}")), "+OK\\r\\n");
+        }
+        for key in &keys {
+            let expected = format!("${}\\r\\n{round}\\r\\n", round.to_string().len());
+            assert_eq!(writer.ask(&format!("GET {key}")), expected);
+        }
+        if round == 20 {
+            let primary = local.ports("nodes").into_iter().find(|&port| is_primary(port));
+            kill_node(primary.expect("there are three"));
+            for key in &keys {
+                let set = format!("SET {key} {round}");
+                poll_until("a write after the failover", || (writer.ask(&set) == "+OK\\r\\n").then_some(()));
+            }
+        }
     }
 }

@@ -86,11 +86,11 @@ pub(crate) fn pid_of(process: &Value) -> u32 {
 }
 
 impl Local {
-    /// Starts a node that has ended once more, as it was.
-    pub(crate) fn revive(&self, port: u16) -> Process {
+    /// Starts a node that has ended once more, as it was but for `options`.
+    pub(crate) fn revive(&self, port: u16, options: &[&str]) -> Process {
         let index = self.ports("nodes").iter().position(|other| *other == port).expect("it was started here");
         let mut command = Command::new("redis-server");
-        command.arg("redis.conf").current_dir(self.folder().join(format!("node-{index}")));
+        command.arg("redis.conf").args(options).current_dir(self.folder().join(format!("node-{index}")));
         Process::spawn(command, "redis-server")
     }
 

@@ -202,10 +202,10 @@ pub(crate) struct Backend {
     pub reported_down: bool,
     /// Scripts that this connection brought there.
     pub loaded: Loaded,
-    /// In a cluster, the slot of keys that are watched on it, if it is held.
-    pub watched_slot: Option<u16>,
     /// Its node has lost keys since it is held: what is asked to be watched there now may be elsewhere.
     pub has_lost_keys: bool,
+    /// In a cluster, the slot of keys that are watched on it, if it is held.
+    pub watched_slot: Option<u16>,
     /// Which client holds it, if it is held.
     pub held_by: Option<ConnId>,
     /// The node was asked which number it gave to this connection.
@@ -281,8 +281,8 @@ impl Backend {
             blocked: false,
             reported_down: false,
             loaded: Loaded::default(),
-            watched_slot: None,
             has_lost_keys: false,
+            watched_slot: None,
             held_by: None,
             asked_name: false,
             name: None,

@@ -482,12 +482,8 @@ impl Proxy {
             }
             () => return,
         };
-        // A value that is still to come may be the one before the change. None comes to who waits for an element.
-        let message = [beginning, changes].concat();
-        match session.waits_on {
-            None => session.push_behind(&message, &mut self.core.pool),
-            Some(_) => session.push(&message, &mut self.core.pool),
-        }
+        // A value that is still to come may be the one before the change.
+        session.push_behind(&[beginning, changes].concat(), &mut self.core.pool);
         self.after_push(conn, beginning.len() + changes.len());
     }
 

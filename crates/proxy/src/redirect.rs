@@ -24,6 +24,7 @@ use crate::errors::{self, Lost};
 use crate::lanes::LaneId;
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
+use crate::replicas::is_turned_away;
 use crate::replies::Outcome;
 use crate::session::{Owed, Phase};
 use crate::transaction::Held;
@@ -222,7 +223,7 @@ impl Proxy {
     pub(crate) fn redirect(&mut self, node: u32, reply: &[u8]) -> bool {
         let core = &mut self.core;
         let Some(&ticket) = core.backends[node as usize].front() else { return false };
-        if core.backends[node as usize].used_by == Use::Replica {
+        if core.backends[node as usize].used_by == Use::Replica && is_turned_away(&ticket, reply) {
             // The primary is asked: see `replicas.rs`.
             return false;
         }

@@ -367,11 +367,11 @@ fn is_read_of_client(ticket: &Ticket) -> bool {
     ticket.purpose == Purpose::Client && ticket.kept.is_kept() && reads()
 }
 
-/// Whether a replica's reply says that it cannot answer, and not what the client asked for.
-fn turns_away(reply: &[u8]) -> bool {
-    [&b"-LOADING "[..], b"-MASTERDOWN ", b"-MOVED ", b"-CLUSTERDOWN "]
-        .iter()
-        .any(|word| reply.starts_with(word))
+/// Whether a replica's reply to what a client reads says that it cannot answer. Of writes, which come to a node that is about
+/// to become a primary, `redirect.rs` takes care.
+pub(crate) fn is_turned_away(ticket: &Ticket, reply: &[u8]) -> bool {
+    let words = [&b"-LOADING "[..], b"-MASTERDOWN ", b"-MOVED ", b"-CLUSTERDOWN "];
+    words.iter().any(|word| reply.starts_with(word)) && is_read_of_client(ticket)
 }
 
 impl Proxy {
@@ -410,14 +410,16 @@ impl Proxy {
 
     /// Whether the reply on the connection `node` says that this replica cannot answer: then the primary is asked, and the
     /// replica is not until it has told how it stands.
-    pub(crate) fn is_turned_away(&mut self, node: u32, ticket: &Ticket, reply: &[u8]) -> bool {
-        if !turns_away(reply) || !is_read_of_client(ticket) {
+    pub(crate) fn handle_turned_away(&mut self, node: u32, ticket: &Ticket, reply: &[u8]) -> bool {
+        if !is_turned_away(ticket, reply) {
             return false;
         }
         let backend = &self.core.backends[node as usize];
         let Some(request) = backend.kept_request_of(ticket) else { return false };
         let (lane, shard, id) = (backend.lane, backend.shard, backend.node);
         self.core.readers.doubt(shard, id);
+        // It may not be a replica of this shard any more.
+        self.core.wish(None);
         self.ask_primary(vec![Rescued { lane, shard, ticket: *ticket, request }]);
         true
     }

@@ -285,7 +285,7 @@ impl Proxy {
             Use::Shared | Use::Pinned | Use::Subscription => {}
             Use::Retired | Use::Draining => self.lift_fence(ticket),
             Use::Held => self.note_held_reply(node, &ticket, reply),
-            Use::Replica if self.is_turned_away(node, &ticket, reply) => return,
+            Use::Replica if self.handle_turned_away(node, &ticket, reply) => return,
             Use::Replica => {}
         }
         match ticket.purpose {

@@ -547,8 +547,12 @@ impl Session {
         self.answer(message, pool);
     }
 
-    /// Appends a message behind all replies that are still to come.
+    /// Appends a message behind all replies that are still to come, but for that of a request that waits for an element:
+    /// it may be long in coming, or never.
     pub(crate) fn push_behind(&mut self, message: &[u8], pool: &mut BufferPool) {
+        if self.waits_on.is_some() {
+            return self.push(message, pool);
+        }
         if self.is_pending() {
             self.raise_fence(self.next_place());
         }

@@ -4,6 +4,7 @@ mod administration;
 mod blocking;
 mod emulate;
 mod emulate_faults;
+mod every_command;
 mod fan;
 mod inlays;
 mod lanes;

@@ -295,6 +295,32 @@ fn replicas_of_a_cluster_are_told_that_they_may_be_read_from() {
 }
 
 #[test]
+fn a_write_that_was_redirected_to_a_replica_is_redirected_from_there_too() {
+    let mut rig = Rig::over(LIST, Limits::default(), Settings::default(), &Arc::new(Board::new(1)));
+    let spec = |node: u16| NodeSpec::tcp("127.0.0.1", 7000 + node);
+    let (name, replicas) = ("a".to_owned(), vec![spec(4)]);
+    let shard = ShardSpec { name, primary: Some(spec(0)), replicas, slots: vec![0..=16383] };
+    let before = Arc::clone(&rig.proxy.core.topology);
+    rig.bring_up(0);
+    rig.adopt(Topology::of_cluster(Some(&before), 2, &[shard]).expect("valid"));
+    let client = rig.client();
+    rig.client_sends(client, "set k 1|");
+    assert_eq!(rig.node_got(0), set("k"));
+    // Gossip is ahead of the map that we have, and of the node itself.
+    rig.node_sends(0, "-MOVED 7629 127.0.0.1:7004|");
+    rig.pass(Duration::from_millis(1));
+    let node = rig.node(4);
+    rig.event(Event::Connected { conn: node });
+    assert_eq!(rig.taken(node), "*1|$8|READONLY|*1|$4|PING|");
+    rig.sends(node, "+OK|+PONG|");
+    assert_eq!(rig.taken(node), set("k"));
+    rig.sends(node, "-MOVED 7629 127.0.0.1:7000|");
+    assert_eq!(rig.node_got(0), set("k"));
+    rig.node_sends(0, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+}
+
+#[test]
 fn a_replica_that_is_promoted_is_connected_to_anew_and_written_to() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, key) = (rig.client(), rig.key(0));

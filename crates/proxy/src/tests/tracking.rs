@@ -338,6 +338,25 @@ fn what_is_said_of_caching_is_of_a_request_that_has_to_wait_for_its_turn_as_well
 }
 
 #[test]
+fn who_waits_for_an_element_is_told_at_once_that_nobody_hears_for_it() {
+    let mut rig = Rig::ready(1);
+    let listener = rig.client();
+    rig.client_sends(listener, "hello 3|");
+    let (client, lane) = client_of_resp3(&mut rig);
+    rig.client_sends(client, "client tracking on redirect 1|");
+    let source = source(&mut rig);
+    rig.client_sends(client, "get a|");
+    rig.sends(lane, "_|");
+    rig.client_sends(client, "blpop q 0|");
+    rig.taken(client);
+    rig.event(Event::Closed { conn: listener, reason: "reset" });
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), ">2|$21|tracking-redir-broken|:1|");
+    rig.event(Event::Ended { conn: client });
+    assert!(rig.is_closed(client));
+}
+
+#[test]
 fn a_node_that_is_lost_may_have_changed_anything() {
     let mut rig = Rig::ready(1);
     let (client, _, lost) = tracking(&mut rig, "");

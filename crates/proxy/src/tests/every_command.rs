@@ -1,0 +1,110 @@
+//! Every command and subcommand of the table, in each state that a client may be in: what becomes of it, and what must
+//! not reach a node. In a transaction: see `inlays.rs`. `|` stands for CR LF.
+
+use crate::lanes::LaneKind;
+use crate::testing::Rig;
+use crate::{ConnId, Event};
+use command::{Carry, Command, Flags, Local};
+
+/// All lines that are ever resolved to, each with as few arguments as it takes.
+fn lines() -> impl Iterator<Item = (&'static Command, String)> {
+    let all = command::all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
+    all.filter(|command| command.carry != Carry::Container).map(|command| {
+        let mut words: Vec<&str> = command.name.split('|').collect();
+        words.resize(command.arity.unsigned_abs() as usize, "1");
+        (command, words.join(" "))
+    })
+}
+
+/// What a new client, of which `prepare` makes what it is, is told to `line`. Then it goes.
+fn told(rig: &mut Rig, line: &str, prepare: impl Fn(&mut Rig, ConnId)) -> String {
+    let client = rig.client();
+    prepare(rig, client);
+    rig.taken(client);
+    rig.client_sends(client, &format!("{line}|"));
+    let reply = rig.taken(client);
+    rig.event(Event::Closed { conn: client, reason: "done" });
+    reply
+}
+
+#[test]
+fn who_has_not_said_its_password_is_told_so_whatever_it_asks_for() {
+    let mut rig = Rig::ready_with_users(1, "user default on >secret ~* &* +@all");
+    let mut refused = 0;
+    for (command, line) in lines() {
+        let reply = told(&mut rig, &line, |_, _| {});
+        if command.flags.contains(Flags::NO_AUTH) {
+            assert!(["auth", "hello", "quit", "reset"].contains(&&*command.name), "{line}");
+        } else if command.is_hidden() {
+            assert!(
+                reply.starts_with("-ERR unknown command") || reply.starts_with("-NOAUTH "),
+                "{line}: {reply}"
+            );
+        } else {
+            assert_eq!(reply, "-NOAUTH Authentication required.|", "{line}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 330, "{refused}");
+    assert_eq!((rig.node_got(0).as_str(), rig.last_pinned()), ("", None));
+}
+
+#[test]
+fn who_is_subscribed_and_speaks_resp2_may_do_little_else() {
+    let mut rig = Rig::ready(1);
+    // One who stays, so that the node need not be asked again.
+    let first = rig.client();
+    rig.client_sends(first, "subscribe c|");
+    let source = rig.pinned_now();
+    assert_eq!(rig.taken(source), "*2|$9|subscribe|$1|c|");
+    rig.sends(source, "*3|$9|subscribe|$1|c|:1|");
+    let mut refused = 0;
+    for (command, line) in lines() {
+        let may = matches!(
+            command.carry,
+            Carry::Here(
+                Local::Subscribe(_) | Local::Unsubscribe(_) | Local::Ping | Local::Quit | Local::Reset
+            )
+        );
+        let reply = told(&mut rig, &line, |rig, client| {
+            rig.client_sends(client, "subscribe c|");
+            assert_eq!(rig.taken(client), "*3|$9|subscribe|$1|c|:1|");
+        });
+        let full_name = command.name.split('|').next().unwrap_or_default();
+        let context =
+            "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+        let refusal = format!("-ERR Can't execute '{full_name}': {context}|");
+        if command.is_hidden() {
+            assert!(reply.starts_with("-ERR "), "{line}: {reply}");
+        } else if !may {
+            assert!(
+                reply == refusal || reply == refusal.replace(full_name, &command.name),
+                "{line}: {reply}"
+            );
+            refused += 1;
+        } else {
+            assert_ne!(reply, refusal, "{line}");
+        }
+    }
+    assert!(refused > 330, "{refused}");
+    assert_eq!(rig.node_got(0), "");
+}
+
+#[test]
+fn in_a_lane_of_its_own_nothing_of_a_client_goes_over_the_connections_of_others() {
+    // What tells of the nodes themselves, and of no database: INFO, and how many get a message.
+    let is_of_no_lane = |command: &Command| {
+        matches!(command.carry, Carry::Here(Local::Info | Local::Select | Local::Reset | Local::Hello))
+    };
+    for kind in [LaneKind { database: 3, resp3: false }, LaneKind { database: 0, resp3: true }] {
+        let mut rig = Rig::ready_for_admin(2);
+        let mut seen = 0;
+        for (command, line) in lines().filter(|(command, _)| !is_of_no_lane(command)) {
+            told(&mut rig, &line, |rig, client| rig.change_lane(client, kind));
+            let got = [0, 1].map(|shard| rig.node_got(shard));
+            assert_eq!(got, ["", ""], "{line} in {kind:?}, {}", command.name);
+            seen += 1;
+        }
+        assert!(seen > 340, "{seen}");
+    }
+}
