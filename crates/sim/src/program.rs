@@ -159,7 +159,8 @@ impl Program {
             // Nodes pass on to each other what was published, which these do not.
             _ if self.databases == 1 => self,
             0 | 1 => Program { listener: Some(Listener::new(is_sure)), ..self },
-            2 => Program { listener: Some(Listener::new(is_sure)), is_ear: true, ..self },
+            // One at least does what the model can judge.
+            2 if self.client > 0 => Program { listener: Some(Listener::new(is_sure)), is_ear: true, ..self },
             3 | 4 => Program { tracker: Some(Tracker::default()), ..self },
             _ => self,
         }
