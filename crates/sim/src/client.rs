@@ -95,6 +95,12 @@ impl Client {
         matches!(self.expected.front(), Some(Expect::Popped { .. }))
     }
 
+    /// Whether it has sent a write of `key`, and does not know yet what came of it.
+    pub(crate) fn is_writing(&self, key: &[u8]) -> bool {
+        let is_it = |expect: &Expect| matches!(expect, Expect::Tracking(trackers::Expected::Overwritten(its)) if its == key);
+        self.expected.iter().any(is_it)
+    }
+
     /// Notes what the request that it just sent must bring.
     pub(crate) fn expect(&mut self, expect: Expect) {
         if let Expect::Each(all) = expect {

@@ -462,13 +462,14 @@ impl Caches {
         }
     }
 
-    /// Compares what is kept with what is stored. Of a client that `may_wait`, nothing is said yet. An error says what is
-    /// another since `patience`.
+    /// Compares what is kept with what is stored. Of a client that `may_wait`, nothing is said yet, nor of a key that it
+    /// `is_writing`: what it has read before that is not told of with NOLOOP. An error says what is another since `patience`.
     pub(crate) fn check(
         &mut self,
         now: Instant,
         patience: Duration,
         may_wait: impl Fn(usize) -> bool,
+        is_writing: impl Fn(usize, &[u8]) -> bool,
         mut stored: impl FnMut(&[u8]) -> Option<Vec<u8>>,
     ) -> Result<(), String> {
         for (client, cache) in &mut self.by_client {
@@ -477,7 +478,7 @@ impl Caches {
             let waits = may_wait(*client) || ear.is_some_and(&may_wait);
             for (key, kept) in &mut cache.values {
                 let value = stored(key);
-                if value == kept.value || waits {
+                if value == kept.value || waits || is_writing(*client, key) {
                     kept.stale_since = None;
                     continue;
                 }

@@ -461,7 +461,9 @@ impl<'p> World<'p> {
             let link = client.conn.and_then(|conn| links.get(&conn));
             client.reads_at > *now || link.is_none_or(|link| !link.to_peer.is_empty())
         };
-        ledger.caches.check(*now, patience, is_behind, |key| {
+        let is_writing =
+            |client: usize, key: &[u8]| clients.get(client).is_some_and(|client| client.is_writing(key));
+        ledger.caches.check(*now, patience, is_behind, is_writing, |key| {
             let shard = topology.shard_of(key);
             let reply = nodes[shard.0 as usize].keyspace.ask(&[b"GET", key], *now);
             reply::as_bulk(&reply).map(<[u8]>::to_vec)
