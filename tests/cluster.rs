@@ -167,6 +167,10 @@ fn nodes_come_and_go_while_it_runs() {
         });
     };
     all_know(&nodes);
+    // For its first two seconds it takes no keys.
+    poll_until("the newcomer to serve", || {
+        Client::connect(newcomer.port).ask("CLUSTER INFO").contains("cluster_state:ok").then_some(())
+    });
     let reshard = |from: &str, to: &str| {
         redis_cli(&[
             "--cluster",

@@ -94,6 +94,10 @@ fn a_killed_primary_is_replaced_and_no_key_moves() {
         // Sentinels would take up to twenty seconds to tell it whom to follow.
         revived.push(local.revive(old, &["--replicaof", "127.0.0.1", &heir.to_string()]));
         follows(old);
+        // Else the next round would ask one that has not heard of it.
+        poll_until("all sentinels to agree", || {
+            sentinels.iter().all(|&sentinel| primary(sentinel, "set-0") == heir).then_some(())
+        });
     }
     gaps.sort();
     eprintln!(
