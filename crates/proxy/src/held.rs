@@ -60,7 +60,7 @@ impl Core {
     pub(crate) fn is_alone(&mut self, session: &mut Session) -> bool {
         if session.is_pending() {
             debug_assert_eq!(session.pinning, Pinning::No, "who is pinned has one request pending at most");
-            session.pinning = Pinning::Turning;
+            session.turn();
         }
         !session.is_pending()
     }

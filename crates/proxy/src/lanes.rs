@@ -11,7 +11,7 @@
 //! ```
 //!
 //! SELECT costs no round trip: it is answered here. But what follows it takes another connection than what went before,
-//! so it is held back until all of that was answered ([`Pinning::Turning`]): nothing of one client overtakes.
+//! so it is held back until all of that was answered ([`Session::turn`]): nothing of one client overtakes.
 
 use crate::backend::{Backend, Use};
 use crate::core::Core;
@@ -19,7 +19,6 @@ use crate::credentials::Credentials;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
 use crate::limits::Limits;
-use crate::pinned::Pinning;
 use crate::session::Session;
 use command::Naming;
 use resp::{Request, encode};
@@ -293,9 +292,7 @@ impl Core {
         self.lanes.leave(session.lane, self.now);
         self.lanes.enter(lane);
         (session.lane, session.resp3) = (lane, kind.resp3);
-        if session.is_pending() && session.pinning == Pinning::No {
-            session.pinning = Pinning::Turning;
-        }
+        session.turn();
     }
 
     /// Whether `request` names a database that clients may not choose. Its node may have more of them; what is not even

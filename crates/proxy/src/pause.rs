@@ -11,7 +11,6 @@ use crate::ConnId;
 use crate::core::Core;
 use crate::errors;
 use crate::inquiry::{Gathered, Question};
-use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
 use crate::session::Session;
@@ -107,9 +106,7 @@ impl Core {
     /// All workers do it, and what the client has sent behind comes after it.
     fn order_all(&mut self, session: &mut Session, question: Question) {
         self.ask_workers(session, question, Gathered::Done);
-        if session.is_pending() && session.pinning == Pinning::No {
-            session.pinning = Pinning::Turning;
-        }
+        session.turn();
     }
 
     /// Holds the request back, if clients are paused. `None` if they are not, as far as it is concerned.

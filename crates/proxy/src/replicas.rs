@@ -17,7 +17,6 @@ use crate::errors::Lost;
 use crate::event::Notice;
 use crate::held::Watch;
 use crate::lanes::LaneId;
-use crate::pinned::Pinning;
 use crate::proxy::Proxy;
 use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica};
 use crate::redirect::Kept;
@@ -102,7 +101,7 @@ impl Core {
         if !asked && !self.readers.are_wanted() {
             // What it has sent to replicas must not be overtaken by what it sends next.
             if session.reads.take().is_some() {
-                self.turn(session);
+                session.turn();
             }
             return;
         }
@@ -118,13 +117,6 @@ impl Core {
         if !self.readers.are_watched() {
             self.readers.follow(&self.topology, self.now);
             self.check_at = self.now;
-        }
-    }
-
-    /// The session sends nothing before all that it has sent was answered.
-    fn turn(&mut self, session: &mut Session) {
-        if session.is_pending() && session.pinning == Pinning::No {
-            session.pinning = Pinning::Turning;
         }
     }
 
@@ -145,7 +137,7 @@ impl Core {
             return None;
         }
         if session.has_reads_in_flight() {
-            self.turn(session);
+            session.turn();
             return Some(self.read_again());
         }
         self.note_own_write(session, command, request, keys);

@@ -356,6 +356,14 @@ impl Session {
         !self.pending.is_empty()
     }
 
+    /// What is pending goes another way than what follows: nothing more is read before it was answered. Who is pinned
+    /// has one request pending at most, and waits for that anyway.
+    pub(crate) fn turn(&mut self) {
+        if self.is_pending() && self.pinning == Pinning::No {
+            self.pinning = Pinning::Turning;
+        }
+    }
+
     /// Whether every reply has left.
     pub(crate) fn is_quiet(&self) -> bool {
         self.pending.is_empty() && self.output.is_empty()

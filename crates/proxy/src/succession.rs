@@ -13,7 +13,6 @@
 use crate::backend::{Backend, State, Use};
 use crate::core::Core;
 use crate::errors::Lost;
-use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Fault;
@@ -49,11 +48,8 @@ impl Proxy {
     fn hold_back_clients_of(&mut self, nodes: &BTreeSet<NodeId>) {
         let losers = self.core.backends.iter().filter(|backend| nodes.contains(&backend.node));
         for ticket in losers.flat_map(|backend| backend.tickets()).filter(|ticket| ticket.is_of_client()) {
-            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
-                && session.pinning == Pinning::No
-                && session.is_pending()
-            {
-                session.pinning = Pinning::Turning;
+            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
+                session.turn();
             }
         }
     }
