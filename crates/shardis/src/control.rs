@@ -4,7 +4,7 @@ use crate::access::Source;
 use crate::args::ProxyArgs;
 use crate::discovery::{self, DiscoveryThread, Surroundings};
 use crate::embedded::Embedded;
-use crate::listeners::{Listener, Newcomer};
+use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, Listener, Newcomer, Next};
 use crate::logging;
 use crate::pace::Gather;
 use crate::reading::ReadingArgs;
@@ -35,10 +35,6 @@ const WAKER: Token = Token(2);
 /// Of the first listener; the others follow.
 const LISTENERS: usize = 3;
 
-/// Accepted in one go before the log and signals are looked at.
-const ACCEPTS_PER_TURN_MAX: usize = 64;
-/// With no descriptor or memory left for a client, the next attempt is made after this.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Lines that wait for the log; workers drop more.
 const LOG_LINES_MAX: usize = 1024;
 /// How old the figures of the process in INFO may be.
@@ -399,17 +395,11 @@ impl Control {
     fn accept_at_listener(&mut self, index: usize) -> bool {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             match self.listeners[index].accept() {
-                Ok(newcomer) => self.give(newcomer),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                // The client had gone before we came: there may be others behind it.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
-                    ) => {}
-                Err(error) => {
-                    warn!(%error, "cannot accept clients for now");
-                    self.accept_at = Some(Instant::now() + ACCEPT_PAUSE);
+                Next::Newcomer(newcomer) => self.give(newcomer),
+                Next::Gone => {}
+                Next::Nobody => return true,
+                Next::Later(at) => {
+                    self.accept_at = Some(at);
                     return false;
                 }
             }

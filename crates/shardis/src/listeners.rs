@@ -13,9 +13,27 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// Clients that the kernel keeps while we are busy. The kernel's own bound (net.core.somaxconn) holds as well.
 const BACKLOG: i32 = 4096;
+/// Accepted in one go before the log and signals are looked at.
+pub(crate) const ACCEPTS_PER_TURN_MAX: usize = 64;
+/// With no descriptor or memory left for a client, the next attempt is made after this.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who comes next.
+pub(crate) enum Next {
+    /// This client.
+    Newcomer(Newcomer),
+    /// One that had gone before we came: there may be others behind it.
+    Gone,
+    /// Nobody; the listener says when there is somebody.
+    Nobody,
+    /// Nobody for now, which the log was told: try again then.
+    Later(Instant),
+}
 
 /// One of them.
 pub(crate) enum Listener {
@@ -131,7 +149,23 @@ impl Listener {
     }
 
     /// The next client.
-    pub(crate) fn accept(&self) -> io::Result<Newcomer> {
+    pub(crate) fn accept(&self) -> Next {
+        match self.take_next() {
+            Ok(newcomer) => Next::Newcomer(newcomer),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => Next::Nobody,
+                ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted => {
+                    Next::Gone
+                }
+                _ => {
+                    warn!(%error, "cannot accept clients for now");
+                    Next::Later(Instant::now() + ACCEPT_PAUSE)
+                }
+            },
+        }
+    }
+
+    fn take_next(&self) -> io::Result<Newcomer> {
         match self {
             Listener::Tcp { socket, tls, .. } => {
                 let (stream, peer) = socket.accept()?;

@@ -5,7 +5,7 @@ use super::core::{Core, Notice};
 use super::nodes::{Nodes, Verdict};
 use super::worker::{Mailbox, Message, READ_BYTES_MAX, Shared, Worker};
 use crate::control::{ClientsMax, has_bytes, signal_pipe};
-use crate::listeners::{Listener, Newcomer};
+use crate::listeners::{ACCEPTS_PER_TURN_MAX, Listener, Newcomer, Next};
 use crate::logging;
 use crate::worker::Clock;
 use anyhow::{Context, Result, anyhow};
@@ -23,10 +23,6 @@ const SIGNALS: Token = Token(0);
 const LISTENER: Token = Token(1);
 const WAKER: Token = Token(2);
 
-/// Accepted in one go before the log and signals are looked at.
-const ACCEPTS_PER_TURN_MAX: usize = 64;
-/// With no descriptor or memory left for a client, the next attempt is made after this.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Lines that wait for the log; workers drop more.
 const LOG_LINES_MAX: usize = 1024;
 /// How long a line may wait for the log.
@@ -162,17 +158,11 @@ impl Control {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok(newcomer) => self.give(newcomer),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The client had gone before we came: there may be others behind it.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
-                    ) => {}
-                Err(error) => {
-                    warn!(%error, "cannot accept clients for now");
-                    self.accept_at = Some(Instant::now() + ACCEPT_PAUSE);
+                Next::Newcomer(newcomer) => self.give(newcomer),
+                Next::Gone => {}
+                Next::Nobody => return,
+                Next::Later(at) => {
+                    self.accept_at = Some(at);
                     return;
                 }
             }
