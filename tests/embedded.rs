@@ -4,6 +4,7 @@ use crate::harness::processes::{Proxy, run};
 use crate::harness::{Client, RedisServer, poll_until, show};
 use crate::transactions::{SCENES, play};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 fn embedded(flags: &[&str]) -> (Proxy, Client) {
     let proxy = Proxy::start(&[flags, &["--port=0"]].concat());
@@ -28,6 +29,23 @@ fn keys_of_all_shards_are_served_and_it_says_that_they_are_not_kept() {
 }
 
 #[test]
+fn replicas_are_waited_for_in_vain() {
+    let (proxy, mut client) = embedded(&["--workers=2"]);
+    assert_eq!(client.ask("SET a 1"), r"+OK\r\n");
+    assert_eq!(client.ask("WAIT 0 0"), r":0\r\n");
+    let began = Instant::now();
+    assert_eq!(client.ask("WAIT 1 100"), r":0\r\n");
+    assert!(began.elapsed() >= Duration::from_millis(100));
+    let id = resp::reply::as_integer(&client.command(&[b"CLIENT", b"ID"])).expect("a number");
+    client.send(b"WAIT 1 0\r\n");
+    let mut other = Client::connect(proxy.port);
+    poll_until("a client that waits", || {
+        (other.ask(&format!("CLIENT UNBLOCK {id}")) == r":1\r\n").then_some(())
+    });
+    assert_eq!(client.read_reply(), b":0\r\n");
+}
+
+#[test]
 fn what_it_has_not_is_refused_by_name() {
     let (_proxy, mut client) = embedded(&[]);
     let refusal = client.command(&[b"EVAL", b"return 1", b"1", b"s"]);
@@ -39,13 +57,13 @@ fn what_it_has_not_is_refused_by_name() {
 
 #[test]
 fn transactions_and_waits_are_answered_as_by_redis() {
-    let node = RedisServer::start();
+    let node = RedisServer::reference();
     let (proxy, _client) = embedded(&["--workers=2"]);
     // There are no scripts, and nothing is saved.
     let lacks = |scene: &&[&str]| scene.iter().any(|line| line.contains("EVAL") || line.contains("SAVE"));
     for scene in SCENES.iter().filter(|scene| !lacks(scene)) {
         let clients = [Client::connect(proxy.port), Client::connect(proxy.port)];
-        play(scene, [node.connect(), node.connect()], clients);
+        play(scene, [node.connect().into(), node.connect().into()], clients);
     }
 }
 

@@ -50,12 +50,14 @@ fn sets_have_replicas_that_copy_their_primary() {
         assert_eq!(primary.ask("WAIT 2 10000"), ":2\\r\\n");
     }
     assert_eq!(local.proxy().ask("DBSIZE"), ":2\\r\\n");
+    assert_eq!(local.proxy().ask("WAIT 2 20000"), ":2\\r\\n");
 }
 
 #[test]
 fn sentinels_know_the_sets_and_take_care_of_them() {
     let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=300", "--proxy"]);
     assert_eq!(local.proxy().ask("SET a 1"), "+OK\\r\\n");
+    assert_eq!(local.proxy().ask("WAIT 1 20000"), ":1\\r\\n");
     assert_eq!(local.addresses["sets"], serde_json::json!(["set-0"]));
     let (nodes, sentinels) = (local.ports("nodes"), local.ports("sentinels"));
     assert_eq!((nodes.len(), sentinels.len()), (2, 3));
@@ -82,6 +84,7 @@ fn a_cluster_is_ready_on_all_nodes() {
         assert_eq!(client.ask(words), "+OK\\r\\n");
     }
     assert_eq!(client.ask("DBSIZE"), ":3\\r\\n");
+    assert_eq!(client.ask("WAIT 1 20000"), ":1\\r\\n");
     let nodes = local.list("nodes");
     let roles: Vec<bool> = nodes.iter().map(|node| node["role"] == "primary").collect();
     assert_eq!(roles, [true, true, true, false, false, false]);

@@ -48,7 +48,7 @@ fn transcript(client: &mut Client, lines: &str) -> String {
 
 #[test]
 fn changes_of_subscriptions_and_refusals_are_told_as_by_redis() {
-    let (node, world) = (RedisServer::start(), World::with_shards(4));
+    let (node, world) = (RedisServer::reference(), World::with_shards(4));
     let steps = [
         "UNSUBSCRIBE\r\nPUNSUBSCRIBE\r\nSUNSUBSCRIBE\r\nUNSUBSCRIBE x y\r\nPUNSUBSCRIBE x\r\nSUNSUBSCRIBE x y",
         "SUBSCRIBE a a b\r\nPSUBSCRIBE p* q* p*\r\nSSUBSCRIBE s1 s2\r\nSUBSCRIBE c d e f g",
@@ -88,7 +88,7 @@ fn changes_of_subscriptions_and_refusals_are_told_as_by_redis() {
 
 #[test]
 fn questions_about_subscribers_are_answered_as_by_redis() {
-    let (node, world) = (RedisServer::start(), World::with_flags(4, FLAGS));
+    let (node, world) = (RedisServer::reference(), World::with_flags(4, FLAGS));
     let subscribe = |connect: &dyn Fn(u64) -> Client| {
         let mut clients: Vec<Client> = (0..4).map(|number| connect(number % 2)).collect();
         for client in &mut clients {
@@ -362,7 +362,7 @@ fn shown(client: &mut Client, last: &str) -> Vec<String> {
 
 #[test]
 fn a_monitor_sees_what_a_monitor_of_redis_sees_of_clients_of_all_workers() {
-    let (node, world) = (RedisServer::start(), World::with_flags(4, FLAGS));
+    let (node, world) = (RedisServer::reference(), World::with_flags(4, FLAGS));
     let requests = "SET a 1\r\nGET a b\r\nnosuch\r\nAUTH x\r\nAUTH default x\r\nHELLO 2 AUTH default y\r\n\
         CLIENT LIST\r\nSELECT 3\r\nGET \"a\\x00\\n\\\"\\xff\"\r\nMULTI\r\nSET q 1\r\nGET q\r\nEXEC\r\n\
         CLIENT SETNAME x\r\nSUBSCRIBE c\r\nGET q\r\nUNSUBSCRIBE\r\nMGET a b c d\r\nPUBLISH c x\r\nPING the-end\r\n";
@@ -392,7 +392,7 @@ fn a_monitor_sees_what_a_monitor_of_redis_sees_of_clients_of_all_workers() {
 
 #[test]
 fn wishes_to_track_are_answered_as_by_redis() {
-    let (node, world) = (RedisServer::start(), World::with_shards(4));
+    let (node, world) = (RedisServer::reference(), World::with_shards(4));
     let (mut oracle, mut subject) = (node.connect(), world.connect());
     let wishes = [
         "CLIENT TRACKING\r\nCLIENT TRACKING xx\r\nCLIENT TRACKING on foo\r\nCLIENT TRACKING on redirect",

@@ -1,12 +1,15 @@
 //! Primaries with replicas: do reads reach replicas, is nothing that a client wrote missed, and what becomes of requests
 //! while nodes are dead or frozen?
 
+use crate::harness::certificates::{Authority, Dialect, Directory, identity_flags};
 use crate::harness::local::{Local, is_primary, kill_node};
 use crate::harness::processes::{Process, free_port};
+use crate::harness::wire::Wire;
 use crate::harness::{Client, Proxy, RedisServer, poll_until, seed_for, shard_of, show};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use stdx::Prng;
 
 /// Shards of a primary and a replica each, behind a proxy of one worker.
@@ -16,6 +19,8 @@ struct World {
     proxy: Proxy,
 }
 
+/// No request is late on a busy machine.
+const PATIENT: &str = "--request-timeout-ms=10000";
 /// A replica begins with what its primary sends, without a pause or a file in between.
 const AT_ONCE: [&str; 6] =
     ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb"];
@@ -163,6 +168,99 @@ fn by_default_replicas_are_left_alone_until_a_client_asks_for_them() {
         }
     }
     assert_eq!(world.count("total_replica_reads"), before);
+}
+
+#[test]
+fn each_listener_has_a_policy_of_its_own() {
+    let directory = Directory::new();
+    let socket = directory.path("reads");
+    let unix = format!("--listener=unix:{} read-from=prefer-replica", socket.display());
+    let flags = ["--listener=127.0.0.1:0", "--listener=127.0.0.1:0 read-from=replica", &unix];
+    let world = World::new(1, &flags);
+    let port = second_port(&world.proxy);
+    let (mut fresh, key) = (world.connect(), world.key(0));
+    let (mut reads, mut by_socket) = (Client::connect(port), Client::over(Wire::unix(&socket)));
+    assert_eq!(fresh.ask(&format!("SET {key} v")), "+OK\\r\\n");
+    world.wait_for_copy(0, &key);
+    world.wait_until_replicas_answer(&mut reads, &key);
+    let get = format!("GET {key}");
+    for (client, at_replica) in [(&mut fresh, 0), (&mut reads, 20), (&mut by_socket, 20)] {
+        forget_calls(&world.primaries);
+        forget_calls(&world.replicas);
+        (0..20).for_each(|_| assert_eq!(client.ask(&get), "$1\\r\\nv\\r\\n"));
+        let seen = (calls(&world.primaries[0], "get"), calls(&world.replicas[0], "get"));
+        assert_eq!(seen, (20 - at_replica, at_replica));
+    }
+    // Writes go where they belong, and are seen by whoever wrote them.
+    assert_eq!(reads.ask(&format!("SET {key} w")), "+OK\\r\\n");
+    assert_eq!(reads.ask(&get), "$1\\r\\nw\\r\\n");
+    assert_eq!(calls(&world.primaries[0], "set"), 1);
+    let info =
+        |client: &mut Client| String::from_utf8_lossy(&client.command(&[b"CLIENT", b"INFO"])).into_owned();
+    let [fresh, reads, by_socket] = [&mut fresh, &mut reads, &mut by_socket].map(info);
+    assert!(fresh.contains(&format!(" laddr=127.0.0.1:{} ", world.proxy.port)), "{fresh}");
+    assert!(reads.contains(&format!(" laddr=127.0.0.1:{port} ")), "{reads}");
+    assert!(by_socket.contains(&format!(" laddr={}:0 ", socket.display())), "{by_socket}");
+}
+
+/// The port of the second listener that is announced.
+fn second_port(proxy: &Proxy) -> u16 {
+    let said = proxy.output();
+    let (_, rest) = said.split_once(", 127.0.0.1:").unwrap_or_else(|| panic!("a second port: {said}"));
+    rest.split(|letter: char| !letter.is_ascii_digit())
+        .next()
+        .and_then(|port| port.parse().ok())
+        .expect("a port")
+}
+
+#[test]
+fn a_listener_with_tls_has_a_policy_too() {
+    let (directory, authority) = (Directory::new(), Authority::new());
+    let identity = identity_flags(&directory, "", "server", &authority.sign(&["127.0.0.1"]));
+    let second = "--listener=127.0.0.1:0 tls read-from=replica";
+    let world = World::new(1, &["--listener=127.0.0.1:0", second, &identity[0], &identity[1]]);
+    let port = second_port(&world.proxy);
+    let (mut fresh, key) = (world.connect(), world.key(0));
+    assert_eq!(fresh.ask(&format!("SET {key} v")), "+OK\\r\\n");
+    let mut reads = Dialect::trusting(&authority).connect(port).expect("they agree");
+    world.wait_for_copy(0, &key);
+    world.wait_until_replicas_answer(&mut reads, &key);
+    let before = world.count("total_replica_reads");
+    for client in [&mut fresh, &mut reads] {
+        (0..10).for_each(|_| assert_eq!(client.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n"));
+    }
+    assert_eq!(world.count("total_replica_reads"), before + 10);
+}
+
+#[test]
+fn reads_stay_in_the_zone_of_which_the_map_says_that_it_is_ours() {
+    let primary = RedisServer::start_with(&AT_ONCE);
+    let port = primary.port.to_string();
+    let options = ["--replicaof", "127.0.0.1", &port, "--bind", "127.0.0.1", "127.0.0.2"];
+    let (far, near) = (replica_of(&primary), RedisServer::start_with(&[&AT_ONCE[..], &options].concat()));
+    [&far, &near].into_iter().for_each(wait_for_link);
+    let nodes = format!("--nodes=127.0.0.1:{port}|127.0.0.1:{}|127.0.0.2:{}", far.port, near.port);
+    let zones = ["--zones=127.0.0.0/8=far,127.0.0.2=near", "--zone=near", "--read-from=zone"];
+    let usual = ["--host=127.0.0.1", "--port=0", "--workers=1", nodes.as_str()];
+    let proxy = Proxy::start(&[&usual[..], &zones].concat());
+    let world = World { primaries: vec![primary], replicas: vec![near], proxy };
+    let mut client = world.connect();
+    assert_eq!(client.ask("SET k v"), "+OK\\r\\n");
+    world.wait_for_copy(0, "k");
+    world.wait_until_replicas_answer(&mut client, "k");
+    forget_calls(&world.primaries);
+    forget_calls(std::slice::from_ref(&far));
+    forget_calls(&world.replicas);
+    for _ in 0..20 {
+        let mut client = world.connect();
+        (0..5).for_each(|_| assert_eq!(client.ask("GET k"), "$1\\r\\nv\\r\\n"));
+    }
+    let seen = [&world.primaries[0], &far, &world.replicas[0]].map(|node| calls(node, "get"));
+    assert_eq!(seen, [0, 0, 100]);
+    let info = String::from_utf8_lossy(&client.command(&[b"INFO", b"stats"])).into_owned();
+    let row = field(&info, "reads_from_zone").expect("it is counted");
+    let at_replica = row.strip_prefix("replica=").and_then(|row| row.split(',').next()?.parse::<u64>().ok());
+    assert!(at_replica.is_some_and(|reads| reads > 100), "{row}");
 }
 
 #[test]
@@ -316,6 +414,95 @@ fn a_replica_that_lacks_too_much_is_passed_over() {
 }
 
 #[test]
+fn who_waits_for_replicas_is_told_when_all_shards_have_them() {
+    let world = World::new(3, &[PATIENT]);
+    let (mut client, mut other) = (world.connect(), world.connect());
+    let keys = [0, 1, 2].map(|shard| world.key(shard));
+    for round in 0..5 {
+        for key in &keys {
+            assert_eq!(client.ask(&format!("SET {key} {round}")), "+OK\\r\\n");
+        }
+        assert_eq!(client.ask("WAIT 1 20000"), ":1\\r\\n");
+        for (replica, key) in world.replicas.iter().zip(&keys) {
+            assert_eq!(replica.connect().ask(&format!("GET {key}")), format!("$1\\r\\n{round}\\r\\n"));
+        }
+        // The connections are clean for those who hold them next.
+        assert_eq!(other.ask(&format!("BLPOP q{} 0.001", keys[1])), "*-1\\r\\n");
+        assert_eq!(other.ask("WAIT 1 20000"), ":1\\r\\n");
+    }
+}
+
+/// Newer nodes count for WAIT from what a connection has written: what the proxy writes for that must go to replicas, and
+/// change nothing.
+#[test]
+fn no_functions_added_are_a_write_that_changes_nothing() {
+    let world = World::new(1, &[PATIENT]);
+    let mut node = world.primaries[0].connect();
+    let nothing = node.command(&[b"FUNCTION", b"DUMP"]);
+    let nothing = resp::reply::as_bulk(&nothing).expect("a dump").to_vec();
+    assert_eq!(nothing, b"\x0a\0\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda", "as the proxy sends it");
+    node.command(&[
+        b"FUNCTION",
+        b"LOAD",
+        b"#!lua name=l\nredis.register_function('f',function()return 1 end)",
+    ]);
+    let functions = node.command(&[b"FUNCTION", b"DUMP"]);
+    let offset = |node: &mut Client| {
+        let info = node.command(&[b"INFO", b"replication"]);
+        let offset = field(&String::from_utf8_lossy(&info), "master_repl_offset").expect("an offset");
+        offset.parse::<u64>().expect("a number")
+    };
+    let before = offset(&mut node);
+    assert_eq!(node.command(&[b"FUNCTION", b"RESTORE", &nothing, b"APPEND"]), b"+OK\r\n");
+    assert!(offset(&mut node) > before);
+    assert_eq!(node.command(&[b"FUNCTION", b"DUMP"]), functions);
+    assert_eq!(world.connect().ask("WAIT 1 20000"), ":1\\r\\n");
+    assert_eq!(world.replicas[0].connect().command(&[b"FUNCTION", b"DUMP"]), functions);
+}
+
+#[test]
+fn a_replica_that_does_not_answer_is_not_counted() {
+    let world = World::new(3, &[PATIENT]);
+    let (mut client, mut other, key) = (world.connect(), world.connect(), world.key(1));
+    assert_eq!(client.ask("WAIT 1 20000"), ":1\\r\\n");
+    world.replicas[1].freeze();
+    assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n");
+    let began = Instant::now();
+    assert_eq!(client.ask("WAIT 1 300"), ":0\\r\\n");
+    assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
+    // For ever, unless somebody ends it.
+    let id = resp::reply::as_integer(&client.command(&[b"CLIENT", b"ID"])).expect("a number");
+    client.send(b"WAIT 1 0\r\n");
+    let mut primary = world.primaries[1].connect();
+    poll_until("a client that waits at the node", || {
+        let info = primary.command(&[b"INFO", b"clients"]);
+        (field(&String::from_utf8_lossy(&info), "blocked_clients")? == "1").then_some(())
+    });
+    assert_eq!(other.ask(&format!("CLIENT UNBLOCK {id}")), ":1\\r\\n");
+    assert_eq!(client.read_reply(), b":0\r\n");
+    world.replicas[1].thaw();
+    assert_eq!(client.ask("WAIT 1 20000"), ":1\\r\\n");
+    assert_eq!(world.replicas[1].connect().ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n");
+}
+
+#[test]
+fn who_wrote_to_a_primary_that_died_is_told_so_once_when_it_waits() {
+    let mut world = World::new(1, &[PATIENT]);
+    let (mut client, key) = (world.connect(), world.key(0));
+    assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n");
+    let port = world.primaries[0].port;
+    world.primaries[0].kill();
+    poll_until("the shard to be refused", || client.ask("GET x").starts_with("-TRYAGAIN ").then_some(()));
+    // What it had is gone.
+    world.primaries[0] = RedisServer::try_start(port, &AT_ONCE).expect("it comes back");
+    poll_until("the shard again", || (client.ask("GET x") == "$-1\\r\\n").then_some(()));
+    let reply = client.ask("WAIT 0 0");
+    assert!(reply.starts_with("-ERR a primary, or the connection to it, was lost since"), "{reply}");
+    assert_eq!(client.ask("WAIT 1 20000"), ":1\\r\\n");
+    assert_eq!(world.connect().ask("WAIT 1 20000"), ":1\\r\\n");
+}
+
+#[test]
 fn a_shard_without_its_primary_is_refused_or_read_from_its_replica() {
     for mode in ["fail", "replica"] {
         let mut world = World::new(2, &[&format!("--on-node-down={mode}")]);
@@ -395,12 +582,16 @@ fn keys_of_a_dead_node_go_where_twemproxy_puts_them() {
             "--on-node-down=remap".to_owned(),
             "--node-failure-limit=1".to_owned(),
             "--node-retry-timeout-ms=0".to_owned(),
+            "--ramp-up-ms=500".to_owned(),
         ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let proxy = Proxy::over_ports(&ports, &[&["--workers=1"], &flags[..]].concat());
         let (mut theirs, mut ours) = (Client::connect(port), Client::connect(proxy.port));
         // Numbers in order would be near each other on the ring.
         let keys: Vec<String> = (0..KEYS).map(|_| format!("{:x}", prng.next_u64())).collect();
+        let counted = calls(&nodes[1], "set");
+        keys.iter().for_each(|key| drop(ours.ask(&format!("SET {key} t"))));
+        let at_home = calls(&nodes[1], "set") - counted;
         nodes[1].kill();
         // The first requests tell each of them that the node is dead.
         for client in [&mut theirs, &mut ours] {
@@ -411,11 +602,16 @@ fn keys_of_a_dead_node_go_where_twemproxy_puts_them() {
             assert_eq!(theirs.ask(&format!("SET {key} v")), "+OK\\r\\n");
             assert_eq!(ours.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n", "{key}");
         }
-        // It comes back once it has answered, and its keys with it.
+        // It comes back once it has answered, and its keys with it, step by step and to the last.
         nodes[1] = RedisServer::start_on(ports[1]);
+        let mut before = 0;
         poll_until("the node to get its keys back", || {
-            keys.iter().for_each(|key| drop(ours.ask(&format!("SET {key} w"))));
-            (calls(&nodes[1], "set") > 0).then_some(())
+            let counted = calls(&nodes[1], "set");
+            keys.iter().for_each(|key| assert_eq!(ours.ask(&format!("SET {key} w")), "+OK\\r\\n"));
+            let now = calls(&nodes[1], "set") - counted;
+            assert!(now >= before, "{now} of its keys are at home, and {before} were before");
+            before = now;
+            (now == at_home).then_some(())
         });
     }
 }
@@ -426,7 +622,8 @@ fn replicas_of_a_cluster_are_read_from_and_take_over() {
     let nodes = local.ports("nodes");
     let seed = format!("--cluster=127.0.0.1:{}", nodes[0]);
     let usual = ["--host=127.0.0.1", "--port=0", "--workers=1", "--request-timeout-ms=10000"];
-    let proxy = Proxy::start(&[&usual[..], &[&seed, "--read-from=prefer-replica"]].concat());
+    let zones = ["--zones=127.0.0.0/8=here", "--zone=here"];
+    let proxy = Proxy::start(&[&usual[..], &zones, &[&seed, "--read-from=prefer-replica"]].concat());
     let (mut writer, mut reader) = (Client::connect(proxy.port), Client::connect(proxy.port));
     let keys: Vec<String> = (0..60).map(|number| format!("key{number}")).collect();
     for key in &keys {
@@ -434,6 +631,10 @@ fn replicas_of_a_cluster_are_read_from_and_take_over() {
     }
     let replicas: Vec<u16> = nodes.into_iter().filter(|&port| !is_primary(port)).collect();
     assert_eq!(replicas.len(), 3);
+    let info = String::from_utf8_lossy(&reader.command(&[b"INFO", b"nodes"])).into_owned();
+    let in_our_zone =
+        info.lines().filter(|line| line.contains("_replica1:") && line.contains(",in_our_zone=yes,"));
+    assert_eq!(in_our_zone.count(), 3, "{info}");
     poll_until("reads at each replica", || {
         for key in &keys {
             let reply = reader.ask(&format!("GET {key}"));

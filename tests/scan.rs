@@ -135,7 +135,7 @@ fn two_iterations_do_not_mind_each_other() {
 
 #[test]
 fn wrong_scans_get_the_errors_of_redis() {
-    let (oracle, world) = (RedisServer::start(), World::with_shards(4));
+    let (oracle, world) = (RedisServer::reference(), World::with_shards(4));
     let (mut redis, mut client) = (oracle.connect(), world.connect());
     for command in [
         "SCAN",

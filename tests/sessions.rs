@@ -1,5 +1,6 @@
 //! Sessions on shared connections: two tenants in databases of their own, and RESP3 beside RESP2, each as of one Redis.
 
+use crate::harness::oracle::Oracle;
 use crate::harness::{Client, RedisServer, World, poll_until, show};
 use resp::reply::{as_bulk, elements};
 
@@ -176,25 +177,27 @@ const OF_ITS_OWN: &[&str] = &[
 #[test]
 fn every_family_of_commands_has_redis_replies_in_both_protocols() {
     for protocol in ["HELLO 2", "HELLO 3"] {
-        let (node, world) = (RedisServer::start(), World::with_shards(4));
+        let (node, world) = (Oracle::start(), World::with_shards(4));
         let (mut oracle, mut subject) = (node.connect(), world.connect());
         for line in FILLED {
-            assert_eq!(oracle.ask(line), subject.ask(line), "{line}");
+            let (expected, got) = (oracle.ask(line), subject.ask(line));
+            assert!(expected.contains(&got), "{line}: {got}, redis: {expected:?}");
         }
         oracle.ask(protocol);
         subject.ask(protocol);
         let mut different = Vec::new();
         for line in LINES {
             let (expected, got) = (oracle.ask(line), subject.ask(line));
-            if got != expected {
-                different.push(format!("{line}\n  redis:   {expected}\n  shardis: {got}"));
+            if !expected.contains(&got) {
+                different.push(format!("{line}\n  redis:   {expected:?}\n  shardis: {got}"));
             }
         }
         assert!(different.is_empty(), "behind {protocol}:\n{}", different.join("\n"));
         for line in OF_ITS_OWN {
             let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
             let (expected, got) = (oracle.command(&words), subject.command(&words));
-            assert_eq!(kind(&got), kind(&expected), "{line} behind {protocol}: {}", show(&got));
+            let is_of_kind = expected.iter().any(|reply| kind(reply) == kind(&got));
+            assert!(is_of_kind, "{line} behind {protocol}: {}", show(&got));
         }
     }
 }
@@ -255,7 +258,7 @@ fn tenants_in_databases_of_their_own_see_nothing_of_each_other() {
 
 #[test]
 fn one_client_in_many_databases_keeps_the_order_of_its_requests() {
-    let (node, world) = (RedisServer::start(), World::with_shards(3));
+    let (node, world) = (RedisServer::reference(), World::with_shards(3));
     let (mut oracle, mut subject) = (node.connect(), world.connect());
     let mut pipeline = String::new();
     for round in 0..200 {

@@ -12,10 +12,10 @@ const PATIENT: &str = "--request-timeout-ms=10000";
 const NO_AUTH: &str = r"-NOAUTH Authentication required.\r\n";
 
 /// A file that goes with this value.
-struct File(PathBuf);
+pub(crate) struct File(PathBuf);
 
 impl File {
-    fn new(text: &str) -> File {
+    pub(crate) fn new(text: &str) -> File {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let file = File(std::env::temp_dir().join(format!("shardis-users-{}-{number}", std::process::id())));
@@ -27,7 +27,7 @@ impl File {
         std::fs::write(&self.0, text).unwrap();
     }
 
-    fn flag(&self, name: &str) -> String {
+    pub(crate) fn flag(&self, name: &str) -> String {
         format!("--{name}={}", self.0.display())
     }
 
@@ -43,7 +43,7 @@ impl Drop for File {
 }
 
 /// Two users over four nodes, and one Redis with the same: the default user has the password `master-key`.
-const SETUSERS: &[&str] = &[
+pub(crate) const SETUSERS: &[&str] = &[
     "ACL SETUSER alice on >in-wonderland ~wonder:* %R~shared:* resetchannels &tea* +@all -@dangerous +client|list +keys",
     "ACL SETUSER bob on >builder ~shared:* (+get +mget ~wonder:open) -@all +@string +@connection +del +select|0 +info",
     "ACL SETUSER nobody on nopass -@all",
@@ -53,7 +53,7 @@ const SETUSERS: &[&str] = &[
 
 /// One Redis with these users, and an ACL file that says the same, as it prints it.
 fn oracle() -> (RedisServer, File) {
-    let oracle = RedisServer::start();
+    let oracle = RedisServer::reference();
     let mut admin = oracle.connect();
     for line in SETUSERS {
         assert_eq!(admin.ask(line), r"+OK\r\n", "{line}");
@@ -232,13 +232,13 @@ fn users_are_answered_as_by_one_redis_over_four_nodes() {
     }
 }
 
-fn ask(client: &mut Client, line: &str) -> Vec<u8> {
+pub(crate) fn ask(client: &mut Client, line: &str) -> Vec<u8> {
     let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     client.command(&args)
 }
 
 /// The reply without what is each server's own: the order of single commands in a user's text, lists of clients.
-fn comparable(reply: &[u8]) -> String {
+pub(crate) fn comparable(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
     let are_own = [" laddr=", "redis_version", "\r\nproto\r\n"];
     if are_own.iter().any(|sign| text.contains(sign)) {

@@ -96,7 +96,7 @@ struct Place {
 
 impl Place {
     fn redis() -> Place {
-        let server = RedisServer::start();
+        let server = RedisServer::reference();
         let bystander = RefCell::new(server.connect());
         Place { port: server.port, bystander, _processes: (Some(server), None) }
     }

@@ -2,7 +2,14 @@
 
 use super::table::{ACROSS, Compare, KEYLESS, LARGE, Line, SAME_TAG, SINGLE_KEY, SPLIT};
 use super::template::{Part, Template};
+use crate::harness::server::server;
+use command::Server;
 use stdx::Prng;
+
+/// Whether `server` has the command, if it is one at all.
+fn is_in(server: Server, name: &str) -> bool {
+    command::find(name.as_bytes()).is_none_or(|command| command.since.is_in(server))
+}
 
 /// One request, drawn.
 pub(crate) struct Drawn {
@@ -124,11 +131,17 @@ impl Draw {
         // A value that was carried to another node may be kept more compactly there.
         draw.forget("OBJECT ENCODING any");
         draw.forget("OBJECT REFCOUNT num");
+        // A hash with fields that expire is dumped in a form that no emulated command knows.
+        draw.retain(|_, template| template.commands().all(|name| is_in(Server::Redis(7, 0), &name)));
         draw
     }
 
     fn forget(&mut self, words: &str) {
-        self.lines.retain(|(line, ..)| line.words != words);
+        self.retain(|line, _| line.words != words);
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Line, &Template) -> bool) {
+        self.lines.retain(|(line, template, _)| stays(line, template));
         self.weights_total = self.lines.iter().map(|(line, ..)| line.weight).sum();
     }
 
@@ -142,6 +155,7 @@ impl Draw {
             .iter()
             .flat_map(|&(table, spread)| table.iter().map(move |line| (line, spread)))
             .map(|(line, spread)| (line, Template::parse(line.words), spread))
+            .filter(|(_, template, _)| template.commands().all(|name| is_in(server(), &name)))
             .collect();
         let weights_total = lines.iter().map(|(line, ..)| line.weight).sum();
         Draw {

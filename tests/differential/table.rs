@@ -64,6 +64,8 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     often("SET str value"),
     often("SET num int"),
     exact("SET str value [ EX far | PX farms | EXAT farat | PXAT farmsat | KEEPTTL ] [ NX | XX ] [ GET ]"),
+    // An option of Valkey 8.1, which others refuse.
+    exact("SET str value IFEQ value [ GET ]"),
     exact("GET str"),
     exact("GET any"),
     exact("GETSET str value"),
@@ -109,6 +111,21 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     shape("HRANDFIELD hash [ count [ WITHVALUES ] ]"),
     // Any other cursor or COUNT would show a part, and which part is chance.
     unspoilt("HSCAN hash 0 [ MATCH glob ] COUNT 1000000", Compare::PageOfPairs),
+    // Redis 7.4 and later; the last from 7.4 on, others refuse it.
+    exact("HEXPIRE hash far [ NX | XX | GT | LT ] FIELDS 1 field"),
+    exact("HPEXPIRE hash farms FIELDS 2 field field"),
+    exact("HEXPIREAT hash farat FIELDS 1 field"),
+    exact("HPEXPIREAT hash farmsat FIELDS 1 field"),
+    rarely("HEXPIRE hash 0 FIELDS 1 field"),
+    shape("HTTL hash FIELDS 2 field field"),
+    shape("HPTTL hash FIELDS 1 field"),
+    shape("HEXPIRETIME hash FIELDS 1 field"),
+    shape("HPEXPIRETIME hash FIELDS 1 field"),
+    exact("HPERSIST hash FIELDS 1 field"),
+    exact("HGETEX hash [ EX far | PX farms | EXAT farat | PXAT farmsat | PERSIST ] FIELDS 2 field field"),
+    exact("HSETEX hash [ FNX | FXX ] [ EX far | PX farms | KEEPTTL ] FIELDS 1 field value"),
+    exact("HGETDEL hash FIELDS 1 field"),
+    unspoilt("HSCAN hash 0 [ MATCH glob ] COUNT 1000000 NOVALUES", Compare::Page),
     // Lists.
     often("RPUSH list ( element )+"),
     exact("LPUSH list ( element )+"),
@@ -148,8 +165,9 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     exact("ZCARD zset"),
     exact("ZSCORE zset member"),
     exact("ZMSCORE zset ( member )+"),
-    exact("ZRANK zset member"),
-    exact("ZREVRANK zset member"),
+    // WITHSCORE is of 7.2.
+    exact("ZRANK zset member [ WITHSCORE ]"),
+    exact("ZREVRANK zset member [ WITHSCORE ]"),
     exact("ZCOUNT zset bound bound"),
     exact("ZLEXCOUNT lexset lexbound lexbound"),
     exact("ZRANGE zset index index [ REV ] [ WITHSCORES ]"),
@@ -181,6 +199,8 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     exact("XSETID stream nextid"),
     exact("XREAD [ COUNT uint ] STREAMS stream id"),
     exact("XREAD COUNT uint STREAMS stream stream id id"),
+    // The last entry, in Redis from 7.4 on.
+    exact("XREAD STREAMS stream +"),
     exact("XGROUP CREATE stream group ( 0 | $ | id ) [ MKSTREAM ]"),
     exact("XGROUP SETID stream group id"),
     exact("XGROUP CREATECONSUMER stream group consumer"),
@@ -352,7 +372,7 @@ pub(crate) const KEYLESS: &[Line] = &[
     line("unknown [ ( small )+ ]", Compare::Exact, 60),
 ];
 
-/// Data commands of Redis 7.0 that are not compared, and why.
+/// Data commands that are not compared, and why.
 pub(crate) const EXCUSED: &[(&str, &str)] = &[
     ("blmove", "waits"),
     ("blmpop", "waits"),
@@ -369,5 +389,20 @@ pub(crate) const EXCUSED: &[(&str, &str)] = &[
     ("spublish", "publish and subscribe"),
     ("ssubscribe", "publish and subscribe"),
     ("sunsubscribe", "publish and subscribe"),
+    ("vadd", APPROXIMATE),
+    ("vcard", APPROXIMATE),
+    ("vdim", APPROXIMATE),
+    ("vemb", APPROXIMATE),
+    ("vgetattr", APPROXIMATE),
+    ("vinfo", APPROXIMATE),
+    ("vismember", APPROXIMATE),
+    ("vlinks", APPROXIMATE),
+    ("vrandmember", APPROXIMATE),
+    ("vrem", APPROXIMATE),
+    ("vsetattr", APPROXIMATE),
+    ("vsim", APPROXIMATE),
     ("watch", "transactions"),
 ];
+
+/// Who is near to whom is drawn by lot when a vector comes in; `versions` sees that they are carried.
+const APPROXIMATE: &str = "vector sets";

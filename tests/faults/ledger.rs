@@ -2,7 +2,8 @@
 //!
 //! ok means there exactly once; never sent means not there; unknown means at most once.
 
-use crate::harness::{Client, RedisServer, World, poll_until};
+use crate::harness::certificates::Directory;
+use crate::harness::{Client, Proxy, RedisServer, World, poll_until};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,6 +40,29 @@ fn no_write_is_lost_or_doubled_while_nodes_freeze_and_thaw() {
         writing.wait_for_faults(5);
         node.thaw();
         writing.wait_for_more(500);
+    }
+    writing.finish_and_compare(&world);
+}
+
+/// What a node has acknowledged it has on its disk, and no restart is a reason to write twice.
+#[test]
+fn no_acknowledged_write_is_missing_when_nodes_that_keep_all_are_killed() {
+    let directories: Vec<Directory> = (0..2).map(|_| Directory::new()).collect();
+    let folders: Vec<String> =
+        directories.iter().map(|folder| folder.path("").display().to_string()).collect();
+    let options = |node: usize| ["--appendonly", "yes", "--appendfsync", "always", "--dir", &folders[node]];
+    let nodes: Vec<RedisServer> = (0..2).map(|node| RedisServer::start_with(&options(node))).collect();
+    let proxy = Proxy::over(&nodes, &["--request-timeout-ms=10000"]);
+    let mut world = World { nodes, proxy };
+    let writing = Writing::start(&world);
+    for round in 0..6 {
+        writing.wait_for_more(200);
+        let node = round % 2;
+        let port = world.nodes[node].port;
+        world.nodes[node].kill();
+        writing.wait_for_faults(5);
+        world.nodes[node] = poll_until("the node", || RedisServer::try_start(port, &options(node)));
+        writing.wait_for_more(200);
     }
     writing.finish_and_compare(&world);
 }
@@ -89,6 +113,7 @@ impl Writing {
             }
             *told.entry(format!("{outcome:?}")).or_insert(0) += 1;
         }
+        eprintln!("told: {told:?}");
         assert!(told["Ok"] > 0 && told.len() > 1, "some writes failed, most did not: {told:?}");
     }
 }

@@ -4,9 +4,12 @@
 mod clients;
 mod cross_shard;
 mod ledger;
+mod links;
 mod lying_nodes;
 mod nodes;
 mod proxy_itself;
+mod storms;
+mod troubles;
 
 use crate::harness::show;
 

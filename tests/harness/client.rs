@@ -37,11 +37,15 @@ impl Client {
 
     /// Connects, unless it is refused.
     pub(crate) fn try_connect(port: u16) -> Option<Client> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        Some(Client::of_stream(TcpStream::connect(("127.0.0.1", port)).ok()?))
+    }
+
+    /// Speaks over `stream`.
+    pub(crate) fn of_stream(stream: TcpStream) -> Client {
         stream.set_nodelay(true).expect("a socket takes options");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes options");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes options");
-        Some(Client::over(Wire::Tcp(stream)))
+        Client::over(Wire::Tcp(stream))
     }
 
     /// Speaks over `wire`, which is connected.

@@ -1,7 +1,7 @@
 //! Real topologies, as `shardis local` starts them: clusters, sentinels with what they watch.
 
 use super::processes::{Process, shardis_binary};
-use super::{Client, kernel, poll_until};
+use super::{Client, kernel, poll_until, server};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,8 @@ pub(crate) struct Local {
 impl Local {
     /// Starts it with `arguments`, and waits until it is ready.
     pub(crate) fn start(arguments: &[&str]) -> Local {
-        let mut process = Process::spawn(local(&[&["--json"], arguments].concat()), "shardis local");
+        let usual = ["--json", "--binary", server::program()];
+        let mut process = Process::spawn(local(&[&usual, arguments].concat()), "shardis local");
         let addresses = poll_until("the line of JSON", || {
             let said = process.output();
             assert!(process.ended().is_none(), "it ended instead: {said}");
@@ -89,7 +90,7 @@ impl Local {
     /// Starts a node that has ended once more, as it was but for `options`.
     pub(crate) fn revive(&self, port: u16, options: &[&str]) -> Process {
         let index = self.ports("nodes").iter().position(|other| *other == port).expect("it was started here");
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(server::program());
         command.arg("redis.conf").args(options).current_dir(self.folder().join(format!("node-{index}")));
         Process::spawn(command, "redis-server")
     }

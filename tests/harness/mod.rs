@@ -5,7 +5,11 @@ pub(crate) mod client;
 pub(crate) mod fake_node;
 pub(crate) mod kernel;
 pub(crate) mod local;
+pub(crate) mod network;
+pub(crate) mod oracle;
 pub(crate) mod processes;
+pub(crate) mod relay;
+pub(crate) mod server;
 pub(crate) mod stamp;
 pub(crate) mod wire;
 

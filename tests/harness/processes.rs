@@ -1,19 +1,24 @@
 //! Child processes: Redis nodes and the proxy. Each dies with its value, and tells what it printed when a test fails.
 
-use super::{Client, PATIENCE, poll_for, poll_until};
+use super::{Client, PATIENCE, poll_for, poll_until, server};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// One `redis-server` without persistence, on a port of its own.
+/// One [`server::program`] without persistence, on a port of its own.
 pub(crate) struct RedisServer {
     pub(crate) port: u16,
     process: Process,
 }
 
 impl RedisServer {
+    /// A Redis 7.0, whatever the nodes are: shardis has its words where it answers itself.
+    pub(crate) fn reference() -> RedisServer {
+        RedisServer::start_program(server::REFERENCE, &[])
+    }
+
     /// Starts a node on a free port and waits until it answers.
     pub(crate) fn start() -> RedisServer {
         RedisServer::start_with(&[])
@@ -21,13 +26,17 @@ impl RedisServer {
 
     /// As [`RedisServer::start`], with more options of redis-server.
     pub(crate) fn start_with(options: &[&str]) -> RedisServer {
+        RedisServer::start_program(server::program(), options)
+    }
+
+    fn start_program(program: &str, options: &[&str]) -> RedisServer {
         // Between our look and redis's bind somebody else may take the port: then the process ends, and we look again.
         for _ in 0..5 {
-            if let Some(server) = RedisServer::try_start(free_port(), options) {
+            if let Some(server) = RedisServer::try_start_program(program, free_port(), options) {
                 return server;
             }
         }
-        panic!("redis-server did not start on any of five free ports");
+        panic!("{program} did not start on any of five free ports");
     }
 
     /// Starts a node on `port`, which must be free: how a node comes back.
@@ -38,14 +47,19 @@ impl RedisServer {
 
     /// Starts a node on `port`; `None` if it ends at once, most likely since a port that it should take is in use.
     pub(crate) fn try_start(port: u16, options: &[&str]) -> Option<RedisServer> {
-        let mut command = Command::new("redis-server");
+        RedisServer::try_start_program(server::program(), port, options)
+    }
+
+    fn try_start_program(program: &str, port: u16, options: &[&str]) -> Option<RedisServer> {
+        let mut command = Command::new(program);
         // It would load what another has left there: a replica writes what it is sent, whatever `--save` says.
         let snapshot = format!("shardis-test-{}-{port}.rdb", std::process::id());
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .args(["--dbfilename", &snapshot])
-            .args(["--enable-debug-command", "yes", "--dir"])
+            .arg("--dir")
             .arg(std::env::temp_dir())
+            .args(server::allows_debug(program))
             .args(options);
         let mut process = Process::spawn(command, "redis-server");
         let answered = poll_for(PATIENCE, || {

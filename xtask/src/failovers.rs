@@ -6,10 +6,12 @@
 //! answer that is not true: a write that was applied twice, or one that was acknowledged and is not there though no node
 //! died with it.
 
+mod direct;
 mod ledger;
 mod report;
 mod rounds;
 mod scene;
+mod strain;
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,6 +48,10 @@ pub(crate) struct Options {
     /// In a cluster: how many slots to move at the end, while clients go on; 0 for none
     #[arg(long, default_value_t = 1000)]
     slots: u32,
+    /// Then, for comparison: so many times nothing happens for as long, and as many times it happens to nodes that have
+    /// nothing to do with the proxy
+    #[arg(long, default_value_t = 0)]
+    controls: u32,
     /// Keep the run under bench/runs
     #[arg(long)]
     keep: bool,
@@ -104,6 +110,12 @@ fn measure(options: &Options, data: &std::path::Path) -> Result<Report> {
         let kind = options.only.unwrap_or(Kind::of_round(number));
         let round = rounds::play(&mut scene, &load, number as usize, kind)
             .with_context(|| format!("round {number} ({kind})"))?;
+        eprintln!("{}", report::line(&round));
+        rounds.push(round);
+    }
+    for number in 0..options.controls * 2 {
+        let kind = if number % 2 == 0 { Kind::Nothing } else { Kind::Elsewhere };
+        let round = rounds::control(&scene, &load, kind).with_context(|| format!("control ({kind})"))?;
         eprintln!("{}", report::line(&round));
         rounds.push(round);
     }

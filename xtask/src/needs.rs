@@ -47,6 +47,10 @@ pub(crate) const FOR_REDIS_PM: &[Need] = &[
 ];
 /// Counts instructions. It runs on Linux; nobody else is asked for it.
 pub(crate) const VALGRIND: Need = Need { probe: &["valgrind", "--version"], package: "valgrind" };
+/// Loses packets of a test's own network, on Linux.
+pub(crate) const NFT: Need = Need { probe: &["nft", "--version"], package: "nftables" };
+/// Makes such networks, and narrow links.
+pub(crate) const TC: Need = Need { probe: &["tc", "-V"], package: "iproute2" };
 /// A C++ compiler: libFuzzer is built from source.
 pub(crate) const CXX: Need = Need { probe: &["c++", "--version"], package: "g++" };
 
@@ -60,10 +64,10 @@ const PERL_REDIS_FAST: Need =
 pub(crate) fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
     needs.extend(for_clients());
-    // Elsewhere there is no source either: then the suites that come from Debian are skipped, and instructions are not
-    // counted.
+    // Elsewhere there is no source either: then the suites that come from Debian are skipped, instructions are not counted,
+    // and no packets are lost.
     if has_apt_get() {
-        needs.extend([TCLSH, MAKE, VALGRIND]);
+        needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC]);
         needs.extend(FOR_REDIS_PM);
     }
     needs

@@ -128,6 +128,9 @@ pub enum Wait {
     Block,
     /// As [`Wait::Block`]; what it reads it does not take, so that keys on several shards can be waited for together.
     BlockAcross,
+    /// In milliseconds, as the last argument. It waits for replicas to have what its client wrote, wherever that is: all
+    /// shards are asked, and of their numbers the least counts.
+    Replicas,
     /// Nobody knows: a command that was learnt.
     Untold,
 }
@@ -232,8 +235,6 @@ pub enum Local {
     PubSub(PubSubQuestion),
     /// HELP of a container.
     Help,
-    /// Replicas are waited for; the proxy knows of none.
-    Wait,
     /// What INFO counts begins anew.
     ResetStatistics,
     /// READONLY (true) and READWRITE: noted, for CLIENT LIST, and of no consequence.
@@ -335,6 +336,8 @@ pub enum ClusterQuestion {
     KeySlot,
     /// `CLUSTER MYID`.
     MyId,
+    /// `CLUSTER MYSHARDID`.
+    MyShardId,
     /// `CLUSTER REPLICAS node`, and its older name.
     Replicas,
 }

@@ -8,6 +8,7 @@ use crate::carry::{Across, Carry, Refusal};
 use crate::keys::{Args, ByHand, Find, KeySpec, Keys, KeysError};
 use crate::lookup::{self, Resolved};
 use crate::sets::{Acl, Flags, KeyFlags, Tips};
+use crate::since::Since;
 
 /// A command or a subcommand: a line of the table, or learnt from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Command {
     pub carry: Carry,
     /// What can be done if its keys live on several shards and it is not split.
     pub across: Across,
+    /// Which servers have it.
+    pub since: Since,
     /// The subcommands of a container.
     pub subcommands: Cow<'static, [Command]>,
 }
@@ -142,6 +145,7 @@ pub(crate) const fn row(
         keys: Keys::new(Cow::Borrowed(keys), arity),
         carry,
         across: Across::Refused,
+        since: Since::ALWAYS,
         subcommands: Cow::Borrowed(&[]),
     }
 }
@@ -165,6 +169,7 @@ pub(crate) const fn container(
         keys: Keys::new(Cow::Borrowed(&[]), arity),
         carry,
         across: Across::Refused,
+        since: Since::ALWAYS,
         subcommands: Cow::Borrowed(subcommands),
     }
 }
@@ -182,6 +187,12 @@ impl Command {
         self
     }
 
+    /// This line, of a command that Redis 7.0 does not have.
+    pub(crate) const fn since(mut self, since: Since) -> Command {
+        self.since = since;
+        self
+    }
+
     /// This line, with keys that the specs do not tell.
     pub(crate) const fn by_hand(mut self, by_hand: ByHand) -> Command {
         self.keys.by_hand = Some(by_hand);
@@ -192,7 +203,7 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::carry::Local;
+    use crate::carry::{Local, Wait};
     use crate::lookup::{all, find};
 
     fn every_line() -> impl Iterator<Item = &'static Command> {
@@ -216,6 +227,7 @@ mod tests {
         for command in every_line() {
             let (keys, name) = (command.keys.has_any(), &command.name);
             match command.carry {
+                Carry::Blocking(Wait::Replicas) => assert!(!keys, "{name} has keys"),
                 Carry::Shard
                 | Carry::ShardIf(_)
                 | Carry::Script(_)

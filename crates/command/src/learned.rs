@@ -13,6 +13,7 @@ use crate::carry::{Across, Carry, Merge, Refusal, Wait};
 use crate::command::Command;
 use crate::keys::{Begin, Find, KeySpec, Keys, Keyword};
 use crate::sets::{Acl, Flags, KeyFlags, Tips};
+use crate::since::Since;
 
 /// The longest name that is asked about.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -60,6 +61,8 @@ fn parse_entry(entry: &[u8]) -> Option<Command> {
     // Before Redis 7.0 there are no key specs, only the place of first and last key.
     let specs = match fields.next().and_then(reply::elements) {
         Some(specs) => specs.take(SPECS_MAX + 1).map(parse_spec).collect(),
+        // A part of the keys is none: those are found by code.
+        None if flags.contains(Flags::MOVABLEKEYS) => Vec::new(),
         None => legacy_spec(legacy).into_iter().collect(),
     };
     let mut command = Command {
@@ -71,6 +74,7 @@ fn parse_entry(entry: &[u8]) -> Option<Command> {
         keys: Keys::new(Cow::Owned(specs), arity),
         carry: Carry::AnyShard,
         across: Across::Refused,
+        since: Since::ALWAYS,
         subcommands: Cow::Borrowed(&[]),
     };
     command.carry = carry(&command);
@@ -178,9 +182,12 @@ fn carry(command: &Command) -> Carry {
     match () {
         () if flags.contains(Flags::PUBSUB) => Carry::Refused(Refusal::Later("pub/sub")),
         () if flags.contains(Flags::ADMIN) => never("it is about a node and not about data"),
-        () if flags.intersects(connection) || command.acl.contains(Acl::CONNECTION) => {
-            never("it is about the connection to a node and not about data")
+        () if flags.intersects(connection) => never(CONNECTION),
+        // WAITAOF, of Redis 7.2.
+        () if tips.contains(Tips::ALL_SHARDS.and(Tips::AGG_MIN)) && !command.keys.has_any() => {
+            Carry::Blocking(Wait::Replicas)
         }
+        () if command.acl.contains(Acl::CONNECTION) => never(CONNECTION),
         () if !tells_keys(command) => never("its keys cannot be told from its arguments"),
         () if flags.contains(Flags::BLOCKING) && command.keys.has_any() => Carry::Blocking(Wait::Untold),
         () if flags.contains(Flags::BLOCKING) => never("it waits, and names no key that it waits for"),
@@ -197,6 +204,8 @@ fn carry(command: &Command) -> Carry {
         () => Carry::AnyShard,
     }
 }
+
+const CONNECTION: &str = "it is about the connection to a node and not about data";
 
 fn never(why: &'static str) -> Carry {
     Carry::Refused(Refusal::Never(why))
@@ -289,6 +298,11 @@ mod tests {
         let all = |policy: &str| carry_of("write", &format!("request_policy:all_shards {policy}"), "*0\r\n");
         assert_eq!(all("response_policy:agg_sum"), Carry::AllShards(Merge::Sum));
         assert_eq!(all("response_policy:all_succeeded"), Carry::AllShards(Merge::AllOk));
+        // As Redis 7.2 says of WAITAOF; it is none that is asked of whoever is connected.
+        assert_eq!(all("response_policy:agg_min"), Carry::Blocking(Wait::Replicas));
+        let keys = spec("RO", 1);
+        let policy = "request_policy:all_shards response_policy:agg_min";
+        assert_eq!(carry_of("readonly", policy, &keys), Carry::Shard);
     }
 
     #[test]
@@ -302,6 +316,8 @@ mod tests {
         assert_eq!(command.keys.specs[0].find, Find::Range { last: 1, step: 1, limit: 0 });
         let by_code = parse(&reply(":0\r\n:0\r\n:0\r\n", "movablekeys")).expect("an entry");
         assert!(matches!(by_code.carry, Carry::Refused(_)));
+        let in_part = parse(&reply(":1\r\n:1\r\n:1\r\n", "movablekeys")).expect("an entry");
+        assert!(matches!(in_part.carry, Carry::Refused(_)), "SORT has a key behind STORE");
         assert_eq!(parse(&reply(":0\r\n:0\r\n:0\r\n", "fast")).expect("an entry").carry, Carry::AnyShard);
     }
 

@@ -27,6 +27,7 @@ mod lookup;
 mod patience;
 mod reference;
 mod sets;
+mod since;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -46,4 +47,5 @@ pub use lookup::{
 };
 pub use reference::reference;
 pub use sets::{Acl, Flags, KeyFlags, Tips};
+pub use since::{Server, Since};
 pub use within::Within;

@@ -24,8 +24,10 @@ const INTRODUCTION: &str = "\
 
 # Commands
 
-What shardis does with each command of Redis 7.0. Commands of modules and of newer versions are learnt from the nodes
-and carried by the same rules, if their keys can be told from their arguments.
+What shardis does with each command of Redis 7.0, and of those that came after it with each of Redis 8.0 and Valkey 8.1;
+the notes say since when they are there. Nodes that are older answer such a command with their own error. Commands of
+modules and of still newer versions are learnt from the nodes and carried by the same rules, if their keys can be told
+from their arguments. [compatibility.md](compatibility.md) says which servers have been tried.
 
 *Arguments* counts the command's name, as Redis does. A command is *not atomic* where other clients can see one shard
 changed and another not yet; if a shard fails then, the others may have carried out their part.
@@ -74,10 +76,10 @@ fn carried(command: &Command) -> &'static str {
     match command.carry {
         Carry::Shard | Carry::ShardIf(_) if command.single_key().is_some() => "by the shard of its key",
         Carry::Split(_) | Carry::Blocking(Wait::BlockAcross) => "split over the shards of its keys",
+        Carry::AllShards(_) | Carry::Blocking(Wait::Replicas) => "by all shards",
         Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Blocking(_) => {
             "by the shard of its keys"
         }
-        Carry::AllShards(_) => "by all shards",
         Carry::Publish(_) => "by the shard of its channel",
         Carry::Cursor => "by all shards, one after the other",
         Carry::AnyShard => "by any shard",
@@ -94,7 +96,9 @@ fn carried(command: &Command) -> &'static str {
 }
 
 fn notes(command: &Command) -> String {
-    let notes = own_notes(command);
+    let since = command.since.to_string();
+    let notes = [since, own_notes(command)].into_iter().filter(|note| !note.is_empty());
+    let notes = notes.collect::<Vec<_>>().join("; ");
     match command.across {
         Across::Refused => notes,
         Across::Gathered | Across::Carried | Across::Moved => {
@@ -113,6 +117,12 @@ fn own_notes(command: &Command) -> String {
         Carry::Blocking(Wait::BlockAcross) => {
             "the streams in the order of the keys; with BLOCK the client has a connection of its own to each shard \
              while it waits, and is answered with what the first shard has and what the others have by then"
+                .into()
+        }
+        Carry::Blocking(Wait::Replicas) => {
+            "the least number of all shards, each of which has then all that this client wrote there: \
+             [replicas.md](replicas.md); the client has a connection of its own to each shard while it waits; in a \
+             transaction at once, of its shard"
                 .into()
         }
         Carry::Blocking(_) => {
@@ -149,7 +159,10 @@ fn own_notes(command: &Command) -> String {
             format!("{why}; by all shards, but for what would cut them off: addresses, ports, passwords")
         }
         Carry::Admin(why, Admin::Debug) => {
-            format!("{why}; by the shard of its key or by all shards; what would end a node is refused")
+            format!(
+                "{why}; by the shard of its key or by all shards, as DEBUG SLEEP, which stalls them all; what would end \
+                 a node is refused"
+            )
         }
         Carry::OnlyShard(why) => format!("refused where there are several: {why}"),
         Carry::Here(local) => local_note(local).into(),
@@ -176,10 +189,6 @@ fn transaction_note(step: Transaction) -> &'static str {
 /// Where our answer is not all that Redis's would be.
 fn local_note(local: Local) -> &'static str {
     match local {
-        Local::Wait => {
-            "the proxy knows of no replicas: 0 after the timeout, at once if none are asked for or the timeout is 0; \
-             other requests do not wait"
-        }
         Local::Subscribe(Topic::Channel | Topic::ShardChannel) => {
             "by the shard of the channel; an error in the place of a channel whose shard cannot be had; not in \
              transactions; `__keyspace@…` and `__keyevent@…`: of all shards"

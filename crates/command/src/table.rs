@@ -25,6 +25,7 @@ mod sorted_set;
 mod stream;
 mod string;
 mod transactions;
+mod vector_set;
 
 /// Commands that Redis documents together.
 pub(crate) struct Section {
@@ -33,7 +34,7 @@ pub(crate) struct Section {
 }
 
 /// All commands, in the order in which they are listed and documented.
-pub(crate) static SECTIONS: [Section; 16] = [
+pub(crate) static SECTIONS: [Section; 17] = [
     Section { title: "Strings", commands: string::COMMANDS },
     Section { title: "Keys of any type", commands: generic::COMMANDS },
     Section { title: "Hashes", commands: hash::COMMANDS },
@@ -44,6 +45,7 @@ pub(crate) static SECTIONS: [Section; 16] = [
     Section { title: "HyperLogLog", commands: hyperloglog::COMMANDS },
     Section { title: "Geographic indexes", commands: geo::COMMANDS },
     Section { title: "Bitmaps", commands: bitmap::COMMANDS },
+    Section { title: "Vector sets", commands: vector_set::COMMANDS },
     Section { title: "Scripts and functions", commands: scripting::COMMANDS },
     Section { title: "Publish and subscribe", commands: pubsub::COMMANDS },
     Section { title: "Transactions", commands: transactions::COMMANDS },

@@ -54,7 +54,7 @@ impl Local {
     fn within_transaction(self) -> Within {
         let why = match self {
             // The node's own answer is as of when the others ran.
-            Local::Ping | Local::Echo | Local::Time | Local::Lolwut | Local::Wait => return Within::Kept,
+            Local::Ping | Local::Echo | Local::Time | Local::Lolwut => return Within::Kept,
             Local::Select => return Within::Select,
             Local::Command(_)
             | Local::ClientId
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn each_command_is_kept_answered_or_refused_by_what_it_needs() {
-        for name in ["get", "mset", "blpop", "xread", "publish", "eval", "ping", "unwatch", "move"] {
+        for name in ["get", "mset", "blpop", "xread", "wait", "publish", "eval", "ping", "unwatch", "move"] {
             assert_eq!(within(name), Within::Kept, "{name}");
         }
         for name in ["dbsize", "keys", "scan", "flushall", "script flush", "slowlog get"] {

@@ -20,6 +20,8 @@ pub struct Entry {
     pub header: bool,
     /// TLS.
     pub acceptor: Option<Acceptor>,
+    /// Which listener that is, by a number that means nothing here.
+    pub listener: u16,
 }
 
 /// A client that has done, or has yet to do, what its listener asks for.
@@ -29,6 +31,7 @@ pub struct Guest {
     awaits_header: bool,
     peer: SocketAddr,
     local: Option<SocketAddr>,
+    listener: u16,
     deadline: Instant,
     /// Listed in the lobby's `due`.
     listed: bool,
@@ -43,6 +46,11 @@ impl Guest {
     /// The address at which it reached us, or the load balancer in front of us.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local
+    }
+
+    /// The number of the listener by which it came: [`Entry::listener`].
+    pub fn listener(&self) -> u16 {
+        self.listener
     }
 
     /// The number of its socket.
@@ -154,7 +162,8 @@ impl Lobby {
         if let Some(acceptor) = &entry.acceptor {
             socket = socket.secure(acceptor.begin()?, account);
         }
-        let guest = Guest { socket, awaits_header: entry.header, peer, local, deadline, listed: false };
+        let Entry { header: awaits_header, listener, .. } = *entry;
+        let guest = Guest { socket, awaits_header, peer, local, listener, deadline, listed: false };
         let id = self.guests.insert(guest);
         let guest = self.guests.get_mut(id).expect("it was inserted just now");
         let token = Token(FIRST_TOKEN + id.index as usize);

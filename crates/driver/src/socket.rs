@@ -18,15 +18,29 @@ pub(crate) enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A peer that vanished without a word is noticed after about two of these.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+/// A client that has vanished without a word is noticed after two minutes.
+fn client_keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(60))
+        .with_interval(Duration::from_secs(20))
+        .with_retries(3)
+}
+
+/// A node that has, after 15 seconds. What is in flight is late long before; but one that is asked to wait, as for an
+/// element of a list, owes no answer yet.
+fn node_keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(5))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(2)
+}
 
 impl Socket {
     /// Takes over an accepted TCP socket.
     pub(crate) fn adopt(stream: std::net::TcpStream) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
         let stream = TcpStream::from_std(stream);
-        prepare(&stream)?;
+        prepare(&stream, &client_keepalive())?;
         Ok(Socket::Tcp(stream))
     }
 
@@ -39,7 +53,7 @@ impl Socket {
     /// Begins to connect.
     pub(crate) fn connect_tcp(addr: SocketAddr) -> io::Result<Socket> {
         let stream = TcpStream::connect(addr)?;
-        prepare(&stream)?;
+        prepare(&stream, &node_keepalive())?;
         Ok(Socket::Tcp(stream))
     }
 
@@ -93,11 +107,10 @@ impl Socket {
 }
 
 /// Small writes leave at once (Nagle's algorithm and delayed acknowledgements cost 40 ms a request together), and a
-/// silent peer is probed.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+/// peer is probed that is silent.
+fn prepare(stream: &TcpStream, keepalive: &TcpKeepalive) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_AFTER / 3);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+    SockRef::from(stream).set_tcp_keepalive(keepalive)
 }
 
 impl Source for Socket {

@@ -194,6 +194,25 @@ fn connecting_ends_in_a_connection_or_in_a_reason() {
 }
 
 #[test]
+fn a_node_that_vanishes_is_noticed_sooner_than_a_client_that_does() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (mut driver, _other) = connected();
+    let node = Id { index: 1, generation: 0 };
+    driver.connect(node, &Target::Tcp(listener.local_addr().expect("bound"))).expect("begins");
+    let noticed_after = |id: Id| {
+        let Some(Conn { socket: socket::Socket::Tcp(stream), .. }) = &driver.conns[id.index as usize] else {
+            panic!("it is there");
+        };
+        let socket = socket2::SockRef::from(stream);
+        let probes = socket.tcp_keepalive_retries().expect("an option");
+        assert!(socket.keepalive().expect("an option"));
+        socket.tcp_keepalive_time().expect("an option")
+            + socket.tcp_keepalive_interval().expect("an option") * probes
+    };
+    assert_eq!([ID, node].map(noticed_after), [Duration::from_secs(120), Duration::from_secs(15)]);
+}
+
+#[test]
 fn a_stale_id_reaches_nobody() {
     let (mut driver, _other) = connected();
     let stale = Id { index: 0, generation: 9 };

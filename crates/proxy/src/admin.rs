@@ -48,7 +48,9 @@ impl Core {
         }
         match admin {
             Admin::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
-            Admin::ConfigSet if sets_password(request) => self.set_password(session, request.arg(3)),
+            Admin::ConfigSet if sets_password(request) && !self.has_users_of_nodes() => {
+                self.set_password(session, request.arg(3))
+            }
             Admin::ConfigSet => match cutting_off(request) {
                 Some(parameter) => self.refuse(session, &errors::cuts_off(parameter)),
                 None => self.send_to_all(session, command, Merge::AllOk, request, keys),

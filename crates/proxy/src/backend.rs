@@ -2,7 +2,7 @@
 //! share, or one that is pinned to a single client for a large transfer (`pinned.rs`).
 //!
 //! ```text
-//!             connect        connected, greeting sent       PONG
+//!             connect        connected, greeting sent       PONG, and proof.rs
 //!   Waiting ──────────► Connecting ──────────► Probing ──────────► Ready
 //!      ▲                     │                    │                  │
 //!      └──── refused, closed, no answer in time ──┴──────────────────┘
@@ -13,9 +13,12 @@
 //! cost anybody time. Replies match tickets by order alone, so a ticket stays in the queue until its reply came or the
 //! connection is gone, also when its client has long been told that the time was up.
 
+mod opening;
+
 use crate::ConnId;
 use crate::lanes::{Greeting, LaneId};
 use crate::limits::Limits;
+use crate::proof::Proof;
 use crate::redirect::Kept;
 use crate::scripts::Loaded;
 use command::Number;
@@ -91,6 +94,10 @@ pub(crate) enum Purpose {
     Probe,
     /// It says which number the node gave to the connection.
     Name,
+    /// It says whether the node knows WAITAOF.
+    Waitaof,
+    /// It says whether the node has noted how far it is, for the part `part` of the fan that `conn` names.
+    Mark,
     /// It says how far the node is with replication: see [`crate::core::Core::absorb_poll`].
     Poll,
     /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
@@ -152,8 +159,11 @@ pub(crate) enum Use {
     Replica,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
     Retired,
-    /// Those whose requests were in flight when its node lost its task: see `succession.rs`. It is closed afterwards.
+    /// Those whose requests were in flight when its node lost its task (see `succession.rs`), or when it was doubted (see
+    /// `doubt.rs`). It is closed afterwards.
     Draining,
+    /// Nobody yet: if its node answers, it takes the place of a shared one that is doubted. It is not made again.
+    Relief,
 }
 
 /// One connection to a node, or the wish for one.
@@ -167,7 +177,12 @@ pub(crate) struct Backend {
     pub used_by: Use,
     /// What those have chosen alike.
     pub lane: LaneId,
-    greeting: Greeting,
+    /// What it begins with.
+    pub greeting: Greeting,
+    /// What its node must show once that was answered.
+    proof: Proof,
+    /// It was asked for that.
+    is_proving: bool,
     /// Not read from, since what it brings cannot be passed on now. Pinned connections only.
     pub paused: bool,
     /// What was read does not suffice to go on. Pinned connections only.
@@ -214,6 +229,8 @@ pub(crate) struct Backend {
     pub name: Option<i64>,
     /// It did not say.
     pub hides_name: bool,
+    /// Whether its node knows WAITAOF; `None` as long as it has not said so. See [`crate::acknowledged`].
+    pub knows_waitaof: Option<bool>,
     /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
     pub is_sought: bool,
     /// It is not any more what its lane wants.
@@ -231,6 +248,8 @@ pub(crate) struct Backend {
     scanner: reply::Scanner,
     /// When something last came from the node.
     moved_at: Instant,
+    /// When it was doubted last.
+    doubted_at: Instant,
 }
 
 /// What the time asks of a backend.
@@ -244,11 +263,9 @@ pub(crate) enum Due {
     Fail(&'static str),
     /// The ticket at the front of those not yet expired is late: take it with [`Backend::expire`].
     Expire,
+    /// Nothing has come for a good part of a request's time: see `doubt.rs`.
+    Doubt,
 }
-
-/// The request that asks a node whether it lives.
-pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-const PONG: &[u8] = b"+PONG\r\n";
 
 impl Backend {
     /// A node that was not connected to yet, and is to be at once.
@@ -264,6 +281,8 @@ impl Backend {
             used_by,
             lane,
             greeting,
+            proof: Proof::Nothing,
+            is_proving: false,
             paused: false,
             starved: false,
             elements: None,
@@ -287,6 +306,7 @@ impl Backend {
             asked_name: false,
             name: None,
             hides_name: false,
+            knows_waitaof: None,
             is_sought: false,
             is_altered: false,
             is_unblocked: false,
@@ -297,6 +317,7 @@ impl Backend {
             input: Vec::new(),
             scanner: reply::Scanner::default(),
             moved_at: Instant::ZERO,
+            doubted_at: Instant::ZERO,
         }
     }
 
@@ -425,8 +446,8 @@ impl Backend {
     pub(crate) fn output(&self) -> &[u8] {
         match self.state {
             State::Probing { unsent, .. } => {
-                let greeting = self.greeting.bytes();
-                &greeting[greeting.len() - unsent..]
+                let opening = self.opening();
+                &opening[opening.len() - unsent..]
             }
             State::Ready { .. } => self.output.as_slice(),
             _ => &[],
@@ -444,33 +465,6 @@ impl Backend {
                 // Nothing is left there if the whole of it is kept.
                 self.output.consume(count.min(self.output.len()), pool);
             }
-        }
-    }
-
-    /// The connection that was asked for is there.
-    pub(crate) fn handle_connected(&mut self) {
-        if let State::Connecting { conn, deadline } = self.state {
-            let (unsent, unanswered) = (self.greeting.bytes().len(), self.greeting.replies());
-            self.state = State::Probing { conn, deadline, unsent, unanswered };
-        }
-    }
-
-    /// The next reply to the greeting of a new connection: requests flow if it is the PONG, which is true then.
-    pub(crate) fn handle_probe_reply(&mut self, reply: &[u8], now: Instant) -> Result<bool, String> {
-        match &mut self.state {
-            State::Probing { unanswered: left @ 2.., unsent, .. }
-                if *unsent < self.greeting.bytes().len() && !reply::is_error(reply) =>
-            {
-                *left -= 1;
-                Ok(false)
-            }
-            &mut State::Probing { conn, unsent: 0, unanswered: 1, .. } if reply == PONG => {
-                self.state = State::Ready { conn, since: now };
-                self.failures = 0;
-                self.moved_at = now;
-                Ok(true)
-            }
-            _ => Err(shown(reply)),
         }
     }
 
@@ -647,7 +641,9 @@ impl Backend {
         match self.state {
             State::Waiting { until } => until,
             State::Connecting { deadline, .. } | State::Probing { deadline, .. } => deadline,
-            State::Ready { .. } => self.late_at(limits).min(self.hopeless_at(limits)),
+            State::Ready { .. } => {
+                self.late_at(limits).min(self.hopeless_at(limits)).min(self.doubtful_at(limits))
+            }
         }
     }
 
@@ -659,6 +655,7 @@ impl Backend {
             State::Probing { deadline, .. } if deadline <= now => Due::Fail("no answer to PING in time"),
             State::Ready { .. } if self.hopeless_at(limits) <= now => Due::Fail("no reply in time"),
             State::Ready { .. } if self.late_at(limits) <= now => Due::Expire,
+            State::Ready { .. } if self.doubtful_at(limits) <= now => Due::Doubt,
             _ => Due::Nothing,
         }
     }
@@ -667,7 +664,7 @@ impl Backend {
     fn late_at(&self, limits: &Limits) -> Instant {
         let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
         match self.used_by {
-            Use::Shared | Use::Replica | Use::Held | Use::Draining => {
+            Use::Shared | Use::Replica | Use::Held | Use::Draining | Use::Relief => {
                 ticket.deadline + limits.transfer_time(self.input.len())
             }
             // Many are asked for at once when the connection is made again.
@@ -687,6 +684,30 @@ impl Backend {
         }
     }
 
+    /// When it is to be doubted that what is sent still arrives: once in each silence, and not while it is new, so that it
+    /// is not replaced again and again where a node leaves some requests waiting on purpose (CLIENT PAUSE).
+    fn doubtful_at(&self, limits: &Limits) -> Instant {
+        match (self.state, self.in_flight.front()) {
+            (State::Ready { since, .. }, Some(first))
+                if self.used_by == Use::Shared && self.expired == 0 && !self.is_doubted() =>
+            {
+                let asked_at = first.deadline - limits.request_timeout;
+                asked_at.max(self.moved_at).max(since + limits.backoff_max) + limits.doubt_after()
+            }
+            _ => Instant::NEVER,
+        }
+    }
+
+    /// Whether nothing has come since it was doubted.
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubted_at > self.moved_at
+    }
+
+    /// It is doubted from now on.
+    pub(crate) fn doubt(&mut self, now: Instant) {
+        self.doubted_at = now;
+    }
+
     /// Makes a tombstone of the first ticket that is late and returns what it was. `None` if a connection would not
     /// even take its bytes: then the connection is to be given up instead, which tells everybody the truth.
     pub(crate) fn expire(&mut self) -> Option<Ticket> {
@@ -701,6 +722,12 @@ impl Backend {
         Some(late)
     }
 
+    /// Whether it had worked for a while, without late replies, when it ended: then the next attempt is made at once.
+    pub(crate) fn was_healthy(&self, now: Instant, limits: &Limits) -> bool {
+        let is_old = |since| now.since(since) >= limits.backoff_max;
+        self.expired == 0 && matches!(self.state, State::Ready { since, .. } if is_old(since))
+    }
+
     /// Forgets the connection and hands out its tickets, with how many bytes of requests were written on it. The next
     /// attempt is at once if a connection that had been healthy for a while was lost, else after a jittered pause. One on
     /// which replies were late was not: a node that is frozen still lets itself be connected to, and nobody is to wait for
@@ -713,12 +740,7 @@ impl Backend {
         prng: &mut Prng,
         pool: &mut BufferPool,
     ) -> (VecDeque<Ticket>, u64) {
-        let was_ready_for = match self.state {
-            State::Ready { since, .. } => now.since(since),
-            _ => Duration::ZERO,
-        };
-        let was_healthy = self.expired == 0 && was_ready_for >= limits.backoff_max;
-        if !was_healthy {
+        if !self.was_healthy(now, limits) {
             self.failures = self.failures.saturating_add(1);
         }
         let pause = match self.failures {
@@ -735,6 +757,7 @@ impl Backend {
         self.loaded = Loaded::default();
         (self.held_by, self.is_sought) = (None, false);
         (self.asked_name, self.name, self.hides_name) = (false, None, false);
+        self.knows_waitaof = None;
         self.paused = false;
         self.elements = None;
         self.passes_over = false;
@@ -769,7 +792,7 @@ fn shown(reply: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::credentials::Credentials;
-    use crate::lanes::LaneKind;
+    use crate::lanes::{LaneKind, PING, PONG};
 
     const CONN: ConnId = ConnId { index: 1, generation: 0 };
 
@@ -812,7 +835,7 @@ mod tests {
         backend.state = State::Connecting { conn: CONN, deadline: at(1000) };
         queue(&mut backend, &mut pool, at(0));
         assert_eq!(backend.output(), b"");
-        backend.handle_connected();
+        backend.handle_connected(Proof::Nothing);
         assert_eq!(backend.output(), PING);
         backend.handle_sent(4, &mut pool);
         assert_eq!(backend.output(), &PING[4..]);
@@ -891,6 +914,7 @@ mod tests {
         queue(&mut backend, &mut pool, at(0));
         backend.handle_sent(PING.len(), &mut pool);
         backend.keep_input(&vec![b'x'; 16 << 20], &mut pool);
+        backend.handle_progress(at(1990));
         assert_eq!(backend.due(at(1999), &limits), Due::Nothing);
         assert_eq!(backend.due(at(2000), &limits), Due::Expire);
     }
@@ -919,7 +943,7 @@ mod tests {
         assert_eq!(backend.admit(&limits), Err("no reply in time"));
         // Half open: its PING is asked for once, and only its answer closes the breaker.
         backend.state = State::Connecting { conn: CONN, deadline: at(5000) };
-        backend.handle_connected();
+        backend.handle_connected(Proof::Nothing);
         backend.handle_sent(PING.len(), &mut pool);
         assert_eq!(backend.admit(&limits), Err("no reply in time"));
         assert_eq!(backend.handle_probe_reply(PONG, at(4500)), Ok(true));

@@ -43,6 +43,8 @@ pub(crate) struct Filter {
     peer: Option<Vec<u8>>,
     local: Option<Vec<u8>>,
     user: Option<Vec<u8>>,
+    /// None, whatever else is said.
+    is_nobody: bool,
 }
 
 impl Core {
@@ -62,7 +64,7 @@ impl Core {
             ClientTask::Describe => {
                 encode::verbatim(reply, self.client_line(session).as_bytes(), session.resp3);
             }
-            ClientTask::Kill => match Filter::parse(request, &self.users) {
+            ClientTask::Kill => match self.parse_filter(session, request) {
                 Err(text) => encode::error(reply, &text),
                 Ok((filter, skips_me)) => {
                     self.kill_clients(session, filter, skips_me, request.len() == 3);
@@ -75,7 +77,8 @@ impl Core {
             ClientTask::Unblock => {
                 if let Some((client, by_error)) = parse_unblock(request, reply) {
                     let gathered = Gathered::Unblocked { waits: None, by_error };
-                    self.ask_workers(session, Question::Seek { client }, gathered);
+                    let user = self.confined_to(session);
+                    self.ask_workers(session, Question::Seek { client, user }, gathered);
                 }
             }
             ClientTask::Pause => self.pause_clients(session, request, reply),
@@ -93,8 +96,18 @@ impl Core {
     fn list_clients(&mut self, session: &mut Session, listing: Listing) {
         // Our own line is as of now: what is pipelined behind this request does not show in it.
         let own = listing.takes(session).then(|| (session.client, self.client_line(session)));
-        let question = Question::List { asker: session.client, listing: listing.clone() };
+        let user = self.confined_to(session);
+        let question = Question::List { asker: session.client, listing: listing.clone(), user };
         self.ask_workers(session, question, Gathered::Lines { listing, lines: own.into_iter().collect() });
+    }
+
+    /// Which clients the session wants to be closed, as far as that is its business.
+    fn parse_filter(&self, session: &Session, request: &Request<'_>) -> Result<(Filter, bool), Vec<u8>> {
+        let Some(user) = self.confined_to(session) else { return Filter::parse(request, Some(&self.users)) };
+        let (mut filter, skips_me) = Filter::parse(request, None)?;
+        filter.is_nobody = filter.user.as_ref().is_some_and(|named| **named != *user);
+        filter.user = Some(user.into_vec());
+        Ok((filter, skips_me))
     }
 
     fn kill_clients(&mut self, session: &mut Session, filter: Filter, skips_me: bool, by_address: bool) {
@@ -120,7 +133,8 @@ impl Core {
         name: i64,
         by_error: bool,
     ) -> bool {
-        let is_asked = self.ask_to_unblock(id, name, by_error, Asked::by_client(session.conn, place));
+        let asked = Asked::by_client(session.conn, place);
+        let is_asked = self.ask_to_unblock((session.lane, id), name, by_error, asked);
         if is_asked {
             session.expect(place, Owed::Node);
         }
@@ -176,8 +190,9 @@ impl Listing {
 }
 
 impl Filter {
-    /// `CLIENT KILL ip:port` or `CLIENT KILL option value …`: the filter, and whether the client itself is spared.
-    fn parse(request: &Request<'_>, users: &Users) -> Result<(Filter, bool), Vec<u8>> {
+    /// `CLIENT KILL ip:port` or `CLIENT KILL option value …`: the filter, and whether the client itself is spared. Of
+    /// `users` one must be named, if they are known.
+    fn parse(request: &Request<'_>, users: Option<&Users>) -> Result<(Filter, bool), Vec<u8>> {
         let (mut filter, mut skips_me) = (Filter::default(), true);
         if request.len() == 3 {
             filter.peer = Some(request.arg(2).to_vec());
@@ -193,7 +208,9 @@ impl Filter {
                 b"type" => filter.kind = Some(Type::parse(value)?),
                 b"addr" => filter.peer = Some(value.to_vec()),
                 b"laddr" => filter.local = Some(value.to_vec()),
-                b"user" if users.get(value).is_some() => filter.user = Some(value.to_vec()),
+                b"user" if users.is_none_or(|users| users.get(value).is_some()) => {
+                    filter.user = Some(value.to_vec())
+                }
                 b"user" => return Err([b"ERR No such user '", value, b"'"].concat()),
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => skips_me = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => skips_me = false,
@@ -207,15 +224,21 @@ impl Filter {
 
     /// Whether `session` is closed.
     pub(crate) fn takes(&self, session: &Session) -> bool {
-        self.id.is_none_or(|id| id == session.client)
+        !self.is_nobody
+            && self.id.is_none_or(|id| id == session.client)
             && self.kind.is_none_or(|kind| kind == session.kind())
             && self.peer.as_ref().is_none_or(|peer| **peer == *session.peer.as_bytes())
             && self.local.as_ref().is_none_or(|local| **local == *session.local.as_bytes())
-            && self.user.as_ref().is_none_or(|user| **user == *session.login.name())
+            && session.is_of(self.user.as_deref())
     }
 }
 
 impl Session {
+    /// Whether its user is `user`, if that is said.
+    pub(crate) fn is_of(&self, user: Option<&[u8]>) -> bool {
+        user.is_none_or(|user| user == self.login.name())
+    }
+
     fn kind(&self) -> Type {
         if self.has_topics() { Type::Subscriber } else { Type::Normal }
     }

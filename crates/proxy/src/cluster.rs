@@ -48,7 +48,7 @@ impl Core {
             ClusterQuestion::KeySlot => {
                 encode::integer(reply, i64::from(slot_of(TagRule::Redis.tag(request.arg(2)))));
             }
-            ClusterQuestion::MyId => encode::bulk(reply, self.run_id.as_bytes()),
+            ClusterQuestion::MyId | ClusterQuestion::MyShardId => encode::bulk(reply, self.run_id.as_bytes()),
             ClusterQuestion::Replicas if request.arg(2) == self.run_id.as_bytes() => {
                 encode::array_header(reply, 0);
             }
@@ -58,7 +58,9 @@ impl Core {
 
     /// Address and port at which the client reached us. Without an address clients take the one that they know.
     fn address_seen_by<'a>(&self, session: &'a Session) -> (&'a str, u16) {
-        let Some((ip, port)) = session.local.rsplit_once(':') else { return ("", self.settings.port) };
+        // Who came by a unix socket cannot be told to come back by TCP to where he was.
+        let local = session.local.rsplit_once(':').filter(|_| !session.local.starts_with('/'));
+        let Some((ip, port)) = local else { return ("", self.settings.port) };
         let ip = ip.trim_start_matches('[').trim_end_matches(']');
         (ip, port.parse().unwrap_or(self.settings.port))
     }

@@ -2,6 +2,7 @@
 //! to be done in this turn.
 
 use crate::ConnId;
+use crate::acknowledged::Losses;
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
 use crate::ejection::Ejection;
@@ -9,6 +10,8 @@ use crate::emulate::Emulation;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
 use crate::fan::Fan;
+use crate::halves::Halves;
+use crate::heads::Heads;
 use crate::inlays::Mixture;
 use crate::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::invalidations::Invalidations;
@@ -19,6 +22,7 @@ use crate::login::Errand;
 use crate::memory::Memory;
 use crate::merge::{Merge, SpareValues};
 use crate::monitor::Monitor;
+use crate::passing::Passing;
 use crate::pause::Pause;
 use crate::pinned::{Pinning, Pins};
 use crate::pubsub::Subscriptions;
@@ -33,6 +37,7 @@ use crate::transaction::Replay;
 use command::Number;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use stdx::{BufferPool, Instant, Prng, Slab, append};
 use topology::{NodeId, ShardId, Topology};
 use users::Users;
@@ -52,6 +57,7 @@ pub(crate) struct Core {
     /// Places among them that have no connection.
     pub vacant: Vec<u32>,
     pub lanes: Lanes,
+    pub passing: Passing,
     pub pins: Pins,
     pub pause: Pause,
     pub readers: Readers,
@@ -71,10 +77,13 @@ pub(crate) struct Core {
     pub scans: Slab<Scan>,
     pub emulations: Slab<Emulation>,
     pub fans: Slab<Fan>,
+    pub losses: Losses,
     pub mixtures: Slab<Mixture>,
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
+    pub heads: Heads,
+    pub halves: Halves,
     pub pool: BufferPool,
     pub prng: Prng,
     pub counters: Counters,
@@ -99,6 +108,8 @@ pub(crate) struct Core {
     pub now_us: u32,
     /// When a request that is queued now for a shared connection is late, if nothing waits to be sent before it.
     late_at: Instant,
+    /// See [`Limits::doubt_after`].
+    doubt_after: Duration,
     pub started_at: Instant,
     /// A backend may need attention then.
     pub check_at: Instant,
@@ -145,23 +156,27 @@ impl Core {
     ) -> Core {
         let shards = topology.shard_count();
         let keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
-        let lanes = Lanes::new(settings.credentials.clone());
+        let lanes = Lanes::new(settings.credentials.clone(), settings.authority);
+        let passing = Passing::new(&settings.credentials);
         let mut core = Core {
             backends: Vec::new(),
             vacant: Vec::new(),
             lanes,
+            passing,
             pins: Pins::default(),
             pause: Pause::default(),
             readers: Readers::new(settings.reading.clone()),
             ejection: settings
                 .ejecting
-                .map(|ejecting| Box::new(Ejection::new(ejecting, Arc::clone(&topology)))),
+                .map(|ejecting| Box::new(Ejection::new(ejecting, limits.ramp_up, shards))),
             subscriptions: Subscriptions::new(shards),
             monitor: Monitor::default(),
             invalidations: Invalidations::new(shards),
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(topology.divisions()),
+            heads: Heads::default(),
+            halves: Halves::default(),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
             users: settings.registry.users(),
@@ -173,6 +188,7 @@ impl Core {
             scans: Slab::default(),
             emulations: Slab::default(),
             fans: Slab::default(),
+            losses: Losses::default(),
             mixtures: Slab::default(),
             spare_values: SpareValues::default(),
             learner: Learner::default(),
@@ -189,6 +205,7 @@ impl Core {
             now,
             now_us: tally::low_us(now),
             late_at: now,
+            doubt_after: limits.doubt_after(),
             started_at: now,
             check_at: now,
             controls: VecDeque::new(),
@@ -239,7 +256,7 @@ impl Core {
     #[inline]
     pub(crate) fn admit_on(&self, node: u32) -> Result<(), Lost> {
         let backend = &self.backends[node as usize];
-        backend.admit(&self.limits).map_err(|reason| self.not_sent(backend.shard, reason))
+        backend.admit(&self.limits).map_err(|reason| self.not_sent_on(backend, reason))
     }
 
     /// A request for `shard` cannot be sent, for this reason.
@@ -251,12 +268,6 @@ impl Core {
     /// The name of `shard` in logs and errors.
     pub(crate) fn shard_name(&self, shard: ShardId) -> &str {
         &self.topology.shard(shard).name
-    }
-
-    /// Queues a request of ours for the first lane's connection to `shard`, which must have admitted it.
-    pub(crate) fn enqueue(&mut self, shard: ShardId, bytes: &[u8], asked: Asked) {
-        let node = self.lanes.primary(shard).expect("a shard that admits requests has a primary");
-        self.enqueue_on(node, bytes, asked);
     }
 
     /// Queues a whole request for the connection `node`.
@@ -272,8 +283,12 @@ impl Core {
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
         let backend = &mut self.backends[node as usize];
         let (late_at, kept) = match backend.used_by {
-            Use::Shared | Use::Replica | Use::Subscription => (self.late_at, asked.kept.max(self.keeps)),
-            Use::Held | Use::Draining => (self.late_at, self.keeps),
+            Use::Shared | Use::Replica | Use::Held | Use::Draining => {
+                (self.late_at, asked.kept.max(self.keeps))
+            }
+            // What is subscribed to is known: it is asked for again without the bytes.
+            Use::Subscription => (self.late_at, Kept::NO),
+            Use::Relief => (self.late_at, self.keeps),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, self.keeps),
         };
         let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());
@@ -281,7 +296,8 @@ impl Core {
         let (command, queued_us) = (self.asking, self.now_us);
         let ticket = Ticket { conn, place, part, purpose, command, kept, queued_us, start, deadline };
         if backend.push(ticket) {
-            self.check_at = self.check_at.min(deadline);
+            // Doubt comes before the deadline.
+            self.check_at = self.check_at.min(self.now + self.doubt_after);
         }
         self.list_node(node);
     }
@@ -323,10 +339,17 @@ impl Core {
     #[inline]
     pub(crate) fn settle(&mut self, session: &mut Session, place: u32, reply: &[u8]) -> bool {
         session.settle(place, reply, &mut self.pool);
+        self.note_settled(session, reply.len())
+    }
+
+    /// Places of the session were filled, the last of them with so many bytes. True if the client has more waiting than it
+    /// may.
+    #[inline]
+    pub(crate) fn note_settled(&mut self, session: &mut Session, newest_reply: usize) -> bool {
         self.count_waiting(session);
         self.list_client(session);
         self.resume_if_caught_up(session);
-        session.is_overfull(reply.len(), &self.limits)
+        session.is_overfull(newest_reply, &self.limits)
     }
 
     /// Shows this worker's counts to all.

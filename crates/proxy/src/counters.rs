@@ -65,6 +65,10 @@ counters! {
     memory_full,
     /// Shared connections that others took the place of, since too many large replies came on them.
     retirements,
+    /// Shared connections that others took the place of, since nothing came on them.
+    conns_replaced,
+    /// Reads that were asked again, since their connection had ended or was replaced.
+    reads_repeated,
     /// Reads, and parts of reads, that were sent to replicas.
     replica_reads,
     /// Those that were not, since no replica was fit.

@@ -1,26 +1,41 @@
-//! What nodes are told of who we are.
+//! What nodes are told of who asks.
 
 use resp::encode;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use zeroize::Zeroizing;
 
-/// The user and the password with which connections to nodes begin; none at all by default.
+/// The user and the password with which connections to nodes begin; none at all by default. The bytes are overwritten when
+/// the last copy goes.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Credentials(Option<Vec<u8>>);
+pub struct Credentials(Option<Arc<Zeroizing<Vec<u8>>>>);
 
 impl Credentials {
     /// The password of the nodes' user `user`, or, without one, of their default user.
     pub fn new(user: Option<&[u8]>, password: &[u8]) -> Credentials {
-        let mut request = Vec::new();
+        // At once as large as it becomes: a vector that grows leaves what it held where it was.
+        let len = FRAME_BYTES_MAX + user.map_or(0, <[u8]>::len) + password.len();
+        let mut request = Zeroizing::new(Vec::with_capacity(len));
         match user {
             Some(user) => encode::request(&mut request, &[b"AUTH", user, password]),
             None => encode::request(&mut request, &[b"AUTH", password]),
         }
-        Credentials(Some(request))
+        Credentials(Some(Arc::new(request)))
     }
 
     /// The request that says so, if there is something to say.
     pub fn request(&self) -> Option<&[u8]> {
-        self.0.as_deref()
+        self.0.as_ref().map(|request| request.as_slice())
+    }
+}
+
+/// What an AUTH of two arguments takes beside them: its header, its name, and three lengths of up to 20 digits.
+const FRAME_BYTES_MAX: usize = 96;
+
+impl Hash for Credentials {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.request().hash(state);
     }
 }
 

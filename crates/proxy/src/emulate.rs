@@ -35,8 +35,9 @@ use command::{Across, Command, Number};
 use gather::Gather;
 use moves::{Journal, Move};
 use resp::{Request, encode};
+use std::borrow::Cow;
 use stdx::Id;
-use topology::ShardId;
+use topology::{ShardId, TagRule, slot_of};
 
 /// One command over several shards, until it is answered.
 #[derive(Debug)]
@@ -156,6 +157,18 @@ impl Emulation {
     }
 }
 
+/// What a key has in braces that is in the slot of `source`.
+fn tag_beside(source: &[u8]) -> Cow<'_, [u8]> {
+    let tag = TagRule::Redis.tag(source);
+    if !tag.is_empty() && !tag.contains(&b'}') {
+        return Cow::Borrowed(tag);
+    }
+    // Such a name cannot stand in braces. Of numbers, one in 16,384 will do, which takes half a millisecond to find.
+    let slot = slot_of(tag);
+    let mut numbers = (0_u32..).map(|number| number.to_string().into_bytes());
+    Cow::Owned(numbers.find(|number| slot_of(number) == slot).unwrap_or_default())
+}
+
 impl Core {
     /// Carries out a request whose keys live on several shards, if that is wanted and there is a way.
     pub(crate) fn emulate(
@@ -231,17 +244,21 @@ impl Core {
             }
             Across::Moved => {
                 let source_name = self.shard_name(shard_of(request.arg(1))).to_owned();
-                let journal = Journal { name: self.journal_name().into_bytes(), shard: source_name };
+                let journal = Journal { name: self.journal_name(request.arg(1)), shard: source_name };
                 let (moving, questions) = Move::begin(command, request, shard_of, journal, session.resp3)?;
                 Ok((Plan::Move(moving), questions))
             }
         }
     }
 
-    /// The name of a key that nobody else uses.
-    fn journal_name(&self) -> String {
+    /// The name of a key that nobody else uses. A cluster wants it in the slot of `source`: to both, one command is sent.
+    fn journal_name(&self, source: &[u8]) -> Vec<u8> {
         let (worker, number) = (self.settings.worker, self.counters.emulations);
-        format!("shardis:moving:{}:{worker}:{number}", self.run_id)
+        let name = format!("shardis:moving:{}:{worker}:{number}", self.run_id).into_bytes();
+        match self.topology.is_cluster() {
+            true => [&name[..], b":{", &tag_beside(source), b"}"].concat(),
+            false => name,
+        }
     }
 
     /// Sends the questions of a step. What cannot be sent is lost at once.
@@ -254,7 +271,10 @@ impl Core {
         for (part, question) in questions.into_iter().enumerate() {
             let lane = match question.database {
                 None => lane,
-                Some(database) => self.lanes.of_kind(LaneKind { database, ..self.lanes.kind(lane) }),
+                Some(database) => {
+                    let kind = LaneKind { database, ..self.lanes.kind(lane) };
+                    self.lanes.of_kind(kind, self.now)
+                }
             };
             match self.shared_node(lane, question.shard) {
                 Ok(node) => {

@@ -18,6 +18,13 @@ pub(crate) enum Lost {
         /// What is wrong with it.
         reason: String,
     },
+    /// The same: the node does not let the client in, and says this.
+    Denied {
+        /// Whose node.
+        shard: String,
+        /// Its own words.
+        error: String,
+    },
     /// The connection ended after a byte had been written: it may have run.
     Broken {
         /// Whose node.
@@ -42,6 +49,7 @@ impl Lost {
     pub(crate) fn text(&self) -> String {
         match self {
             Lost::NotSent { shard, reason } => format!("TRYAGAIN shard {shard} unavailable: {reason}"),
+            Lost::Denied { error, .. } => error.clone(),
             Lost::Broken { shard } => {
                 format!("ERR upstream connection lost, outcome unknown (shard {shard})")
             }
@@ -63,6 +71,7 @@ impl Lost {
                     "EXECABORT Transaction discarded because of: upstream connection lost (shard {shard}: {reason})"
                 )
             }
+            Lost::Denied { error, .. } => format!("EXECABORT Transaction discarded because of: {error}"),
             Lost::Broken { .. } | Lost::TimedOut { .. } | Lost::Garbled { .. } => self.text(),
         }
     }
@@ -71,6 +80,7 @@ impl Lost {
     pub(crate) fn reason(&self) -> String {
         match self {
             Lost::NotSent { reason, .. } => reason.clone(),
+            Lost::Denied { error, .. } => error.clone(),
             Lost::Broken { .. } => "connection lost".to_owned(),
             Lost::TimedOut { after, .. } => format!("no answer in {} ms", after.as_millis()),
             Lost::Garbled { .. } => "protocol error".to_owned(),
@@ -81,7 +91,7 @@ impl Lost {
     /// request itself was not sent, whatever became of the question.
     pub(crate) fn of_question(self) -> Lost {
         let shard = match self {
-            Lost::NotSent { .. } => return self,
+            Lost::NotSent { .. } | Lost::Denied { .. } => return self,
             Lost::Broken { shard } | Lost::TimedOut { shard, .. } | Lost::Garbled { shard } => shard,
         };
         Lost::NotSent { shard, reason: "it did not tell what this command is".to_owned() }
@@ -92,6 +102,7 @@ impl Lost {
     pub(crate) fn of_gathering(self) -> Lost {
         let reason = self.reason();
         let (Lost::NotSent { shard, .. }
+        | Lost::Denied { shard, .. }
         | Lost::Broken { shard }
         | Lost::TimedOut { shard, .. }
         | Lost::Garbled { shard }) = self;
@@ -120,6 +131,13 @@ pub(crate) fn not_removed(text: &str) -> String {
 pub(crate) fn kept_in_journal(text: &str, journal: &[u8], shard: &str) -> String {
     let (text, journal) = (without_try_again(text), String::from_utf8_lossy(journal));
     format!("{text}; what was taken from the source may be in key {journal} of shard {shard}")
+}
+
+/// A node could not note how far it is, and said `text`.
+pub(crate) fn not_marked(text: &str) -> String {
+    format!(
+        "ERR a node cannot tell which replicas have what was written, since FUNCTION RESTORE failed there: {text}"
+    )
 }
 
 /// More than `bytes_max` would have to be gathered.
@@ -183,6 +201,8 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
 pub(crate) const NO_PRIMARY: &str = "it has no primary at the moment";
 pub(crate) const REDIRECTED: &str = "its keys move, and the request did not find them in time";
 pub(crate) const LANE_NODES_MAX: &str = "too many databases are in use at once";
+pub(crate) const USER_NODES_MAX: &str = "too many users are logged in at once";
+pub(crate) const NO_LANE: &str = "too many users and databases are in use at once";
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
 pub(crate) const EXEC_WITHOUT_MULTI: &str = "ERR EXEC without MULTI";
@@ -228,6 +248,8 @@ pub(crate) const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 pub(crate) const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
      Are you sure your configuration is correct?";
 pub(crate) const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const USERS_MAX: &str = "ERR too many users are logged in at once";
+pub(crate) const CREDENTIALS_TOO_LONG: &str = "ERR the user's name or the password is too long";
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub(crate) const NO_AUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
      HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
@@ -246,6 +268,8 @@ pub(crate) const USERS_LATE_LOADED: &str = "ERR the ACL file was not read in tim
 pub(crate) const USERS_LATE_SAVED: &str = "ERR the ACL file was not written in time, outcome unknown";
 pub(crate) const USERS_NOT_SAVED: &str = "ERR There was an error trying to save the ACLs. Please check the server logs for \
      more information";
+pub(crate) const PRIMARY_LOST: &str = "ERR a primary, or the connection to it, was lost since this client came or last \
+     waited: whether replicas have what it wrote before is not known";
 pub(crate) const REQUEST_TOO_BIG: &str = "ERR Protocol error: request exceeds the limit of the proxy";
 pub(crate) const CURSOR_TOO_LARGE: &str = "ERR the node's cursor is too large to carry the shard's number";
 pub(crate) const MERGE_FAILED: &str = "ERR nodes return different results";

@@ -8,17 +8,19 @@ use topology::NodeId;
 pub struct Arrival<'a> {
     /// Its address.
     pub peer: &'a str,
-    /// The address at which it reached us, `ip:port`; clients of Redis Cluster are told to come back to it. Empty if
-    /// it is not known.
+    /// The address at which it reached us, `ip:port`; clients of Redis Cluster are told to come back to it. Of a unix
+    /// socket, its path and `:0`. Empty if it is not known.
     pub local: &'a str,
     /// The number of its socket, for CLIENT LIST; -1 if it has none.
     pub descriptor: i32,
+    /// The number of the listener by which it came: [`crate::Reading::of_listeners`] may have a policy for it.
+    pub listener: u16,
 }
 
 impl<'a> Arrival<'a> {
     /// A client of which nothing is known but its address.
     pub fn of(peer: &'a str) -> Arrival<'a> {
-        Arrival { peer, local: "", descriptor: -1 }
+        Arrival { peer, local: "", descriptor: -1, listener: 0 }
     }
 }
 
@@ -110,6 +112,11 @@ pub enum Notice {
         /// What went wrong.
         reason: String,
     },
+    /// Nothing came on a connection to a node, which answered on another: that has taken its place.
+    ConnReplaced {
+        /// Name of its shard.
+        shard: String,
+    },
     /// A node does not take connections of a kind that clients have chosen, though it takes others; reported once until it
     /// does.
     KindRefused {
@@ -138,6 +145,8 @@ pub enum Notice {
     Remapped {
         /// Names of the shards that own no keys for now.
         out: Vec<String>,
+        /// Names of those that get their keys back step by step.
+        returning: Vec<String>,
     },
     /// Somebody wanted to be a client and did not do what its listener asks for: TLS, a PROXY header.
     HandshakeFailed {

@@ -1,4 +1,4 @@
-//! XREAD that waits for entries of streams on several shards.
+//! Requests that wait on several shards together: XREAD for entries of streams, WAIT for replicas.
 //!
 //! ```text
 //!                 ┌─► shard 0: XREAD BLOCK 0 STREAMS a $ ── entries ─────────────────────┐
@@ -7,15 +7,20 @@
 //!                                                           or what came meanwhile
 //! ```
 //!
-//! The client holds a connection to each shard ([`crate::held`]). As soon as one of them has something, the others are let
+//! The client holds a connection to each shard ([`crate::held`]). As soon as one of them has entries, the others are let
 //! go, and the client gets what all have answered: so nothing that a shard has given is kept from it, also not with `$`,
 //! which each shard resolves once, when it begins to wait. A shard that does not let go in time is not waited for: XREAD
-//! takes nothing, so what it would have said is still there.
+//! takes nothing, so what it would have said is still there. For replicas ([`crate::acknowledged`]) all shards are waited
+//! for, and each must have said something.
 //!
-//! A connection goes to the next client when both XREAD and CLIENT UNBLOCK were answered: else the latter might yet come
-//! and meet that client.
+//! A part that its node declines goes over another connection to where its keys are ([`crate::redirect`]). One that is to
+//! count replicas does not: what another node says is not about what the client wrote to the first.
+//!
+//! A connection goes to the next client when both its part and CLIENT UNBLOCK were answered: else the latter might yet
+//! come and meet that client.
 
 use crate::ConnId;
+use crate::acknowledged::Acknowledged;
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
@@ -24,15 +29,15 @@ use crate::held::HeldNode;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
-use crate::route::Keys;
 use crate::session::{Owed, Session};
-use crate::streams::{self, Streams};
+use crate::streams::Streams;
 use command::Number;
-use resp::Request;
+use resp::reply::is_error;
 use std::time::Duration;
 use stdx::Id;
+use topology::ShardId;
 
-/// One XREAD over several shards, until it is answered.
+/// One request over several shards, until it is answered.
 #[derive(Debug)]
 pub(crate) struct Fan {
     conn: ConnId,
@@ -42,26 +47,82 @@ pub(crate) struct Fan {
     /// What was asked, and when, for the statistics.
     command: Number,
     asked_us: u32,
-    /// Those that still wait.
-    parts: Vec<Option<Part>>,
+    parts: Vec<Part>,
     /// The parts are being let go.
     is_ending: bool,
-    streams: Streams,
+    answers: Answers,
     /// A node's error.
     error: Option<Vec<u8>>,
-    /// What is told if nothing was read.
+    /// What is told if the answers do not suffice.
     failure: Option<Vec<u8>>,
     /// What it holds, as it was counted last.
     counted_bytes: usize,
 }
 
-/// A part that waits.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    /// On this connection.
-    node: HeldNode,
-    /// Its node has shown that it has it: only then CLIENT UNBLOCK comes behind it.
-    is_seen: bool,
+/// How far a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// It waits on this connection. `is_seen`: its node has shown that it has it; only then CLIENT UNBLOCK comes behind it.
+    Waits { node: HeldNode, is_seen: bool },
+    /// Its node has declined it, and it was not sent again yet.
+    Parked,
+    /// It was answered, or will not be.
+    Ended,
+}
+
+impl Part {
+    /// The connection on which it waits.
+    fn node(self) -> Option<HeldNode> {
+        match self {
+            Part::Waits { node, .. } => Some(node),
+            Part::Parked | Part::Ended => None,
+        }
+    }
+}
+
+/// What the parts have answered so far.
+#[derive(Debug)]
+pub(crate) enum Answers {
+    /// Entries.
+    Streams(Streams),
+    /// How many replicas.
+    Replicas(Acknowledged),
+}
+
+impl Answers {
+    /// Takes in the reply of `part`. `None` if it does not fit.
+    fn absorb(&mut self, part: u32, reply: &[u8]) -> Option<()> {
+        match self {
+            Answers::Streams(streams) => streams.absorb(part, reply),
+            Answers::Replicas(acknowledged) => acknowledged.absorb(reply),
+        }
+    }
+
+    /// Whether they are worth a reply before all parts have answered.
+    fn suffice(&self) -> bool {
+        matches!(self, Answers::Streams(streams) if streams.has_any())
+    }
+
+    /// Whether each node must answer for itself: no other can, and nothing may be missing.
+    fn are_of_each_node(&self) -> bool {
+        matches!(self, Answers::Replicas(_))
+    }
+
+    /// Bytes that they hold.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Answers::Streams(streams) => streams.held_bytes(),
+            Answers::Replicas(_) => 0,
+        }
+    }
+
+    /// Appends the reply. `None` if they do not make one.
+    fn write(&self, out: &mut Vec<u8>, resp3: bool) -> Option<()> {
+        match self {
+            Answers::Streams(streams) => streams.write(out, resp3),
+            Answers::Replicas(acknowledged) => acknowledged.write(out),
+        }
+    }
 }
 
 /// What other shards may have to add is waited for so long: far more than a round trip, and not so long that a shard
@@ -73,6 +134,10 @@ impl Fan {
     fn absorb(&mut self, part: u32, outcome: Outcome<'_>) -> bool {
         let reply = match outcome {
             Outcome::Reply(reply) => reply,
+            Outcome::Lost(lost) if self.answers.are_of_each_node() => {
+                self.failure.get_or_insert_with(|| written(&lost.text()));
+                return true;
+            }
             // Another shard has something, and this one was too late.
             Outcome::Lost(_) if self.is_ending => return true,
             Outcome::Lost(lost) => {
@@ -84,10 +149,10 @@ impl Fan {
             self.failure = Some(reply.to_vec());
         } else if resp::reply::is_error(reply) {
             self.error.get_or_insert_with(|| reply.to_vec());
-        } else if self.streams.absorb(part, reply).is_none() {
+        } else if self.answers.absorb(part, reply).is_none() {
             self.error.get_or_insert_with(|| written(errors::MERGE_FAILED));
         }
-        self.error.is_some() || self.failure.is_some() || self.streams.has_any()
+        self.error.is_some() || self.failure.is_some() || self.answers.suffice()
     }
 
     /// The reply, once all parts have ended. What was read is told before what went wrong with other parts, but not in
@@ -95,10 +160,15 @@ impl Fan {
     fn write(&self, out: &mut Vec<u8>) {
         match (&self.error, &self.failure) {
             (Some(error), _) => out.extend_from_slice(error),
-            (None, Some(failure)) if !self.streams.has_any() => out.extend_from_slice(failure),
-            _ if self.streams.write(out, self.resp3).is_some() => {}
+            (None, Some(failure)) if !self.answers.suffice() => out.extend_from_slice(failure),
+            _ if self.answers.write(out, self.resp3).is_some() => {}
             _ => errors::write(out, errors::MERGE_FAILED),
         }
+    }
+
+    /// The first connection on which a part waits.
+    fn first_node(&self) -> Option<HeldNode> {
+        self.parts.iter().find_map(|part| part.node())
     }
 }
 
@@ -109,19 +179,21 @@ fn written(text: &str) -> Vec<u8> {
 }
 
 impl Core {
-    /// Sends each part of an XREAD, which is [complete](streams::is_complete), to its shard; it may be answered `patience`
-    /// later than other requests. If a shard is down, nothing is sent.
+    /// Sends each of `shards` its part, which `write_part` appends; it may be answered `patience` later than other
+    /// requests. If a shard is down, nothing is sent.
     pub(crate) fn wait_on_several(
         &mut self,
         session: &mut Session,
-        request: &Request<'_>,
-        keys: &Keys,
+        shards: &[ShardId],
+        answers: Answers,
         patience: Duration,
+        write_part: impl Fn(&mut Vec<u8>, u32),
     ) {
-        let nodes = match self.hold_all(session, keys) {
+        let nodes = match self.hold_all(session, shards) {
             Ok(nodes) => nodes,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
+        let needs_marks = answers.are_of_each_node();
         // As for one who waits on one shard.
         self.unpin(session);
         let id = self.fans.insert(Fan {
@@ -130,9 +202,9 @@ impl Core {
             resp3: session.resp3,
             command: self.asking,
             asked_us: self.now_us,
-            parts: nodes.iter().map(|&node| Some(Part { node, is_seen: false })).collect(),
+            parts: nodes.iter().map(|&node| Part::Waits { node, is_seen: false }).collect(),
             is_ending: false,
-            streams: Streams::new(request, keys),
+            answers,
             error: None,
             failure: None,
             counted_bytes: 0,
@@ -140,8 +212,11 @@ impl Core {
         let mut bytes = self.pool.take();
         for (part, &node) in (0..).zip(&nodes) {
             self.ask_name(node);
+            if needs_marks {
+                self.ask_mark(node, id, part);
+            }
             bytes.clear();
-            streams::write_part(&mut bytes, request, keys, part);
+            write_part(&mut bytes, part);
             let asked = Asked { conn: id, place: 0, part, purpose: Purpose::Fan, kept: Kept::NO };
             self.enqueue_on(node.get(), &bytes, asked);
             self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
@@ -152,11 +227,11 @@ impl Core {
         self.set_waiting(session, nodes.first().copied());
     }
 
-    /// A connection to the shard of each part, or none at all.
-    fn hold_all(&mut self, session: &Session, keys: &Keys) -> Result<Vec<HeldNode>, Lost> {
-        let mut nodes = Vec::with_capacity(keys.parts.len());
-        for part in &keys.parts {
-            match self.hold(session, part.shard) {
+    /// A connection to each of `shards`, or none at all.
+    fn hold_all(&mut self, session: &Session, shards: &[ShardId]) -> Result<Vec<HeldNode>, Lost> {
+        let mut nodes = Vec::with_capacity(shards.len());
+        for &shard in shards {
+            match self.hold(session, shard) {
                 Ok(node) => nodes.push(node),
                 Err(lost) => {
                     nodes.into_iter().for_each(|node| self.let_go_of(node));
@@ -173,23 +248,39 @@ impl Core {
         self.return_held(node.get());
     }
 
-    /// The node at the end of the connection `node` has its part of `session`'s XREAD.
-    pub(crate) fn note_part_waits(&mut self, session: &mut Session, id: Id, node: u32) {
+    /// The node at the end of the connection `at` has its part of `session`'s request.
+    pub(crate) fn note_part_waits(&mut self, session: &mut Session, id: Id, at: u32) {
         let Some(fan) = self.fans.get_mut(id) else { return };
-        let (mut seen, mut all_are_seen) = (None, true);
-        for part in fan.parts.iter_mut().flatten() {
-            if part.node.get() == node {
-                part.is_seen = true;
-                seen = Some(*part);
+        for part in &mut fan.parts {
+            if let Part::Waits { node, is_seen } = part {
+                *is_seen |= node.get() == at;
             }
-            all_are_seen &= part.is_seen;
         }
-        let is_ending = fan.is_ending;
+        let is_seen = |part: &Part| matches!(part, Part::Waits { is_seen: true, .. } | Part::Ended);
+        let (all_are_seen, is_ending) = (fan.parts.iter().all(is_seen), fan.is_ending);
         if all_are_seen {
             self.show_waiting(session);
         }
-        if let Some(part) = seen.filter(|_| is_ending) {
-            self.end_part(part);
+        if is_ending {
+            self.end_part(at);
+        }
+    }
+
+    /// Whether another node cannot answer for the one that was asked.
+    pub(crate) fn needs_each_node(&self, id: Id) -> bool {
+        self.fans.get(id).is_some_and(|fan| fan.answers.are_of_each_node())
+    }
+
+    /// The client whose request is to be sent again to another node, as far as `part` is concerned.
+    pub(crate) fn client_of_parked(&self, id: Id, part: u32) -> Option<ConnId> {
+        let fan = self.fans.get(id)?;
+        (fan.parts[part as usize] == Part::Parked && !fan.is_ending).then_some(fan.conn)
+    }
+
+    /// The part was sent again, on the connection `node`.
+    pub(crate) fn note_part_sent(&mut self, id: Id, part: u32, node: HeldNode) {
+        if let Some(fan) = self.fans.get_mut(id) {
+            fan.parts[part as usize] = Part::Waits { node, is_seen: false };
         }
     }
 
@@ -197,7 +288,15 @@ impl Core {
     pub(crate) fn leave_fan(&mut self, id: Id) {
         let Some(mut fan) = self.fans.remove(id) else { return };
         self.memory.recount(&mut fan.counted_bytes, 0);
-        self.pins.doomed.extend(fan.parts.into_iter().flatten().map(|part| part.node.get()));
+        self.pins.doomed.extend(fan.parts.into_iter().filter_map(Part::node).map(HeldNode::get));
+    }
+
+    /// No answer can be told any more, but `error`.
+    pub(crate) fn fail_fan(&mut self, id: Id, error: &str) {
+        if let Some(fan) = self.fans.get_mut(id) {
+            fan.error.get_or_insert_with(|| written(error));
+            self.end_fan(id);
+        }
     }
 
     /// All parts are let go that still wait.
@@ -206,23 +305,29 @@ impl Core {
         if std::mem::replace(&mut fan.is_ending, true) {
             return;
         }
-        for part in fan.parts.clone().into_iter().flatten() {
+        for part in &mut fan.parts {
+            if *part == Part::Parked {
+                *part = Part::Ended;
+            }
+        }
+        for part in fan.parts.clone() {
+            let Part::Waits { node, is_seen } = part else { continue };
             let late_at = self.now + ENDING;
-            self.backends[part.node.get() as usize].hurry(late_at);
+            self.backends[node.get() as usize].hurry(late_at);
             self.check_at = self.check_at.min(late_at);
-            if part.is_seen {
-                self.end_part(part);
+            if is_seen {
+                self.end_part(node.get());
             }
         }
     }
 
-    /// Lets a part go, if its node has said how it calls the connection.
-    fn end_part(&mut self, part: Part) {
-        let node = part.node.get();
+    /// Lets the part go that waits on the connection `node`, if its node has said how it calls it.
+    fn end_part(&mut self, node: u32) {
         let backend = &self.backends[node as usize];
-        let (id, Some(name), Some(conn)) = (backend.node, backend.name, backend.conn()) else { return };
+        let (lane, id) = (backend.lane, backend.node);
+        let (Some(name), Some(conn)) = (backend.name, backend.conn()) else { return };
         let asked = Asked { conn, place: 0, part: node, purpose: Purpose::Unblock, kept: Kept::NO };
-        if self.ask_to_unblock(id, name, false, asked) {
+        if self.ask_to_unblock((lane, id), name, false, asked) {
             self.backends[node as usize].is_unblocked = true;
         }
     }
@@ -233,7 +338,9 @@ impl Core {
         if backend.conn() != Some(conn) {
             return;
         }
-        if let Outcome::Lost(_) = outcome {
+        // A user of the nodes may not be allowed to.
+        if matches!(outcome, Outcome::Lost(_)) || matches!(outcome, Outcome::Reply(reply) if is_error(reply))
+        {
             return self.pins.doomed.push(node);
         }
         backend.is_unblocked = false;
@@ -246,35 +353,50 @@ impl Core {
     fn take_part(&mut self, id: Id, part: u32, outcome: Outcome<'_>) -> bool {
         let is_lost = matches!(outcome, Outcome::Lost(_));
         let Some(fan) = self.fans.get_mut(id) else { return false };
-        let Some(Part { node, .. }) = fan.parts.get_mut(part as usize).and_then(Option::take) else {
+        let was = std::mem::replace(&mut fan.parts[part as usize], Part::Ended);
+        if was == Part::Ended {
             return false;
-        };
+        }
         // Who was unblocked there by another client, or by us at the end, waits no more at all.
-        let was_sought = self.backends[node.get() as usize].is_sought;
+        let was_sought = was.node().is_some_and(|node| self.backends[node.get() as usize].is_sought);
         let ends = fan.absorb(part, outcome) | was_sought;
-        let (is_last, holds) = (fan.parts.iter().all(Option::is_none), fan.streams.held_bytes());
+        let holds = fan.answers.held_bytes();
         self.memory.recount(&mut fan.counted_bytes, holds);
         // A lost connection is given up by whoever found that out.
-        if !is_lost {
+        if let Some(node) = was.node().filter(|_| !is_lost) {
             self.let_go_of(node);
         }
         if ends {
             self.end_fan(id);
         }
-        is_last
+        self.fans.get(id).is_some_and(|fan| fan.parts.iter().all(|part| *part == Part::Ended))
     }
 }
 
 impl Proxy {
-    /// What came of part `part` of an XREAD.
-    pub(crate) fn absorb_read(&mut self, id: Id, part: u32, outcome: Outcome<'_>) {
+    /// Part `part` was declined: its connection is the next client's, and it waits until it was sent again.
+    pub(crate) fn park_part(&mut self, id: Id, part: u32) {
+        let core = &mut self.core;
+        let Some(fan) = core.fans.get_mut(id) else { return };
+        let was = std::mem::replace(&mut fan.parts[part as usize], Part::Parked);
+        let (conn, first) = (fan.conn, fan.first_node());
+        if let Some(node) = was.node() {
+            core.let_go_of(node);
+        }
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+            core.set_waiting(session, first);
+        }
+    }
+
+    /// What came of part `part`.
+    pub(crate) fn absorb_part(&mut self, id: Id, part: u32, outcome: Outcome<'_>) {
         let is_last = self.core.take_part(id, part, outcome);
         let core = &mut self.core;
         let Some(fan) = core.fans.get(id) else { return };
         let Some(Peer::Client(session)) = self.peers.get_mut(fan.conn) else { return };
         if !is_last {
             // It is sought on a connection on which it still waits.
-            session.waits_on = fan.parts.iter().flatten().next().map(|part| part.node);
+            session.waits_on = fan.first_node();
             return;
         }
         let Some(mut fan) = core.fans.remove(id) else { return };

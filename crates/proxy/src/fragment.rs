@@ -132,7 +132,7 @@ impl Core {
         .of_shards(&self.topology)
         .over(self.topology.is_cluster() && shares_conns(&keys.parts))
         .in_lane(self.lanes.kind(session.lane));
-        let kept = Kept::only_if(reads && merge.may_be_relayed());
+        let kept = Kept::only_if(reads);
         self.expect_merge(session, merge, keys, kept);
     }
 

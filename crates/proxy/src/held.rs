@@ -18,7 +18,7 @@ use crate::ConnId;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::lanes::LaneId;
+use crate::lanes::{LaneId, Who};
 use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
@@ -113,10 +113,14 @@ impl Core {
             self.abandon(session);
             return Step::Done;
         }
+        if wait == Wait::Replicas {
+            self.wait_for_replicas(session, request, patience);
+            return Step::Done;
+        }
         match route::route(command, request, &self.topology, keys) {
             Route::Parts if wait != Wait::BlockAcross => self.refuse(session, errors::CROSS_SLOT),
             Route::Parts if streams::is_complete(request, keys) => {
-                self.wait_on_several(session, request, keys, patience);
+                self.wait_for_entries(session, request, keys, patience);
             }
             Route::Parts => self.wait_on(session, self.topology.keyless(), request.bytes, patience),
             Route::One(shard) => self.wait_on(session, shard, request.bytes, patience),
@@ -184,8 +188,13 @@ impl Core {
             true => session.watch = Watch::Asked(node),
             false => self.ask_name(node),
         }
-        self.enqueue_again(node.get(), asks, request, ticket);
-        session.fences += 1;
+        let request = if watches { request.into() } else { self.shortened(request, ticket.deadline) };
+        self.enqueue_again(node.get(), asks, &request, ticket);
+        match ticket.purpose {
+            // The whole of which it is a part has its fence.
+            Purpose::Fan => self.note_part_sent(ticket.conn, ticket.part, node),
+            _ => session.fences += 1,
+        }
         if !watches {
             self.set_waiting(session, Some(node));
             self.set_deadline(node.get(), ticket.deadline);
@@ -254,16 +263,26 @@ impl Core {
     /// not yet said how it calls the connection.
     pub(crate) fn end_wait(&mut self, node: HeldNode) {
         let backend = &mut self.backends[node.get() as usize];
-        let (id, Some(name)) = (backend.node, backend.name) else { return };
-        if self.ask_to_unblock(id, name, false, Asked::by_nobody()) {
+        let (lane, id) = (backend.lane, backend.node);
+        let Some(name) = backend.name else { return };
+        if self.ask_to_unblock((lane, id), name, false, Asked::by_nobody()) {
             self.backends[node.get() as usize].is_sought = true;
         }
     }
 
-    /// Asks the node `id` to let the client go that waits on the connection which it calls `name`. False if it cannot be
-    /// asked.
-    pub(crate) fn ask_to_unblock(&mut self, id: NodeId, name: i64, by_error: bool, asked: Asked) -> bool {
-        let shared = self.lanes.node(LaneId::FIRST, id);
+    /// Asks the node `id` to let the client go that waits on the connection which it calls `name`; as whoever is in `lane`,
+    /// where the nodes decide who may. False if it cannot be asked.
+    pub(crate) fn ask_to_unblock(
+        &mut self,
+        (lane, id): (LaneId, NodeId),
+        name: i64,
+        by_error: bool,
+        asked: Asked,
+    ) -> bool {
+        let shared = match self.lanes.kind(lane).who {
+            Who::Client(_) => self.node_in(lane, id).ok(),
+            Who::Pool | Who::Nobody => self.lanes.node(LaneId::FIRST, id),
+        };
         let Some(node) = shared.filter(|&node| self.admit_on(node).is_ok()) else { return false };
         let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
         let mut digits = itoa::Buffer::new();
@@ -334,8 +353,9 @@ impl Proxy {
                 Some(false) => return core.pins.doomed.push(node),
             }
         }
-        // The answer to UNWATCH is for nobody.
+        // The answer to UNWATCH is for nobody; but if the node has refused that, keys may still be watched.
         if core.backends[node as usize].held_by.is_none() {
+            core.backends[node as usize].is_altered |= resp::reply::is_error(reply) && !ticket.is_of_client();
             core.return_held(node);
         }
     }

@@ -69,6 +69,8 @@ const TEXTS: &[(&str, &[&str])] = &[
         &[
             "CACHING (YES|NO)",
             "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+            "CAPA <option> [options...]",
+            "    Accepted; the proxy redirects nobody.",
             "GETREDIR",
             "    Return the client ID we are redirecting to when tracking is enabled.",
             "GETNAME",
@@ -122,6 +124,8 @@ const TEXTS: &[(&str, &[&str])] = &[
             "    Return the hash slot for <key>.",
             "MYID",
             "    Return the node id.",
+            "MYSHARDID",
+            "    Return the node's shard id.",
             "NODES",
             "    Return cluster configuration seen by node. Output format:",
             "    <id> <ip:port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...",

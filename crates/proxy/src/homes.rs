@@ -8,7 +8,7 @@
 //!
 //! What a client of Redis Cluster must do by itself is done here: it stays subscribed. Messages that were published while
 //! no node was subscribed to are lost, as they are for that client. Only shard channels belong to a slot; other messages
-//! of a cluster come to all of its nodes, and each topic takes them from one ([`Core::is_heard_from`]).
+//! of a cluster come to all of its nodes, and each topic takes them from one ([`Core::heard`]).
 
 use crate::core::Core;
 use crate::errors;
@@ -31,7 +31,10 @@ impl Core {
     /// Asks for what there is to ask for after the topology has changed.
     pub(crate) fn follow_topics(&mut self) {
         for id in self.subscriptions.topics.ids() {
-            let Some(topic) = self.subscriptions.topics.get(id) else { continue };
+            let Some(topic) = self.subscriptions.topics.get_mut(id) else { continue };
+            if self.topology.shard(topic.speaker).is_gone() {
+                topic.speaker = self.topology.shard_of(&topic.name);
+            }
             let home = topic
                 .home()
                 .filter(|home| topic.kind == Kind::ShardChannel || self.topology.shard(*home).is_gone());
@@ -67,14 +70,19 @@ impl Core {
         }
     }
 
-    /// Whether a message to a pattern's subscribers counts that comes from `shard`. In a cluster, every node passes on
-    /// what was published to any, and each only what happens to its own keys.
-    pub(crate) fn is_heard_from(&self, shard: ShardId, kind: Kind, name: &[u8], message: &[u8]) -> bool {
-        if kind != Kind::Pattern || !self.topology.is_cluster() {
-            return true;
-        }
-        let channel = elements(message).and_then(|mut fields| fields.nth(2)).and_then(as_bulk);
-        channel.is_none_or(is_notification) || shard == self.topology.shard_of(name)
+    /// The topic of a message that comes from `shard`, if it counts: somebody is still subscribed, and the topic has not
+    /// moved since, of which what is said here last could come behind what is said there first. In a cluster, every node
+    /// passes on what was published to any, and each only what happens to its own keys.
+    pub(crate) fn heard(&self, shard: ShardId, kind: Kind, name: &[u8], message: &[u8]) -> Option<Id> {
+        let id = self.subscriptions.topics.find(kind, name)?;
+        let topic = self.subscriptions.topics.get(id).filter(|topic| topic.lives_on(shard))?;
+        let is_told_by_all = || {
+            let channel = elements(message).and_then(|mut fields| fields.nth(2)).and_then(as_bulk);
+            !channel.is_none_or(is_notification)
+        };
+        let is_echo =
+            kind == Kind::Pattern && self.topology.is_cluster() && shard != topic.speaker && is_told_by_all();
+        (!is_echo).then_some(id)
     }
 }
 

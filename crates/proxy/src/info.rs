@@ -6,14 +6,17 @@
 use crate::backend::State;
 use crate::core::Core;
 use crate::counters::{Counters, Usage};
+use crate::errors;
+use crate::passing::is_denial;
 use crate::replies::Outcome;
 use crate::session::Session;
-use crate::tally::Tally;
+use crate::tally::{ReadRow, Tally};
 use command::Topic;
 use resp::{Request, encode, reply};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::str::FromStr;
+use std::sync::Arc;
 use topology::ShardId;
 
 /// The Redis whose commands we have; libraries choose their own by it.
@@ -267,6 +270,15 @@ impl Survey {
         };
     }
 
+    /// What a node has against who asks.
+    fn denial(&self) -> Option<&str> {
+        let errors = self.nodes.iter().filter_map(|word| match word {
+            Word::Refused(error) | Word::Down(error) => Some(error.as_str()),
+            Word::None | Word::Figures(_) => None,
+        });
+        errors.into_iter().find(|error| is_denial(error))
+    }
+
     fn figures(&self) -> impl Iterator<Item = &Figures> + Clone {
         self.nodes.iter().filter_map(|word| match word {
             Word::Figures(figures) => Some(&**figures),
@@ -305,22 +317,32 @@ impl Core {
         let wanted = Wanted::of(request.args().skip(1));
         let mut survey = Survey { wanted, nodes: vec![Word::None; self.topology.shard_count()] };
         let mut shards = Vec::new();
-        if wanted.sections().any(|section| section.asks_nodes) {
-            for shard in self.topology.all_shards() {
-                match self.admit(shard) {
-                    Ok(()) => shards.push(shard),
+        // Where nodes decide who may ask for it, they are asked.
+        if self.has_users_of_nodes() || wanted.sections().any(|section| section.asks_nodes) {
+            let lane = self.plain_lane(session);
+            for shard in Arc::clone(&self.topology).all_shards() {
+                match self.shared_node(lane, shard) {
+                    Ok(node) => shards.push((shard, node)),
                     Err(lost) => survey.nodes[shard.0 as usize] = Word::Down(lost.reason()),
                 }
             }
         }
         if shards.is_empty() {
-            return self.write_info(&survey, session.resp3, reply);
+            return self.write_survey(&survey, session.resp3, reply);
         }
         self.ask_shards(session, QUESTION, &shards, survey);
     }
 
+    /// Writes the report, or why a node does not want the client to have it.
+    pub(crate) fn write_survey(&mut self, survey: &Survey, resp3: bool, reply: &mut Vec<u8>) {
+        match survey.denial().filter(|_| self.has_users_of_nodes()) {
+            Some(error) => errors::write(reply, error),
+            None => self.write_info(survey, resp3, reply),
+        }
+    }
+
     /// Writes the report over all workers; the section `Nodes` is the view of the worker that answers.
-    pub(crate) fn write_info(&mut self, survey: &Survey, resp3: bool, reply: &mut Vec<u8>) {
+    fn write_info(&mut self, survey: &Survey, resp3: bool, reply: &mut Vec<u8>) {
         self.publish();
         let (counters, tally) = (self.board.sum(), self.board.tally());
         let facts = Facts { core: self, counters, tally, usage: self.board.usage(), survey };
@@ -448,7 +470,18 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_replica_fallbacks:{}", counters.replica_fallbacks));
     push(text, format_args!("total_own_write_reads:{}", counters.own_write_reads));
     push(text, format_args!("total_replica_retries:{}", counters.replica_retries));
+    push(text, format_args!("total_conns_replaced:{}", counters.conns_replaced));
+    push(text, format_args!("total_reads_repeated:{}", counters.reads_repeated));
     push(text, format_args!("total_remaps:{}", counters.remaps));
+    for (policy, row) in facts.tally.reads() {
+        let ReadRow { replica, primary, own_write, fallback } = row;
+        push(
+            text,
+            format_args!(
+                "reads_from_{policy}:replica={replica},primary={primary},own_write={own_write},fallback={fallback}"
+            ),
+        );
+    }
     push(text, format_args!("total_error_replies:{}", facts.tally.errors_total()));
     push(text, format_args!("total_proxy_errors:{}", counters.errors));
     push(text, format_args!("total_timeouts:{}", counters.timeouts));
@@ -531,12 +564,16 @@ fn nodes(facts: &Facts<'_>, text: &mut String) {
         };
         let (index, name, in_flight) = (id.0, core.shard_name(id), backend.in_flight());
         let address = &core.topology.node(backend.node).address;
+        let percent = core.ejection.as_ref().map(|ejection| ejection.keys_percent(id));
+        let keys = percent.map_or(String::new(), |percent| format!(",keys_at_home={percent}%"));
         push(
             text,
             format_args!(
-                "node{index}:name={name},address={address},state={state},in_flight={in_flight}{word}"
+                "node{index}:name={name},address={address},state={state},in_flight={in_flight}{keys}{word}"
             ),
         );
+        // A string takes all.
+        let _ = core.write_replicas(id, text);
     }
 }
 

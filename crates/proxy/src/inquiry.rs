@@ -1,5 +1,5 @@
 //! Questions that wait for several answers which are no replies of nodes to a client's request: over the clients of all
-//! workers (CLIENT LIST and KILL), over all shards (INFO), or over time alone (WAIT).
+//! workers (CLIENT LIST and KILL), or over all shards (INFO).
 //!
 //! ```text
 //!   session ─► inquire ─► question ─► our own clients ───────────────┐
@@ -79,16 +79,16 @@ impl Mail {
 /// What each worker is asked.
 #[derive(Debug)]
 pub(crate) enum Question {
-    /// The lines of its clients, but for that of the client who asks.
-    List { asker: u64, listing: Listing },
+    /// The lines of its clients, but for that of the client who asks; of this user's, if that is said.
+    List { asker: u64, listing: Listing, user: Option<Box<[u8]>> },
     /// Close its clients that match, but not the one who asks.
     Kill { asker: u64, filter: Filter },
     /// Begin to count anew.
     ResetStatistics,
     /// Pause clients, or go on with them.
     Pause(Option<Order>),
-    /// On which connection this client waits.
-    Seek { client: u64 },
+    /// On which connection this client waits, if it is this user's, if that is said.
+    Seek { client: u64, user: Option<Box<[u8]>> },
     /// Whether this client is here, to redirect to it.
     Find { client: u64 },
     /// Take these users for those that there are.
@@ -127,7 +127,7 @@ pub(crate) struct Inquiry {
     conn: ConnId,
     /// In the client's order.
     place: u32,
-    /// Answers that are still to come. 0 from the start: the deadline is waited for.
+    /// Answers that are still to come.
     left: usize,
     deadline: Instant,
     /// What was asked, and when, for the statistics.
@@ -147,8 +147,6 @@ pub(crate) enum Gathered {
     Killed { count: u64, by_address: bool },
     /// That all have done what they were told.
     Done,
-    /// WAIT.
-    Replicas,
     /// INFO.
     Survey(Survey),
     /// CLIENT UNBLOCK: where the client waits, if it does, and whether it is to get an error.
@@ -235,22 +233,23 @@ impl Core {
         inquiry.is_some()
     }
 
-    /// Asks all shards that can be asked with `request`. `survey` knows of the others why they cannot.
+    /// Asks all shards that can be asked with `request`, over these connections. `survey` knows of the others why they
+    /// cannot.
     pub(crate) fn ask_shards(
         &mut self,
         session: &mut Session,
         request: &[u8],
-        shards: &[ShardId],
+        shards: &[(ShardId, u32)],
         survey: Survey,
     ) {
         // Every ticket is answered in its time, if only with the loss of its request: no deadline is needed.
         let survey = Gathered::Survey(survey);
         let Some(inquiry) = self.inquire(session, survey, shards.len(), Instant::NEVER) else { return };
-        for &shard in shards {
+        for &(shard, node) in shards {
             // An inquiry has no client of its own: its number takes the place of one.
             let asked =
                 Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry, kept: Kept::NO };
-            self.enqueue(shard, request, asked);
+            self.enqueue_on(node, request, asked);
         }
     }
 }
@@ -356,13 +355,15 @@ impl Proxy {
                 let found = found.map(|session| Redirect { client: *client, worker, conn: session.conn });
                 found.map_or(Findings::Nothing, Findings::Client)
             }
-            Question::Seek { client } => {
-                let mut sought = self.sessions().filter(|session| session.client == *client);
+            Question::Seek { client, user } => {
+                let sought = self.sessions().filter(|session| session.client == *client);
+                let mut sought = sought.filter(|session| session.is_of(user.as_deref()));
                 let node = sought.find_map(|session| session.waits_on);
                 node.map_or(Findings::Nothing, |node| Findings::WaitsSomewhere(node.get()))
             }
-            Question::List { asker, listing } => {
+            Question::List { asker, listing, user } => {
                 let lines = self.sessions().filter(|session| session.client != *asker);
+                let lines = lines.filter(|session| session.is_of(user.as_deref()));
                 let lines = lines.filter(|session| listing.takes(session));
                 Findings::Lines(
                     lines.map(|session| (session.client, self.core.client_line(session))).collect(),
@@ -498,8 +499,8 @@ impl Gathered {
             Gathered::Errand(Task::SaveUsers) => errors::write(out, errors::USERS_LATE_SAVED),
             Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
-            Gathered::Replicas | Gathered::Unblocked { .. } => encode::integer(out, 0),
-            Gathered::Survey(survey) => core.write_info(&survey, resp3, out),
+            Gathered::Unblocked { .. } => encode::integer(out, 0),
+            Gathered::Survey(survey) => core.write_survey(&survey, resp3, out),
         }
     }
 }

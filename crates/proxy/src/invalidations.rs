@@ -190,7 +190,7 @@ impl Core {
 
     /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
     fn source_of_changes(&mut self, shard: ShardId) -> u32 {
-        let lane = self.lanes.of_kind(LaneKind { database: 0, resp3: true });
+        let lane = self.lanes.of_kind(LaneKind { resp3: true, ..LaneKind::default() }, self.now);
         let node = self.source_on(self.invalidations.sources[shard.0 as usize].node, lane, shard);
         self.invalidations.sources[shard.0 as usize].node = Some(node);
         node

@@ -1,9 +1,9 @@
 //! Lanes: clients that have chosen another database, or RESP3, share connections of their own.
 //!
-//! A lane is the shared connections, one to each shard, for one database and one version of the protocol: what a node
-//! remembers of a connection is the same for all who use it. Lane 0 (database 0, RESP2) is there from the start. The
-//! connections of any other are made when the first request needs them, and closed when no client has been in the lane
-//! for a while.
+//! A lane is the shared connections, one to each shard, for one database, one version of the protocol and one user: what a
+//! node remembers of a connection is the same for all who use it. Lane 0 (database 0, RESP2, ourselves) is there from the
+//! start. The connections of any other are made when the first request needs them, and closed when no client has been in
+//! the lane for a while.
 //!
 //! ```text
 //!   session ─ lane 0 ──────────────────► backend of the shard
@@ -18,51 +18,112 @@ use crate::core::Core;
 use crate::credentials::Credentials;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
-use crate::limits::Limits;
+use crate::identities::Identities;
+use crate::limits::{Authority, Limits};
+use crate::passing;
 use crate::session::Session;
 use command::Naming;
 use resp::{Request, encode};
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
-use stdx::Instant;
+use stdx::{Id, Instant};
 use topology::{NodeId, ShardId};
+use zeroize::Zeroizing;
 
-/// Names a lane of this worker, as long as the worker lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LaneId(u16);
+/// Names a lane of this worker for as long as it lives, and nothing afterwards: what comes late must not go over the
+/// connections of somebody else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LaneId {
+    index: u16,
+    /// How often the place was given away before. A lane lives for some seconds at least: until this wraps, days pass.
+    generation: u16,
+}
 
 impl LaneId {
     /// That of database 0 and RESP2, in which every client begins.
-    pub(crate) const FIRST: LaneId = LaneId(0);
+    pub(crate) const FIRST: LaneId = LaneId { index: 0, generation: 0 };
+    /// There is no such lane, and nothing goes over it.
+    pub(crate) const NONE: LaneId = LaneId { index: u16::MAX, generation: u16::MAX };
 }
 
-/// What all who use a connection have chosen alike. There are as many lanes at most as there are values of this.
+/// What all who use a connection have chosen alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct LaneKind {
     /// Below [`DATABASES_MAX`].
     pub database: u16,
     /// Replies are of RESP3.
     pub resp3: bool,
+    /// Whose requests the nodes take them for.
+    pub who: Who,
 }
+
+/// For whom nodes take a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Who {
+    /// For us: the user that the pool's credentials name. If there are none, for their default user, as which clients
+    /// that have not said who they are may use it too.
+    #[default]
+    Pool,
+    /// For nobody, or for whoever has logged in last: only AUTH goes over it.
+    Nobody,
+    /// For the client that has said so: see [`Identities`].
+    Client(Id),
+}
+
+impl LaneKind {
+    /// The same for database 0 and RESP2.
+    pub(crate) fn plain(self) -> LaneKind {
+        LaneKind { who: self.who, ..LaneKind::default() }
+    }
+}
+
+/// That of [`LaneId::NONE`]. Nobody ever has this number.
+const NO_KIND: LaneKind =
+    LaneKind { database: 0, resp3: false, who: Who::Client(Id { index: u32::MAX, generation: u32::MAX }) };
 
 /// More databases cannot be had: the lanes of all must have a number.
 pub(crate) const DATABASES_MAX: u16 = 16 * 1024;
 
-/// What a connection begins with, before any request: it makes the connection what its lane wants, and ends with a PING.
-#[derive(Clone, Debug)]
+/// What a connection begins with, before any request: it makes the connection what its lane wants, and ends with a request
+/// that a node answers as soon as it takes others.
+#[derive(Clone)]
 pub(crate) struct Greeting {
-    bytes: Arc<[u8]>,
+    bytes: Arc<Zeroizing<Vec<u8>>>,
     requests: usize,
+    end: End,
+}
+
+/// With what a greeting ends, and what of a node's answers to it shows that requests may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// PING, and PONG.
+    Ping,
+    /// PING, which the default user may not be allowed to send, or nobody who has not logged in: the node lives
+    /// nevertheless, and says to each request what it has against it.
+    PingOfAnybody,
+    /// HELLO, which all users may send, whatever else they may not.
+    Hello,
+    /// HELLO, and nobody has logged in yet.
+    HelloOfNobody,
+    /// Nothing: the connection never comes to be used.
+    Never,
 }
 
 impl Greeting {
     /// That of a connection for `kind`, of whom `credentials` tell who it is.
+    #[cfg(test)]
     pub(crate) fn of(kind: LaneKind, credentials: &Credentials) -> Greeting {
-        Greeting::of_reader(kind, credentials, false)
+        Greeting::new(kind, credentials, End::Ping, false)
     }
 
-    /// The same; a node of a cluster `is_told` with it that what comes may be read though it is a replica.
-    fn of_reader(kind: LaneKind, credentials: &Credentials, is_told: bool) -> Greeting {
+    /// For a connection over which nothing may go.
+    pub(crate) fn never() -> Greeting {
+        Greeting { bytes: Arc::default(), requests: 1, end: End::Never }
+    }
+
+    /// A node of a cluster `is_told` with it that what comes may be read though it is a replica.
+    fn new(kind: LaneKind, credentials: &Credentials, end: End, is_told: bool) -> Greeting {
         let database = itoa::Buffer::new().format(kind.database).to_owned();
         let mut requests: Vec<&[&[u8]]> = Vec::new();
         let select: &[&[u8]] = &[b"SELECT", database.as_bytes()];
@@ -75,12 +136,17 @@ impl Greeting {
         if is_told {
             requests.push(&[b"READONLY"]);
         }
-        requests.push(&[b"PING"]);
+        requests.push(match end {
+            End::Ping | End::PingOfAnybody => &[b"PING"],
+            End::Hello | End::HelloOfNobody | End::Never => &[b"HELLO"],
+        });
         // Before all others: nodes answer nothing else until they know who asks.
-        let mut bytes = credentials.request().unwrap_or_default().to_vec();
+        let login = credentials.request().unwrap_or_default();
+        let mut bytes = Zeroizing::new(Vec::with_capacity(login.len() + BEHIND_LOGIN_BYTES_MAX));
+        bytes.extend_from_slice(login);
         requests.iter().for_each(|request| encode::request(&mut bytes, request));
         let requests = requests.len() + usize::from(credentials.request().is_some());
-        Greeting { bytes: bytes.into(), requests }
+        Greeting { bytes: Arc::new(bytes), requests, end }
     }
 
     /// Its wire bytes.
@@ -88,15 +154,52 @@ impl Greeting {
         &self.bytes
     }
 
-    /// How many replies answer it. The last is a PONG.
+    /// How many replies answer it.
     pub(crate) fn replies(&self) -> usize {
         self.requests
     }
+
+    /// Whether `reply`, the last of them, shows that requests may follow.
+    pub(crate) fn is_answered_by(&self, reply: &[u8]) -> bool {
+        let says = |word: &[u8]| reply.strip_prefix(b"-").is_some_and(|rest| rest.starts_with(word));
+        match self.end {
+            End::Ping => reply == PONG,
+            End::PingOfAnybody => reply == PONG || says(NO_AUTH) || says(NO_PERMISSION),
+            End::Hello => !resp::reply::is_error(reply),
+            End::HelloOfNobody => !resp::reply::is_error(reply) || says(NO_AUTH),
+            End::Never => false,
+        }
+    }
+
+    /// The request that asks the node whether it lives, on a connection that began so.
+    pub(crate) fn probe(&self) -> &'static [u8] {
+        match self.end {
+            End::Ping | End::PingOfAnybody => PING,
+            End::Hello | End::HelloOfNobody | End::Never => HELLO,
+        }
+    }
 }
+
+/// There may be a password in it.
+impl fmt::Debug for Greeting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} requests", self.requests)
+    }
+}
+
+pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+pub(crate) const PONG: &[u8] = b"+PONG\r\n";
+const HELLO: &[u8] = b"*1\r\n$5\r\nHELLO\r\n";
+/// The first words of errors that are about who asks, and not about the node.
+const NO_AUTH: &[u8] = b"NOAUTH ";
+const NO_PERMISSION: &[u8] = b"NOPERM ";
+/// HELLO 3, SELECT, READONLY and PING take less.
+const BEHIND_LOGIN_BYTES_MAX: usize = 128;
 
 /// One lane.
 #[derive(Debug)]
 struct Lane {
+    generation: u16,
     kind: LaneKind,
     greeting: Greeting,
     /// By node: the connection, or [`NO_NODE`]. Empty as long as there is none.
@@ -116,45 +219,92 @@ const NO_NODE: u32 = u32::MAX;
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     by_kind: HashMap<LaneKind, LaneId>,
+    /// Places of lanes that are gone.
+    free: Vec<u16>,
     /// By shard: the first lane's connection to its primary, or [`NO_NODE`].
     primaries: Vec<u32>,
     credentials: Credentials,
+    /// Where the nodes decide who clients are, those that are in.
+    pub identities: Identities,
+    /// How connections end their greeting that are nobody's own.
+    end: End,
     /// How many connections there are of all but the first.
     nodes: usize,
 }
 
 impl Lanes {
     /// The first one alone.
-    pub(crate) fn new(credentials: Credentials) -> Lanes {
-        let (lanes, by_kind, primaries) = (Vec::new(), HashMap::new(), Vec::new());
-        let mut lanes = Lanes { lanes, by_kind, primaries, credentials, nodes: 0 };
-        lanes.of_kind(LaneKind::default());
+    pub(crate) fn new(credentials: Credentials, authority: Authority) -> Lanes {
+        let (lanes, by_kind, free, primaries) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+        let end = match authority {
+            Authority::Nodes if credentials.request().is_none() => End::PingOfAnybody,
+            Authority::Nodes | Authority::Proxy => End::Ping,
+        };
+        let identities = Identities::default();
+        let mut lanes = Lanes { lanes, by_kind, free, primaries, credentials, identities, end, nodes: 0 };
+        lanes.of_kind(LaneKind::default(), Instant::ZERO);
         lanes
     }
 
-    /// The lane of `kind`.
-    pub(crate) fn of_kind(&mut self, kind: LaneKind) -> LaneId {
-        *self.by_kind.entry(kind).or_insert_with(|| {
-            let (greeting, left_at) = (Greeting::of(kind, &self.credentials), Instant::ZERO);
-            let (nodes, refused_by) = (Vec::new(), BTreeSet::new());
-            self.lanes.push(Lane { kind, greeting, nodes, clients: 0, left_at, refused_by });
-            LaneId(self.lanes.len() as u16 - 1)
+    /// The lane of `kind`; [`LaneId::NONE`] if there can be none.
+    pub(crate) fn of_kind(&mut self, kind: LaneKind, now: Instant) -> LaneId {
+        if let Some(&lane) = self.by_kind.get(&kind) {
+            return lane;
+        }
+        let Some(greeting) = self.greeting_for(kind, false) else { return LaneId::NONE };
+        let (nodes, refused_by) = (Vec::new(), BTreeSet::new());
+        let lane = Lane { generation: 0, kind, greeting, nodes, clients: 0, left_at: now, refused_by };
+        let id = match self.free.pop() {
+            Some(index) => {
+                let place = &mut self.lanes[usize::from(index)];
+                *place = Lane { generation: place.generation, ..lane };
+                LaneId { index, generation: place.generation }
+            }
+            None if self.lanes.len() < usize::from(LaneId::NONE.index) => {
+                self.lanes.push(lane);
+                LaneId { index: self.lanes.len() as u16 - 1, generation: 0 }
+            }
+            None => return LaneId::NONE,
+        };
+        if let Who::Client(identity) = kind.who {
+            self.identities.add_lane(identity);
+        }
+        self.by_kind.insert(kind, id);
+        id
+    }
+
+    /// What connections for `kind` begin with; `None` if nobody is called so any more.
+    fn greeting_for(&self, kind: LaneKind, is_told: bool) -> Option<Greeting> {
+        Some(match kind.who {
+            Who::Pool => Greeting::new(kind, &self.credentials, self.end, is_told),
+            Who::Nobody => Greeting::new(kind, &Credentials::default(), End::HelloOfNobody, is_told),
+            Who::Client(id) => Greeting::new(kind, self.identities.credentials(id)?, End::Hello, is_told),
         })
+    }
+
+    #[inline]
+    fn lane(&self, lane: LaneId) -> Option<&Lane> {
+        self.lanes.get(usize::from(lane.index)).filter(|place| place.generation == lane.generation)
+    }
+
+    #[inline]
+    fn lane_mut(&mut self, lane: LaneId) -> Option<&mut Lane> {
+        self.lanes.get_mut(usize::from(lane.index)).filter(|place| place.generation == lane.generation)
     }
 
     /// What its clients have chosen.
     pub(crate) fn kind(&self, lane: LaneId) -> LaneKind {
-        self.lanes[usize::from(lane.0)].kind
+        self.lane(lane).map_or(NO_KIND, |lane| lane.kind)
     }
 
     /// What its connections begin with.
-    pub(crate) fn greeting(&self, lane: LaneId) -> &Greeting {
-        &self.lanes[usize::from(lane.0)].greeting
+    pub(crate) fn greeting(&self, lane: LaneId) -> Greeting {
+        self.lane(lane).map_or_else(Greeting::never, |lane| lane.greeting.clone())
     }
 
     /// What its connections to replicas of a cluster begin with.
     pub(crate) fn greeting_of_replica(&self, lane: LaneId) -> Greeting {
-        Greeting::of_reader(self.kind(lane), &self.credentials, true)
+        self.greeting_for(self.kind(lane), true).unwrap_or_else(Greeting::never)
     }
 
     /// The first lane's connection to the primary of `shard`, if it has one.
@@ -166,12 +316,13 @@ impl Lanes {
 
     /// The connection of `lane` to the node `id`, if there is one.
     pub(crate) fn node(&self, lane: LaneId, id: NodeId) -> Option<u32> {
-        let node = self.lanes[usize::from(lane.0)].nodes.get(id.0 as usize).copied()?;
+        let node = self.lane(lane)?.nodes.get(id.0 as usize).copied()?;
         (node != NO_NODE).then_some(node)
     }
 
     fn set_node(&mut self, lane: LaneId, id: NodeId, node: u32) {
-        let nodes = &mut self.lanes[usize::from(lane.0)].nodes;
+        let Some(place) = self.lane_mut(lane) else { return };
+        let nodes = &mut place.nodes;
         if nodes.len() <= id.0 as usize {
             nodes.resize(id.0 as usize + 1, NO_NODE);
         }
@@ -187,29 +338,66 @@ impl Lanes {
 
     /// The connection `node` of `lane` to the node `id` is gone, if it was one of these.
     pub(crate) fn forget(&mut self, lane: LaneId, id: NodeId, node: u32) {
-        if self.node(lane, id) == Some(node) {
-            self.lanes[usize::from(lane.0)].nodes[id.0 as usize] = NO_NODE;
+        if self.node(lane, id) == Some(node)
+            && let Some(place) = self.lane_mut(lane)
+        {
+            place.nodes[id.0 as usize] = NO_NODE;
             self.nodes -= usize::from(lane != LaneId::FIRST);
         }
     }
 
     /// The node of `shard` has taken a connection of `lane`.
     pub(crate) fn note_taken(&mut self, lane: LaneId, shard: ShardId) {
-        self.lanes[usize::from(lane.0)].refused_by.remove(&shard);
+        if let Some(lane) = self.lane_mut(lane) {
+            lane.refused_by.remove(&shard);
+        }
     }
 
     /// A client of `lane` is not in it any more.
     pub(crate) fn leave(&mut self, lane: LaneId, now: Instant) {
-        if lane != LaneId::FIRST {
-            let lane = &mut self.lanes[usize::from(lane.0)];
+        if lane != LaneId::FIRST
+            && let Some(lane) = self.lane_mut(lane)
+        {
             lane.clients -= 1;
             lane.left_at = now;
         }
     }
 
+    /// The connections of `lane`, in which no client is, are of use now.
+    pub(crate) fn touch(&mut self, lane: LaneId, now: Instant) {
+        if let Some(lane) = self.lane_mut(lane) {
+            lane.left_at = now;
+        }
+    }
+
     fn enter(&mut self, lane: LaneId) {
-        if lane != LaneId::FIRST {
-            self.lanes[usize::from(lane.0)].clients += 1;
+        if lane != LaneId::FIRST
+            && let Some(lane) = self.lane_mut(lane)
+        {
+            lane.clients += 1;
+        }
+    }
+
+    /// Clients' own lanes that nobody was in for `lane_idle`.
+    pub(crate) fn deserted(&self, limits: &Limits, now: Instant) -> Vec<LaneId> {
+        let is_deserted = |lane: &Lane| {
+            let is_own = matches!(lane.kind.who, Who::Client(_));
+            is_own && lane.clients == 0 && now.since(lane.left_at) >= limits.lane_idle
+        };
+        let lanes = (0..).zip(&self.lanes).filter(|(_, lane)| is_deserted(lane));
+        lanes.map(|(index, lane)| LaneId { index, generation: lane.generation }).collect()
+    }
+
+    /// A client's own lane, without connections, is not there any more; and who it was is forgotten with its last one.
+    pub(crate) fn remove(&mut self, lane: LaneId) {
+        let Some(place) = self.lane_mut(lane) else { return };
+        place.generation = place.generation.wrapping_add(1);
+        place.greeting = Greeting::never();
+        let kind = std::mem::take(&mut place.kind);
+        self.by_kind.remove(&kind);
+        self.free.push(lane.index);
+        if let Who::Client(identity) = kind.who {
+            self.identities.remove_lane(identity);
         }
     }
 
@@ -223,23 +411,33 @@ impl Lanes {
 
 impl Core {
     /// The connection to `shard` that the clients of `lane` share, if it takes a request now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shared_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
-        let node = match self.lanes.primary(shard) {
-            Some(node) if lane == LaneId::FIRST => node,
-            _ => {
-                let id = self.primary_of(shard)?;
-                self.node_in(lane, id)?
-            }
-        };
+        if lane == LaneId::FIRST
+            && let Some(node) = self.lanes.primary(shard)
+            && self.backends[node as usize].admit(&self.limits).is_ok()
+        {
+            return Ok(node);
+        }
+        self.node_of_lane(lane, shard)
+    }
+
+    /// As [`Core::shared_node`], which does by itself what is usual.
+    #[inline(never)]
+    fn node_of_lane(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+        let id = self.primary_of(shard)?;
+        let node = self.node_in(lane, id)?;
         self.admit_on(node).map(|()| node)
     }
 
     /// The node of `shard` has refused a connection of `lane`, for this `reason`: the log is told once. Of the first lane it
     /// is told otherwise: if that is refused, the node is down.
     pub(crate) fn note_refused(&mut self, lane: LaneId, shard: ShardId, reason: &str) {
-        let LaneKind { database, resp3 } = self.lanes.kind(lane);
-        if lane == LaneId::FIRST || !self.lanes.lanes[usize::from(lane.0)].refused_by.insert(shard) {
+        let LaneKind { database, resp3, who } = self.lanes.kind(lane);
+        // Of a client's own it is told, and nobody else is.
+        let is_own = matches!(who, Who::Client(_)) && passing::is_denial(reason);
+        let is_known = self.lanes.lane_mut(lane).is_none_or(|lane| !lane.refused_by.insert(shard));
+        if lane == LaneId::FIRST || is_own || is_known {
             return;
         }
         let (shard, reason) = (self.shard_name(shard).to_owned(), reason.to_owned());
@@ -263,8 +461,16 @@ impl Core {
 
     /// Makes the connection of `lane` to the node `id`.
     fn open_node(&mut self, lane: LaneId, id: NodeId) -> Result<u32, Lost> {
-        if lane != LaneId::FIRST && self.lanes.nodes >= self.limits.lane_nodes_max {
-            return Err(self.not_sent(self.shard_of_node(id), errors::LANE_NODES_MAX));
+        let is_full = lane != LaneId::FIRST && self.lanes.nodes >= self.limits.lane_nodes_max;
+        let reason = match self.lanes.lane(lane).map(|lane| lane.kind.who) {
+            None => Some(errors::NO_LANE),
+            // It is one connection, and whoever cannot log in is told less than who can.
+            Some(Who::Nobody) => None,
+            Some(Who::Client(_)) => is_full.then_some(errors::USER_NODES_MAX),
+            Some(Who::Pool) => is_full.then_some(errors::LANE_NODES_MAX),
+        };
+        if let Some(reason) = reason {
+            return Err(self.not_sent(self.shard_of_node(id), reason));
         }
         let node = self.unused_node(lane, id);
         self.backends[node as usize].used_by = if self.is_replica(id) { Use::Replica } else { Use::Shared };
@@ -285,7 +491,7 @@ impl Core {
 
     /// From now on the session's requests go over the lane of `kind`, once all before them were answered.
     pub(crate) fn change_lane(&mut self, session: &mut Session, kind: LaneKind) {
-        let lane = self.lanes.of_kind(kind);
+        let lane = self.lanes.of_kind(kind, self.now);
         if lane == session.lane {
             return;
         }

@@ -3,7 +3,9 @@
 
 use crate::ConnId;
 use crate::limits::Limits;
+use crate::passing::is_denial;
 use command::{Command, learned};
+use resp::reply::is_error;
 use std::collections::HashMap;
 use std::sync::Arc;
 use stdx::{Instant, Slab};
@@ -89,8 +91,14 @@ impl Learner {
         now: Instant,
         limits: &Limits,
     ) -> Vec<ConnId> {
+        let text = String::from_utf8_lossy(reply);
+        let error = text.trim_matches(['-', '\r', '\n']);
         let knowledge = match learned::parse(reply) {
             Some(command) => Knowledge::Known(Arc::new(command)),
+            // Who has asked may not know it. Others may.
+            None if is_error(reply) && is_denial(error) => {
+                Knowledge::Unavailable { text: error.to_owned(), until: now }
+            }
             None => Knowledge::Unknown { until: now + limits.unknown_for },
         };
         self.answer(question, knowledge)

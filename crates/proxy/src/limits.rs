@@ -96,6 +96,9 @@ pub struct Limits {
     /// Connections of all lanes of a worker but the first: enough for four nodes and 128 databases in both versions of
     /// the protocol. Requests that would need more are refused at once.
     pub lane_nodes_max: usize,
+    /// Where the nodes decide who clients are: users and passwords that clients of one worker may be logged in by at once.
+    /// Who would be one more is refused.
+    pub identities_max: usize,
     /// From the wish to connect to a node to its PONG.
     pub connect_timeout: Duration,
     /// From a request's arrival at a backend to its reply.
@@ -119,6 +122,9 @@ pub struct Limits {
     pub replica_silence_max: Duration,
     /// For so long a client reads from the primary what it wrote there, if nodes do not tell how far they are.
     pub own_write_patience: Duration,
+    /// So long it takes until a node that comes back has its share again: of the keys, if it was left out; of reads, if it is
+    /// a replica that was lost. None: it has it at once.
+    pub ramp_up: Duration,
     /// Time for a request that has begun to arrive, plus a second for each KiB of it.
     pub half_request_timeout: Duration,
     /// How long a client that was told of its error may still send before the connection goes away; closing at once
@@ -161,6 +167,12 @@ impl Limits {
             spare_buffers_max: self.spare_buffers_max.min(memory / 8 / SPARE_BUFFER_BYTES_MAX),
             ..self
         }
+    }
+
+    /// After a silence of this a connection with something in flight is doubted. A quarter of a request's time leaves the
+    /// others to find out and to ask again.
+    pub(crate) fn doubt_after(&self) -> Duration {
+        self.request_timeout / 4
     }
 
     /// How much longer than others a transfer of `bytes` may take.
@@ -229,6 +241,8 @@ impl Default for Limits {
             pinned_idle: Duration::from_secs(5),
             lane_idle: Duration::from_secs(5),
             lane_nodes_max: 1024,
+            // As many as there may be connections of theirs.
+            identities_max: 1024,
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),
             transfer_bytes_per_s_min: 16 << 20,
@@ -241,6 +255,9 @@ impl Default for Limits {
             replica_poll_idle: Duration::from_secs(1),
             replica_silence_max: Duration::from_millis(300),
             own_write_patience: Duration::from_secs(1),
+            // A tenth each second: enough to see a node fail again, and what is behind a cache is asked for a tenth of what
+            // the node misses in the same second.
+            ramp_up: Duration::from_secs(10),
             half_request_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(1),
             idle_timeout: Duration::ZERO,
@@ -260,6 +277,16 @@ pub enum CrossShard {
     Refuse,
     /// Its values are gathered and what comes of them is written, where there is a way; not atomic.
     Emulate,
+}
+
+/// Who decides who a client is and what it may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authority {
+    /// The proxy, by [`Settings::registry`].
+    #[default]
+    Proxy,
+    /// The nodes: what a client says in AUTH is said to them, and its requests go over connections of its own user.
+    Nodes,
 }
 
 /// What one worker's core is told at start beside its limits and topology.
@@ -289,6 +316,8 @@ pub struct Settings {
     pub reading: Reading,
     /// When a node that fails is left out, so that its keys go to others.
     pub ejecting: Option<Ejecting>,
+    /// See there.
+    pub authority: Authority,
     /// Who may do what; the same for all workers of a process.
     pub registry: Arc<Registry>,
     /// Who we are to the nodes.
@@ -315,6 +344,7 @@ impl Default for Settings {
             cross_shard: CrossShard::Refuse,
             reading: Reading::default(),
             ejecting: None,
+            authority: Authority::default(),
             registry: Arc::default(),
             credentials: Credentials::default(),
         }

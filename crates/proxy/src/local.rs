@@ -6,13 +6,11 @@ use crate::help;
 use crate::info;
 use crate::inquiry::{Gathered, Question};
 use crate::lanes::LaneKind;
-use crate::login::Login;
 use crate::pubsub;
 use crate::session::{Mute, Phase, Session};
 use command::{Command, Local, Resolved};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
-use std::time::Duration;
 
 impl Core {
     /// Answers `request` from here.
@@ -64,7 +62,7 @@ impl Core {
                 session.wishes.replica_reads = false;
                 self.set_reads(session, false);
                 self.change_lane(session, LaneKind::default());
-                session.login = Login::newcomer(&self.users);
+                session.login = self.newcomer();
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
@@ -74,6 +72,7 @@ impl Core {
             Local::Time => self.time(reply),
             Local::Info => self.info(session, request, reply),
             Local::Hello => self.hello(session, request, reply),
+            Local::Auth if self.has_users_of_nodes() => self.auth_at_nodes(session, request, reply),
             Local::Auth => self.auth(session, request, reply),
             Local::ClientId => encode::integer(reply, session.client as i64),
             Local::ClientSetname => set_name(session, request.arg(2), reply),
@@ -93,7 +92,6 @@ impl Core {
             Local::Monitor => self.begin_to_monitor(session, reply),
             Local::PubSub(question) => self.pubsub(question, request, reply),
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
-            Local::Wait => self.wait(session, request, reply),
             Local::ResetStatistics => {
                 self.ask_workers(session, Question::ResetStatistics, Gathered::Done);
             }
@@ -111,7 +109,7 @@ impl Core {
         match self.database(index) {
             Err(text) => errors::write(reply, text),
             Ok(database) => {
-                self.change_lane(session, LaneKind { database, resp3: session.resp3 });
+                self.change_lane(session, LaneKind { database, ..self.lanes.kind(session.lane) });
                 encode::simple(reply, b"OK");
             }
         }
@@ -123,25 +121,6 @@ impl Core {
         i32::try_from(index).map_err(|_| errors::NOT_AN_INT)?;
         let database = u16::try_from(index).ok().filter(|&database| database < self.settings.databases);
         database.ok_or(errors::DB_OUT_OF_RANGE)
-    }
-
-    /// WAIT: the nodes may have replicas, but which writes are this client's is not known on connections that all
-    /// share, and a WAIT sent there would stop everybody. So what can be promised is 0, and when Redis would say so.
-    fn wait(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
-        let Some(replicas) = parse_i64(request.arg(1)) else {
-            return errors::write(reply, errors::NOT_AN_INTEGER);
-        };
-        match parse_i64(request.arg(2)) {
-            None => errors::write(reply, errors::TIMEOUT_NOT_AN_INTEGER),
-            Some(..0) => errors::write(reply, errors::TIMEOUT_NEGATIVE),
-            // For ever, in Redis: nobody would be helped.
-            Some(0) => encode::integer(reply, 0),
-            Some(_) if replicas <= 0 => encode::integer(reply, 0),
-            Some(timeout_ms) => {
-                let deadline = self.now + Duration::from_millis(timeout_ms as u64);
-                self.inquire(session, Gathered::Replicas, 0, deadline);
-            }
-        }
     }
 
     /// PING with and without a message.
@@ -174,12 +153,14 @@ impl Core {
             Some(Some(version @ 2..=3)) => version == 3,
             Some(Some(_)) => return errors::write(reply, errors::NO_PROTO),
         };
-        let mut name = None;
+        let (mut name, mut login) = (None, None);
         let mut index = 2;
         while let Some(option) = request.get(index) {
             let left = request.len() - index - 1;
             if option.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-                if !self.log_in(session, request, request.arg(index + 1), request.arg(index + 2)) {
+                if self.has_users_of_nodes() {
+                    login = Some((request.arg(index + 1), request.arg(index + 2)));
+                } else if !self.log_in(session, request, request.arg(index + 1), request.arg(index + 2)) {
                     return errors::write(reply, errors::WRONG_PASSWORD);
                 }
                 index += 3;
@@ -190,7 +171,10 @@ impl Core {
                 return encode::error(reply, &[b"ERR Syntax error in HELLO option '", option, b"'"].concat());
             }
         }
-        if session.login.is_missing() {
+        if let Some(login) = login {
+            return self.hello_at_nodes(session, login, (resp3, name), reply);
+        }
+        if session.login.must_log_in() {
             return errors::write(reply, errors::NO_AUTH_HELLO);
         }
         if let Some(name) = name {
@@ -200,27 +184,12 @@ impl Core {
             }
             reply.clear();
         }
-        let database = self.lanes.kind(session.lane).database;
         if session.resp3 != resp3 && session.is_pending() {
             // Messages come in the new protocol from now on: not before the client knows.
             session.raise_fence(session.next_place());
         }
-        self.change_lane(session, LaneKind { database, resp3 });
-        encode::map_header(reply, 7, resp3);
-        for (field, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {
-            encode::bulk(reply, field.as_bytes());
-            encode::bulk(reply, value.as_bytes());
-        }
-        for (field, value) in [("proto", 2 + i64::from(resp3)), ("id", session.client as i64)] {
-            encode::bulk(reply, field.as_bytes());
-            encode::integer(reply, value);
-        }
-        for (field, value) in [("mode", "standalone"), ("role", "master")] {
-            encode::bulk(reply, field.as_bytes());
-            encode::bulk(reply, value.as_bytes());
-        }
-        encode::bulk(reply, b"modules");
-        encode::array_header(reply, 0);
+        self.change_lane(session, LaneKind { resp3, ..self.lanes.kind(session.lane) });
+        write_hello(session, reply);
     }
 
     /// CONFIG GET of what is true of the proxy, by Redis's names.
@@ -241,6 +210,25 @@ impl Core {
     }
 }
 
+/// What HELLO answers, in the protocol that the session speaks now.
+pub(crate) fn write_hello(session: &Session, reply: &mut Vec<u8>) {
+    encode::map_header(reply, 7, session.resp3);
+    for (field, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {
+        encode::bulk(reply, field.as_bytes());
+        encode::bulk(reply, value.as_bytes());
+    }
+    for (field, value) in [("proto", 2 + i64::from(session.resp3)), ("id", session.client as i64)] {
+        encode::bulk(reply, field.as_bytes());
+        encode::integer(reply, value);
+    }
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        encode::bulk(reply, field.as_bytes());
+        encode::bulk(reply, value.as_bytes());
+    }
+    encode::bulk(reply, b"modules");
+    encode::array_header(reply, 0);
+}
+
 /// Redis 7.0 draws only for those who ask for version 5 or 6.
 fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
     let asks = request.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
@@ -251,8 +239,12 @@ fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
 }
 
 /// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    name.iter().all(u8::is_ascii_graphic)
+}
+
 fn set_name(session: &mut Session, name: &[u8], reply: &mut Vec<u8>) {
-    if !name.iter().all(u8::is_ascii_graphic) {
+    if !is_name(name) {
         return errors::write(reply, errors::CLIENT_NAME);
     }
     session.name = name.into();

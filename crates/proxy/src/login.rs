@@ -11,6 +11,7 @@
 use crate::core::Core;
 use crate::errors;
 use crate::inquiry::{Gathered, Question};
+use crate::passing::DefaultUser;
 use crate::proxy::{Peer, Proxy};
 use crate::session::{Phase, Session};
 use command::{Carry, Command, Flags, Guard, Number};
@@ -38,6 +39,8 @@ enum Checks {
     Rights,
     /// The client has not said its password: hardly anything is carried out.
     Password,
+    /// The client has not said who it is, and nobody knows yet whether it must: nodes say so, to small requests.
+    Unknown,
 }
 
 /// Why a request is not carried out.
@@ -59,6 +62,21 @@ impl Login {
             true => Login::of(user),
             false => Login { user: Some(Arc::clone(user)), checks: Checks::Password },
         }
+    }
+
+    /// A client that has not said to the nodes who it is.
+    pub(crate) fn of_default_user(default_user: DefaultUser) -> Login {
+        let checks = match default_user {
+            DefaultUser::Unknown => Checks::Unknown,
+            DefaultUser::Open => Checks::Nothing,
+            DefaultUser::Closed => Checks::Password,
+        };
+        Login { user: None, checks }
+    }
+
+    /// A client that is `user` to the nodes, which look at all it asks for.
+    pub(crate) fn of_nodes(user: &Arc<User>) -> Login {
+        Login { user: Some(Arc::clone(user)), checks: Checks::Nothing }
     }
 
     /// A client that is `user`.
@@ -84,9 +102,14 @@ impl Login {
         self.checks != Checks::Nothing
     }
 
-    /// Whether the client must say a password first.
+    /// Whether the client may be nobody: little of it is read at a time.
     #[inline]
     pub(crate) fn is_missing(&self) -> bool {
+        matches!(self.checks, Checks::Password | Checks::Unknown)
+    }
+
+    /// Whether the client must say a password first.
+    pub(crate) fn must_log_in(&self) -> bool {
         self.checks == Checks::Password
     }
 
@@ -100,7 +123,7 @@ impl Login {
         match (self.checks, &self.user) {
             (Checks::Nothing, _) => true,
             (Checks::Rights, Some(user)) => user.permits_any(number, key),
-            (Checks::Rights, None) | (Checks::Password, _) => false,
+            (Checks::Rights, None) | (Checks::Password | Checks::Unknown, _) => false,
         }
     }
 
@@ -115,7 +138,7 @@ impl Login {
     /// What stands against `request`.
     fn obstacle(&self, command: &Command, number: Number, request: &Request<'_>) -> Option<Obstacle> {
         let user = match (self.checks, &self.user) {
-            (Checks::Nothing, _) => return None,
+            (Checks::Nothing | Checks::Unknown, _) => return None,
             (Checks::Rights, Some(user)) => user,
             _ if command.flags.contains(Flags::NO_AUTH) => return None,
             _ => return Some(Obstacle::NoAuth),

@@ -27,9 +27,9 @@ use crate::ConnId;
 use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
-use crate::lanes::LaneId;
+use crate::lanes::{Greeting, LaneId};
 use crate::redirect::Kept;
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Session, is_behind};
 use crate::upload::Upload;
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Id, Instant, Slab};
@@ -195,16 +195,35 @@ impl Core {
         self.send_refetches(session)
     }
 
-    /// The connection of the session's pin to `shard`, in `lane`; one is made if there is none.
-    pub(crate) fn pinned_node(&mut self, id: Id, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+    /// The connection of the session's pin to `shard`, in `lane`, for a request whose `place` is reserved, if it is: see
+    /// [`Core::pinned_to`]. One is made if there is none.
+    pub(crate) fn pinned_node(
+        &mut self,
+        id: Id,
+        lane: LaneId,
+        shard: ShardId,
+        place: Option<u32>,
+    ) -> Result<u32, Lost> {
         let at = self.primary_of(shard)?;
-        self.pinned_to(id, lane, at)
+        self.pinned_to(id, lane, at, place)
     }
 
-    /// The same, to the node `at`.
-    pub(crate) fn pinned_to(&mut self, id: Id, lane: LaneId, at: NodeId) -> Result<u32, Lost> {
+    /// The same, to the node `at`. What moved to another node may be behind
+    /// what its client sent later: then its reply would be behind one that cannot be passed on before it, and it has a
+    /// connection of its own.
+    pub(crate) fn pinned_to(
+        &mut self,
+        id: Id,
+        lane: LaneId,
+        at: NodeId,
+        place: Option<u32>,
+    ) -> Result<u32, Lost> {
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
-        let is_it = |backend: &Backend| backend.node == at && backend.lane == lane;
+        let is_it = |backend: &Backend| {
+            let last = backend.tickets().last().map(|ticket| ticket.place);
+            let is_in_order = last.zip(place).is_none_or(|(last, own)| !is_behind(last, own));
+            backend.node == at && backend.lane == lane && is_in_order
+        };
         if let Some(&node) = pin.nodes.iter().find(|&&node| is_it(&self.backends[node as usize])) {
             return Ok(node);
         }
@@ -232,7 +251,7 @@ impl Core {
         let is_told = self.topology.is_cluster() && self.is_replica(id);
         let greeting = match is_told {
             true => self.lanes.greeting_of_replica(lane),
-            false => self.lanes.greeting(lane).clone(),
+            false => self.lanes.greeting(lane),
         };
         self.add_node(Backend::new((self.shard_of_node(id), id), Use::Pinned, lane, greeting))
     }
@@ -300,7 +319,7 @@ impl Core {
         let mut lost = Vec::new();
         for Refetch { lane, shard, ticket, request } in std::mem::take(&mut pin.refetches) {
             session.pinning = Pinning::Busy(id);
-            match self.pinned_node(id, lane, shard) {
+            match self.pinned_node(id, lane, shard, Some(ticket.place)) {
                 Ok(node) => {
                     let Ticket { conn, place, part, purpose, .. } = ticket;
                     self.asking = ticket.command;
@@ -334,6 +353,8 @@ impl Core {
         let backend = &mut self.backends[node as usize];
         backend.state = State::Waiting { until: Instant::NEVER };
         self.lanes.forget(backend.lane, backend.node, node);
+        // There may be a password in what it began with.
+        (backend.greeting, backend.lane) = (Greeting::never(), LaneId::NONE);
         self.recount_node(node);
         self.held -= usize::from(self.backends[node as usize].used_by == Use::Held);
         self.pins.vacate(node);

@@ -3,13 +3,12 @@
 //! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
 
 use crate::ConnId;
-use crate::backend::{self, Backend, Due, Purpose, State, Use};
+use crate::backend::{Backend, Due, Purpose, State, Use};
 use crate::core::{Asked, Control, Core};
 use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
-use crate::login::Login;
 use crate::pinned::Pinning;
 use crate::redirect::Kept;
 use crate::replicas::Reads;
@@ -87,9 +86,10 @@ impl Proxy {
         let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
-            session.login = Login::newcomer(&self.core.users);
-            if self.core.readers.are_wanted() {
-                session.reads = Some(Box::new(Reads::new(self.core.readers.from())));
+            session.login = self.core.newcomer();
+            let from = self.core.readers.policy_of(arrival.listener);
+            if self.core.readers.are_wanted_by(from) {
+                session.reads = Some(Box::new(Reads::new(from)));
             }
         }
         Ok(conn)
@@ -123,7 +123,8 @@ impl Proxy {
             Event::Writable { conn } => self.handle_writable(conn),
             Event::Connected { conn } => {
                 if let Some(&Peer::Node(node)) = self.peers.get(conn) {
-                    self.core.backends[node as usize].handle_connected();
+                    let proof = self.core.proof_of(self.core.backends[node as usize].node);
+                    self.core.backends[node as usize].handle_connected(proof);
                     self.core.list_node(node);
                 }
             }
@@ -348,6 +349,7 @@ impl Proxy {
                     }
                 }
                 Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
+                Owed::Login(attempt) => drop(core.passing.attempts.remove(attempt)),
                 Owed::Replay(replay) => {
                     if let Owed::Mixture(mixture) = core.forget_replay(replay) {
                         core.mixtures.remove(mixture);
@@ -396,7 +398,7 @@ impl Proxy {
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
                 session.listed = false;
                 self.core.recount_client(session);
-                if !session.output().is_empty() {
+                if !session.output().is_empty() && !self.core.halves.hold(session) {
                     return Some(conn);
                 }
             }
@@ -446,11 +448,10 @@ impl Proxy {
                     Due::Nothing => break,
                     Due::Connect => self.connect(node),
                     Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
+                    Due::Doubt => self.doubt(node),
                     Due::Expire if backend.used_by == Use::Replica => self.expire_read(node),
                     Due::Expire => match backend.expire() {
-                        Some(ticket)
-                            if matches!(backend.used_by, Use::Pinned | Use::Held | Use::Subscription) =>
-                        {
+                        Some(ticket) if backend.is_given_up_when_late() => {
                             self.deliver_timeout(node, ticket);
                             self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
                         }
@@ -488,7 +489,8 @@ impl Proxy {
             if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
                 let conn = ConnId { index: 0, generation: 0 };
                 let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: Kept::NO };
-                self.core.enqueue_on(node as u32, backend::PING, asked);
+                let probe = self.core.backends[node].greeting.probe();
+                self.core.enqueue_on(node as u32, probe, asked);
             }
         }
         while let Some(node) = self
@@ -499,6 +501,7 @@ impl Proxy {
         {
             self.let_go(node);
         }
+        self.core.forget_lanes();
         self.relieve_memory();
         self.measure_rate();
         self.core.publish();

@@ -153,7 +153,8 @@ impl Core {
         for shard in needed {
             self.admit(shard).map_err(|lost| lost.text())?;
         }
-        Ok(known.unwrap_or_else(|| self.subscriptions.topics.insert(kind, name, home)))
+        let speaker = self.topology.shard_of(name);
+        Ok(known.unwrap_or_else(|| self.subscriptions.topics.insert(kind, name, home, speaker)))
     }
 
     /// The shard from which all messages of a topic come; `None` if they may come from any.
@@ -279,7 +280,7 @@ impl Core {
     /// new one.
     pub(crate) fn source_on(&mut self, node: Option<u32>, lane: LaneId, shard: ShardId) -> u32 {
         let Some(node) = node else {
-            let greeting = self.lanes.greeting(lane).clone();
+            let greeting = self.lanes.greeting(lane);
             let id = self.topology.shard(shard).primary.expect("a shard that admits requests has a primary");
             return self.add_node(Backend::new((shard, id), Use::Subscription, lane, greeting));
         };
@@ -460,8 +461,8 @@ impl Proxy {
     fn handle_said(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
         if let Some((kind, name)) = message_of(reply) {
             let shard = self.core.backends[node as usize].shard;
-            if self.core.is_heard_from(shard, kind, name, reply) {
-                self.distribute(kind, name, reply);
+            if let Some(id) = self.core.heard(shard, kind, name, reply) {
+                self.distribute(id, reply);
             }
             return Ok(());
         }
@@ -518,11 +519,9 @@ impl Proxy {
     }
 
     /// Passes a message on to all who are subscribed.
-    fn distribute(&mut self, kind: Kind, name: &[u8], message: &[u8]) {
+    fn distribute(&mut self, id: Id, message: &[u8]) {
         let core = &mut self.core;
-        let topics = &core.subscriptions.topics;
-        // Somebody may just have unsubscribed.
-        let Some(topic) = topics.find(kind, name).and_then(|id| topics.get(id)) else { return };
+        let Some(topic) = core.subscriptions.topics.get(id) else { return };
         let mut listeners = std::mem::take(&mut core.subscriptions.listeners);
         listeners.extend(topic.listeners());
         // A push of RESP3 differs by its first byte.

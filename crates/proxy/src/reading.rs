@@ -15,15 +15,18 @@
 //! Nothing here sends anything: `replicas.rs` does.
 
 mod policy;
+mod ramp;
 mod report;
+mod shown;
 
 pub(crate) use policy::may_read_replica;
 pub use policy::{ReadFrom, Reading};
-pub(crate) use report::Report;
+pub(crate) use report::{Report, zone_in};
 
 use crate::limits::Limits;
+use ramp::Comeback;
 use report::ReplicationId;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use stdx::Instant;
 use topology::{NodeId, ShardId, Topology};
@@ -78,7 +81,7 @@ impl ReaderSet {
 }
 
 /// When a client wrote last, in the count of a shard's polls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Written {
     /// How many times the primary had been asked for its offset when the write was known to be answered.
     pub poll: u64,
@@ -146,21 +149,42 @@ struct Watched {
     since: Instant,
     /// No replica was fit when one was wanted.
     fell_back: bool,
+    /// When slots of another shard came. What clients wrote there its own replicas may not have yet.
+    gained: Option<Written>,
 }
 
 /// One of them.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Member {
     /// `None` if the shard has no primary now.
     node: Option<NodeId>,
-    in_our_zone: bool,
+    zone: Zone,
     /// When it was asked what it has not answered yet.
     asked_at: Option<Instant>,
     report: Option<Report>,
+    comeback: Comeback,
     /// It has all that was written before this poll of the primary.
     confirmed: u64,
     /// Running mean of its time to answer, in microseconds times 8; 0 if it was never measured.
     rtt_us_x8: u64,
+}
+
+/// Where a reader is, as far as that matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Zone {
+    /// Nobody has said.
+    #[default]
+    Unknown,
+    /// The operator says whether it is in our zone.
+    Said(bool),
+    /// It says so itself (Valkey's `availability-zone`), as long as it is known to be the same process.
+    Told(bool),
+}
+
+impl Zone {
+    fn is_ours(self) -> bool {
+        matches!(self, Zone::Said(true) | Zone::Told(true))
+    }
 }
 
 /// So many points are remembered of one primary. With more, every other is forgotten and fewer are noted, so that
@@ -176,14 +200,19 @@ impl Readers {
         Readers { reading, shards: Vec::new() }
     }
 
-    /// Where reads go unless the client says otherwise.
-    pub(crate) fn from(&self) -> ReadFrom {
-        self.reading.from
+    /// Where reads of clients that come by `listener` go unless they say otherwise.
+    pub(crate) fn policy_of(&self, listener: u16) -> ReadFrom {
+        self.reading.of(listener)
     }
 
-    /// Whether reads may go to replicas though no client asks for it.
+    /// Whether reads of some listener's clients may go to replicas though no client asks for it.
     pub(crate) fn are_wanted(&self) -> bool {
-        self.reading.from != ReadFrom::Primary || self.reading.covers_for_primary
+        self.reading.needs_replicas()
+    }
+
+    /// Whether those with the policy `from` may.
+    pub(crate) fn are_wanted_by(&self, from: ReadFrom) -> bool {
+        self.reading.may_leave_primary(from)
     }
 
     /// Whether the readers are watched.
@@ -201,8 +230,13 @@ impl Readers {
             let nodes = std::iter::once(shard.primary).chain(shard.replicas.iter().copied().map(Some));
             let member = |node: Option<NodeId>| {
                 let known = before.iter_mut().find(|member| member.node.is_some() && member.node == node);
-                let in_our_zone = node.is_some_and(|node| self.reading.is_ours(topology, node));
-                Member { node, in_our_zone, ..known.map(std::mem::take).unwrap_or_default() }
+                let known = known.map(std::mem::take).unwrap_or_default();
+                let said = node.and_then(|node| self.reading.is_ours(topology, node));
+                let zone = match known.zone {
+                    Zone::Told(_) if said.is_none() => known.zone,
+                    _ => said.map_or(Zone::Unknown, Zone::Said),
+                };
+                Member { node, zone, ..known }
             };
             watched.members = nodes.map(member).take(READERS_MAX).collect();
             if shard.primary != had {
@@ -213,6 +247,15 @@ impl Readers {
             }
         }
         self.shards = known;
+    }
+
+    /// These shards have got slots from others: for their replicas, all in there counts as just written, by everybody.
+    pub(crate) fn note_gains(&mut self, gainers: BTreeSet<ShardId>, now: Instant) {
+        for shard in gainers {
+            if let Some(watched) = self.shards.get_mut(shard.0 as usize) {
+                watched.gained = Some(Written { poll: watched.polls, at: now });
+            }
+        }
     }
 
     /// How many times the primary of `shard` was asked.
@@ -239,6 +282,27 @@ impl Readers {
         {
             let member = &mut watched.members[usize::from(reader.0)];
             (member.report, member.confirmed) = (None, 0);
+            member.comeback.lose();
+            if let Zone::Told(_) = member.zone {
+                member.zone = Zone::Unknown;
+            }
+        }
+    }
+
+    /// Whether `node` of `shard` is to be asked where it is.
+    pub(crate) fn wants_zone_of(&self, (shard, node): (ShardId, NodeId)) -> bool {
+        let watched = self.shards.get(shard.0 as usize);
+        let member = watched.and_then(|watched| Some(&watched.members[usize::from(watched.reader(node)?.0)]));
+        self.reading.uses_zones() && member.is_some_and(|member| member.zone == Zone::Unknown)
+    }
+
+    /// `node` of `shard` says that it is in `zone`; nothing, if it does not know.
+    pub(crate) fn note_zone(&mut self, (shard, node): (ShardId, NodeId), zone: &str) {
+        if let Some(watched) = self.shards.get_mut(shard.0 as usize)
+            && let Some(reader) = watched.reader(node)
+        {
+            let is_ours = self.reading.zone.as_deref() == Some(zone);
+            watched.members[usize::from(reader.0)].zone = Zone::Told(is_ours);
         }
     }
 
@@ -283,6 +347,9 @@ impl Readers {
         if let Some(asked_at) = asked_at {
             member.note_rtt(now.since(asked_at));
         }
+        if !report.is_primary && report.link_is_up {
+            member.comeback.note_fit(now);
+        }
         if reader == Reader::PRIMARY {
             watched.note_point(poll, report);
         }
@@ -318,7 +385,15 @@ impl Readers {
             watched.poll_within(limits.replica_poll_soon);
             return Choice::OwnWrite;
         }
-        watched.by_policy(asker, current, has_primary)
+        let admitted = current.filter(|reader| watched.admits(reader, asker, limits));
+        match () {
+            () if !admitted.is_empty() || current.is_empty() => {
+                watched.by_policy(asker, admitted, has_primary)
+            }
+            // Those that come back are all there are.
+            () if has_primary && asker.from.takes_primary() => Choice::Primary,
+            () => watched.by_policy(asker, current, has_primary),
+        }
     }
 
     /// Notes whether a replica was fit when one was wanted. If that is news, what is wrong with the first, if anything is.
@@ -365,6 +440,7 @@ impl Watched {
             nearest: None,
             since: now,
             fell_back: false,
+            gained: None,
         }
     }
 
@@ -426,9 +502,15 @@ impl Watched {
         report.offset.filter(|_| report.history.is_some() && report.history == self.history)
     }
 
+    /// Whether `reader` has come back far enough for the asker.
+    fn admits(&self, reader: Reader, asker: Asker, limits: &Limits) -> bool {
+        let Member { node, comeback, .. } = self.members[usize::from(reader.0)];
+        node.is_some_and(|node| comeback.admits(node, asker.client, limits.ramp_up, asker.now))
+    }
+
     /// Whether `reader` has what the asker wrote, or at least had time to get it where nothing else can be known.
     fn has_writes(&self, reader: Reader, asker: Asker, limits: &Limits) -> bool {
-        let Some(written) = asker.written else { return true };
+        let Some(written) = asker.written.max(self.gained) else { return true };
         let member = &self.members[usize::from(reader.0)];
         if member.confirmed > written.poll {
             return true;
@@ -451,7 +533,7 @@ impl Watched {
             ReadFrom::Any => with_primary.spread(asker.client),
             ReadFrom::Nearest => self.choose_nearest(with_primary),
             ReadFrom::Zone => {
-                let is_ours = |reader: Reader| self.members[usize::from(reader.0)].in_our_zone;
+                let is_ours = |reader: Reader| self.members[usize::from(reader.0)].zone.is_ours();
                 let ours = with_primary.filter(is_ours);
                 let our_replicas = ours.filter(|reader| reader != Reader::PRIMARY);
                 let best = [our_replicas, ours, replicas].into_iter().find(|readers| !readers.is_empty());

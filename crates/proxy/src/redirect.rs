@@ -26,11 +26,9 @@ use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::replicas::is_turned_away;
 use crate::replies::Outcome;
-use crate::session::{Owed, Phase};
+use crate::session::{Owed, Phase, is_behind};
 use crate::transaction::Held;
-use command::{Carry, Resolved};
-use resp::request::{Scanned, Scanner};
-use resp::{Request, encode};
+use resp::encode;
 use std::collections::VecDeque;
 use std::time::Duration;
 use stdx::{Id, Instant};
@@ -62,6 +60,11 @@ impl Kept {
         self.0 & IS_READ != 0
     }
 
+    /// The same for a read that is asked again since its connection failed: that is done once.
+    pub(crate) fn asked_again(self) -> Kept {
+        Kept(self.0 & !IS_READ).max(Kept::UNTIL_RUN)
+    }
+
     /// The same, redirected once more; `None` if that was done too often.
     fn redirected(self) -> Option<Kept> {
         let times = (self.0 & !IS_READ).max(Kept::UNTIL_RUN.0);
@@ -81,6 +84,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(15);
 const WISH_EVERY: Duration = Duration::from_millis(20);
 /// So many bytes of parked requests are held; what is declined beyond that fails at once.
 const PARKED_BYTES_MAX: usize = 32 << 20;
+
+/// How an error ends by which a client has ended the wait of another.
+const BY_CLIENT: &[u8] = b"via CLIENT UNBLOCK";
 
 pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
@@ -107,7 +113,9 @@ impl Declined {
         let word = words.next()?;
         Some(match word {
             b"LOADING" => Declined::Later,
-            b"READONLY" | b"MASTERDOWN" | b"UNBLOCKED" => Declined::NoPrimary,
+            b"READONLY" | b"MASTERDOWN" => Declined::NoPrimary,
+            // A primary becomes a replica, or a stream has gone, perhaps elsewhere; but not if a client wanted it.
+            b"UNBLOCKED" if !line.ends_with(BY_CLIENT) => Declined::NoPrimary,
             _ if !is_cluster => return None,
             b"TRYAGAIN" | b"CLUSTERDOWN" => Declined::Later,
             b"MOVED" | b"ASK" => {
@@ -236,10 +244,11 @@ impl Proxy {
                 }
                 return false;
             }
-            Purpose::Client | Purpose::Emulation => {}
-            Purpose::Fan => {
-                return declined.is_some_and(|declined| self.decline_part(node, ticket, &declined));
+            Purpose::Fan if core.needs_each_node(ticket.conn) => {
+                declined.iter().for_each(|declined| core.note_declined(declined));
+                return false;
             }
+            Purpose::Client | Purpose::Emulation | Purpose::Fan => {}
             _ => return false,
         }
         let owed = match self.peers.get(ticket.conn) {
@@ -273,18 +282,6 @@ impl Proxy {
                 self.deliver(ticket, Outcome::Lost(lost));
             }
         }
-        true
-    }
-
-    /// A part of what waits on several shards was declined: the client is told that it may ask again.
-    fn decline_part(&mut self, node: u32, ticket: Ticket, declined: &Declined) -> bool {
-        let core = &mut self.core;
-        core.note_declined(declined);
-        let lost = core.not_sent(core.backends[node as usize].shard, errors::REDIRECTED);
-        core.backends[node as usize].pop();
-        let mut error = Vec::new();
-        errors::write(&mut error, &lost.text());
-        self.deliver(ticket, Outcome::Reply(&error));
         true
     }
 
@@ -330,16 +327,18 @@ impl Proxy {
             (_, _, Some(request)) => core.aim_of(request, shard),
             (_, _, None) => Aim::Shard(shard),
         };
-        let overtaken = declined.may_change() && core.is_overtaken(node, &ticket, aim);
+        let overtaken =
+            declined.may_change() && ticket.purpose == Purpose::Client && core.is_overtaken(&ticket, aim);
         core.backends[node as usize].pop();
         let mut watches = false;
         match used_by {
             Use::Retired | Use::Draining => self.lift_fence(ticket),
+            Use::Held if ticket.purpose == Purpose::Fan => self.park_part(ticket.conn, ticket.part),
             Use::Held => {
                 watches = self.watches_on(node, ticket.conn);
                 self.note_held_reply(node, &ticket, reply);
             }
-            Use::Shared | Use::Replica | Use::Pinned | Use::Subscription => {}
+            Use::Shared | Use::Replica | Use::Pinned | Use::Subscription | Use::Relief => {}
         }
         let text = String::from_utf8_lossy(reply);
         let reason = match declined {
@@ -366,6 +365,10 @@ impl Proxy {
     /// Sends a request where it belongs, or parks it.
     fn redirect_stray(&mut self, mut stray: Stray, declined: Declined) {
         let core = &self.core;
+        if stray.ticket.purpose == Purpose::Fan && core.client_of(&stray.ticket).is_none() {
+            // Other parts have answered: this one is not needed any more.
+            return self.give_up(stray);
+        }
         let (address, asks) = match &declined {
             Declined::Moved { address, .. } => (Some(address), false),
             Declined::Ask { address, .. } => (Some(address), true),
@@ -446,13 +449,16 @@ impl Proxy {
     fn try_to_send(&mut self, stray: &Stray, id: NodeId, asks: bool) -> Result<(), Lost> {
         let core = &mut self.core;
         let Stray { ticket, lane, .. } = *stray;
-        let session = match self.peers.get_mut(ticket.conn) {
-            Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => Some(session),
+        let mut session = match core.client_of(&ticket).and_then(|conn| self.peers.get_mut(conn)) {
+            Some(Peer::Client(session)) => Some(session),
             // It has gone.
-            _ if ticket.purpose == Purpose::Client => return Ok(()),
+            _ if matches!(ticket.purpose, Purpose::Client | Purpose::Fan) => return Ok(()),
             _ => None,
         };
         let owed = session.as_ref().and_then(|session| session.owed(ticket.place));
+        if let Some(session) = &mut session {
+            session.note_sent_elsewhere(core.shard_of_node(id), ticket.place);
+        }
         let node = match (stray.used_by, session) {
             (Use::Held, Some(session)) => {
                 if session.phase != Phase::Open {
@@ -468,7 +474,9 @@ impl Proxy {
                 );
             }
             (Use::Pinned, Some(session)) => match session.pinning {
-                Pinning::Ready(pin) | Pinning::Busy(pin) => core.pinned_to(pin, lane, id)?,
+                Pinning::Ready(pin) | Pinning::Busy(pin) => {
+                    core.pinned_to(pin, lane, id, Some(ticket.place))?
+                }
                 _ => core.node_in(lane, id)?,
             },
             _ => core.node_in(lane, id)?,
@@ -489,6 +497,15 @@ impl Proxy {
 }
 
 impl Core {
+    /// The client that waits for a request that was declined, if it is one's.
+    fn client_of(&self, ticket: &Ticket) -> Option<ConnId> {
+        match ticket.purpose {
+            Purpose::Client => Some(ticket.conn),
+            Purpose::Fan => self.client_of_parked(ticket.conn, ticket.part),
+            _ => None,
+        }
+    }
+
     /// What `reply`, which came over connection `node`, says, if it says that nothing was carried out.
     pub(crate) fn declined_by(&self, node: u32, reply: &[u8]) -> Option<Declined> {
         if !self.keeps.is_kept() {
@@ -520,21 +537,20 @@ impl Core {
     }
 
     /// Whether something that the client of `ticket` has sent behind it, for the same keys, is or will be in flight
-    /// before the request of `ticket` could be sent again.
-    fn is_overtaken(&mut self, node: u32, ticket: &Ticket, aim: Aim) -> bool {
-        let is_later = |other: &Ticket| other.conn == ticket.conn && other.purpose == Purpose::Client;
+    /// before the request of `ticket` could be sent again: on whatever connection, since a slot on its way is at two nodes.
+    fn is_overtaken(&mut self, ticket: &Ticket, aim: Aim) -> bool {
+        let is_later = |other: &Ticket| {
+            other.conn == ticket.conn
+                && other.purpose == Purpose::Client
+                && is_behind(other.place, ticket.place)
+        };
         if self.parking.strays.iter().any(|stray| is_later(&stray.ticket) && stray.aim == aim) {
             return true;
         }
-        let backend = &self.backends[node as usize];
-        let shard = backend.shard;
-        let later = backend.tickets().enumerate().skip(1).filter(|(_, other)| is_later(other));
-        let later: Vec<_> = later.map(|(number, _)| backend.kept_request(number)).collect();
-        later.into_iter().any(|request| {
-            request.is_none_or(|request| {
-                let other = self.aim_of(&request, shard);
-                other == aim
-            })
+        self.backends.iter().any(|backend| {
+            let later = backend.tickets().enumerate().filter(|(_, other)| is_later(other));
+            let mut requests = later.map(|(number, _)| backend.kept_request(number));
+            requests.any(|request| request.is_none_or(|request| self.aim_of(&request, backend.shard) == aim))
         })
     }
 
@@ -551,24 +567,6 @@ impl Core {
                 self.pins.to_read.push(node);
             }
         }
-    }
-
-    /// Whose keys `request` is about; without keys, it is about all of `shard`.
-    fn aim_of(&mut self, request: &[u8], shard: ShardId) -> Aim {
-        let (mut args, mut inline) = (Vec::new(), Vec::new());
-        let scanned = Scanner::default().scan(request, &self.limits.request, &mut args, &mut inline);
-        let Ok(Scanned::Request { .. }) = scanned else { return Aim::Shard(shard) };
-        let request = Request::new(request, &args);
-        let (Resolved::Command(command), _) = command::resolve_numbered(&request) else {
-            return Aim::Shard(shard);
-        };
-        let mut positions = Vec::new();
-        let first = match command.carry {
-            Carry::Publish(_) => Some(1),
-            // A request whose keys cannot be found has none.
-            _ => command.keys(&request, &mut positions).ok().and_then(|()| positions.first().copied()),
-        };
-        first.map_or(Aim::Shard(shard), |at| self.aim_at(request.arg(at)))
     }
 
     /// Whose keys `key` is one of.
@@ -636,6 +634,8 @@ mod tests {
         assert_eq!(parse("TRYAGAIN Multiple keys request during rehashing of slot"), Some(Declined::Later));
         assert_eq!(parse("CLUSTERDOWN The cluster is down"), Some(Declined::Later));
         assert_eq!(parse("READONLY You can't write against a read only replica."), Some(Declined::NoPrimary));
+        assert_eq!(parse("UNBLOCKED the stream key no longer exists"), Some(Declined::NoPrimary));
+        assert_eq!(parse("UNBLOCKED client unblocked via CLIENT UNBLOCK"), None);
         let others = [
             "MOVED",
             "MOVED 3999",

@@ -18,7 +18,7 @@ use crate::event::Notice;
 use crate::held::Watch;
 use crate::lanes::LaneId;
 use crate::proxy::Proxy;
-use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica};
+use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica, zone_in};
 use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::requests::Step;
@@ -32,6 +32,8 @@ use topology::{NodeId, ShardId};
 /// What is remembered of a client whose reads may go to replicas.
 #[derive(Debug)]
 pub(crate) struct Reads {
+    /// Where they go unless it says otherwise: the policy of its listener.
+    own: ReadFrom,
     /// Where they go.
     from: ReadFrom,
     /// Shards that it has to do with: few of them, so that they are looked through.
@@ -57,12 +59,15 @@ enum OwnWrite {
     Answered(Written),
 }
 
+/// What asks a node where it is, and how far: nodes before 7.0 take one name of a section at most, so it is all.
+const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
 /// What asks a node how far it is.
 const INFO_REPLICATION: &[u8] = b"*2\r\n$4\r\nINFO\r\n$11\r\nREPLICATION\r\n";
 
 impl Reads {
-    pub(crate) fn new(from: ReadFrom) -> Reads {
-        Reads { from, shards: Vec::new() }
+    /// Of a client whose listener has the policy `own`.
+    pub(crate) fn new(own: ReadFrom) -> Reads {
+        Reads { own, from: own, shards: Vec::new() }
     }
 
     fn of_shard(&mut self, shard: ShardId) -> &mut OfShard {
@@ -87,18 +92,20 @@ fn may_change(command: &Command) -> bool {
 }
 
 impl Core {
-    /// From now on the session's reads go where READONLY (`asked`) or the operator wants them.
+    /// From now on the session's reads go where READONLY (`asked`) or its listener wants them.
     pub(crate) fn set_reads(&mut self, session: &mut Session, asked: bool) {
         let has_replicas = self.topology.shards().iter().any(|shard| !shard.replicas.is_empty());
         if !has_replicas && !self.topology.is_discovered() {
             // Libraries for Redis Cluster say READONLY as a matter of course: nothing is watched for that.
             return;
         }
-        let from = match self.readers.from() {
+        // Whoever has anything else has had something remembered from the beginning.
+        let own = session.reads.as_ref().map_or(ReadFrom::Primary, |reads| reads.own);
+        let from = match own {
             ReadFrom::Primary | ReadFrom::PreferPrimary if asked => ReadFrom::PreferReplica,
             from => from,
         };
-        if !asked && !self.readers.are_wanted() {
+        if !asked && !self.readers.are_wanted_by(from) {
             // What it has sent to replicas must not be overtaken by what it sends next.
             if session.reads.take().is_some() {
                 session.turn();
@@ -106,10 +113,7 @@ impl Core {
             return;
         }
         self.watch_readers();
-        match &mut session.reads {
-            Some(reads) => reads.from = from,
-            None => session.reads = Some(Box::new(Reads::new(from))),
-        }
+        session.reads.get_or_insert_with(|| Box::new(Reads::new(own))).from = from;
     }
 
     /// Begins to watch replicas, if that was not done yet.
@@ -220,8 +224,8 @@ impl Core {
     /// Where a read of `shard` goes, and counts it.
     fn choose_reader(&mut self, session: &mut Session, shard: ShardId) -> Choice {
         let Some((from, written)) = session.own_write(shard, self.readers.polls(shard), self.now) else {
-            self.counters.own_write_reads += 1;
-            return Choice::OwnWrite;
+            let from = session.reads.as_ref().map_or(ReadFrom::Primary, |reads| reads.from);
+            return self.count_choice(from, Choice::OwnWrite);
         };
         let asker = Asker { from, client: session.client, written, now: self.now };
         let (lanes, backends, limits) = (&self.lanes, &self.backends, &self.limits);
@@ -230,13 +234,27 @@ impl Core {
             node.is_some_and(|node| backends[node as usize].is_ready())
         };
         let choice = self.readers.choose(shard, asker, limits, admits);
-        match choice {
-            Choice::Primary => {}
-            Choice::Replica(_) => self.counters.replica_reads += 1,
-            Choice::OwnWrite => self.counters.own_write_reads += 1,
-            Choice::Fallback | Choice::Nowhere => self.counters.replica_fallbacks += 1,
-        }
         self.note_fitness(shard, choice);
+        self.count_choice(from, choice)
+    }
+
+    fn count_choice(&mut self, from: ReadFrom, choice: Choice) -> Choice {
+        let row = self.tally.reads_from(from);
+        match choice {
+            Choice::Primary => row.primary += 1,
+            Choice::Replica(_) => {
+                row.replica += 1;
+                self.counters.replica_reads += 1;
+            }
+            Choice::OwnWrite => {
+                row.own_write += 1;
+                self.counters.own_write_reads += 1;
+            }
+            Choice::Fallback | Choice::Nowhere => {
+                row.fallback += 1;
+                self.counters.replica_fallbacks += 1;
+            }
+        }
         choice
     }
 
@@ -296,7 +314,8 @@ impl Core {
                 let poll = self.readers.note_asked(shard, id, self.now);
                 let conn = ConnId { index: poll as u32, generation: (poll >> 32) as u32 };
                 let (place, part, purpose) = (id.0, shard.0, Purpose::Poll);
-                self.enqueue_on(node, INFO_REPLICATION, Asked { conn, place, part, purpose, kept: Kept::NO });
+                let question = if self.readers.wants_zone_of((shard, id)) { INFO } else { INFO_REPLICATION };
+                self.enqueue_on(node, question, Asked { conn, place, part, purpose, kept: Kept::NO });
             }
         }
     }
@@ -304,11 +323,19 @@ impl Core {
     /// A node has answered how far it is, or will not.
     pub(crate) fn absorb_poll(&mut self, ticket: Ticket, outcome: &Outcome<'_>) {
         let poll = u64::from(ticket.conn.generation) << 32 | u64::from(ticket.conn.index);
+        let who = (ShardId(ticket.part), NodeId(ticket.place));
         let report = match outcome {
-            Outcome::Reply(reply) => Some(Report::parse(reply)),
+            Outcome::Reply(reply) => {
+                if self.readers.wants_zone_of(who)
+                    && let Some(zone) = zone_in(reply)
+                {
+                    self.readers.note_zone(who, &zone);
+                }
+                Some(Report::parse(reply))
+            }
             Outcome::Lost(_) => None,
         };
-        self.readers.absorb((ShardId(ticket.part), NodeId(ticket.place)), poll, report, self.now);
+        self.readers.absorb(who, poll, report, self.now);
     }
 
     /// Takes the reads in flight on the connection `node` away from it, if it goes to a replica and their bytes are kept:
@@ -458,6 +485,18 @@ impl Session {
         if let Some(reads) = &mut self.reads {
             reads.of_shard(shard).own_write = OwnWrite::Sent(place);
         }
+    }
+
+    /// The request at `place` goes to `shard`, where nobody expected that: it may write there.
+    pub(crate) fn note_sent_elsewhere(&mut self, shard: ShardId, place: u32) {
+        let Some(mut reads) = self.reads.take() else { return };
+        let own_write = &mut reads.of_shard(shard).own_write;
+        let behind = |place: u32| place.wrapping_sub(self.front());
+        let is_last = !matches!(*own_write, OwnWrite::Sent(last) if self.has_place(last) && behind(last) > behind(place));
+        if is_last {
+            *own_write = OwnWrite::Sent(place);
+        }
+        self.reads = Some(reads);
     }
 
     /// Where its reads go, and when it wrote to `shard` last; `None` while a write of it is in flight there. `polls` is how

@@ -10,6 +10,7 @@ use crate::proxy::{Peer, Proxy};
 use crate::pubsub;
 use crate::session::{Owed, Session};
 use command::Number;
+use resp::reply::plain_len;
 use stdx::Instant;
 use topology::ShardId;
 
@@ -192,6 +193,9 @@ impl Proxy {
         let Some(&ticket) = backend.front() else {
             return self.fail_node(node, Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
+        if ticket.purpose == Purpose::Nobody {
+            return self.skip_answer(node, bytes);
+        }
         let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
         if core.is_relayed(session, &ticket) {
             let backend = &mut core.backends[node as usize];
@@ -199,6 +203,25 @@ impl Proxy {
             core.pins.to_relay.push(ticket.conn);
         } else {
             self.handle_shared_bytes(node, bytes);
+        }
+    }
+
+    /// What goes ahead of a client's request (ASKING, a script that it names) has an answer of its own, which nobody waits for.
+    fn skip_answer(&mut self, node: u32, bytes: &[u8]) {
+        let core = &mut self.core;
+        let backend = &mut core.backends[node as usize];
+        backend.extend_input(bytes, &mut core.pool);
+        let input = backend.lend_input();
+        match backend.next_reply(&input, &core.limits) {
+            Ok(None) => backend.restore_input(input, 0, &mut core.pool),
+            Ok(Some(len)) => {
+                backend.restore_input(input, len, &mut core.pool);
+                backend.pop();
+                if backend.input_len() > 0 {
+                    self.handle_pinned_bytes(node, &[]);
+                }
+            }
+            Err(error) => self.fail_node(node, Fault::Garbled(error.to_string())),
         }
     }
 
@@ -210,11 +233,13 @@ impl Proxy {
             match core.backends[node as usize].next_reply(&bytes[at..], &core.limits) {
                 Ok(None) => return Ok(at),
                 Ok(Some(len)) => {
-                    let reply = &bytes[at..at + len];
-                    at += len;
-                    if let Err(fault) = self.handle_reply(node, reply) {
-                        self.fail_node(node, fault);
-                        return Err(());
+                    let (reply, rest) = bytes[at..].split_at(len);
+                    match self.handle_reply(node, reply, rest) {
+                        Ok(more) => at += len + more,
+                        Err(fault) => {
+                            self.fail_node(node, fault);
+                            return Err(());
+                        }
                     }
                 }
                 Err(error) => {
@@ -233,33 +258,25 @@ impl Proxy {
         }
     }
 
-    /// Hands one reply to whom the first ticket names, unless it says that the request is to be sent elsewhere.
+    /// Hands one reply to whom the first ticket names, unless it says that the request is to be sent elsewhere. Returns how
+    /// much of the `rest` behind it was handed out as well.
     #[inline(always)]
-    fn handle_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+    fn handle_reply(&mut self, node: u32, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
         let backend = &mut self.core.backends[node as usize];
         if !backend.is_ready() {
-            return self.handle_probe_reply(node, reply);
+            return self.handle_probe_reply(node, reply).map(|()| 0);
         }
         if resp::reply::is_push(reply) {
             return Err(unasked_push());
         }
-        if resp::reply::is_error(reply) && self.core.keeps.is_kept() {
-            return self.handle_error(node, reply);
+        if resp::reply::is_error(reply) && self.core.keeps.is_kept() && self.redirect(node, reply) {
+            return Ok(0);
         }
-        self.hand_out(node, reply)
-    }
-
-    /// An error, of a node that may decline requests.
-    #[cold]
-    fn handle_error(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
-        if self.redirect(node, reply) {
-            return Ok(());
-        }
-        self.hand_out(node, reply)
+        self.hand_out(node, reply, rest)
     }
 
     #[inline(always)]
-    fn hand_out(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+    fn hand_out(&mut self, node: u32, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
         let backend = &mut self.core.backends[node as usize];
         let Some(ticket) = backend.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
@@ -268,13 +285,12 @@ impl Proxy {
         if is_usual && ticket.purpose == Purpose::Client {
             let recipient = Recipient::of(ticket);
             backend.pop();
-            self.deliver_reply(recipient, reply);
-        } else {
-            let ticket = *ticket;
-            backend.pop();
-            self.handle_unusual_reply(node, ticket, reply);
+            return Ok(self.deliver_run(node, recipient, reply, rest));
         }
-        Ok(())
+        let ticket = *ticket;
+        backend.pop();
+        self.handle_unusual_reply(node, ticket, reply);
+        Ok(0)
     }
 
     /// Apart from the usual ones, which it would make dearer.
@@ -282,7 +298,7 @@ impl Proxy {
     fn handle_unusual_reply(&mut self, node: u32, ticket: Ticket, reply: &[u8]) {
         let used_by = self.core.backends[node as usize].used_by;
         match used_by {
-            Use::Shared | Use::Pinned | Use::Subscription => {}
+            Use::Shared | Use::Pinned | Use::Subscription | Use::Relief => {}
             Use::Retired | Use::Draining => self.lift_fence(ticket),
             Use::Held => self.note_held_reply(node, &ticket, reply),
             Use::Replica if self.handle_turned_away(node, &ticket, reply) => return,
@@ -294,6 +310,8 @@ impl Proxy {
                 self.core.backends[node as usize].put_back(Ticket { part: ticket.part - 1, ..ticket });
             }
             Purpose::Name => self.note_name(node, reply),
+            Purpose::Waitaof => self.core.note_waitaof(node, reply),
+            Purpose::Mark => self.core.note_mark(node, ticket.conn, reply),
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
     }
@@ -305,13 +323,19 @@ impl Proxy {
         let backend = &mut core.backends[node as usize];
         let (shard, lane) = (backend.shard, backend.lane);
         match backend.handle_probe_reply(reply, core.now) {
-            Ok(false) => return Ok(()),
+            Ok(false) => {
+                // It may be asked something more.
+                core.list_node(node);
+                return Ok(());
+            }
             Ok(true) => core.lanes.note_taken(lane, shard),
             Err(reason) => {
                 core.note_refused(lane, shard, &reason);
                 return Err(Fault::Gone(reason));
             }
         }
+        self.note_default_user(node, reply);
+        let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
         let (shard, used_by) = (backend.shard, backend.used_by);
         let was_reported_down = std::mem::take(&mut backend.reported_down);
@@ -320,6 +344,8 @@ impl Proxy {
             let shard = core.shard_name(shard).to_owned();
             core.notice(Notice::NodeUp { shard });
         }
+        // What has waited is late at its own time.
+        core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits));
         core.list_node(node);
         match used_by {
             Use::Subscription => self.handle_source(shard, node),
@@ -330,8 +356,42 @@ impl Proxy {
         Ok(())
     }
 
-    /// Fills the client's place with a reply, or adds it to what waits there.
+    /// Delivers a reply, and the plain ones behind it in `rest` as far as they are the same client's: what is to be looked at
+    /// for a client is looked at once. Returns how many bytes of `rest` these were.
     #[inline(always)]
+    fn deliver_run(&mut self, node: u32, first: Recipient, reply: &[u8], rest: &[u8]) -> usize {
+        let (mut recipient, mut reply, mut used) = (first, reply, 0);
+        let Some(Peer::Client(session)) = self.peers.get_mut(first.conn) else { return 0 };
+        if session.pinning != Pinning::No {
+            self.deliver_reply(first, reply);
+            return 0;
+        }
+        if session.owed(first.place) != Some(Owed::Node) {
+            self.deliver_in_part(first, Outcome::Reply(reply));
+            return 0;
+        }
+        let core = &mut self.core;
+        loop {
+            core.tally.count_reply(recipient.command, recipient.queued_us, core.now_us, reply);
+            session.settle(recipient.place, reply, &mut core.pool);
+            let backend = &mut core.backends[node as usize];
+            let Some(ticket) = backend.front() else { break };
+            let is_next = ticket.conn == first.conn && ticket.purpose == Purpose::Client;
+            if !is_next || session.owed(ticket.place) != Some(Owed::Node) {
+                break;
+            }
+            let Some(len) = plain_len(&rest[used..], &core.limits.reply) else { break };
+            recipient = Recipient::of(ticket);
+            backend.pop();
+            reply = &rest[used..used + len];
+            used += len;
+        }
+        let next = core.after_settling(session, reply.len());
+        self.go_on(first.conn, next);
+        used
+    }
+
+    /// Fills the client's place with a reply, or adds it to what waits there.
     fn deliver_reply(&mut self, recipient: Recipient, reply: &[u8]) {
         // A client that is gone left its tickets behind; its id names nobody else.
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
@@ -399,12 +459,13 @@ impl Proxy {
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
             Purpose::Check => self.end_check(ticket.conn, &outcome),
-            Purpose::Fan => self.absorb_read(ticket.conn, ticket.part, outcome),
+            Purpose::Fan => self.absorb_part(ticket.conn, ticket.part, outcome),
             Purpose::Unblock => self.core.end_unblock(ticket.conn, ticket.part, &outcome),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
             Purpose::Subscribe | Purpose::Track => {}
-            Purpose::Probe | Purpose::Name | Purpose::Queued | Purpose::Late | Purpose::Nobody => {}
+            Purpose::Probe | Purpose::Name | Purpose::Waitaof | Purpose::Mark => {}
+            Purpose::Queued | Purpose::Late | Purpose::Nobody => {}
         }
     }
 
@@ -447,6 +508,16 @@ impl Proxy {
                 core.lose_mixture(session, mixture);
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text_of_exec());
+                Some(&scratch[..])
+            }
+            (Some(Owed::Login(attempt)), Outcome::Reply(reply)) => {
+                core.end_attempt(session, attempt, reply, &mut scratch);
+                Some(&scratch[..])
+            }
+            (Some(Owed::Login(attempt)), Outcome::Lost(lost)) => {
+                core.lose_attempt(session, attempt);
+                core.counters.errors += 1;
+                errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])
             }
             (Some(Owed::Scan(scan)), Outcome::Reply(reply)) => {
@@ -505,12 +576,18 @@ impl Proxy {
         let core = &mut self.core;
         let of_nobody = matches!(
             ticket.purpose,
-            Purpose::Late | Purpose::Name | Purpose::Poll | Purpose::Queued | Purpose::Nobody
+            Purpose::Late
+                | Purpose::Name
+                | Purpose::Waitaof
+                | Purpose::Mark
+                | Purpose::Poll
+                | Purpose::Queued
+                | Purpose::Nobody
         );
         core.counters.timeouts += u64::from(!of_nobody);
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
         let after = match core.backends[node as usize].used_by {
-            Use::Shared | Use::Replica | Use::Held | Use::Subscription | Use::Draining => {
+            Use::Shared | Use::Replica | Use::Held | Use::Subscription | Use::Draining | Use::Relief => {
                 core.limits.request_timeout
             }
             Use::Pinned | Use::Retired => core.limits.transfer_timeout,
@@ -528,12 +605,16 @@ impl Proxy {
             self.peers.remove(conn);
         }
         let (used_by, held_by, shard) = (backend.used_by, backend.held_by, backend.shard);
-        let is_node = backend.stands_for_node();
-        if backend.is_ready() {
-            core.counters.nodes_up -= u64::from(is_node);
-        }
+        let (is_node, lane) = (backend.stands_for_node(), backend.lane);
+        let was_ready = backend.is_ready();
+        core.counters.nodes_up -= u64::from(is_node && was_ready);
         core.counters.node_failures += 1;
         let rescued = core.rescue_reads(node);
+        let repeats = match &fault {
+            Fault::Gone(_) if used_by == Use::Shared => self.take_reads_of_ended(node),
+            Fault::Gone(_) | Fault::Garbled(_) => Vec::new(),
+        };
+        let core = &mut self.core;
         if used_by == Use::Replica {
             core.readers.doubt(shard, core.backends[node as usize].node);
         }
@@ -546,13 +627,14 @@ impl Proxy {
             backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
         // That another connection is lost says little: if the node is down, the first lane's will tell.
         let reported = !is_node || std::mem::replace(&mut backend.reported_down, true);
+        let is_denied = core.is_denied(lane, &reason);
         let owner = shard;
         let shard = core.shard_name(shard).to_owned();
         match used_by {
             Use::Shared | Use::Replica | Use::Subscription => {
                 core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
             }
-            Use::Pinned | Use::Held | Use::Retired | Use::Draining => core.vacate(node),
+            Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Relief => core.vacate(node),
         }
         if used_by == Use::Held {
             self.note_held_loss(node, held_by, &tickets);
@@ -560,11 +642,15 @@ impl Proxy {
         let core = &mut self.core;
         if is_node {
             core.wish(None);
+            if was_ready {
+                core.losses.note(core.now);
+            }
         }
         core.recount_node(node);
         if !reported {
             core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });
         }
+        self.ask_again(repeats, node);
         for ticket in tickets {
             let shard = shard.clone();
             let lost = match () {
@@ -572,7 +658,10 @@ impl Proxy {
                 () if ticket.start >= written
                     || used_by == Use::Pinned && ticket.deadline == Instant::NEVER =>
                 {
-                    Lost::NotSent { shard, reason: reason.clone() }
+                    match is_denied {
+                        true => Lost::Denied { shard, error: reason.clone() },
+                        false => Lost::NotSent { shard, reason: reason.clone() },
+                    }
                 }
                 () if garbled => Lost::Garbled { shard },
                 () => Lost::Broken { shard },
@@ -607,7 +696,14 @@ impl Core {
     #[inline(always)]
     fn settle_recipient(&mut self, session: &mut Session, recipient: Recipient, reply: &[u8]) -> Next {
         self.tally.count_reply(recipient.command, recipient.queued_us, self.now_us, reply);
-        match self.settle(session, recipient.place, reply) {
+        session.settle(recipient.place, reply, &mut self.pool);
+        self.after_settling(session, reply.len())
+    }
+
+    /// What is next for the session after places were filled, the last of them with so many bytes.
+    #[inline(always)]
+    fn after_settling(&mut self, session: &mut Session, newest_reply: usize) -> Next {
+        match self.note_settled(session, newest_reply) {
             true => Next::CloseOverfull,
             false if session.is_quiet() => Next::CloseIfFinished,
             false => Next::Nothing,

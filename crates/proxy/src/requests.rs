@@ -55,7 +55,13 @@ impl Core {
         let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.limits.request };
         while session.may_read(&self.limits) && self.has_memory_for(session) {
             let rest = &bytes[at..];
-            let scanned = session.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline);
+            // A client of whom nobody knows who it is may announce less: it is looked at closely.
+            let is_closely = is_strict | !session.scanner.is_fresh();
+            let known = if is_closely { None } else { self.heads.find(rest) };
+            let scanned = match known.and_then(|known| known.scan(rest, &limits, &mut scratch.args)) {
+                Some(len) => Ok(Scanned::Request { len }),
+                None => session.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline),
+            };
             let (request, len) = match scanned {
                 Ok(Scanned::Request { len }) => {
                     (Request::new(&rest[..len], just_written(&scratch.args)), len)
@@ -93,7 +99,12 @@ impl Core {
             }
             let mark = (session.mute != Mute::No).then(|| session.mark());
             let errors = self.counters.errors;
-            if self.handle_request(session, &request, &mut scratch.keys, &mut scratch.reply) == Step::Later {
+            let resolved = match known {
+                Some(known) => (Resolved::Command(known.command), known.number),
+                None => self.resolve(&request),
+            };
+            let (keys, reply) = (&mut scratch.keys, &mut scratch.reply);
+            if self.handle_request(session, &request, resolved, keys, reply) == Step::Later {
                 session.postpone();
                 break;
             }
@@ -130,16 +141,26 @@ impl Core {
         }
     }
 
-    /// Carries out one request.
+    /// What `request` asks for, and where what is counted for that lies.
+    #[inline]
+    fn resolve(&mut self, request: &Request<'_>) -> (Resolved<'static>, Number) {
+        let (resolved, number) = command::resolve_numbered(request);
+        if let Resolved::Command(command) = resolved {
+            self.heads.note(request, command, number);
+        }
+        (resolved, number)
+    }
+
+    /// Carries out one request, which asks for `resolved`.
     #[inline]
     fn handle_request(
         &mut self,
         session: &mut Session,
         request: &Request<'_>,
+        (resolved, number): (Resolved<'static>, Number),
         keys: &mut Keys,
         reply: &mut Vec<u8>,
     ) -> Step {
-        let (resolved, number) = command::resolve_numbered(request);
         self.asking = number;
         session.last = number;
         self.tally.count_call(number);
@@ -182,7 +203,26 @@ impl Core {
         Step::Later
     }
 
-    /// Does what the command table says of `command`.
+    /// Refuses a request of which no command could be made.
+    #[cold]
+    fn refuse_unresolved(
+        &mut self,
+        session: &mut Session,
+        resolved: Resolved<'_>,
+        request: &Request<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Step {
+        reply.clear();
+        resolved.write_error(reply, request);
+        self.answer_error(session, reply);
+        if resolved.ends_transaction() {
+            self.end_transaction(session);
+        }
+        Step::Done
+    }
+
+    /// Does what the command table says of the command that was resolved to, if the client may have it done now.
+    #[inline(always)]
     fn carry_out(
         &mut self,
         session: &mut Session,
@@ -192,13 +232,7 @@ impl Core {
         reply: &mut Vec<u8>,
     ) -> Step {
         let Resolved::Command(command) = resolved else {
-            reply.clear();
-            resolved.write_error(reply, request);
-            self.answer_error(session, reply);
-            if resolved.ends_transaction() {
-                self.end_transaction(session);
-            }
-            return Step::Done;
+            return self.refuse_unresolved(session, resolved, request, reply);
         };
         if session.login.is_checked() && !self.permit(session, command, request) {
             return Step::Done;
@@ -220,6 +254,23 @@ impl Core {
                 return self.carry_out_in_transaction(session, command, request, keys, reply);
             }
         }
+        // Nearly all requests: their way has no call in it that could be spared.
+        if matches!(command.carry, Carry::Shard) {
+            return self.forward_inline(session, command, request, keys);
+        }
+        self.carry_out_by_table(session, command, request, keys, reply)
+    }
+
+    /// As the table says of `command`, which is not only for one shard.
+    #[inline(never)]
+    fn carry_out_by_table(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
         match command.carry {
             Carry::Shard => return self.forward(session, command, request, keys),
             // With one shard, all keys that a pattern can name are there.
@@ -253,6 +304,9 @@ impl Core {
             Carry::Admin(why, admin) => self.administer(session, command, (why, admin), request, keys),
             Carry::Blocking(wait) => return self.forward_waiting(session, command, wait, request, keys),
             Carry::Transaction(act) => return self.transact(session, command, act, request, keys),
+            Carry::Here(local) if self.has_users_of_nodes() => {
+                self.answer_with_nodes(session, local, command, request, (keys, reply));
+            }
             Carry::Here(local) => self.answer_here(session, local, command, request, reply),
             Carry::Refused(refusal) => self.refuse_command(session, command, refusal, request),
             // Only its subcommands are ever resolved to.
@@ -283,8 +337,20 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Step {
+        self.forward_inline(session, command, request, keys)
+    }
+
+    /// [`Core::forward`] without a call.
+    #[inline(always)]
+    fn forward_inline(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Step {
         match route::route(command, request, &self.topology, keys) {
-            Route::One(shard) => self.send(session, command, shard, request.bytes),
+            Route::One(shard) => self.send_inline(session, command, shard, request.bytes),
             Route::Parts => return self.emulate(session, command, request, keys),
         }
         Step::Done
@@ -311,6 +377,12 @@ impl Core {
 
     /// Queues a whole request for one shard.
     pub(crate) fn send(&mut self, session: &mut Session, command: &Command, shard: ShardId, bytes: &[u8]) {
+        self.send_inline(session, command, shard, bytes);
+    }
+
+    /// [`Core::send`] without a call.
+    #[inline(always)]
+    fn send_inline(&mut self, session: &mut Session, command: &Command, shard: ShardId, bytes: &[u8]) {
         let node = match self.node_for(session, shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
@@ -324,7 +396,7 @@ impl Core {
     #[inline]
     pub(crate) fn node_for(&mut self, session: &Session, shard: ShardId) -> Result<u32, Lost> {
         match session.pinning {
-            Pinning::Ready(pin) => self.pinned_node(pin, session.lane, shard),
+            Pinning::Ready(pin) => self.pinned_node(pin, session.lane, shard, None),
             _ => self.shared_node(session.lane, shard),
         }
     }
@@ -347,8 +419,10 @@ impl Core {
 
     /// Asks a node what the request's command is. The request is read again when the answer has come.
     fn learn(&mut self, session: &mut Session, request: &Request<'_>) -> Step {
-        let Some(shard) = self.topology.all_shards().find(|&shard| self.admit(shard).is_ok()) else {
-            let lost = self.admit(self.topology.keyless()).err();
+        let lane = self.plain_lane(session);
+        let mut shards = self.topology.all_shards().collect::<Vec<_>>().into_iter();
+        let Some(node) = shards.find_map(|shard| self.shared_node(lane, shard).ok()) else {
+            let lost = self.shared_node(lane, self.topology.keyless()).err();
             self.refuse(session, &lost.map_or_else(String::new, |lost| lost.text()));
             return Step::Done;
         };
@@ -357,8 +431,8 @@ impl Core {
         let mut ask = self.pool.take();
         encode::request(&mut ask, &[b"COMMAND", b"INFO", request.arg(0)]);
         // A question has no client: its number takes the place of one.
-        self.enqueue(
-            shard,
+        self.enqueue_on(
+            node,
             &ask,
             Asked { conn: question, place: 0, part: 0, purpose: Purpose::Learn, kept: Kept::NO },
         );

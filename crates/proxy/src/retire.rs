@@ -23,15 +23,21 @@ impl Proxy {
         let core = &mut self.core;
         let Backend { lane, node: id, .. } = core.backends[node as usize];
         let place = core.unused_node(lane, id);
+        self.replace(node, place, Use::Retired);
+        self.core.counters.retirements += 1;
+    }
+
+    /// The connection at `place` takes the place of the shared one `node`, and that, which is left to `heirs`, its own.
+    pub(crate) fn replace(&mut self, node: u32, place: u32, heirs: Use) {
+        let core = &mut self.core;
         core.backends.swap(node as usize, place as usize);
         let old = &mut core.backends[place as usize];
-        old.used_by = Use::Retired;
+        old.used_by = heirs;
         let (reported_down, loaded) = (old.reported_down, std::mem::take(&mut old.loaded));
         let fresh = &mut core.backends[node as usize];
         fresh.used_by = Use::Shared;
         (fresh.reported_down, fresh.loaded) = (reported_down, loaded);
         core.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
-        core.counters.retirements += 1;
         core.backends[place as usize].listed = false;
         core.backends[node as usize].listed = false;
         for index in [node, place] {
@@ -68,7 +74,7 @@ impl Proxy {
     }
 
     /// A retired connection on which nothing is in flight any more can serve large transfers, unless its node has lost
-    /// its task.
+    /// its task. A fresh one whose node has answered relieves the one that is doubted.
     pub(crate) fn reuse_retired(&mut self, node: u32) {
         let backend = &mut self.core.backends[node as usize];
         match backend.used_by {
@@ -77,6 +83,7 @@ impl Proxy {
                 self.core.give_back(node);
             }
             Use::Draining if backend.is_clean() => self.core.pins.doomed.push(node),
+            Use::Relief if backend.is_ready() => self.relieve(node),
             _ => {}
         }
     }

@@ -75,9 +75,10 @@ pub(crate) enum Route {
 #[inline(always)]
 pub(crate) fn route(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
     match command.single_key() {
-        Some(position) => {
-            Route::One(request.get(position).map_or_else(|| topology.keyless(), |key| topology.shard_of(key)))
-        }
+        Some(position) => match request.get(position) {
+            Some(key) => Route::One(topology.shard_of(key)),
+            None => Route::One(topology.keyless()),
+        },
         None => route_many(command, request, topology, keys),
     }
 }

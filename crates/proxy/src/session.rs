@@ -80,6 +80,8 @@ pub(crate) struct Session {
     pub blocked: bool,
     /// Listed for sending in this turn.
     pub listed: bool,
+    /// What waits for it was held once, so that more could come: see `halves.rs`.
+    pub is_held_half: bool,
     /// Counted among those that wait for a reply.
     pub waiting: bool,
     /// When it last sent something.
@@ -186,6 +188,8 @@ pub(crate) enum Owed {
     Replay(Id),
     /// The same, with what is added here.
     Mixture(Id),
+    /// One node, which says whether the client is who it says that it is.
+    Login(Id),
 }
 
 /// How far a session had come before a request whose reply is not wanted.
@@ -193,6 +197,12 @@ pub(crate) enum Owed {
 pub(crate) struct Mark {
     pending: usize,
     output: usize,
+}
+
+/// Whether the place `number` was reserved behind `other`. Numbers begin anew behind the largest.
+#[inline]
+pub(crate) fn is_behind(number: u32, other: u32) -> bool {
+    number.wrapping_sub(other).cast_signed() > 0
 }
 
 /// One place in a client's order.
@@ -281,6 +291,7 @@ impl Session {
             holds_request: false,
             blocked: false,
             listed: false,
+            is_held_half: false,
             waiting: false,
             active_at: now,
             request_began: None,
@@ -457,6 +468,7 @@ impl Session {
     }
 
     /// Fills place `number`. The ready run at the front moves to the output.
+    #[inline(always)]
     pub(crate) fn settle(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) {
         self.note_reply(reply.len());
         if number == self.front
@@ -547,8 +559,8 @@ impl Session {
     /// Appends a message: at once, if it neither falls into the middle of a reply nor overtakes what it must not.
     pub(crate) fn push(&mut self, message: &[u8], pool: &mut BufferPool) {
         let fence = self.subscribed.as_ref().and_then(|subscribed| subscribed.fence);
-        let is_behind = |fence: u32| self.front.wrapping_sub(fence).cast_signed() > 0;
-        if self.pending.is_empty() || (self.relayed == 0 && fence.is_none_or(is_behind)) {
+        let is_past = |fence: u32| is_behind(self.front, fence);
+        if self.pending.is_empty() || (self.relayed == 0 && fence.is_none_or(is_past)) {
             return self.output.push(message, pool);
         }
         self.raise_fence(self.next_place());
@@ -570,7 +582,7 @@ impl Session {
     /// Messages must not overtake what is at `place`.
     pub(crate) fn raise_fence(&mut self, place: u32) {
         if let Some(subscribed) = &mut self.subscribed
-            && subscribed.fence.is_none_or(|fence| place.wrapping_sub(fence).cast_signed() > 0)
+            && subscribed.fence.is_none_or(|fence| is_behind(place, fence))
         {
             subscribed.fence = Some(place);
         }
@@ -584,10 +596,17 @@ impl Session {
     /// Moves replies that wait for nobody any more to the output.
     fn release(&mut self, pool: &mut BufferPool) {
         while let Some(Place::Ready(parked)) = self.pending.front() {
-            let reply = parked.as_slice();
-            self.parked_bytes -= reply.len();
-            if !reply.is_empty() {
-                self.output.push(reply, pool);
+            match parked {
+                // A muted place has nothing.
+                Parked::Small { len: 0, .. } => {}
+                Parked::Small { len, bytes } => {
+                    self.parked_bytes -= usize::from(*len);
+                    self.output.push_start(bytes, usize::from(*len), pool);
+                }
+                Parked::Large(reply) => {
+                    self.parked_bytes -= reply.len();
+                    self.output.push(reply, pool);
+                }
             }
             if let Some(Place::Ready(Parked::Large(buffer))) = self.pending.pop_front() {
                 pool.give(buffer);
@@ -785,8 +804,9 @@ mod tests {
             (session.output.capacity(), session.pending.capacity(), session.input.capacity()),
             (0, 0, 0)
         );
-        // A look into a box would cost each request more than these few bytes more cost an idle client.
-        assert!(size_of::<Session>() <= 384, "{}", size_of::<Session>());
+        // A look into a box would cost each request more than these few bytes more cost an idle client. Eight of them are
+        // for the generation of its lane.
+        assert!(size_of::<Session>() <= 392, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

@@ -9,13 +9,16 @@
 //! the stream. With BLOCK, [`crate::fan`] waits for the parts.
 
 use crate::core::Core;
+use crate::fan::Answers;
 use crate::merge::Merge;
 use crate::redirect::Kept;
 use crate::route::Keys;
 use crate::session::Session;
 use resp::reply::{as_bulk, elements, first_len, is_null};
 use resp::{Request, encode};
+use std::time::Duration;
 use stdx::append;
+use topology::ShardId;
 
 /// What several shards have read, as it comes.
 #[derive(Debug)]
@@ -106,6 +109,20 @@ pub(crate) fn write_part(out: &mut Vec<u8>, request: &Request<'_>, keys: &Keys, 
 }
 
 impl Core {
+    /// XREAD with BLOCK, which is [complete](is_complete), of streams on several shards.
+    pub(crate) fn wait_for_entries(
+        &mut self,
+        session: &mut Session,
+        request: &Request<'_>,
+        keys: &Keys,
+        patience: Duration,
+    ) {
+        let shards: Vec<ShardId> = keys.parts.iter().map(|part| part.shard).collect();
+        let answers = Answers::Streams(Streams::new(request, keys));
+        let write_part = |out: &mut Vec<u8>, part| write_part(out, request, keys, part);
+        self.wait_on_several(session, &shards, answers, patience, write_part);
+    }
+
     /// XREAD without BLOCK, of streams on several shards. All shards must take their part, else none is asked.
     pub(crate) fn read_streams(&mut self, session: &mut Session, request: &Request<'_>, keys: &mut Keys) {
         if self.refuse_unless_admitted(session, &mut keys.parts) {

@@ -36,6 +36,9 @@ pub(crate) struct Topic {
     pub name: Arc<[u8]>,
     /// Where its messages come from; `None` is every shard.
     home: Option<ShardId>,
+    /// Of what all nodes of a cluster pass on alike, what comes from this one counts. It stays as long as that shard is
+    /// there: in between, a message that one node has told and the other not yet would come twice, or never.
+    pub speaker: ShardId,
     /// How often it was asked for elsewhere since a node has confirmed last.
     moves: u8,
     /// Shards whose node has not confirmed, or whose connection was lost since.
@@ -161,12 +164,12 @@ impl Topics {
     }
 
     /// Adds a topic, on the shard `home` or on all. Nobody is subscribed to it yet and no node was asked.
-    pub(crate) fn insert(&mut self, kind: Kind, name: &[u8], home: Option<ShardId>) -> Id {
+    pub(crate) fn insert(&mut self, kind: Kind, name: &[u8], home: Option<ShardId>, speaker: ShardId) -> Id {
         let name: Arc<[u8]> = name.into();
         self.held_bytes += TOPIC_BYTES + name.len();
         let lacking = self.homes(home).map(|shard| Lack { shard, asked: false }).collect();
         let subscribers = BTreeMap::new();
-        let topic = Topic { kind, name: Arc::clone(&name), home, moves: 0, lacking, subscribers };
+        let topic = Topic { kind, name: Arc::clone(&name), home, speaker, moves: 0, lacking, subscribers };
         self.homes(home).for_each(|shard| self.at_shard[shard.0 as usize] += 1);
         let id = self.topics.insert(topic);
         self.by_name[kind as usize].insert(name, id);
@@ -419,7 +422,7 @@ mod tests {
     /// Over two shards, with a topic that `ONE` is subscribed to and whose nodes were asked.
     fn asked(kind: Kind, home: Option<ShardId>) -> (Topics, Id) {
         let mut topics = Topics::new(2);
-        let id = topics.insert(kind, b"news", home);
+        let id = topics.insert(kind, b"news", home, ShardId(0));
         assert!(!topics.join(id, ONE), "no node has confirmed");
         let topic = topics.get_mut(id).expect("it is there");
         topic.wait(ONE, WAIT);
@@ -472,7 +475,7 @@ mod tests {
     #[test]
     fn what_a_lost_node_had_confirmed_is_asked_for_again() {
         let (mut topics, id) = asked(Kind::Channel, Some(ShardId(0)));
-        let elsewhere = topics.insert(Kind::Channel, b"sports", Some(ShardId(1)));
+        let elsewhere = topics.insert(Kind::Channel, b"sports", Some(ShardId(1)), ShardId(1));
         assert_eq!(topics.lose(ShardId(0)), Loss { confirmed: vec![], waited_for: vec![id] });
         assert_eq!(topics.unasked(ShardId(0)), [id]);
         topics.get_mut(id).expect("it is there").confirm(ShardId(0));

@@ -32,6 +32,13 @@ impl Proxy {
         }
         let before = std::mem::replace(&mut self.core.topology, topology);
         self.core.fit_topology();
+        if before.loses_primary(&self.core.topology) {
+            self.core.losses.note(now);
+        }
+        if self.core.readers.are_watched() {
+            let gainers = before.gainers(&self.core.topology);
+            self.core.readers.note_gains(gainers, now);
+        }
         let losers = before.losers(&self.core.topology);
         self.hold_back_clients_of(&losers);
         self.end_watches_on(&losers);

@@ -4,6 +4,7 @@
 //! anyway. It is the time from queueing a request for a node to its reply, as seen here: what the client waits for, and
 //! not what the node works. What is answered here counts as 0.
 
+use crate::reading::ReadFrom;
 use command::Number;
 use stdx::Instant;
 
@@ -20,11 +21,32 @@ pub(crate) struct Row {
     pub failed: u64,
 }
 
+/// What became of the reads, or parts of reads, that one policy decided over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadRow {
+    /// They went to a replica.
+    pub replica: u64,
+    /// To the primary, as the policy wants it.
+    pub primary: u64,
+    /// To the primary, for no fit replica was known to have what the client itself had written.
+    pub own_write: u64,
+    /// To the primary, or nowhere, since no replica was fit.
+    pub fallback: u64,
+}
+
+impl ReadRow {
+    fn total(&self) -> u64 {
+        self.replica + self.primary + self.own_write + self.fallback
+    }
+}
+
 /// One worker's counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     /// By [`Number::index`].
     rows: Vec<Row>,
+    /// By [`ReadFrom`].
+    reads: [ReadRow; ReadFrom::WORDS.len()],
     /// By the first word of the error.
     errors: Vec<(Box<[u8]>, u64)>,
 }
@@ -36,7 +58,8 @@ const ERROR_KIND_BYTES_MAX: usize = 31;
 
 impl Default for Tally {
     fn default() -> Self {
-        Tally { rows: vec![Row::default(); Number::COUNT], errors: Vec::new() }
+        let reads = Default::default();
+        Tally { rows: vec![Row::default(); Number::COUNT], reads, errors: Vec::new() }
     }
 }
 
@@ -92,6 +115,11 @@ impl Tally {
         }
     }
 
+    /// What is counted of reads with the policy `from`.
+    pub(crate) fn reads_from(&mut self, from: ReadFrom) -> &mut ReadRow {
+        &mut self.reads[from as usize]
+    }
+
     /// Begins anew.
     pub(crate) fn clear(&mut self) {
         *self = Tally::default();
@@ -100,6 +128,7 @@ impl Tally {
     /// Takes over what `other` counted.
     pub(crate) fn copy_from(&mut self, other: &Tally) {
         self.rows.copy_from_slice(&other.rows);
+        self.reads = other.reads;
         self.errors.clone_from(&other.errors);
     }
 
@@ -110,6 +139,12 @@ impl Tally {
             sum.usec += row.usec;
             sum.rejected += row.rejected;
             sum.failed += row.failed;
+        }
+        for (sum, row) in self.reads.iter_mut().zip(other.reads) {
+            sum.replica += row.replica;
+            sum.primary += row.primary;
+            sum.own_write += row.own_write;
+            sum.fallback += row.fallback;
         }
         for (kind, count) in &other.errors {
             match self.errors.iter_mut().find(|(known, _)| known == kind) {
@@ -124,6 +159,12 @@ impl Tally {
         Number::named()
             .map(|(number, name)| (name, &self.rows[number.index()]))
             .filter(|(_, row)| row.calls + row.rejected > 0)
+    }
+
+    /// What became of reads, by the policies that decided over any.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = (&'static str, &ReadRow)> {
+        let all = ReadFrom::WORDS.iter().map(|(word, from)| (*word, &self.reads[*from as usize]));
+        all.filter(|(_, row)| row.total() > 0)
     }
 
     /// The kinds of errors in the order of the alphabet.

@@ -3,7 +3,7 @@
 use crate::backend::State;
 use crate::lanes::LaneKind;
 use crate::proxy::Peer;
-use crate::{Action, Arrival, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
+use crate::{Action, Arrival, Authority, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -116,6 +116,18 @@ impl Rig {
         Rig::of_worker(1, Limits::default(), settings, &Arc::new(Board::new(1)))
     }
 
+    /// Over `shards` shards, whose nodes decide who clients are and have not answered yet; they are told `credentials`.
+    pub(crate) fn passing(shards: usize, limits: Limits, credentials: Credentials) -> Rig {
+        let settings = Settings { authority: Authority::Nodes, credentials, ..Settings::default() };
+        Rig::of_worker(shards, limits, settings, &Arc::new(Board::new(1)))
+    }
+
+    /// All connections to nodes that were asked for and are still there, and where they go.
+    pub(crate) fn conns(&self) -> Vec<(u32, ConnId)> {
+        let shared = self.nodes.iter().map(|(node, conn)| (*node, *conn));
+        shared.chain(self.pinned.iter().copied()).filter(|(_, conn)| !self.closed.contains(conn)).collect()
+    }
+
     /// `workers` workers of one process over `shards` shards, whose nodes have said PONG to all of them.
     pub(crate) fn workers(workers: usize, shards: usize) -> Vec<Rig> {
         let board = Arc::new(Board::new(workers));
@@ -130,12 +142,12 @@ impl Rig {
     /// Over a cluster of `shards` shards, whose nodes have said PONG. Slots are divided evenly; the nodes listen at ports
     /// 7000, 7001, …
     pub(crate) fn cluster(shards: usize) -> Rig {
-        let mut rig = Rig::of_topology(
-            cluster(None, 1, &even(shards)),
-            Limits::default(),
-            Settings::default(),
-            &Arc::new(Board::new(1)),
-        );
+        Rig::cluster_as(shards, Settings::default())
+    }
+
+    pub(crate) fn cluster_as(shards: usize, settings: Settings) -> Rig {
+        let board = Arc::new(Board::new(1));
+        let mut rig = Rig::of_topology(cluster(None, 1, &even(shards)), Limits::default(), settings, &board);
         (0..shards as u32).for_each(|shard| rig.bring_up(shard));
         rig
     }
@@ -152,6 +164,15 @@ impl Rig {
         self.event(Event::Connected { conn });
         assert_eq!(self.taken(conn), "*1|$4|PING|");
         self.event(Event::Received { conn, bytes: b"+PONG\r\n" });
+        self.show_role(conn);
+    }
+
+    /// Says that the node at the other end of `conn` is a primary, if it was asked.
+    fn show_role(&mut self, conn: ConnId) {
+        if self.sent.get(&conn).is_some_and(|sent| sent == b"*1\r\n$4\r\nROLE\r\n") {
+            self.sent.remove(&conn);
+            self.sends(conn, "*3|$6|master|:0|*0|");
+        }
     }
 
     /// The last connection that was asked for beside the shared ones is made and says PONG. It goes to `shard`.
@@ -169,7 +190,21 @@ impl Rig {
         self.event(Event::Connected { conn });
         assert_eq!(self.taken(conn), greeting);
         self.sends(conn, replies);
+        self.show_role(conn);
         conn
+    }
+
+    /// All connections that were asked for beside the shared ones are made and say PONG: in that order.
+    pub(crate) fn bring_up_all_pinned(&mut self) -> Vec<ConnId> {
+        self.proxy.handle_timeouts(self.now);
+        self.perform();
+        let conns: Vec<ConnId> = self.pinned.iter().map(|(_, conn)| *conn).collect();
+        for &conn in &conns {
+            self.event(Event::Connected { conn });
+            assert_eq!(self.taken(conn), "*1|$4|PING|");
+            self.sends(conn, "+PONG|");
+        }
+        conns
     }
 
     /// The connection that was asked for last beside the shared ones, if it is still there.
@@ -223,10 +258,20 @@ impl Rig {
             .expect("found")
     }
 
+    /// Where `key` lives.
+    pub(crate) fn shard_of(&self, key: &str) -> u32 {
+        self.proxy.core.topology.shard_of(key.as_bytes()).0
+    }
+
     pub(crate) fn client(&mut self) -> ConnId {
+        self.client_at(0)
+    }
+
+    /// A client that comes by another listener.
+    pub(crate) fn client_at(&mut self, listener: u16) -> ConnId {
         let peer = format!("127.0.0.1:{}", self.clients);
         self.clients += 1;
-        let arrival = Arrival { peer: &peer, local: LOCAL, descriptor: 9 };
+        let arrival = Arrival { peer: &peer, local: LOCAL, descriptor: 9, listener };
         self.proxy.accept(&arrival, self.now).expect("not full")
     }
 

@@ -1,15 +1,20 @@
 //! Transcripts: what the core does, event by event. `|` stands for CR LF.
 
+mod acknowledged;
 mod administration;
 mod blocking;
+mod doubt;
 mod emulate;
 mod emulate_faults;
 mod every_command;
 mod fan;
+mod halves;
 mod inlays;
 mod lanes;
 mod large;
 mod logins;
+mod passing;
+mod proof;
 mod pubsub;
 mod redirect;
 mod replica_worlds;
@@ -20,7 +25,7 @@ mod tracking;
 mod transactions;
 
 use crate::testing::Rig;
-use crate::{Arrival, Event, Limits, Notice};
+use crate::{Arrival, Event, Limits, Notice, Settings};
 use std::time::Duration;
 
 #[test]
@@ -269,6 +274,19 @@ fn requests_wait_for_a_first_connection_and_learn_why_there_is_none() {
 }
 
 #[test]
+fn a_request_that_has_waited_for_a_connection_is_late_at_its_own_time() {
+    let limits = Limits { connect_timeout: Duration::from_secs(5), ..Limits::default() };
+    let mut rig = Rig::connecting(1, limits);
+    let client = rig.client();
+    rig.client_sends(client, "get a|");
+    rig.pass(Duration::from_millis(700));
+    rig.bring_up(0);
+    rig.pass(Duration::from_millis(301));
+    let late = "-ERR upstream timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|";
+    assert_eq!(rig.taken(client), late);
+}
+
+#[test]
 fn a_loading_node_is_not_used_and_its_word_is_passed_on() {
     let mut rig = Rig::connecting(1, Limits::default());
     let client = rig.client();
@@ -293,6 +311,40 @@ fn a_node_that_greets_before_it_is_asked_is_not_used() {
     rig.node_sends(0, "-ERR max number of clients reached|");
     let reason = "ERR max number of clients reached";
     assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {reason}|"));
+}
+
+/// When connections to a node were asked for that refuses all, within a minute, in milliseconds.
+fn attempts_of(seed: u64) -> Vec<u64> {
+    let settings = Settings { seed, ..Settings::default() };
+    let mut rig = Rig::ready_as(1, Limits::default(), settings);
+    let (mut attempts, begun) = (Vec::new(), rig.now);
+    rig.event(Event::Ended { conn: rig.node(0) });
+    while rig.now.since(begun) < Duration::from_secs(60) {
+        rig.pass(Duration::from_millis(1));
+        if rig.is_connecting(0) {
+            attempts.push(rig.now.since(begun).as_millis() as u64);
+            rig.event(Event::Closed { conn: rig.node(0), reason: "connection refused" });
+        }
+    }
+    attempts
+}
+
+#[test]
+fn a_node_that_refuses_is_tried_again_ever_more_rarely_and_not_by_all_workers_at_once() {
+    let all: Vec<Vec<u64>> = (1..=8).map(attempts_of).collect();
+    for attempts in &all {
+        let within = |from: u64, until: u64| attempts.iter().filter(|at| (from..until).contains(at)).count();
+        assert!(within(0, 100) >= 2, "soon at first: {attempts:?}");
+        // Half a second on average.
+        assert!((75..=130).contains(&within(10_000, 60_000)), "{attempts:?}");
+    }
+    let most = (20..120).map(|half| {
+        let is_in = |at: &&u64| **at / 500 == half;
+        all.iter().flatten().filter(is_in).count()
+    });
+    // Eight workers would make eight at once if they kept in step, and 16 in each half second are too many by far.
+    assert!(most.max() < Some(16), "{all:?}");
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
 #[test]

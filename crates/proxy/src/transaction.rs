@@ -20,6 +20,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::{HeldNode, Watch};
 use crate::inlays::Inlays;
+use crate::passing;
 use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
 use crate::route::{self, Keys, Route};
@@ -448,6 +449,7 @@ impl Core {
     fn within_transaction(&self, command: &Command) -> Within {
         match command.carry {
             Carry::Here(Local::ConfigGet) if self.settings.allow_admin => Within::KeptByOneShard,
+            Carry::Here(local) if self.has_users_of_nodes() => passing::within_transaction(local, command),
             _ => command.within_transaction(),
         }
     }

@@ -66,7 +66,7 @@ impl Core {
         self.asking = number;
         self.tally.count_call(number);
         self.counters.requests += 1;
-        let node = match self.pinned_node(id, session.lane, shard) {
+        let node = match self.pinned_node(id, session.lane, shard, None) {
             Ok(node) => {
                 let place = session.reserve(Owed::Node);
                 let (_, start) = self.backends[node as usize].tail(&mut self.pool);

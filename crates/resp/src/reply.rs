@@ -184,10 +184,11 @@ impl Scanner {
     }
 }
 
-/// The length of the first of `values` if it is a bulk or an integer with a short header, or an OK, and all there.
+/// The length of the first of `values` if it is a bulk or an integer with a short header, or an OK, and all there: so
+/// neither an error nor a push.
 // Worth its name only where it is inlined, and two callers are one too many for the compiler: 10 % of a scan.
 #[inline(always)]
-fn plain_len(values: &[u8], limits: &ReplyLimits) -> Option<usize> {
+pub fn plain_len(values: &[u8], limits: &ReplyLimits) -> Option<usize> {
     match values {
         [b'$', text @ ..] => {
             let header = short_header(text)?;

@@ -45,12 +45,19 @@ impl<'a> Request<'a> {
     }
 
     /// Argument `index`; 0 is the command's name. Panics past the end.
+    #[inline(always)]
     pub fn arg(&self, index: usize) -> &'a [u8] {
         let span = self.args[index];
         &self.bytes[span.start..span.start + span.len]
     }
 
+    /// Where argument `index` stands in [`Request::bytes`]. Panics past the end.
+    pub fn span(&self, index: usize) -> Span {
+        self.args[index]
+    }
+
     /// Argument `index`, if there is one.
+    #[inline(always)]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         (index < self.args.len()).then(|| self.arg(index))
     }
@@ -235,6 +242,12 @@ impl Scanner {
         Ok(Scanned::Request { len: done.at })
     }
 
+    /// Whether the next [`Scanner::scan`] begins a request, and does not go on with one.
+    #[inline]
+    pub fn is_fresh(&self) -> bool {
+        self.args_left == 0
+    }
+
     /// Bytes of the first request that are sure to come, as far as its headers were seen by an unfinished
     /// [`Scanner::scan`].
     pub fn bytes_announced(&self) -> usize {
@@ -359,8 +372,20 @@ fn plain_request(bytes: &[u8], limits: &RequestLimits, args: &mut Vec<Span>) -> 
     if !(1..=limits.args_max).contains(&(count.number() as i64)) {
         return None;
     }
-    let mut at = 1 + count.end();
-    for _ in 0..count.number() {
+    plain_args(bytes, 1 + count.end(), count.number(), limits, args)
+}
+
+/// The offset behind the next `count` arguments from offset `at` of `bytes` on, which are listed in `args`, if all are there
+/// and plain: with headers of few digits. `None` says nothing about them.
+#[inline(always)]
+pub fn plain_args(
+    bytes: &[u8],
+    mut at: usize,
+    count: usize,
+    limits: &RequestLimits,
+    args: &mut Vec<Span>,
+) -> Option<usize> {
+    for _ in 0..count {
         let [b'$', text @ ..] = bytes.get(at..)? else { return None };
         let header = short_header(text)?;
         let len = header.number();

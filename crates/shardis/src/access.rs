@@ -73,6 +73,16 @@ impl Source {
         }
     }
 
+    /// The option that says so, if there is one.
+    pub(crate) fn option(&self) -> &'static str {
+        match self {
+            Source::Nothing => "",
+            Source::Password(_) => "--requirepass",
+            Source::PasswordFile(_) => "--requirepass-file",
+            Source::AclFile(_) => "--acl-file",
+        }
+    }
+
     /// Writes `users` to the ACL file, which is replaced whole, or stays as it was.
     pub(crate) fn save(&self, users: &Users) -> Result<(), String> {
         let Source::AclFile(path) = self else { return Err("there is no ACL file".to_owned()) };

@@ -11,7 +11,7 @@ use crate::tcp::TcpArgs;
 use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
-use proxy::CrossShard;
+use proxy::{Authority, CrossShard};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -99,7 +99,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: String,
 
-    /// Port to listen on; 0 takes a free one, or beside --tls-port or --unixsocket none
+    /// Port to listen on; 0 takes a free one, or beside --tls-port, --unixsocket or --listener none
     #[arg(long, default_value_t = 6380)]
     port: u16,
 
@@ -155,7 +155,8 @@ pub(crate) struct ProxyArgs {
 
     /// Let a busy worker wait some microseconds for more requests before it writes: auto, off, or microseconds. auto
     /// waits up to half of what requests take at the nodes, where it has tried and found that more of them get through for
-    /// it (docs/benchmarks.md has throughput and the latency at steady rates). A lone client never waits
+    /// it (docs/benchmarks.md has throughput and the latency at steady rates). A lone client never waits. But with off, a
+    /// busy worker that has some of a client's replies looks once for the others, to send all in one write
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
 
@@ -178,6 +179,12 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
     cross_shard_bytes_max: usize,
 
+    /// Who decides who a client is and what it may do: proxy (--requirepass, --acl-file; without either, everybody may do
+    /// everything), or nodes: what a client says in AUTH is said to them, over connections of its own user, and their own
+    /// users and rules hold (docs/users.md). shardis then has no users
+    #[arg(long, value_name = "proxy|nodes", default_value = "proxy", value_parser = parse_authority)]
+    pub(crate) auth: Authority,
+
     /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
     /// it; --requirepass-file hides it
     #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
@@ -192,7 +199,8 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "PATH")]
     acl_file: Option<PathBuf>,
 
-    /// The file whose first line is the password that nodes are told (AUTH)
+    /// The file whose first line is the password that nodes are told (AUTH); with --auth=nodes, for what shardis asks them
+    /// for itself
     #[arg(long, value_name = "PATH", requires = "far")]
     node_auth_file: Option<PathBuf>,
 
@@ -285,6 +293,14 @@ fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
+fn parse_authority(text: &str) -> Result<Authority, String> {
+    match text {
+        "proxy" => Ok(Authority::Proxy),
+        "nodes" => Ok(Authority::Nodes),
+        _ => Err("write proxy or nodes".to_owned()),
+    }
+}
+
 fn parse_cross_shard(text: &str) -> Result<CrossShard, String> {
     match text {
         "refuse" => Ok(CrossShard::Refuse),
@@ -315,11 +331,29 @@ impl ProxyArgs {
                 ));
             }
         }
-        self.transport.check(self.port, self.has_nodes())?;
+        self.check_auth()?;
+        let host = self.listen_addr()?;
+        let plain = self.has_plain_port().then_some(host);
+        self.transport.check(plain, self.has_nodes())?;
+        self.transport.check_places(plain, host)?;
         self.discovery.check()?;
         let topology = self.topology()?;
-        self.reading.check(self.nodes.is_some(), &topology)?;
-        self.listen_addr().map(|_| ())
+        self.reading.check(self.nodes.is_some(), &topology, &self.transport.listener)
+    }
+
+    fn check_auth(&self) -> Result<(), String> {
+        if self.auth == Authority::Proxy {
+            return Ok(());
+        }
+        if !self.has_nodes() {
+            return Err("--auth=nodes: shards in memory have no users; name nodes with --nodes".to_owned());
+        }
+        match self.users() {
+            Source::Nothing => Ok(()),
+            users => {
+                Err(format!("--auth=nodes: the users are those of the nodes; leave {} out", users.option()))
+            }
+        }
     }
 
     fn check_databases(&self) -> Result<(), String> {
@@ -373,10 +407,11 @@ impl ProxyArgs {
         if self.discovery.is_given() {
             return self.discovery.topology(TopologySpec { nodes: Vec::new(), distribution, hash, tag_rule });
         }
-        let nodes = match &self.nodes {
+        let mut nodes = match &self.nodes {
             Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
             None => (0..self.store_shards).map(NodeSpec::embedded).collect(),
         };
+        self.reading.zones().label(&mut nodes);
         let spec = TopologySpec { nodes, distribution, hash, tag_rule };
         Topology::new(1, &spec).map_err(|error| error.to_string())
     }
@@ -424,6 +459,7 @@ impl ProxyArgs {
             transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms)),
             idle_timeout: Duration::from_secs(self.timeout),
             cross_shard_bytes_max: self.cross_shard_bytes_max,
+            ramp_up: self.reading.ramp_up(),
             ..defaults
         }
         .within_memory(self.memory_max, workers)
@@ -493,7 +529,7 @@ mod tests {
         let plain = |words: &[&str]| parsed(words).expect("valid").has_plain_port();
         let tls = ["--tls-port=6390", "--tls-cert-file=a", "--tls-key-file=b"];
         assert!(plain(&["--port=0"]) && plain(&tls) && plain(&["--unixsocket=a"]));
-        assert!(!plain(&["--port=0", "--unixsocket=a"]));
+        assert!(!plain(&["--port=0", "--unixsocket=a"]) && !plain(&["--port=0", "--listener=/a"]));
         assert!(!plain(&[&tls[..], &["--port=0"]].concat()));
     }
 
@@ -525,6 +561,13 @@ mod tests {
             (&["--tls-ca-cert-file=a", "--tls-auth-clients=perhaps"], "perhaps"),
             (&["--unixsocketperm=770"], "--unixsocket"),
             (&["--unixsocket=a", "--unixsocketperm=abc"], "in octal"),
+            (&["--listener=6381"], "write an address"),
+            (&["--listener=127.0.0.1:6380"], "--port has it already"),
+            (&["--listener=127.0.0.1:1 tls"], "--listener 127.0.0.1:1 tls: it needs --tls-cert-file"),
+            (&["--listener=127.0.0.1:1", "--listener=127.0.0.1:1 read-from=primary"], "twice"),
+            (&["--unixsocket=/a", "--listener=/a"], "--unixsocket has it already"),
+            (&["--listener=127.0.0.1:1 read-from=replica"], "no node has a replica"),
+            (&["--listener=127.0.0.1:1 read-from=slave"], "prefer-replica"),
             (&["--node-tls"], "name them with --nodes"),
             (&["--nodes=a:1", "--node-tls-server-name=b"], "--node-tls"),
             (&["--nodes=a:1", "--node-tls", "--node-tls-cert-file=a"], "--node-tls-key-file"),
@@ -552,6 +595,10 @@ mod tests {
             (&["--sentinel=a:1", "--master=b", "--sentinel-tls"], "--node-tls"),
             (&["--sentinel=a:1", "--master=b", "--sentinel-user=x"], "--sentinel-auth-file"),
             (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
+            (&["--auth=nodes"], "shards in memory have no users"),
+            (&["--nodes=a:1", "--auth=here"], "write proxy or nodes"),
+            (&["--nodes=a:1", "--auth=nodes", "--acl-file=x"], "leave --acl-file out"),
+            (&["--nodes=a:1", "--auth=nodes", "--requirepass=secret"], "leave --requirepass out"),
             (&["--requirepass="], "there is no password"),
         ];
         for (words, named) in cases {

@@ -7,16 +7,19 @@ use crate::embedded::Embedded;
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, Listener, Newcomer, Next};
 use crate::logging;
 use crate::pace::Gather;
-use crate::reading::ReadingArgs;
 use crate::resolver;
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
 use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
+use crate::zones::Zones;
 use anyhow::{Context, Result, anyhow};
 use driver::Entry;
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use proxy::{Board, Credentials, CrossShard, Errand, Limits, Notice, Proxy, Settings, Task};
+use proxy::{
+    Authority, Board, Credentials, CrossShard, Ejecting, Errand, Limits, Notice, Proxy, Reading, Settings,
+    Task,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{ErrorKind, Read};
@@ -78,19 +81,27 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     }
     let credentials = args.credentials().map_err(|error| anyhow!(error))?;
     let machine = args.discovery.machine(&credentials, args.transport.node_tls, seed);
+    let own_policies = listeners.iter().zip(0..).filter_map(|(listener, id)| Some((id, listener.read_from?)));
     let mut plan = Plan {
         port: listeners.iter().find_map(Listener::port).unwrap_or(0),
         node_tls: args.transport.node_tls(&certificates).map(Arc::new),
         transport: args.transport.clone(),
-        entry: Entry { header: args.transport.proxy_protocol, acceptor: certificates.acceptor },
+        entry: Entry {
+            header: args.transport.proxy_protocol,
+            acceptor: certificates.acceptor,
+            ..Entry::default()
+        },
         workers,
         limits: args.limits(clients_max, workers),
         gather: args.gather,
         databases: args.databases(),
         allow_admin: args.allow_admin,
         cross_shard: args.cross_shard,
-        reading: args.reading.clone(),
+        reading: args.reading.reading(own_policies.collect()),
+        ejecting: args.reading.ejecting(),
+        zones: args.reading.zones(),
         access,
+        authority: args.auth,
         registry: Arc::new(registry),
         credentials,
         topology,
@@ -196,8 +207,11 @@ struct Plan {
     databases: u16,
     allow_admin: bool,
     cross_shard: CrossShard,
-    reading: ReadingArgs,
+    reading: Reading,
+    ejecting: Option<Ejecting>,
+    zones: Zones,
     access: Source,
+    authority: Authority,
     registry: Arc<Registry>,
     credentials: Credentials,
     topology: Arc<Topology>,
@@ -225,8 +239,9 @@ impl Plan {
             databases: self.databases,
             allow_admin: self.allow_admin,
             cross_shard: self.cross_shard,
-            reading: self.reading.reading(),
-            ejecting: self.reading.ejecting(),
+            reading: self.reading.clone(),
+            ejecting: self.ejecting,
+            authority: self.authority,
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };
@@ -299,6 +314,7 @@ impl Control {
             is_sentinel_tls: plan.is_sentinel_tls,
             workers: Arc::clone(&mailboxes),
             board: Arc::clone(&board),
+            zones: plan.zones.clone(),
         };
         let new = |machine| DiscoveryThread::new(machine, Arc::clone(&plan.topology), surroundings);
         let (discovery, wishes, news) = match plan.machine.take().map(new).transpose()? {
@@ -395,7 +411,7 @@ impl Control {
     fn accept_at_listener(&mut self, index: usize) -> bool {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             match self.listeners[index].accept() {
-                Next::Newcomer(newcomer) => self.give(newcomer),
+                Next::Newcomer(newcomer) => self.give(newcomer, index),
                 Next::Gone => {}
                 Next::Nobody => return true,
                 Next::Later(at) => {
@@ -407,15 +423,16 @@ impl Control {
         false
     }
 
-    /// Gives a client to the worker that has the fewest.
-    fn give(&mut self, newcomer: Newcomer) {
+    /// Gives a client of the listener `index` to the worker that has the fewest.
+    fn give(&mut self, newcomer: Newcomer, index: usize) {
+        let listener = index as u16;
         let message = match newcomer {
-            Newcomer::Unix(stream, peer) => Message::AcceptUnix { stream, peer },
-            Newcomer::Tcp(stream, peer, tls) => {
-                let header = self.entry.header;
-                let acceptor = if tls { self.entry.acceptor.clone() } else { None };
-                let entry = (header || tls).then_some(Entry { header, acceptor });
-                Message::Accept { stream, peer, entry }
+            Newcomer::Unix(stream, peer) => Message::AcceptUnix { stream, peer, listener },
+            Newcomer::Tcp(stream, peer) => {
+                let (header, is_tls) = (self.entry.header, self.listeners[index].is_tls);
+                let acceptor = if is_tls { self.entry.acceptor.clone() } else { None };
+                let entry = (header || is_tls).then_some(Entry { header, acceptor, listener });
+                Message::Accept { stream, peer, listener, entry }
             }
         };
         if let Some(handle) = self.workers.iter_mut().min_by_key(|handle| handle.clients()) {

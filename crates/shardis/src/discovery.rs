@@ -10,6 +10,7 @@
 use crate::resolver::Question;
 use crate::transport::NodeTls;
 use crate::worker::{Clock, Mailbox, Message, reason};
+use crate::zones::Zones;
 use anyhow::{Context, Result};
 use driver::{Driver, Target};
 use proxy::{Board, Discovered};
@@ -64,6 +65,8 @@ pub(crate) struct Surroundings {
     pub workers: Arc<OnceLock<Vec<Mailbox>>>,
     /// INFO shows there how it goes.
     pub board: Arc<Board>,
+    /// Where nodes are.
+    pub zones: Zones,
 }
 
 /// The thread's state.
@@ -282,9 +285,10 @@ impl DiscoveryThread {
     /// Makes `view` the topology of all workers.
     fn succeed(&mut self, view: &View) {
         let epoch = self.topology.epoch() + 1;
+        let shards = self.surroundings.zones.labelled(&view.shards);
         let made = match &self.machine {
-            Discovery::Cluster(_) => Topology::of_cluster(Some(&self.topology), epoch, &view.shards),
-            Discovery::Sentinel(_) => self.topology.succeed(epoch, &view.shards),
+            Discovery::Cluster(_) => Topology::of_cluster(Some(&self.topology), epoch, &shards),
+            Discovery::Sentinel(_) => self.topology.succeed(epoch, &shards),
         };
         match made {
             Ok(topology) => self.topology = Arc::new(topology),

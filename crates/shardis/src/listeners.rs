@@ -1,10 +1,12 @@
-//! The sockets on which clients arrive: plain TCP, TCP for TLS, and a unix socket, side by side.
+//! The sockets on which clients arrive: TCP, TCP for TLS, and unix sockets, side by side.
 
 use crate::args::ProxyArgs;
+use crate::listener_args::{ListenerArg, Place};
 use anyhow::{Result, anyhow};
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
+use proxy::ReadFrom;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -36,37 +38,32 @@ pub(crate) enum Next {
 }
 
 /// One of them.
-pub(crate) enum Listener {
-    /// TCP.
-    Tcp {
-        /// The socket.
-        socket: TcpListener,
-        /// Where it listens.
-        addr: SocketAddr,
-        /// Whether clients speak TLS there.
-        tls: bool,
-    },
-    /// A unix socket, whose file goes with this value.
-    Unix {
-        /// The socket.
-        socket: UnixListener,
-        /// What its clients are called: the path, and `:0` for Redis's sake.
-        peer: Arc<str>,
-        /// Its file.
-        file: SocketFile,
-    },
+pub(crate) struct Listener {
+    door: Door,
+    /// Whether clients speak TLS there.
+    pub is_tls: bool,
+    /// Where reads of its clients go, if it has a policy of its own.
+    pub read_from: Option<ReadFrom>,
+}
+
+/// Its socket.
+enum Door {
+    /// TCP, and where it listens.
+    Tcp { socket: TcpListener, addr: SocketAddr },
+    /// A unix socket, whose file goes with this value. Its clients are called by the path, and `:0` for Redis's sake.
+    Unix { socket: UnixListener, peer: Arc<str>, file: SocketFile },
 }
 
 /// Who has arrived.
 pub(crate) enum Newcomer {
     /// Over TCP, with or without TLS.
-    Tcp(TcpStream, SocketAddr, bool),
-    /// Over the unix socket, with the name for it.
+    Tcp(TcpStream, SocketAddr),
+    /// Over a unix socket, with the name for it.
     Unix(UnixStream, Arc<str>),
 }
 
 /// The file of a unix socket; removed when nobody listens any more.
-pub(crate) struct SocketFile(PathBuf);
+struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
@@ -77,10 +74,15 @@ impl Drop for SocketFile {
 
 impl fmt::Display for Listener {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Listener::Tcp { addr, tls: false, .. } => write!(out, "{addr}"),
-            Listener::Tcp { addr, tls: true, .. } => write!(out, "{addr} (TLS)"),
-            Listener::Unix { file, .. } => write!(out, "unix:{}", file.0.display()),
+        match &self.door {
+            Door::Tcp { addr, .. } => write!(out, "{addr}")?,
+            Door::Unix { file, .. } => write!(out, "unix:{}", file.0.display())?,
+        }
+        match (self.is_tls, self.read_from) {
+            (false, None) => Ok(()),
+            (true, None) => write!(out, " (TLS)"),
+            (false, Some(from)) => write!(out, " (reads from {from})"),
+            (true, Some(from)) => write!(out, " (TLS, reads from {from})"),
         }
     }
 }
@@ -99,13 +101,20 @@ impl Listener {
             listeners.push(Listener::tcp(addr, "--tls-port", true, args.reuse_port)?);
         }
         if let Some(path) = &transport.unixsocket {
-            listeners.push(Listener::unix(path, transport.unixsocketperm)?);
+            listeners.push(Listener::unix(path, "--unixsocket", transport.unixsocketperm)?);
+        }
+        for ListenerArg { place, is_tls, read_from } in &transport.listener {
+            let listener = match place {
+                Place::Tcp(addr) => Listener::tcp(*addr, "--listener", *is_tls, args.reuse_port)?,
+                Place::Unix(path) => Listener::unix(path, "--listener", transport.unixsocketperm)?,
+            };
+            listeners.push(Listener { read_from: *read_from, ..listener });
         }
         Ok(listeners)
     }
 
     /// One at `addr`, which `option` says.
-    pub(crate) fn tcp(addr: SocketAddr, option: &str, tls: bool, reuse_port: bool) -> Result<Listener> {
+    pub(crate) fn tcp(addr: SocketAddr, option: &str, is_tls: bool, reuse_port: bool) -> Result<Listener> {
         let socket = bind(addr, reuse_port).map_err(|error| match error.kind() {
             ErrorKind::AddrInUse => {
                 anyhow!("cannot listen on {addr}: the port is in use; choose another with {option}")
@@ -116,35 +125,38 @@ impl Listener {
             _ => anyhow!("cannot listen on {addr}: {error}"),
         })?;
         let addr = socket.local_addr()?;
-        Ok(Listener::Tcp { socket: TcpListener::from_std(socket), addr, tls })
+        let door = Door::Tcp { socket: TcpListener::from_std(socket), addr };
+        Ok(Listener { door, is_tls, read_from: None })
     }
 
-    fn unix(path: &Path, mode: Option<u32>) -> Result<Listener> {
+    /// One at `path`, which `option` says.
+    fn unix(path: &Path, option: &str, mode: Option<u32>) -> Result<Listener> {
         let path = std::path::absolute(path)?;
         let shown = path.display();
         let socket = bind_unix(&path, mode).map_err(|error| match error.kind() {
             ErrorKind::AddrInUse => {
-                anyhow!("cannot listen on unix:{shown}: it is in use; choose another with --unixsocket")
+                anyhow!("cannot listen on unix:{shown}: it is in use; choose another with {option}")
             }
             _ => anyhow!("cannot listen on unix:{shown}: {error}"),
         })?;
         let peer = format!("{shown}:0").into();
-        Ok(Listener::Unix { socket: UnixListener::from_std(socket), peer, file: SocketFile(path) })
+        let door = Door::Unix { socket: UnixListener::from_std(socket), peer, file: SocketFile(path) };
+        Ok(Listener { door, is_tls: false, read_from: None })
     }
 
     /// The TCP port that it has.
     pub(crate) fn port(&self) -> Option<u16> {
-        match self {
-            Listener::Tcp { addr, .. } => Some(addr.port()),
-            Listener::Unix { .. } => None,
+        match &self.door {
+            Door::Tcp { addr, .. } => Some(addr.port()),
+            Door::Unix { .. } => None,
         }
     }
 
     /// Lets `registry` tell of clients by `token`.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        match self {
-            Listener::Tcp { socket, .. } => socket.register(registry, token, Interest::READABLE),
-            Listener::Unix { socket, .. } => socket.register(registry, token, Interest::READABLE),
+        match &mut self.door {
+            Door::Tcp { socket, .. } => socket.register(registry, token, Interest::READABLE),
+            Door::Unix { socket, .. } => socket.register(registry, token, Interest::READABLE),
         }
     }
 
@@ -166,12 +178,12 @@ impl Listener {
     }
 
     fn take_next(&self) -> io::Result<Newcomer> {
-        match self {
-            Listener::Tcp { socket, tls, .. } => {
+        match &self.door {
+            Door::Tcp { socket, .. } => {
                 let (stream, peer) = socket.accept()?;
-                Ok(Newcomer::Tcp(stream.into(), peer, *tls))
+                Ok(Newcomer::Tcp(stream.into(), peer))
             }
-            Listener::Unix { socket, peer, .. } => {
+            Door::Unix { socket, peer, .. } => {
                 let (stream, _) = socket.accept()?;
                 Ok(Newcomer::Unix(stream.into(), Arc::clone(peer)))
             }

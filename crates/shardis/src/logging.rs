@@ -23,12 +23,20 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
     match notice {
         Notice::NodeUp { shard } => info!(worker, shard, "node is back"),
         Notice::NodeDown { shard, reason } => warn!(worker, shard, reason, "node is down"),
+        Notice::ConnReplaced { shard } => warn!(worker, shard, "a connection was silent and is replaced"),
         Notice::KindRefused { shard, database, protocol, reason } => {
             warn!(worker, shard, database, protocol, reason, "node refuses connections");
         }
         Notice::NoReplicaFit { shard, reason } => warn!(worker, shard, reason, "no replica to read from"),
         Notice::ReplicaFit { shard } => info!(worker, shard, "a replica is read from again"),
-        Notice::Remapped { out } => warn!(worker, out = out.join(","), "keys go to other shards"),
+        Notice::Remapped { out, returning } => {
+            let (out, returning) = (out.join(","), returning.join(","));
+            match (out.is_empty(), returning.is_empty()) {
+                (false, _) => warn!(worker, out, returning, "keys go to other shards"),
+                (true, false) => info!(worker, returning, "keys come home step by step"),
+                (true, true) => info!(worker, "all keys are at home"),
+            }
+        }
         Notice::HandshakeFailed { peer, reason } => info!(worker, peer, reason, "client refused"),
         Notice::MessagesMissed { shard, topics, reason } => {
             warn!(worker, shard, topics, reason, "messages are missed until the node is back");

@@ -13,6 +13,7 @@ mod discovery;
 mod discovery_args;
 mod embedded;
 mod leash;
+mod listener_args;
 mod listeners;
 mod local;
 mod logging;
@@ -24,6 +25,7 @@ mod transport;
 mod trial;
 mod usage;
 mod worker;
+mod zones;
 
 use args::Commands;
 use std::process::ExitCode;

@@ -177,6 +177,11 @@ impl Pace {
         self.is_prompt
     }
 
+    /// Whether the worker has more to do than time, so that writes are worth being spared.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.gather != Gather::Off && !self.is_prompt
+    }
+
     /// How long to wait for more before this turn's work is done.
     pub(crate) fn wait(&mut self, turn: &Turn) -> Option<Duration> {
         self.measure(turn);

@@ -1,8 +1,11 @@
 //! Where reads go, and what becomes of a shard whose primary is down: the arguments for it.
 
 use crate::args::parse_bytes;
+use crate::listener_args::ListenerArg;
+use crate::zones::Zones;
 use clap::Args;
 use proxy::{Ejecting, ReadFrom, Reading};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 use topology::{Distribution, Topology};
@@ -12,13 +15,18 @@ use topology::{Distribution, Topology};
 pub(crate) struct ReadingArgs {
     /// Where reads go: primary, prefer-primary (a replica while it is down), replica, prefer-replica (the primary while no
     /// replica is fit), any, nearest (who answers soonest) or zone (a replica of --zone, then its primary, then others). A
-    /// client reads its own writes in any case, unless its primary is down (docs/replicas.md)
+    /// client reads its own writes in any case, unless its primary is down (docs/replicas.md). A --listener may say otherwise
     #[arg(long, value_name = "POLICY", default_value = "primary", value_parser = ReadFrom::from_str)]
     read_from: ReadFrom,
 
     /// The zone in which this proxy is, as in --nodes=a:6379@zone-a|b:6379@zone-b --read-from=zone
     #[arg(long, value_name = "ZONE")]
     zone: Option<String>,
+
+    /// The zones of nodes by their addresses, for those that were discovered and do not tell themselves: networks,
+    /// addresses or names with all under them, as in 10.0.1.0/24=zone-a,10.0.2.0/24=zone-b,c.example.org=zone-c
+    #[arg(long, value_name = "NETWORK=ZONE,…", value_parser = Zones::from_str)]
+    zones: Option<Zones>,
 
     /// Do not read from a replica that lacks more bytes of its primary's stream of changes, such as 1mb
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -36,6 +44,11 @@ pub(crate) struct ReadingArgs {
     /// With --on-node-down=remap: milliseconds for which it is left out at least; it comes back when it answers PING
     #[arg(long, visible_alias = "server-retry-timeout", value_name = "MS", default_value_t = 30_000)]
     node_retry_timeout_ms: u64,
+
+    /// Let what comes back have its share again within so many milliseconds, step by step: a node that was left out its
+    /// keys (--on-node-down=remap), a replica that was lost its reads; 0 gives all of it at once, as twemproxy does
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    ramp_up_ms: u64,
 }
 
 /// What becomes of requests for a shard whose primary is down.
@@ -61,9 +74,17 @@ impl FromStr for OnNodeDown {
 
 impl ReadingArgs {
     /// Refuses what cannot be over `topology`, whose nodes were named with --nodes or are this process's own.
-    pub(crate) fn check(&self, has_nodes: bool, topology: &Topology) -> Result<(), String> {
-        if self.read_from == ReadFrom::Zone && self.zone.is_none() {
-            return Err("--read-from=zone: say with --zone where this proxy is".to_owned());
+    pub(crate) fn check(
+        &self,
+        has_nodes: bool,
+        topology: &Topology,
+        listeners: &[ListenerArg],
+    ) -> Result<(), String> {
+        let policies = self.policies(listeners);
+        if let Some((option, _)) = policies.iter().find(|(_, from)| *from == ReadFrom::Zone)
+            && self.zone.is_none()
+        {
+            return Err(format!("{option}: say with --zone where this proxy is"));
         }
         if self.node_failure_limit == 0 {
             return Err("--node-failure-limit 0: at least 1, or nobody would be let in".to_owned());
@@ -87,20 +108,41 @@ impl ReadingArgs {
             }
             _ => {}
         }
-        if self.read_from != ReadFrom::Primary && !may_have_replicas {
-            return refusal(&format!("--read-from={}", self.read_from));
+        match policies.iter().find(|(_, from)| *from != ReadFrom::Primary) {
+            Some((option, _)) if !may_have_replicas => refusal(option),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    /// Where reads go.
-    pub(crate) fn reading(&self) -> Reading {
+    /// All policies, each behind what says it.
+    fn policies(&self, listeners: &[ListenerArg]) -> Vec<(String, ReadFrom)> {
+        let of_listener = |listener: &ListenerArg| {
+            let (place, from) = (&listener.place, listener.read_from?);
+            Some((format!("--listener {place} read-from={from}"), from))
+        };
+        let first = (format!("--read-from={}", self.read_from), self.read_from);
+        std::iter::once(first).chain(listeners.iter().filter_map(of_listener)).collect()
+    }
+
+    /// Where reads go; `of_listeners` says which listeners have policies of their own.
+    pub(crate) fn reading(&self, of_listeners: BTreeMap<u16, ReadFrom>) -> Reading {
         Reading {
             from: self.read_from,
+            of_listeners,
             zone: self.zone.clone(),
             lag_bytes_max: self.replica_lag_max.map(|bytes| bytes as u64),
             covers_for_primary: self.on_node_down == OnNodeDown::Replica,
         }
+    }
+
+    /// Where nodes are, by their addresses.
+    pub(crate) fn zones(&self) -> Zones {
+        self.zones.clone().unwrap_or_default()
+    }
+
+    /// How long it takes until what comes back has its share again.
+    pub(crate) fn ramp_up(&self) -> Duration {
+        Duration::from_millis(self.ramp_up_ms)
     }
 
     /// Who is left out, and when.
@@ -125,21 +167,40 @@ mod tests {
 
     /// What `words` ask for over the nodes of `list`, or why not.
     fn check(list: &str, distribution: Distribution, words: &[&str]) -> Result<ReadingArgs, String> {
+        check_with(list, distribution, words, &[])
+    }
+
+    /// The same with `listeners` beside the first.
+    fn check_with(
+        list: &str,
+        distribution: Distribution,
+        words: &[&str],
+        listeners: &[&str],
+    ) -> Result<ReadingArgs, String> {
         let line = Line::try_parse_from([&["shardis"], words].concat()).map_err(|error| error.to_string())?;
         let nodes = parse_nodes(list).expect("valid");
         let spec = TopologySpec { nodes, distribution, ..TopologySpec::default() };
-        line.reading.check(true, &Topology::new(1, &spec).expect("valid"))?;
+        let listeners: Vec<ListenerArg> = listeners.iter().map(|text| text.parse().expect("valid")).collect();
+        line.reading.check(true, &Topology::new(1, &spec).expect("valid"), &listeners)?;
         Ok(line.reading)
     }
 
     #[test]
     fn arguments_say_who_is_read_from_and_who_is_left_out() {
         let nothing = check("a:1", Distribution::Modulo, &[]).expect("valid");
-        assert_eq!((nothing.reading(), nothing.ejecting()), (Reading::default(), None));
+        assert_eq!((nothing.reading(BTreeMap::new()), nothing.ejecting()), (Reading::default(), None));
         let words = ["--read-from=zone", "--zone=z", "--replica-lag-max=1kb", "--on-node-down=replica"];
         let args = check("a:1|b:1@z", Distribution::Slots, &words).expect("valid");
         let (from, zone, lag_bytes_max) = (ReadFrom::Zone, Some("z".to_owned()), Some(1024));
-        assert_eq!(args.reading(), Reading { from, zone, lag_bytes_max, covers_for_primary: true });
+        let of_listeners = BTreeMap::from([(2, ReadFrom::Any)]);
+        let expected = Reading {
+            from,
+            of_listeners: of_listeners.clone(),
+            zone,
+            lag_bytes_max,
+            covers_for_primary: true,
+        };
+        assert_eq!(args.reading(of_listeners), expected);
         let words = ["--on-node-down=remap", "--server-failure-limit=3", "--server-retry-timeout=2000"];
         let args = check("a:1,b:1", Distribution::Ketama, &words).expect("valid");
         let retry_after = Duration::from_secs(2);
@@ -161,5 +222,17 @@ mod tests {
             let error = check(list, distribution, words).expect_err(named);
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn what_a_listener_cannot_read_from_is_refused_by_its_address() {
+        let modulo = Distribution::Modulo;
+        let listeners = ["127.0.0.1:1", "127.0.0.1:2 read-from=any", "127.0.0.1:3 read-from=zone"];
+        let error = check_with("a:1", modulo, &[], &listeners[..2]).expect_err("no replica");
+        assert!(error.starts_with("--listener 127.0.0.1:2 read-from=any: no node has a replica"), "{error}");
+        let error = check_with("a:1|b:1", modulo, &[], &listeners).expect_err("no zone");
+        assert!(error.starts_with("--listener 127.0.0.1:3 read-from=zone: say with --zone"), "{error}");
+        check_with("a:1|b:1", modulo, &["--zone=z"], &listeners).expect("valid");
+        check_with("a:1", modulo, &[], &["127.0.0.1:2 read-from=primary"]).expect("valid");
     }
 }

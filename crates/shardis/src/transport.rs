@@ -1,9 +1,12 @@
 //! What can be said of TLS, unix sockets and the PROXY protocol, and what becomes of it: certificates, which are read again
 //! when a reload is asked for. The options of listeners have Redis's names.
 
+use crate::listener_args::{ListenerArg, Place};
 use clap::{Args, ValueEnum};
 use driver::{Acceptor, ClientAuth, Connector, Identity, Trust};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 /// How clients reach us beside plain TCP, and how we reach nodes.
@@ -13,7 +16,7 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) tls_port: u16,
 
-    /// Certificate (PEM, with those between it and its authority) for --tls-port. Given more than once, each with its
+    /// Certificate (PEM, with those between it and its authority) for listeners with TLS. Given more than once, each with its
     /// --tls-key-file, clients see the one for the name that they ask for, or else the first. SIGHUP reads all files again
     #[arg(long, value_name = "FILE")]
     tls_cert_file: Vec<PathBuf>,
@@ -34,11 +37,17 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) unixsocket: Option<PathBuf>,
 
-    /// Permissions of the unix socket in octal, such as 770; without it the process's umask decides
-    #[arg(long, value_name = "MODE", value_parser = parse_mode, requires = "unixsocket")]
+    /// Permissions of unix sockets in octal, such as 770; without it the process's umask decides
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     pub(crate) unixsocketperm: Option<u32>,
 
-    /// Expect a PROXY header (version 1 or 2) before all else from whoever connects to --port or --tls-port, and believe it.
+    /// Another address to listen on, as often as wanted: host:port, [v6]:port or unix:/path; behind it, with blanks between,
+    /// tls, and where reads of its clients go, as in --listener='127.0.0.1:6381 read-from=replica' (without it, where --read-from
+    /// says). So an application writes at one port and reads from replicas at another
+    #[arg(long, value_name = "ADDRESS [tls] [read-from=POLICY]", value_parser = ListenerArg::from_str)]
+    pub(crate) listener: Vec<ListenerArg>,
+
+    /// Expect a PROXY header (version 1 or 2) before all else from whoever connects over TCP, and believe it.
     /// Only where nobody but the load balancer can connect
     #[arg(long)]
     pub(crate) proxy_protocol: bool,
@@ -83,28 +92,34 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 }
 
 impl TransportArgs {
-    /// Refuses what single options cannot see. `port` is that for plain clients.
-    pub(crate) fn check(&self, port: u16, has_nodes: bool) -> Result<(), String> {
+    /// Refuses what single options cannot see. `plain` is where plain clients come, if they do.
+    pub(crate) fn check(&self, plain: Option<SocketAddr>, has_nodes: bool) -> Result<(), String> {
         let (certificates, keys) = (self.tls_cert_file.len(), self.tls_key_file.len());
         if certificates != keys {
             return Err(format!(
                 "--tls-cert-file and --tls-key-file belong together: {certificates} of the one, {keys} of the other"
             ));
         }
-        match self.tls_port {
-            0 if certificates > 0 => {
+        let needs = |option: String| Err(format!("{option}: it needs --tls-cert-file and --tls-key-file"));
+        let tls_listener = self.listener.iter().find(|listener| listener.is_tls);
+        match (self.tls_port, tls_listener) {
+            (0, None) if certificates > 0 => {
                 return Err(
                     "--tls-cert-file: say where clients with TLS come, as in --tls-port=6390".to_owned()
                 );
             }
-            0 => {}
-            tls_port if certificates == 0 => {
-                return Err(format!("--tls-port {tls_port}: it needs --tls-cert-file and --tls-key-file"));
+            (0, Some(listener)) if certificates == 0 => {
+                return needs(format!("--listener {} tls", listener.place));
             }
-            tls_port if tls_port == port => {
+            (0, _) => {}
+            (tls_port, _) if certificates == 0 => return needs(format!("--tls-port {tls_port}")),
+            (tls_port, _) if plain.is_some_and(|addr| addr.port() == tls_port) => {
                 return Err(format!("--tls-port {tls_port}: --port has it already; each needs its own"));
             }
-            _ => {}
+            (_, _) => {}
+        }
+        if self.unixsocketperm.is_some() && !self.has_unix_socket() {
+            return Err("--unixsocketperm: say where the socket is to be, with --unixsocket".to_owned());
         }
         if self.node_tls && !has_nodes {
             return Err("--node-tls: there are no nodes to speak it to; name them with --nodes".to_owned());
@@ -112,19 +127,38 @@ impl TransportArgs {
         Ok(())
     }
 
+    /// Refuses listeners of which two are at the same place. `host` is where --tls-port listens.
+    pub(crate) fn check_places(&self, plain: Option<SocketAddr>, host: SocketAddr) -> Result<(), String> {
+        let plain = plain.map(|addr| ("--port", Place::Tcp(addr)));
+        let tls = (self.tls_port != 0).then(|| SocketAddr::new(host.ip(), self.tls_port));
+        let tls = tls.map(|addr| ("--tls-port", Place::Tcp(addr)));
+        let unix = self.unixsocket.as_ref().map(|path| ("--unixsocket", Place::unix(path)));
+        let others: Vec<_> = plain.into_iter().chain(tls).chain(unix).collect();
+        ListenerArg::check_all(&self.listener, &others)
+    }
+
     /// Whether clients can come elsewhere than at --port.
     pub(crate) fn has_listener(&self) -> bool {
-        self.tls_port != 0 || self.unixsocket.is_some()
+        self.tls_port != 0 || self.unixsocket.is_some() || !self.listener.is_empty()
+    }
+
+    fn has_unix_socket(&self) -> bool {
+        let is_unix = |listener: &ListenerArg| matches!(listener.place, Place::Unix(_));
+        self.unixsocket.is_some() || self.listener.iter().any(is_unix)
+    }
+
+    fn has_tls_listener(&self) -> bool {
+        self.tls_port != 0 || self.listener.iter().any(|listener| listener.is_tls)
     }
 
     /// Whether there are certificates, which can change while the process runs.
     pub(crate) fn has_files(&self) -> bool {
-        self.tls_port != 0 || self.node_tls
+        self.has_tls_listener() || self.node_tls
     }
 
     /// Reads all files. An error names the option and the file.
     pub(crate) fn load(&self) -> Result<Certificates, String> {
-        let acceptor = if self.tls_port == 0 { None } else { Some(self.acceptor()?) };
+        let acceptor = if self.has_tls_listener() { Some(self.acceptor()?) } else { None };
         let connector = if self.node_tls { Some(self.connector()?) } else { None };
         Ok(Certificates { acceptor, connector })
     }
@@ -136,7 +170,7 @@ impl TransportArgs {
         let identities = pairs.map(identity).collect::<Result<Vec<_>, _>>()?;
         let Some(file) = &self.tls_ca_cert_file else {
             return Acceptor::new(identities, ClientAuth::No, b"")
-                .map_err(|error| format!("--tls-port: {error}"));
+                .map_err(|error| format!("--tls-cert-file: {error}"));
         };
         let auth = match self.tls_auth_clients {
             None | Some(AuthClients::Yes) => ClientAuth::Required,

@@ -28,6 +28,8 @@ pub(crate) enum Message {
         stream: TcpStream,
         /// Its address.
         peer: SocketAddr,
+        /// The listener by which it came.
+        listener: u16,
         /// What it has to do first.
         entry: Option<Entry>,
     },
@@ -37,6 +39,8 @@ pub(crate) enum Message {
         stream: UnixStream,
         /// What it is called.
         peer: Arc<str>,
+        /// The listener by which it came.
+        listener: u16,
     },
     /// A name that it asked for.
     Resolved {
@@ -180,7 +184,8 @@ impl Worker {
         while !(self.draining && self.proxy.is_drained()) {
             let before = self.clock.now();
             let deadline = self.proxy.poll_deadline().min(self.driver.guests_deadline());
-            self.driver.wait(deadline.since(before).min(WAIT_MAX))?;
+            let wait = if self.proxy.has_halves() { Duration::ZERO } else { deadline.since(before) };
+            self.driver.wait(wait.min(WAIT_MAX))?;
             let now = self.clock.now();
             self.pace.note_idle(before, now);
             self.turn(now)?;
@@ -198,6 +203,8 @@ impl Worker {
             self.handle_events(now);
         }
         self.pace.note_turn(self.asked());
+        self.proxy.hold_halves(self.pace.is_pressed());
+        self.proxy.release_halves();
         // While bytes wait to be read, a reply among them must not be called late.
         if !self.driver.has_more() && self.proxy.poll_deadline() <= now {
             self.proxy.handle_timeouts(now);
@@ -365,11 +372,15 @@ impl Worker {
     fn read_mail(&mut self, now: Instant) {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
-                Message::Accept { stream, peer, entry: None } => self.accept(stream, peer, now),
-                Message::Accept { stream, peer, entry: Some(entry) } => {
+                Message::Accept { stream, peer, listener, entry: None } => {
+                    self.accept(stream, peer, listener, now);
+                }
+                Message::Accept { stream, peer, entry: Some(entry), .. } => {
                     self.receive(stream, peer, &entry, now);
                 }
-                Message::AcceptUnix { stream, peer } => self.accept_unix(stream, &peer, now),
+                Message::AcceptUnix { stream, peer, listener } => {
+                    self.accept_unix(stream, &peer, listener, now);
+                }
                 Message::Resolved { conn, addr } => {
                     let Some(node) = self.resolving.remove(&conn) else { continue };
                     match addr {
@@ -404,10 +415,11 @@ impl Worker {
     }
 
     /// Takes a client over, or tells it that there are too many.
-    fn accept(&mut self, stream: TcpStream, peer: SocketAddr, now: Instant) {
+    fn accept(&mut self, stream: TcpStream, peer: SocketAddr, listener: u16, now: Instant) {
         // A socket whose other side has gone already may not know its address.
         let local = stream.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
-        let arrival = Arrival { peer: &peer.to_string(), local: &local, descriptor: stream.as_raw_fd() };
+        let descriptor = stream.as_raw_fd();
+        let arrival = Arrival { peer: &peer.to_string(), local: &local, descriptor, listener };
         match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
                 let adopted = self.driver.adopt(conn, stream);
@@ -421,9 +433,10 @@ impl Worker {
         }
     }
 
-    /// The same for a client that came to the unix socket.
-    fn accept_unix(&mut self, stream: UnixStream, peer: &str, now: Instant) {
-        match self.proxy.accept(&Arrival { peer, local: "", descriptor: stream.as_raw_fd() }, now) {
+    /// The same for a client that came to a unix socket: both ends are called by its path, as Redis calls them.
+    fn accept_unix(&mut self, stream: UnixStream, peer: &str, listener: u16, now: Instant) {
+        let arrival = Arrival { peer, local: peer, descriptor: stream.as_raw_fd(), listener };
+        match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
                 let adopted = self.driver.adopt_unix(conn, stream);
                 self.check_begun(conn, adopted, now);
@@ -468,8 +481,8 @@ impl Worker {
     fn admit(&mut self, guest: Guest, now: Instant) {
         self.proxy.handle_handshake(Ok(()));
         let local = guest.local().map(|addr| addr.to_string()).unwrap_or_default();
-        let arrival =
-            Arrival { peer: &guest.peer().to_string(), local: &local, descriptor: guest.descriptor() };
+        let (descriptor, listener) = (guest.descriptor(), guest.listener());
+        let arrival = Arrival { peer: &guest.peer().to_string(), local: &local, descriptor, listener };
         match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
                 let admitted = self.driver.admit(conn, guest);

@@ -5,6 +5,7 @@ use crate::keyspace::unix_ms;
 use crate::ledger::{is_journal, text};
 use crate::listeners;
 use crate::model::shown;
+use crate::node::Node;
 use crate::program::{Expect, LANES, LASTING_KEYS, Program, lasting_key, lasting_value, words_of};
 use crate::tenants::Account;
 use crate::world::World;
@@ -16,6 +17,7 @@ impl World<'_> {
     /// A new client looks at everything; then all leave.
     pub(crate) fn audit(&mut self) -> Result<(), String> {
         self.check_keys();
+        self.check_discovered()?;
         self.check_caches(Duration::ZERO)?;
         self.ledger.radio.check_all(self.now)?;
         if self.admit_auditor() {
@@ -81,12 +83,15 @@ impl World<'_> {
         }
     }
 
-    /// The names of all keys on all nodes.
+    /// The names of all keys on all primaries.
     fn stored_keys(&mut self) -> BTreeSet<Vec<u8>> {
         let now = self.now;
-        let replies: Vec<_> =
-            self.nodes.iter_mut().map(|node| node.keyspace.ask(&[b"KEYS", b"*"], now)).collect();
+        let replies: Vec<_> = self.primaries().map(|node| node.keyspace.ask(&[b"KEYS", b"*"], now)).collect();
         replies.iter().flat_map(|reply| names(reply)).collect()
+    }
+
+    fn primaries(&mut self) -> impl Iterator<Item = &mut Node> {
+        self.nodes.iter_mut().filter(|node| node.follower.is_none())
     }
 
     /// The last of the clients is one that only looks. False if it was not let in.

@@ -6,26 +6,47 @@
 //!        └─ some time later, or much later, or when the proxy wishes for it ─► the proxy's topology
 //! ```
 //!
-//! Slots move key by key; a primary is replaced by its replica, which has all that it had. A node that is no primary any
-//! more declines everything.
+//! Slots move key by key; a primary is replaced by its replica. A node that is no primary (any more) declines everything but
+//! reads of who has said READONLY.
 
 use crate::ledger::Ledger;
+use crate::views::Eye;
 use command::Resolved;
 use resp::Request;
 use resp::request::{RequestLimits, Scanned, Scanner};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use stdx::Prng;
 use topology::{Address, NodeSpec, SLOTS, ShardSpec, TagRule, Topology, slot_of};
 
-/// The truth.
-pub(crate) struct Cluster {
+/// Who owns what, as of some time.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    /// Counts changes.
+    pub number: u64,
     /// By slot: the shard that owns it.
-    owners: Vec<usize>,
+    pub owners: Vec<usize>,
     /// By shard: its primary and its replica, by their numbers among the nodes.
-    shards: Vec<[usize; 2]>,
+    pub shards: Vec<[usize; 2]>,
+    /// By shard: the epoch as of which its primary claims its slots.
+    pub epochs: Vec<u64>,
+    /// Nodes that are known to have failed.
+    pub failed: BTreeSet<usize>,
     /// The slot that is on its way, and where to.
     pub migration: Option<Migration>,
-    /// Counts changes that the proxy does not know yet.
-    pub epoch: u64,
+}
+
+/// The truth, and what of it nodes know.
+pub(crate) struct Cluster {
+    truth: Arc<Map>,
+    /// By node, where they hear of it later.
+    views: Option<Vec<Arc<Map>>>,
+    /// All truths that there were, the oldest first, where that is of interest.
+    past: Vec<Arc<Map>>,
+    /// Nodes that do not hear the others.
+    pub cut: BTreeSet<usize>,
+    /// Nodes that have not heard the others for too long, or not since they are back: they take no requests.
+    pub isolated: BTreeSet<usize>,
 }
 
 /// A slot on its way.
@@ -46,7 +67,7 @@ pub(crate) enum Verdict {
 }
 
 /// Where a node listens.
-fn address(node: usize) -> NodeSpec {
+pub(crate) fn address(node: usize) -> NodeSpec {
     NodeSpec::tcp(&format!("10.0.0.{}", node + 1), 6379)
 }
 
@@ -57,26 +78,71 @@ pub(crate) fn node_at(address: &Address) -> usize {
 }
 
 impl Cluster {
-    /// `shards` shards with even slots, whose primaries are the first nodes and whose replicas the next ones.
-    pub(crate) fn new(shards: usize) -> Cluster {
+    /// `shards` shards with even slots, whose primaries are the first nodes and whose replicas the next ones. With
+    /// `gossips`, nodes hear later of what changes.
+    pub(crate) fn new(shards: usize, gossips: bool) -> Cluster {
         let ranges = topology::slot_ranges(shards as u32).zip(0..);
-        Cluster {
+        let truth = Arc::new(Map {
+            number: 1,
             owners: ranges.flat_map(|(range, shard)| range.map(move |_| shard)).collect(),
             shards: (0..shards).map(|shard| [shard, shards + shard]).collect(),
+            epochs: (1..=shards as u64).collect(),
+            failed: BTreeSet::new(),
             migration: None,
-            epoch: 1,
+        });
+        Cluster {
+            views: gossips.then(|| vec![Arc::clone(&truth); 2 * shards]),
+            past: vec![Arc::clone(&truth)],
+            truth,
+            cut: BTreeSet::new(),
+            isolated: BTreeSet::new(),
         }
     }
 
-    /// How many nodes there are.
-    pub(crate) fn nodes(&self) -> usize {
-        2 * self.shards.len()
+    /// How many changes there were.
+    pub(crate) fn number(&self) -> u64 {
+        self.truth.number
     }
 
-    /// What discovery would tell now.
+    /// The slot that is on its way.
+    pub(crate) fn migration(&self) -> Option<Migration> {
+        self.truth.migration
+    }
+
+    /// What `node` knows.
+    fn map_of(&self, node: usize) -> &Map {
+        self.views.as_ref().map_or(&self.truth, |views| &views[node])
+    }
+
+    /// How `node` sees the cluster.
+    pub(crate) fn eye_of(&self, node: usize, is_old: bool) -> Eye<'_> {
+        Eye { node, map: self.map_of(node), is_ok: !self.isolated.contains(&node), is_old }
+    }
+
+    /// `node` knows all from now on.
+    pub(crate) fn learns(&mut self, node: usize) {
+        self.isolated.remove(&node);
+        if let Some(views) = &mut self.views {
+            views[node] = Arc::clone(&self.truth);
+        }
+    }
+
+    /// The truth is another, of which these nodes know at once.
+    fn change(&mut self, witnesses: [usize; 2], change: impl FnOnce(&mut Map)) {
+        let truth = Arc::make_mut(&mut self.truth);
+        truth.number += 1;
+        change(truth);
+        if let Some(views) = &mut self.views {
+            witnesses.into_iter().for_each(|node| views[node] = Arc::clone(&self.truth));
+            self.past.push(Arc::clone(&self.truth));
+        }
+    }
+
+    /// What a discovery that knows the truth would tell.
     pub(crate) fn topology(&self, before: Option<&Topology>) -> Topology {
+        let truth = &self.truth;
         let spec = |(shard, [primary, replica]): (usize, &[usize; 2])| {
-            let owned = (0..SLOTS).filter(|slot| self.owners[usize::from(*slot)] == shard);
+            let owned = (0..SLOTS).filter(|slot| truth.owners[usize::from(*slot)] == shard);
             ShardSpec {
                 name: format!("s{shard}"),
                 primary: Some(address(*primary)),
@@ -84,58 +150,110 @@ impl Cluster {
                 slots: owned.map(|slot| slot..=slot).collect(),
             }
         };
-        let specs: Vec<ShardSpec> = self.shards.iter().enumerate().map(spec).collect();
-        Topology::of_cluster(before, self.epoch, &specs).expect("each slot has one owner")
+        let specs: Vec<ShardSpec> = truth.shards.iter().enumerate().map(spec).collect();
+        Topology::of_cluster(before, truth.number, &specs).expect("each slot has one owner")
+    }
+
+    /// Who may have `key`: its owner, and where it is on its way to.
+    pub(crate) fn holders(&self, key: &[u8]) -> Vec<usize> {
+        let migration = self.migration().filter(|migration| migration.slot == slot(key));
+        let target = migration.map(|migration| self.truth.shards[migration.to][0]);
+        [self.owner(key)].into_iter().chain(target).collect()
     }
 
     /// The node that owns `key`.
     pub(crate) fn owner(&self, key: &[u8]) -> usize {
-        self.shards[self.owners[usize::from(slot(key))]][0]
+        self.primary_at(slot(key))
     }
 
-    /// The replica of `shard`.
-    pub(crate) fn replica(&self, shard: usize) -> Option<usize> {
-        self.shards.get(shard).map(|[_, replica]| *replica)
+    /// The primary that owns `slot`.
+    pub(crate) fn primary_at(&self, slot: u16) -> usize {
+        self.truth.primary_at(slot)
     }
 
-    /// The replica of `shard` takes the place of the primary. Gives both nodes, the new primary first. No slot is on its
-    /// way.
-    pub(crate) fn promote(&mut self, shard: usize) -> [usize; 2] {
-        self.epoch += 1;
-        self.shards[shard].reverse();
-        self.shards[shard]
+    /// The first truth, from the one of this number on, by which `node` owned `slot`.
+    pub(crate) fn owned_by(&self, slot: u16, node: usize, since: usize) -> Option<usize> {
+        let mut later = self.past.iter().enumerate().skip(since);
+        later.find(|(_, map)| map.primary_at(slot) == node).map(|(number, _)| number)
+    }
+
+    /// The primary and the replica of `shard`.
+    pub(crate) fn nodes_of(&self, shard: usize) -> [usize; 2] {
+        self.truth.shards[shard]
+    }
+
+    /// Whom `node` follows, if it is a replica.
+    pub(crate) fn primary_of(&self, node: usize) -> Option<usize> {
+        self.truth.shards.iter().find(|[_, replica]| *replica == node).map(|[primary, _]| *primary)
+    }
+
+    /// The shard that `node` is the primary of.
+    pub(crate) fn shard_of_primary(&self, node: usize) -> Option<usize> {
+        self.truth.shards.iter().position(|[primary, _]| *primary == node)
+    }
+
+    /// Whether `node` is a primary as far as it knows.
+    pub(crate) fn believes_to_be_primary(&self, node: usize) -> bool {
+        self.map_of(node).shards.iter().any(|[primary, _]| *primary == node)
+    }
+
+    /// The replica of `shard` takes the place of the primary. No slot is on its way.
+    pub(crate) fn promote(&mut self, shard: usize) {
+        let [_, replica] = self.nodes_of(shard);
+        self.change([replica; 2], |truth| {
+            truth.shards[shard].reverse();
+            truth.epochs[shard] = truth.epoch() + 1;
+        });
+    }
+
+    /// It is known that `node` has failed, or that it is back. Whether that is news.
+    pub(crate) fn has_failed(&mut self, node: usize, failed: bool) -> bool {
+        let is_news = failed != self.truth.failed.contains(&node);
+        if !is_news {
+            return false;
+        }
+        self.change([node; 2], |truth| match failed {
+            true => _ = truth.failed.insert(node),
+            false => _ = truth.failed.remove(&node),
+        });
+        true
     }
 
     /// The slot of `key` begins to move to another shard, if there is one and none is on its way.
     pub(crate) fn begin_migration(&mut self, key: &[u8], prng: &mut Prng) {
         let slot = slot(key);
-        let from = self.owners[usize::from(slot)];
-        let to = prng.below(self.shards.len() as u64) as usize;
-        if self.migration.is_none() && to != from {
-            self.migration = Some(Migration { slot, from, to });
+        let from = self.truth.owners[usize::from(slot)];
+        let to = prng.below(self.truth.shards.len() as u64) as usize;
+        if self.migration().is_none() && to != from {
+            let migration = Migration { slot, from, to };
+            self.change(self.ends_of(migration), |truth| truth.migration = Some(migration));
         }
     }
 
     /// All keys have moved: the slot has another owner.
     pub(crate) fn end_migration(&mut self) {
-        if let Some(Migration { slot, to, .. }) = self.migration.take() {
-            self.owners[usize::from(slot)] = to;
-            self.epoch += 1;
+        if let Some(migration @ Migration { slot, to, .. }) = self.migration() {
+            self.change(self.ends_of(migration), |truth| {
+                truth.migration = None;
+                truth.owners[usize::from(slot)] = to;
+                truth.epochs[to] = truth.epoch() + 1;
+            });
         }
     }
 
     /// The primaries of a slot on its way: from which, to which.
     pub(crate) fn ends_of(&self, migration: Migration) -> [usize; 2] {
-        [self.shards[migration.from][0], self.shards[migration.to][0]]
+        [self.truth.shards[migration.from][0], self.truth.shards[migration.to][0]]
     }
 
-    /// What `node` does with `request`. `queued` is what was sent since MULTI; `asking` is whether ASKING was said before.
+    /// What `node` does with `request`. `queued` is what was sent since MULTI; `asking` is whether ASKING was said before,
+    /// `reads` whether READONLY was.
     pub(crate) fn judge(
         &self,
         node: usize,
         request: &Request<'_>,
         queued: &[u8],
-        asking: bool,
+        (asking, reads): (bool, bool),
         ledger: &mut Ledger,
         mut has: impl FnMut(&[u8]) -> bool,
     ) -> Verdict {
@@ -151,10 +269,24 @@ impl Cluster {
                 String::from_utf8_lossy(first)
             ));
         }
-        let owner = self.shards[self.owners[usize::from(slot)]][0];
-        let migration = self.migration.filter(|migration| migration.slot == slot);
-        let ends = migration.map(|migration| self.ends_of(migration));
-        let missing = keys.iter().filter(|key| !has(key)).count();
+        if self.isolated.contains(&node) {
+            return Verdict::Decline(DOWN.to_vec());
+        }
+        let map = self.map_of(node);
+        let [owner, replica] = map.shards[map.owners[usize::from(slot)]];
+        let is_exec = request.arg(0).eq_ignore_ascii_case(b"exec");
+        if replica == node && reads && !is_exec && !may_write(request) {
+            // It does not know that the slot is on its way.
+            return Verdict::Serve;
+        }
+        let migration = map.migration.filter(|migration| migration.slot == slot);
+        let ends =
+            migration.map(|migration| [migration.from, migration.to].map(|shard| map.shards[shard][0]));
+        // Channels are no keys: who owns the slot has them, as long as it owns it.
+        let missing = match is_of_channels(request) {
+            true => 0,
+            false => keys.iter().filter(|key| !has(key)).count(),
+        };
         let several = keys.iter().any(|key| key != first);
         let to = match (ends, owner == node) {
             (Some([_, to]), true) if missing > 0 => {
@@ -176,18 +308,32 @@ impl Cluster {
     }
 }
 
+impl Map {
+    fn primary_at(&self, slot: u16) -> usize {
+        self.shards[self.owners[usize::from(slot)]][0]
+    }
+}
+
 impl Cluster {
     /// A node that has become a replica gets all data anew, and says so to who asks for all keys.
     fn judge_keyless(&self, node: usize, request: &Request<'_>) -> Verdict {
         let words = ["keys", "dbsize", "scan", "randomkey", "flushall"];
         let asks_for_all = words.iter().any(|word| request.arg(0).eq_ignore_ascii_case(word.as_bytes()));
-        match self.shards.iter().any(|[primary, _]| *primary == node) || !asks_for_all {
+        match self.believes_to_be_primary(node) || !asks_for_all {
+            _ if asks_for_all && self.isolated.contains(&node) => Verdict::Decline(LOADING.to_vec()),
             true => Verdict::Serve,
             false => Verdict::Decline(LOADING.to_vec()),
         }
     }
 }
 
+/// Whether what `request` names are shard channels.
+fn is_of_channels(request: &Request<'_>) -> bool {
+    let names = ["ssubscribe", "sunsubscribe", "spublish"];
+    names.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes()))
+}
+
+const DOWN: &[u8] = b"-CLUSTERDOWN The cluster is down\r\n";
 const LOADING: &[u8] = b"-LOADING Redis is loading the dataset in memory\r\n";
 const TRY_AGAIN: &[u8] = b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
 
@@ -199,8 +345,16 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
     slot_of(TagRule::Redis.tag(key))
 }
 
+/// Whether a replica does not carry `request` out.
+pub(crate) fn may_write(request: &Request<'_>) -> bool {
+    match command::resolve(request) {
+        Resolved::Command(command) => command.may_write(),
+        _ => request.arg(0).eq_ignore_ascii_case(b"stamp.set"),
+    }
+}
+
 /// The keys that `request` names, as far as Redis looks at them before it carries it out.
-fn keys_of(request: &Request<'_>) -> Vec<Vec<u8>> {
+pub(crate) fn keys_of(request: &Request<'_>) -> Vec<Vec<u8>> {
     let mut places = Vec::new();
     match command::resolve(request) {
         Resolved::Command(command) if !command.splits_evenly(request.len()) => {}
@@ -212,7 +366,7 @@ fn keys_of(request: &Request<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Those of several requests, one behind the other.
-fn keys_of_all(requests: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn keys_of_all(requests: &[u8]) -> Vec<Vec<u8>> {
     let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
     let (mut keys, mut at) = (Vec::new(), 0);
     while let Ok(Scanned::Request { len }) =

@@ -214,7 +214,7 @@ fn draw_word(word: &str, letter: u8, family: FamilyId, now: Instant, prng: &mut 
 
 /// A value that no other family has.
 pub(crate) fn value(family: FamilyId, prng: &mut Prng) -> Vec<u8> {
-    let FamilyId { client, number, database } = family;
+    let FamilyId { client, number, database, .. } = family;
     format!("f{client}.{number}.{database}#{}", prng.below(1 << 30)).into_bytes()
 }
 

@@ -18,6 +18,14 @@ pub(crate) struct Keyspace {
     last: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
+/// What a key holds.
+#[derive(Debug)]
+pub(crate) struct Dump {
+    pub payload: Vec<u8>,
+    /// By unix time; negative if it does not.
+    expires_at_ms: i64,
+}
+
 /// Housekeeping is done after so many requests: seldom enough that expired keys are also found by those who look.
 const REQUESTS_PER_WORK: u32 = 16;
 
@@ -78,26 +86,47 @@ impl Keyspace {
 
     /// A key of the slot `slot`, if there is one.
     pub(crate) fn key_in(&mut self, slot: u16, now: Instant) -> Option<Vec<u8>> {
-        let keys = self.ask(&[b"KEYS", b"*"], now);
-        let mut keys = resp::reply::elements(&keys)?.filter_map(resp::reply::as_bulk);
-        keys.find(|key| cluster::slot(key) == slot).map(<[u8]>::to_vec)
+        self.keys(now).into_iter().find(|key| cluster::slot(key) == slot)
     }
 
-    /// Gives a key to another node, as MIGRATE does. False if it must wait: RESTORE takes nothing that expires at this very
-    /// moment, and a key is there until the moment is over. Elsewhere that is a millisecond, and here half a second.
+    /// Gives a key to another node, as MIGRATE does. False if it must wait: see [`Keyspace::put`].
     pub(crate) fn give(&mut self, key: &[u8], to: &mut Keyspace, now: Instant) -> bool {
-        let dump = self.ask(&[b"DUMP", key], now);
+        let dump = self.dump(key, now);
+        let is_given = dump.is_none() || to.put(key, dump.as_ref(), now);
+        if is_given {
+            self.ask(&[b"DEL", key], now);
+        }
+        is_given
+    }
+
+    /// What a key of database 0 holds, if it is there.
+    pub(crate) fn dump(&mut self, key: &[u8], now: Instant) -> Option<Dump> {
+        let payload = resp::reply::as_bulk(&self.ask(&[b"DUMP", key], now))?.to_vec();
         let expires = self.ask(&[b"PEXPIRETIME", key], now);
-        if resp::reply::as_integer(&expires) == Some(unix_ms(now) as i64) {
+        Some(Dump { payload, expires_at_ms: resp::reply::as_integer(&expires).unwrap_or(-1) })
+    }
+
+    /// Makes `key` what `dump` says. False if it must wait: RESTORE takes nothing that expires at this very moment, and a key
+    /// is there until the moment is over. Elsewhere that is a millisecond, and here half a second.
+    pub(crate) fn put(&mut self, key: &[u8], dump: Option<&Dump>, now: Instant) -> bool {
+        let Some(Dump { payload, expires_at_ms }) = dump else {
+            self.ask(&[b"DEL", key], now);
+            return true;
+        };
+        if *expires_at_ms == unix_ms(now) as i64 {
             return false;
         }
-        if let (Some(dump), Some(at_ms)) = (resp::reply::as_bulk(&dump), resp::reply::as_integer(&expires)) {
-            let at_ms = at_ms.max(0).to_string();
-            let kept = to.ask(&[b"RESTORE", key, at_ms.as_bytes(), dump, b"ABSTTL", b"REPLACE"], now);
-            assert_eq!(kept, b"+OK\r\n", "a dump can be restored");
-        }
-        self.ask(&[b"DEL", key], now);
+        let at_ms = expires_at_ms.max(&0).to_string();
+        let kept = self.ask(&[b"RESTORE", key, at_ms.as_bytes(), payload, b"ABSTTL", b"REPLACE"], now);
+        assert_eq!(kept, b"+OK\r\n", "a dump can be restored");
         true
+    }
+
+    /// The names of all keys of database 0.
+    pub(crate) fn keys(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let keys = self.ask(&[b"KEYS", b"*"], now);
+        let keys = resp::reply::elements(&keys).into_iter().flatten().filter_map(resp::reply::as_bulk);
+        keys.map(<[u8]>::to_vec).collect()
     }
 
     /// Somebody has waited long enough.
@@ -128,6 +157,13 @@ impl Keyspace {
     pub(crate) fn ask(&mut self, words: &[&[u8]], now: Instant) -> Vec<u8> {
         let mut reply = Vec::new();
         ask(&mut self.store, words, unix_ms(now), &mut reply);
+        reply
+    }
+
+    /// The same for a connection that is there.
+    pub(crate) fn ask_as(&mut self, caller: CallerId, words: &[&[u8]], now: Instant) -> Vec<u8> {
+        let mut reply = Vec::new();
+        run(&mut self.store, caller, words, unix_ms(now), &mut reply);
         reply
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Every write has a token that no other write has; it stands in the value. Each key has one writer.
 
+use crate::cluster::slot;
 use crate::listeners::{Radio, Received};
 use crate::model::Model;
 use crate::sessions::Queues;
@@ -11,7 +12,12 @@ use command::Resolved;
 use resp::Request;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
+use stdx::Instant;
 use topology::{ShardId, Topology};
+
+/// No request is answered later.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Names one write of one key.
 pub(crate) type Token = u64;
@@ -31,6 +37,12 @@ pub(crate) struct Ledger {
     pub rights: Rights,
     /// How often each stamped write ran.
     runs: Vec<u32>,
+    /// When each was made up.
+    stamped_at: Vec<Instant>,
+    /// Nodes that are no primaries as the proxy was told, and since when.
+    demoted_at: BTreeMap<usize, Instant>,
+    /// Which node is about to run something.
+    pub looks_at: usize,
     /// How much filling each stamped value has.
     fillings: Vec<usize>,
     /// Names of all keys that anybody may have written.
@@ -38,6 +50,18 @@ pub(crate) struct Ledger {
     keys: BTreeMap<Vec<u8>, History>,
     /// Writes of which a client was told that they were not sent.
     never_sent: BTreeSet<Token>,
+    /// Reads may go to replicas.
+    pub reads_replicas: bool,
+    /// And do so while a primary is down, whatever they lack.
+    pub reads_anything: bool,
+    /// Slots that are on their way, or were until shortly before these times.
+    moving: BTreeMap<u16, Instant>,
+    /// Keys that were written last on a connection that their writer has no more.
+    forgotten: BTreeSet<Vec<u8>>,
+    /// Nodes do not know at once what changes: they may send requests to where nobody would.
+    pub is_gossiping: bool,
+    /// What time it is.
+    pub now: Instant,
     /// The first contradiction.
     pub violation: Option<String>,
 }
@@ -66,16 +90,25 @@ impl Ledger {
     pub(crate) fn new(topology: Arc<Topology>) -> Ledger {
         Ledger {
             model: Model::new(Arc::clone(&topology)),
-            radio: Radio::new(topology.shard_count()),
+            radio: Radio::new(topology.nodes().len()),
             caches: Caches::default(),
             rights: Rights::default(),
             topology,
             queues: Queues::default(),
             runs: Vec::new(),
+            stamped_at: Vec::new(),
+            demoted_at: BTreeMap::new(),
+            looks_at: 0,
             fillings: Vec::new(),
             names: BTreeSet::new(),
             keys: BTreeMap::new(),
             never_sent: BTreeSet::new(),
+            reads_replicas: false,
+            reads_anything: false,
+            moving: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            is_gossiping: false,
+            now: Instant::ZERO,
             violation: None,
         }
     }
@@ -101,6 +134,7 @@ impl Ledger {
     pub(crate) fn stamp(&mut self, key: &[u8], filling: usize) -> Vec<u8> {
         self.runs.push(0);
         self.fillings.push(filling);
+        self.stamped_at.push(self.now);
         stamp(key, self.runs.len() as Token - 1, filling)
     }
 
@@ -117,6 +151,11 @@ impl Ledger {
     /// Whether the nodes are a cluster, who know by themselves which keys are theirs.
     pub(crate) fn is_cluster(&self) -> bool {
         self.topology.is_cluster()
+    }
+
+    /// Whether nodes have replicas.
+    pub(crate) fn has_replicas(&self) -> bool {
+        self.topology.shards().iter().any(|shard| !shard.replicas.is_empty())
     }
 
     /// A request arrived at the node of `shard`.
@@ -144,6 +183,27 @@ impl Ledger {
                     text(request.arg(0))
                 ));
             }
+        }
+    }
+
+    /// The proxy is told whether `node` is a primary.
+    pub(crate) fn is_primary(&mut self, node: usize, is_primary: bool, now: Instant) {
+        match is_primary {
+            true => _ = self.demoted_at.remove(&node),
+            false => _ = self.demoted_at.entry(node).or_insert(now),
+        }
+    }
+
+    /// What a client sends is not sent on to a node of which the proxy knew that it is no primary any more. (Another node may
+    /// say so later, if it does not know.)
+    pub(crate) fn check_not_demoted(&mut self, request: &Request<'_>) {
+        let Some(demoted_at) = self.demoted_at.get(&self.looks_at).filter(|_| !self.is_gossiping) else {
+            return;
+        };
+        let tokens = request.args().skip(2).filter_map(read_stamp).map(|(_, token)| token);
+        let issued_at = tokens.filter_map(|token| self.stamped_at.get(token as usize)).max();
+        if issued_at.is_some_and(|issued_at| issued_at > demoted_at) {
+            self.violate(format!("node {} is no primary, and was sent a write", self.looks_at));
         }
     }
 
@@ -190,6 +250,47 @@ impl Ledger {
         self.model.shard_lost(shard, now_ms);
     }
 
+    /// A primary is gone, and its successor has not the last of what happened to `key`; it finds this `value` there.
+    pub(crate) fn tail_lost(&mut self, key: &[u8], value: Option<&[u8]>) {
+        if is_stamped(key) {
+            let history = self.keys.entry(key.to_vec()).or_default();
+            history.unknown.insert(value.map(<[u8]>::to_vec));
+        }
+        self.queues.forget(|queue| queue == key);
+        self.model.give_up_key(key);
+    }
+
+    /// The slot begins to move: meanwhile its old owner's replica says of keys that have moved that they are not there, and
+    /// does not know better.
+    pub(crate) fn slot_moves(&mut self, its: u16) {
+        if self.reads_replicas {
+            self.moving.insert(its, Instant::NEVER);
+            let moving: Vec<Vec<u8>> = self.names.iter().filter(|key| slot(key) == its).cloned().collect();
+            moving.iter().for_each(|key| self.model.give_up_key(key));
+        }
+    }
+
+    /// It has moved. What was asked before may still be answered.
+    pub(crate) fn slot_moved(&mut self, its: u16) {
+        if let Some(until) = self.moving.get_mut(&its) {
+            *until = self.now + ANSWERED_WITHIN;
+        }
+    }
+
+    /// Whether a replica may not know of `key` though its writer does, since its slot moves.
+    pub(crate) fn is_moving(&self, key: &[u8]) -> bool {
+        !self.moving.is_empty() && self.moving.get(&slot(key)).is_some_and(|until| *until >= self.now)
+    }
+
+    /// A client has lost its connection. On its next one it may read what is older than what it wrote before.
+    fn forgets_writes(&mut self, client: usize) {
+        if self.reads_replicas {
+            let its = self.names.iter().filter(|key| writer_of(key) == Some(client));
+            self.forgotten.extend(its.cloned());
+            self.model.give_up_client(client);
+        }
+    }
+
     /// A client was told how its write of `value` (`None`: a deletion) at `key` ended. The writer's requests for one
     /// key are told in the order in which they were sent.
     pub(crate) fn told(&mut self, key: &[u8], value: Option<&[u8]>, told: Told) {
@@ -212,7 +313,10 @@ impl Ledger {
         }
         let history = self.keys.entry(key.to_vec()).or_default();
         match told {
-            Told::Done => history.acknowledged = value.map(<[u8]>::to_vec),
+            Told::Done => {
+                history.acknowledged = value.map(<[u8]>::to_vec);
+                self.forgotten.remove(key);
+            }
             Told::NotSent => {}
             Told::Unknown => {
                 history.unknown.insert(value.map(<[u8]>::to_vec));
@@ -220,7 +324,14 @@ impl Ledger {
         }
     }
 
-    /// Whether its writer may find `value` at `key` now.
+    /// Whether its writer may find `value` at `key` when it asks for it.
+    pub(crate) fn check_own_read(&mut self, key: &[u8], value: Option<&[u8]>) {
+        if !self.reads_anything && !self.forgotten.contains(key) && !self.is_moving(key) {
+            self.check_own(key, value);
+        }
+    }
+
+    /// Whether `value` may be stored at `key` now, as its writer knows.
     pub(crate) fn check_own(&mut self, key: &[u8], value: Option<&[u8]>) {
         let history = self.keys.entry(key.to_vec()).or_default();
         let value = value.map(<[u8]>::to_vec);
@@ -258,6 +369,7 @@ impl Ledger {
 
     /// The connection of `client` is gone.
     pub(crate) fn left(&mut self, client: usize) {
+        self.forgets_writes(client);
         self.radio.left(client);
         self.caches.left(client);
     }

@@ -24,9 +24,11 @@ mod network;
 mod node;
 mod plan;
 mod program;
+mod replication;
 mod sessions;
 mod tenants;
 mod trackers;
+mod views;
 mod world;
 
 pub use client::Tally;

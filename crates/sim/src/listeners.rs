@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Messages of one publisher on one topic come in their order, and each once. That one is missing is only excused on a
-//! shard with which something has gone wrong.
+//! node with which something has gone wrong, and, of a shard channel, for a moment after its slot has moved.
 
 use crate::ledger::text;
 use crate::program::{Expect, Program, Sent, words};
@@ -44,6 +44,11 @@ pub(crate) const INVALIDATIONS: &[u8] = b"__redis__:invalidate";
 /// Channels that are published to.
 const CHANNELS: u64 = 4;
 const PATTERNS: [&[u8]; 3] = [b"news*", b"news[01]", b"*2"];
+
+/// All channels that are published to.
+pub(crate) fn channels() -> impl Iterator<Item = Vec<u8>> {
+    (0..CHANNELS).map(channel)
+}
 
 fn channel(number: u64) -> Vec<u8> {
     format!("news{number}").into_bytes()
@@ -200,8 +205,10 @@ impl Program {
 pub(crate) struct Radio {
     messages: Vec<Message>,
     ears: BTreeMap<usize, Ears>,
-    /// By shard: from when on messages of it may be missing.
+    /// By the number of a node: from when on messages of it may be missing.
     disturbed_at: Vec<Instant>,
+    /// By shard channel: when its slot has moved.
+    moved_at: BTreeMap<Vec<u8>, Vec<Instant>>,
     /// Clients may be refused to subscribe to more.
     pub is_bounded: bool,
 }
@@ -256,12 +263,15 @@ struct Heard {
 
 /// A message is on its way so long at most where nothing goes wrong.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(100);
+/// Who is subscribed to a shard channel is so where its slot is, at most so long after that has moved.
+const FOLLOWED_WITHIN: Duration = Duration::from_millis(500);
 
 impl Radio {
-    /// Over as many shards.
-    pub(crate) fn new(shards: usize) -> Radio {
-        let disturbed_at = vec![Instant::NEVER; shards];
-        Radio { messages: Vec::new(), ears: BTreeMap::new(), disturbed_at, is_bounded: false }
+    /// Over as many nodes.
+    pub(crate) fn new(nodes: usize) -> Radio {
+        let disturbed_at = vec![Instant::NEVER; nodes];
+        let (ears, moved_at) = (BTreeMap::new(), BTreeMap::new());
+        Radio { messages: Vec::new(), ears, disturbed_at, moved_at, is_bounded: false }
     }
 
     /// Messages may be missing from the beginning.
@@ -269,11 +279,23 @@ impl Radio {
         self.disturbed_at.fill(Instant::ZERO);
     }
 
-    /// Something has gone wrong with the node of `shard`, or with all.
-    pub(crate) fn disturb(&mut self, shard: Option<u32>, now: Instant) {
-        let shards = self.disturbed_at.iter_mut().zip(0..);
-        let struck = shards.filter(|&(_, number)| shard.is_none_or(|shard| shard == number));
+    /// Something has gone wrong with this node, or with all.
+    pub(crate) fn disturb(&mut self, node: Option<u32>, now: Instant) {
+        let nodes = self.disturbed_at.iter_mut().zip(0..);
+        let struck = nodes.filter(|&(_, number)| node.is_none_or(|node| node == number));
         struck.for_each(|(at, _)| *at = (*at).min(now));
+    }
+
+    /// The slot of a shard channel has moved: nobody is subscribed to it for a moment.
+    pub(crate) fn moved(&mut self, channel: &[u8], now: Instant) {
+        self.moved_at.entry(channel.to_vec()).or_default().push(now);
+    }
+
+    /// Whether the slot of a message's channel has moved while it was under way.
+    fn has_met_a_move(&self, message: &Message) -> bool {
+        let moves = self.moved_at.get(&message.channel).filter(|_| message.kind == Kind::Shard);
+        let told_at = message.told_at.unwrap_or(Instant::NEVER);
+        moves.into_iter().flatten().any(|&at| at <= told_at && message.sent_at <= at + FOLLOWED_WITHIN)
     }
 
     /// A request of `client` that publishes.
@@ -443,7 +465,7 @@ impl Radio {
             let Some(told_at) = message.told_at.filter(|_| message.is_of(topic)) else { continue };
             let disturbed_at = self.disturbed_at.get(message.shard.0 as usize).copied();
             let was_due = told_at + UNDER_WAY_MAX < until.min(disturbed_at.unwrap_or(Instant::ZERO));
-            if was_due && !heard.messages.contains(&number) {
+            if was_due && !heard.messages.contains(&number) && !self.has_met_a_move(message) {
                 return Err(format!(
                     "client {client} has not heard message {number} of {:?}",
                     text(&topic.1)
@@ -463,6 +485,7 @@ impl Radio {
     /// Nothing goes wrong any more: everybody has heard all from message `first` on.
     pub(crate) fn check_farewell(&mut self, first: usize) -> Result<(), String> {
         self.disturbed_at.fill(Instant::NEVER);
+        self.moved_at.clear();
         let Some(since) = self.messages.get(first).map(|message| message.sent_at) else { return Ok(()) };
         for heard in self.ears.values_mut().flat_map(|ears| ears.topics.values_mut()) {
             heard.since = heard.since.max(since - Duration::from_nanos(1));

@@ -92,6 +92,10 @@ fn tell(sum: &Report, worlds: u64) {
     println!(
         "{messages} messages heard, {kept} values kept and {dropped} told of, {emulations} commands over several shards"
     );
+    let Report { maps, successors, replica_reads, .. } = sum;
+    println!(
+        "{replica_reads} reads of replicas, {successors} of them became primaries, {maps} maps were discovered"
+    );
     println!(
         "{faults} faults: {} told not sent, {} told unknown, {timeouts} timeouts, {redirects} redirects; {} scans complete",
         tally.not_sent, tally.unknown, tally.walks
@@ -121,6 +125,9 @@ fn add(sum: &mut Report, one: &Report) {
     sum.kept += one.kept;
     sum.dropped += one.dropped;
     sum.redirects += one.redirects;
+    sum.maps += one.maps;
+    sum.successors += one.successors;
+    sum.replica_reads += one.replica_reads;
     sum.faults += one.faults;
     sum.events += one.events;
 }

@@ -23,12 +23,16 @@ pub(crate) struct FamilyId {
     pub number: u64,
     /// Where its keys are. In other databases are others of the same names.
     pub database: u8,
+    /// Its keys have no hash tag: in a cluster they are in several slots.
+    pub is_spread: bool,
 }
 
 impl FamilyId {
     /// The name of one of its keys.
     pub(crate) fn key(self, letter: u8) -> Vec<u8> {
-        format!("{}{{f{}.{}}}", char::from(b'a' + letter), self.client, self.number).into_bytes()
+        let [open, close] = if self.is_spread { ['<', '>'] } else { ['{', '}'] };
+        let letter = char::from(b'a' + letter);
+        format!("{letter}{open}f{}.{}{close}", self.client, self.number).into_bytes()
     }
 
     /// The names of all its keys.
@@ -198,6 +202,18 @@ impl Model {
             let drawn = Drawn { words, reads: false, timed: false, shape: Shape::Exact };
             self.lost(&Asked { family, drawn, sent_ms: now_ms, resp3: false });
         }
+    }
+
+    /// What happened to `key` last may be lost, or not be seen: nothing is known of its family any more.
+    pub(crate) fn give_up_key(&mut self, key: &[u8]) {
+        let of_key = self.families.keys().copied().find(|family| family.keys().any(|its| its == key));
+        of_key.into_iter().for_each(|family| self.give_up(family));
+    }
+
+    /// All families of `client`.
+    pub(crate) fn give_up_client(&mut self, client: usize) {
+        let all = self.families.keys().copied().filter(|family| family.client == client);
+        all.collect::<Vec<_>>().into_iter().for_each(|family| self.give_up(family));
     }
 
     /// All families, for a look at what they hold in the end.
@@ -402,7 +418,7 @@ mod tests {
     use super::*;
     use topology::{TopologySpec, parse_nodes};
 
-    const FAMILY: FamilyId = FamilyId { client: 0, number: 0, database: 0 };
+    const FAMILY: FamilyId = FamilyId { client: 0, number: 0, database: 0, is_spread: false };
     const NOW_MS: u64 = 1_700_000_000_000;
 
     fn model() -> Model {

@@ -1,11 +1,12 @@
 //! A simulated node: reads requests, runs them, answers; can freeze, die, refuse and lie.
 
-use crate::cluster::{Cluster, Verdict};
+use crate::cluster::{Cluster, Verdict, may_write};
 use crate::keyspace::Keyspace;
 use crate::ledger::Ledger;
+use crate::replication::{Follower, Log, report};
 use proxy::ConnId;
 use resp::request::{Request, RequestLimits, Scanned, Scanner};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::Instant;
 use store::{CallerId, Ran};
 use topology::ShardId;
@@ -24,6 +25,16 @@ pub(crate) struct Node {
     pub full: bool,
     /// When it is next looked whether somebody has waited long enough.
     pub due_at: Option<Instant>,
+    /// What happened to its keys, where there are replicas.
+    pub log: Log,
+    /// There are replicas.
+    pub keeps_log: bool,
+    /// It is a replica.
+    pub follower: Option<Follower>,
+    /// What it was told to publish and its fellows of a cluster do not know yet: channels and messages.
+    pub published: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What fellows have published while it was frozen.
+    pub overheard: Vec<(Vec<u8>, Vec<u8>)>,
     conns: BTreeMap<ConnId, Input>,
 }
 
@@ -45,12 +56,16 @@ struct Input {
     waits: bool,
     /// Its next request is for keys that are on their way here; or all are, up to EXEC.
     asking: bool,
+    /// It has said READONLY.
+    reads: bool,
     /// It has sent MULTI.
     in_transaction: bool,
     /// What it has sent since MULTI, one request behind the other.
     queued: Vec<u8>,
     bytes: Vec<u8>,
     scanner: Scanner,
+    /// Shard channels that it is subscribed to.
+    channels: BTreeSet<Vec<u8>>,
 }
 
 impl Node {
@@ -58,7 +73,21 @@ impl Node {
     pub(crate) fn new(shard: ShardId, remembers: bool) -> Node {
         let (keyspace, conns) = (Keyspace::new(remembers), BTreeMap::new());
         let (frozen_until, loading_until) = (Instant::ZERO, Instant::ZERO);
-        Node { shard, keyspace, down: false, frozen_until, loading_until, full: false, due_at: None, conns }
+        Node {
+            shard,
+            keyspace,
+            down: false,
+            frozen_until,
+            loading_until,
+            full: false,
+            due_at: None,
+            log: Log::new(0, 0),
+            keeps_log: false,
+            follower: None,
+            published: Vec::new(),
+            overheard: Vec::new(),
+            conns,
+        }
     }
 
     /// Bytes came over `conn`; they are read by [`Node::run`].
@@ -68,10 +97,12 @@ impl Node {
             caller: keyspace.admit(),
             waits: false,
             asking: false,
+            reads: false,
             in_transaction: false,
             queued: Vec::new(),
             bytes: Vec::new(),
             scanner: Scanner::default(),
+            channels: BTreeSet::new(),
         });
         input.bytes.extend_from_slice(bytes);
     }
@@ -96,13 +127,23 @@ impl Node {
                 Ok(Scanned::Request { len }) => {
                     let request = Request::new(&bytes[at..at + len], &args);
                     let start = out.len();
-                    if now < self.loading_until && !is_about_transactions(&request) {
+                    ledger.check_not_demoted(&request);
+                    if asks_for_replication(&request) {
+                        let is_loading = now < self.loading_until;
+                        out.extend(report(&self.log, self.follower.as_ref(), is_loading));
+                    } else if now < self.loading_until && !is_about_transactions(&request) {
                         // As in Redis, it spoils a transaction.
                         self.keyspace.refuse(input.caller, now);
                         out.extend_from_slice(b"-LOADING Redis is loading the dataset in memory\r\n");
                     } else if request.arg(0) == b"ASKING" {
                         input.asking = true;
                         out.extend_from_slice(b"+OK\r\n");
+                    } else if request.arg(0) == b"READONLY" {
+                        input.reads = true;
+                        out.extend_from_slice(b"+OK\r\n");
+                    } else if cluster.is_none() && self.follower.is_some() && may_write(&request) {
+                        self.keyspace.refuse(input.caller, now);
+                        out.extend_from_slice(READ_ONLY);
                     } else if let Some(declined) =
                         decline(input, &mut self.keyspace, &request, cluster, now, ledger)
                     {
@@ -111,7 +152,11 @@ impl Node {
                         let ran =
                             self.keyspace.run(input.caller, &request, self.shard, now, ledger, &mut out);
                         input.waits = ran == Ran::Waits;
+                        if self.follower.is_none() && self.keeps_log {
+                            self.log.note_run(&request, &input.queued, &mut self.keyspace, now);
+                        }
                         note_run(&mut input.queued, &request, &out[start..], ledger);
+                        note_channels(&mut input.channels, &mut self.published, &request);
                         if sabotage == Sabotage::RunTwice {
                             let twin = self.keyspace.admit();
                             let twice = &mut Vec::new();
@@ -151,6 +196,26 @@ impl Node {
         }
     }
 
+    /// The slot of `channel` has left: who is subscribed is told that he is no more. What is told to whom.
+    pub(crate) fn drop_channel(&mut self, channel: &[u8], now: Instant) -> Vec<(ConnId, Vec<u8>)> {
+        let subscribers = self.conns.iter_mut().filter(|(_, input)| input.channels.contains(channel));
+        let told = subscribers.map(|(conn, input)| {
+            input.channels.remove(channel);
+            (*conn, self.keyspace.ask_as(input.caller, &[b"SUNSUBSCRIBE", channel], now))
+        });
+        told.collect()
+    }
+
+    /// A fellow of its cluster has published something.
+    pub(crate) fn hear(&mut self, (channel, message): (Vec<u8>, Vec<u8>), now: Instant) {
+        if self.frozen_until > now {
+            return self.overheard.push((channel, message));
+        }
+        if !self.down {
+            self.keyspace.ask(&[b"PUBLISH", &channel, &message], now);
+        }
+    }
+
     /// The connections that have something to run.
     pub(crate) fn busy_conns(&self) -> Vec<ConnId> {
         self.conns.iter().filter(|(_, input)| !input.bytes.is_empty()).map(|(conn, _)| *conn).collect()
@@ -166,6 +231,7 @@ impl Node {
     /// The process dies: what was not run never will be.
     pub(crate) fn die(&mut self) {
         let conns = std::mem::take(&mut self.conns);
+        self.overheard.clear();
         conns.into_values().for_each(|input| self.keyspace.dismiss(input.caller));
     }
 }
@@ -182,7 +248,7 @@ fn decline(
     let (cluster, node) = cluster?;
     let is = |word: &str| request.arg(0).eq_ignore_ascii_case(word.as_bytes());
     let has = |key: &[u8]| keyspace.ask(&[b"EXISTS", key], now) == b":1\r\n";
-    let verdict = cluster.judge(node, request, &input.queued, input.asking, ledger, has);
+    let verdict = cluster.judge(node, request, &input.queued, (input.asking, input.reads), ledger, has);
     let ends = is("exec") || is("discard");
     input.in_transaction = (input.in_transaction || is("multi")) && !ends;
     input.asking &= input.in_transaction;
@@ -197,10 +263,32 @@ fn decline(
     Some(line)
 }
 
+const READ_ONLY: &[u8] = b"-READONLY You can't write against a read only replica.\r\n";
+
+fn asks_for_replication(request: &Request<'_>) -> bool {
+    let words = [request.arg(0), request.get(1).unwrap_or_default()];
+    words[0].eq_ignore_ascii_case(b"info") && words[1].eq_ignore_ascii_case(b"replication")
+}
+
 /// Whether a node that is loading carries `request` out.
 fn is_about_transactions(request: &Request<'_>) -> bool {
     let names = ["multi", "exec", "discard", "watch", "unwatch"];
     names.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// Notes that `request`, which has run, has changed what a connection is subscribed to, or has published something.
+fn note_channels(
+    channels: &mut BTreeSet<Vec<u8>>,
+    published: &mut Vec<(Vec<u8>, Vec<u8>)>,
+    request: &Request<'_>,
+) {
+    let names = request.args().skip(1).map(<[u8]>::to_vec);
+    match request.arg(0).to_ascii_lowercase().as_slice() {
+        b"ssubscribe" => channels.extend(names),
+        b"sunsubscribe" => names.for_each(|name| _ = channels.remove(&name)),
+        b"publish" => published.push((request.arg(1).to_vec(), request.arg(2).to_vec())),
+        _ => {}
+    }
 }
 
 /// Tells the ledger what has run, now that `request` got `reply`: itself, or what was `queued` since MULTI.

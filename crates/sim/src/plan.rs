@@ -1,12 +1,12 @@
 //! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
 
 use crate::cluster::Cluster;
-use proxy::{CrossShard, Limits};
+use proxy::{CrossShard, Limits, ReadFrom, Reading};
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
 
-/// Something that goes wrong. Shards are counted modulo how many there are.
+/// Something that goes wrong. Nodes have the numbers of their shards, and replicas those behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The node reads nothing for a while, then everything.
@@ -32,6 +32,11 @@ pub enum Fault {
         /// Whose node.
         shard: u32,
     },
+    /// Its connections lead nowhere any more, and nobody is told; new ones are as ever.
+    Vanish {
+        /// Whose node.
+        shard: u32,
+    },
     /// It sends bytes that are no reply.
     Garbage {
         /// Whose node.
@@ -41,6 +46,20 @@ pub enum Fault {
     Unasked {
         /// Whose node.
         shard: u32,
+    },
+    /// A replica loses its link to its primary.
+    Unlink {
+        /// Which node; a primary has none.
+        shard: u32,
+        /// For how long.
+        lasts: Duration,
+    },
+    /// A primary of a cluster whose nodes are asked does not hear the others any more; they may replace it.
+    CutOff {
+        /// Whose primary.
+        shard: u32,
+        /// For how long.
+        lasts: Duration,
     },
     /// A slot of a cluster begins to move.
     Migrate,
@@ -67,10 +86,11 @@ impl Fault {
             Fault::Freeze { shard, .. }
             | Fault::Kill { shard, .. }
             | Fault::Reset { shard }
+            | Fault::Vanish { shard }
             | Fault::Garbage { shard }
             | Fault::Unasked { shard }
             | Fault::Full { shard, .. } => Some(shard),
-            Fault::Migrate | Fault::Promote { .. } => None,
+            Fault::Migrate | Fault::Promote { .. } | Fault::Unlink { .. } | Fault::CutOff { .. } => None,
         }
     }
 }
@@ -100,6 +120,14 @@ pub struct Plan {
     pub has_users: bool,
     /// The nodes are a Redis Cluster.
     pub is_cluster: bool,
+    /// It is the proxy's own discovery that finds out what changes there.
+    pub discovers: bool,
+    /// Nodes that are none have replicas.
+    pub is_replicated: bool,
+    /// Where reads go.
+    pub reading: Reading,
+    /// How long replicas may take to go on, one of these at a time.
+    pub lags: Vec<Duration>,
     topology: TopologySpec,
 }
 
@@ -118,7 +146,7 @@ impl Plan {
         // Where no error may be seen, nothing may take so long that a request's time is up.
         let delays: &[u64] = if fault_count == 0 { &[50, 500] } else { &[50, 500, 5_000, 50_000] };
         let delay_max = Duration::from_micros(*prng.pick(delays));
-        let topology = topology(&mut prng, shards);
+        let mut topology = topology(&mut prng, shards);
         let limits = limits(&mut prng, delay_max);
         // What is gathered may be more than little memory allows, which nobody could tell from a fault.
         let is_roomy = limits.memory_bytes_max == Limits::default().memory_bytes_max;
@@ -128,8 +156,26 @@ impl Plan {
         if is_cluster {
             make_cluster(&mut faults, shards, &mut prng);
         }
-        // Steps of one command would meet a slot that is on its way, and be told to try again when some are done.
-        let cross_shard = if is_cluster { CrossShard::Refuse } else { cross_shard };
+        let is_replicated = !is_cluster && prng.one_in(4);
+        if is_replicated {
+            add_replicas(&mut topology, &mut faults, shards);
+        }
+        let reading = match is_cluster && prng.one_in(2) || is_replicated {
+            true => reading(&mut prng),
+            false => Reading::default(),
+        };
+        let discovers = is_cluster && prng.one_in(2);
+        if discovers && faults.iter().any(|(_, fault)| *fault != Fault::Migrate) {
+            for _ in 0..prng.below(4) {
+                let shard = prng.below(shards as u64) as u32;
+                faults.push((at(&mut prng, 8000), Fault::CutOff { shard, lasts: lasts(&mut prng) }));
+            }
+        }
+        if is_cluster || is_replicated {
+            fault_replicas(&mut faults, shards, &mut prng);
+        }
+        let lags = [0, 1, 20, 300, 2_000].map(Duration::from_millis);
+        let lags = lags[..1 + prng.below(5) as usize].to_vec();
         Plan {
             seed,
             shards,
@@ -142,6 +188,10 @@ impl Plan {
             is_cluster,
             cross_shard,
             has_users,
+            discovers,
+            is_replicated,
+            reading,
+            lags,
             topology,
         }
     }
@@ -149,6 +199,11 @@ impl Plan {
     /// Whether a client may be closed since more is held than fits.
     pub fn is_short_of_memory(&self) -> bool {
         self.limits.memory_bytes_max == LITTLE_MEMORY
+    }
+
+    /// Whether the worker has more to do than time, so that it holds incomplete answers for a turn: in every third world.
+    pub fn is_pressed(&self) -> bool {
+        self.seed.is_multiple_of(3)
     }
 
     /// Whether the network is so fast that no request's time can be up.
@@ -173,10 +228,32 @@ impl Plan {
         self.limits.subscription_bytes_max == FEW_SUBSCRIPTIONS
     }
 
+    /// Whether each primary has a replica.
+    pub fn has_replicas(&self) -> bool {
+        self.is_cluster || self.is_replicated
+    }
+
+    /// Errors of the contract that may be seen though nothing goes wrong.
+    pub fn excuses(&self) -> &'static [&'static str] {
+        match (self.is_cluster, self.reading.from) {
+            // Before they have told how they stand.
+            (false, ReadFrom::Replica) => &["no replica may be read from"],
+            // What needs several keys cannot be had while some have moved; it is only waited for if nothing is behind it.
+            (true, ReadFrom::Replica) => &["no replica may be read from", "Multiple keys request"],
+            (true, _) => &["Multiple keys request"],
+            (false, _) => &[],
+        }
+    }
+
+    /// Whether clients' reads may go to replicas.
+    pub fn reads_replicas(&self) -> bool {
+        self.reading != Reading::default()
+    }
+
     /// Who owns which key in this world, as it begins.
     pub fn topology(&self) -> Topology {
         if self.is_cluster {
-            return Cluster::new(self.shards).topology(None);
+            return Cluster::new(self.shards, false).topology(None);
         }
         Topology::new(1, &self.topology).expect("the plan's nodes are valid")
     }
@@ -191,14 +268,68 @@ fn make_cluster(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Pr
         }
     }
     if !faults.is_empty() {
+        if prng.one_in(4) {
+            // Nothing but slots that move.
+            faults.clear();
+            faults.push((at(prng, 1000), Fault::Migrate));
+        }
+        let is_all = faults[0].1 == Fault::Migrate;
         let moves = prng.below(60);
         faults.extend((0..moves).map(|_| (at(prng, 8000), Fault::Migrate)));
-        let promotions = prng.below(4);
+        let promotions = if is_all { 0 } else { prng.below(4) };
         for _ in 0..promotions {
             let shard = prng.below(shards as u64) as u32;
             faults.push((at(prng, 8000), Fault::Promote { shard, lasts: lasts(prng) }));
         }
         faults.sort_by_key(|(at, _)| *at);
+    }
+}
+
+/// Each shard's primary has a replica, in another zone. Primaries forget nothing: replicas would know it better.
+fn add_replicas(topology: &mut TopologySpec, faults: &mut [(Instant, Fault)], shards: usize) {
+    let node = |shard: usize| format!("10.0.0.{}:6379@a|10.0.0.{}:6379@b", shard + 1, shards + shard + 1);
+    let nodes: Vec<String> = (0..shards).map(node).collect();
+    topology.nodes = parse_nodes(&nodes.join(",")).expect("addresses as they should be");
+    for (_, fault) in faults {
+        if let Fault::Kill { forgets, .. } = fault {
+            *forgets = false;
+        }
+    }
+}
+
+/// Faults strike replicas as well, and links.
+fn fault_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
+    for (_, fault) in faults.iter_mut() {
+        let strikes_replica = prng.one_in(3);
+        if let Fault::Freeze { shard, .. }
+        | Fault::Kill { shard, .. }
+        | Fault::Reset { shard }
+        | Fault::Garbage { shard }
+        | Fault::Unasked { shard }
+        | Fault::Full { shard, .. } = fault
+        {
+            *shard += if strikes_replica { shards as u32 } else { 0 };
+        }
+    }
+    if faults.iter().any(|(_, fault)| *fault != Fault::Migrate) {
+        for _ in 0..prng.below(4) {
+            let shard = prng.below(2 * shards as u64) as u32;
+            faults.push((at(prng, 8000), Fault::Unlink { shard, lasts: lasts(prng) }));
+        }
+        faults.sort_by_key(|(at, _)| *at);
+    }
+}
+
+/// Reads go to replicas, in one of the ways that there are.
+fn reading(prng: &mut Prng) -> Reading {
+    use ReadFrom::{Any, Nearest, PreferPrimary, PreferReplica, Primary, Replica, Zone};
+    let from = *prng.pick(&[Any, Nearest, PreferPrimary, PreferReplica, Primary, Replica, Zone]);
+    Reading {
+        from,
+        zone: Some("b".to_owned()),
+        lag_bytes_max: *prng.pick(&[None, None, Some(300), Some(5_000)]),
+        covers_for_primary: prng.one_in(4),
+        ..Reading::default()
     }
 }
 
@@ -255,7 +386,8 @@ fn fault(prng: &mut Prng, shards: usize) -> Fault {
             let loading = if prng.one_in(2) { lasts(prng) } else { Duration::ZERO };
             Fault::Kill { shard, lasts: lasts(prng), loading, forgets: prng.one_in(4) }
         }
-        4 | 5 => Fault::Reset { shard },
+        4 => Fault::Reset { shard },
+        5 => Fault::Vanish { shard },
         6 if prng.one_in(2) => Fault::Garbage { shard },
         6 => Fault::Unasked { shard },
         _ => Fault::Full { shard, lasts: lasts(prng) },

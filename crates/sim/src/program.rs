@@ -87,6 +87,8 @@ pub(crate) enum Expect {
     Pushed { key: Vec<u8>, element: Vec<u8> },
     /// An element of the queue, or none.
     Popped { key: Vec<u8> },
+    /// That no replica has what was written: there are none.
+    NoReplicas,
     /// Each of these, for requests that are sent together.
     Each(Vec<Expect>),
     /// Anything; it is kept.
@@ -134,8 +136,8 @@ impl Program {
         (0..STAMPED_KEYS).for_each(|number| ledger.name(stamped_key(client, number)));
         sessions::queue_names().chain(trackers::shared_names()).for_each(|key| ledger.name(key));
         let (lane, families) = (Lane::default(), Default::default());
-        // A cluster has one.
-        let databases = if ledger.is_cluster() { 1 } else { DATABASES };
+        // A cluster has one, and so have nodes that are followed here.
+        let databases = if ledger.is_cluster() || ledger.has_replicas() { 1 } else { DATABASES };
         Program {
             client,
             clients,
@@ -156,8 +158,6 @@ impl Program {
     pub(crate) fn with_role(mut self, is_sure: bool, rights: &Rights, prng: &mut Prng) -> Program {
         self.account = Account::draw(self.client, rights, prng);
         match prng.below(8) {
-            // Nodes pass on to each other what was published, which these do not.
-            _ if self.databases == 1 => self,
             0 | 1 => Program { listener: Some(Listener::new(is_sure)), ..self },
             // One at least does what the model can judge.
             2 if self.client > 0 => Program { listener: Some(Listener::new(is_sure)), is_ear: true, ..self },
@@ -227,6 +227,7 @@ impl Program {
             14 => all_shards(prng),
             15 => self.learnt(prng, ledger),
             16 => nothing(prng),
+            18 if prng.one_in(9) => wait_for_replicas(prng),
             17 => self.refused(prng),
             18 => local(self.lane.resp3, prng),
             19..=21 => self.parts(now, prng, ledger),
@@ -243,10 +244,14 @@ impl Program {
             Some(&family) if !ledger.model.is_doubtful(family) => return family,
             _ => {}
         }
-        let family = FamilyId { client: self.client, number: *total, database };
+        let is_spread = ledger.is_cluster() && ledger.model.carries_across && prng.one_in(2);
+        let family = FamilyId { client: self.client, number: *total, database, is_spread };
         *total += 1;
         ledger.model.open(family);
         family.keys().for_each(|key| ledger.name(key));
+        if family.keys().any(|key| ledger.is_moving(&key)) {
+            ledger.model.give_up_key(&family.key(0));
+        }
         match families.get_mut(place) {
             Some(old) => *old = family,
             None => families.push(family),
@@ -445,13 +450,18 @@ fn all_shards(prng: &mut Prng) -> Sent {
     Sent { bytes, expect: Some(expect) }
 }
 
+/// All shards are asked; only a wait for none is over at once.
+fn wait_for_replicas(prng: &mut Prng) -> Sent {
+    let replicas: &[u8] = if prng.one_in(4) { b"0" } else { b"1" };
+    Sent { bytes: words(&[b"WAIT", replicas, b"5"]), expect: Some(Expect::NoReplicas) }
+}
+
 /// What the proxy answers by itself.
 fn local(resp3: bool, prng: &mut Prng) -> Sent {
     let nonce = format!("n{}", prng.below(1 << 40));
-    let (bytes, reply) = match prng.below(9) {
-        6 => (words(&[b"WAIT", b"1", b"5"]), b":0\r\n".to_vec()),
-        7 => (words(&[b"CLIENT", b"KILL", b"ID", b"999999999"]), b":0\r\n".to_vec()),
-        8 => {
+    let (bytes, reply) = match prng.below(8) {
+        6 => (words(&[b"CLIENT", b"KILL", b"ID", b"999999999"]), b":0\r\n".to_vec()),
+        7 => {
             let mut nobody = Vec::new();
             resp::encode::verbatim(&mut nobody, b"", resp3);
             (words(&[b"CLIENT", b"LIST", b"ID", b"999999999"]), nobody)

@@ -76,7 +76,8 @@ impl Rights {
 
     /// Which keys `client` may use.
     fn rules(&self, client: usize) -> Vec<String> {
-        let mut rules: Vec<String> = vec![format!("~stamped{client}k*"), format!("~?{{f{client}.*")];
+        let mut rules: Vec<String> =
+            vec![format!("~stamped{client}k*"), format!("~?{{f{client}.*"), format!("~?<f{client}.*")];
         rules.extend(["~lasting*", "~queue*", "~shared*"].map(str::to_owned));
         for owner in (0..self.clients).filter(|owner| *owner != client && self.may_read(client, *owner)) {
             rules.push(format!("%R~stamped{owner}k*"));

@@ -1,23 +1,31 @@
 //! One world: events in the order of their time, the proxy's own loop, and the checks.
 
+mod clients;
+mod discovery;
+mod faults;
+mod nodes;
+mod replicas;
 mod resharding;
+mod wires;
 
-use crate::client::{Client, Moment, Tally};
+use crate::client::{Client, Tally};
 use crate::cluster::{Cluster, node_at};
 use crate::keyspace::unix_ms;
-use crate::ledger::{Ledger, Told};
+use crate::ledger::Ledger;
 use crate::network::Pipe;
-use crate::node::{Node, Sabotage};
-use crate::plan::{Fault, Plan};
-use crate::program::{Expect, LASTING_KEYS, Program, lasting_key, lasting_value};
+use crate::node::Node;
+use crate::plan::Plan;
+use crate::program::{LASTING_KEYS, Program, lasting_key};
 use crate::tenants::Rights;
-use proxy::{Action, Arrival, Board, CloseReason, ConnId, CrossShard, Event, Notice, Proxy, Settings};
-use resp::reply;
+use discovery::Scout;
+use nodes::load;
+use proxy::{Action, Board, CloseReason, ConnId, CrossShard, Event, Notice, Proxy, Settings};
+use replicas::pair;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{Instant, Prng};
+use stdx::{Id, Instant, Prng};
 use topology::{ShardId, Topology};
 use users::Registry;
 
@@ -65,6 +73,12 @@ pub struct Report {
     pub kept: u64,
     /// See there.
     pub dropped: u64,
+    /// Topologies that the proxy's discovery found.
+    pub maps: u64,
+    /// Replicas that took the places of their primaries.
+    pub successors: u64,
+    /// Reads that replicas answered.
+    pub replica_reads: u64,
     /// Faults that struck.
     pub faults: u64,
     /// Events that happened.
@@ -117,12 +131,24 @@ enum What {
     Thaw(usize),
     /// A node comes back.
     Revive(usize),
+    /// A replica takes over what it lacks.
+    Replicate(usize),
     /// On a node somebody may have waited long enough.
     Due(usize),
     /// The next key of a slot that is on its way moves.
     MoveKey,
     /// The proxy is told who owns which slot now.
     Map,
+    /// The discovery's question or its answer arrives.
+    Talk(Id),
+    /// A node of a cluster hears what the others know.
+    Gossip(usize),
+    /// A node that is cut off notices that.
+    Isolate(usize),
+    /// The others put its replica in its place.
+    Elect(usize),
+    /// It is cut off no more.
+    Heal(usize),
     /// The proxy is told to drain.
     Drain,
     /// What clients keep is compared with what is stored.
@@ -164,6 +190,7 @@ pub(crate) struct World<'p> {
     pub topology: Arc<Topology>,
     /// The truth about the nodes, if they are a cluster, and what the proxy knows of it.
     pub cluster: Option<Cluster>,
+    scout: Option<Scout>,
     known: Arc<Topology>,
     pub proxy: Proxy,
     prng: Prng,
@@ -180,6 +207,8 @@ pub(crate) struct World<'p> {
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
     troubled: bool,
     report: Report,
+    /// How many histories nodes have had.
+    histories: u64,
     /// Clients that the proxy has taken, those that have gone counted as well: it numbers them so.
     admitted: u64,
 }
@@ -190,8 +219,9 @@ const PIPE_BYTES: usize = 64 * 1024;
 const CHANGE_USERS_WITHIN: Duration = Duration::from_millis(500);
 /// How often it is looked at what clients keep.
 const COMPARE_EVERY: Duration = Duration::from_millis(200);
-/// No fault lasts so long that a client is not told for so long.
-const TROUBLE_MAX: Duration = Duration::from_secs(6);
+/// No fault lasts so long that a client is not told for so long: a connection over which changes are told is asked whether it
+/// lives after 5 s of silence, and may be silent for 2 s then.
+const TROUBLE_MAX: Duration = Duration::from_secs(9);
 /// Faults are over, and clients begin nothing new: after this everybody must have all replies.
 const SETTLE: Duration = Duration::from_secs(20);
 
@@ -207,6 +237,7 @@ impl<'p> World<'p> {
             unix_epoch_us,
             cross_shard,
             registry: Arc::clone(&registry),
+            reading: plan.reading.clone(),
             ..Settings::default()
         };
         let board = Arc::new(Board::new(1));
@@ -224,19 +255,33 @@ impl<'p> World<'p> {
             ledger.radio.disturb_all();
         }
         ledger.model.carries_across = plan.cross_shard == CrossShard::Emulate;
+        ledger.is_gossiping = plan.discovers;
+        ledger.reads_replicas = plan.reads_replicas();
+        ledger.reads_anything = plan.reading.covers_for_primary && !plan.faults.is_empty();
         ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
-        let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards));
-        let count = cluster.as_ref().map_or(plan.shards, Cluster::nodes);
+        let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards, plan.discovers));
+        let scout = plan.discovers.then(|| Scout::new(2 * plan.shards, plan.seed));
         let mut nodes: Vec<Node> =
-            (0..count as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
+            (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
         nodes.iter_mut().for_each(|node| load(node, &topology, now));
+        if plan.has_replicas() {
+            for shard in 0..plan.shards {
+                // Nodes of a cluster are known by their own numbers.
+                let place = if plan.is_cluster { plan.shards + shard } else { shard };
+                let mut replica = Node::new(ShardId(place as u32), remembers);
+                pair(&mut nodes[shard], &mut replica, now);
+                nodes.push(replica);
+            }
+            nodes.iter_mut().for_each(|node| node.keeps_log = true);
+        }
         World {
             plan,
             ledger,
             known: Arc::clone(&topology),
             topology,
             cluster,
+            scout,
             proxy,
             prng,
             now,
@@ -251,6 +296,7 @@ impl<'p> World<'p> {
             // A slow network with large values is trouble enough for a request's time to be up.
             troubled: !plan.is_fast(),
             report: Report::default(),
+            histories: 0,
             admitted: 0,
         }
     }
@@ -264,6 +310,7 @@ impl<'p> World<'p> {
             judged: self.ledger.model.judged,
             unjudged: self.ledger.model.unjudged,
             emulations: counters.emulations,
+            replica_reads: counters.replica_reads,
             messages: counters.messages,
             kept: self.ledger.caches.kept,
             dropped: self.ledger.caches.dropped,
@@ -299,12 +346,16 @@ impl<'p> World<'p> {
     pub(crate) fn turn_until(&mut self, end: Instant) -> Result<(), String> {
         loop {
             let next = self.agenda.peek().map_or(Instant::NEVER, |Reverse((at, _, _))| *at);
-            let at = next.min(self.proxy.poll_deadline());
+            // A worker that holds replies for others does not wait.
+            let now = if self.proxy.has_halves() { self.now } else { Instant::NEVER };
+            let scout_at = self.scout.as_ref().map_or(Instant::NEVER, Scout::deadline);
+            let at = next.min(self.proxy.poll_deadline()).min(now).min(scout_at);
             if at > end {
                 self.now = end;
                 return Ok(());
             }
             self.now = self.now.max(at);
+            self.ledger.now = self.now;
             self.turn();
             if let Some(what) = self.ledger.violation.take() {
                 return Err(what);
@@ -329,11 +380,12 @@ impl<'p> World<'p> {
         if self.proxy.poll_deadline() <= self.now {
             self.proxy.handle_timeouts(self.now);
         }
+        self.proxy.hold_halves(self.plan.is_pressed());
+        self.proxy.release_halves();
         self.perform();
-        if self.proxy.poll_wish(self.now).is_some() {
-            self.plan_in_up_to(resharding::MAP_DELAY_MAX, What::Map);
-        }
+        self.scout_turn();
         while let Some(notice) = self.proxy.poll_notice() {
+            self.tell_scout(&notice);
             let Notice::ClientClosed { client: number, reason, .. } = notice else { continue };
             let has_cause = match reason {
                 CloseReason::HalfReply => self.troubled,
@@ -412,17 +464,9 @@ impl<'p> World<'p> {
             What::Connect(conn) => self.finish_connect(conn),
             What::Run(conn) => self.run_node(conn),
             What::Strike(number) => self.strike(self.plan.faults[number].1),
-            What::Thaw(node) => {
-                let mut conns = self.nodes[node].busy_conns();
-                if self.prng.one_in(2) {
-                    conns.reverse();
-                }
-                conns.into_iter().for_each(|conn| self.run_on_node(node, conn));
-            }
-            What::Revive(node) => {
-                self.nodes[node].down = false;
-                self.nodes[node].full = false;
-            }
+            What::Thaw(node) => self.thaw(node),
+            What::Revive(node) => self.revive(node),
+            What::Replicate(node) => self.replicate(node),
             What::Due(node) => self.end_waits(node),
             What::Compare => self.compare(),
             What::ChangeUsers => {
@@ -434,140 +478,17 @@ impl<'p> World<'p> {
             }
             What::MoveKey => _ = self.move_key(),
             What::Map => self.tell_map(),
+            What::Talk(conn) => self.go_on_talking(conn),
+            What::Gossip(node) => self.gossip(node),
+            What::Isolate(node) => self.isolate(node),
+            What::Elect(node) => self.elect(node),
+            What::Heal(node) => self.heal(node),
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);
             }
         }
     }
-
-    /// What clients keep is soon what is stored, though something may go wrong for some time.
-    fn compare(&mut self) {
-        if self.now >= self.plan.quiet_at {
-            return;
-        }
-        self.plan_at(self.now + COMPARE_EVERY, What::Compare);
-        let patience = if self.troubled { TROUBLE_MAX } else { 2 * COMPARE_EVERY };
-        if let Err(what) = self.check_caches(patience) {
-            self.ledger.violate(what);
-        }
-    }
-
-    /// Nothing that a client keeps has been another than what is stored for `patience`.
-    pub(crate) fn check_caches(&mut self, patience: Duration) -> Result<(), String> {
-        let World { clients, nodes, ledger, topology, links, now, .. } = self;
-        let is_behind = |client: usize| {
-            let Some(client) = clients.get(client) else { return false };
-            let link = client.conn.and_then(|conn| links.get(&conn));
-            client.reads_at > *now || link.is_none_or(|link| !link.to_peer.is_empty())
-        };
-        let is_writing =
-            |client: usize, key: &[u8]| clients.get(client).is_some_and(|client| client.is_writing(key));
-        ledger.caches.check(*now, patience, is_behind, is_writing, |key| {
-            let shard = topology.shard_of(key);
-            let reply = nodes[shard.0 as usize].keyspace.ask(&[b"GET", key], *now);
-            reply::as_bulk(&reply).map(<[u8]>::to_vec)
-        })
-    }
-
-    // What clients do.
-
-    /// A client connects, sends, or leaves, and plans its next step.
-    fn step(&mut self, client: usize) {
-        if self.now >= self.plan.quiet_at {
-            return;
-        }
-        let pause = Duration::from_micros(*self.prng.pick(&[0, 100, 3_000, 50_000, 400_000]));
-        match self.clients[client].conn {
-            None => _ = self.arrive(client),
-            Some(_) if self.clients[client].ending => {}
-            // It waits for what it has asked for, most of the time.
-            Some(_) if self.clients[client].waiting() > 300 => {}
-            Some(conn) => self.send_requests(client, conn),
-        }
-        self.plan_in_up_to(pause + Duration::from_micros(10), What::Step(client));
-    }
-
-    /// The client connects. False if it was not let in.
-    pub(crate) fn arrive(&mut self, client: usize) -> bool {
-        let Ok(conn) = self.proxy.accept(&Arrival::of("simulated"), self.now) else { return false };
-        self.admitted += 1;
-        self.links.insert(conn, Link::new(Who::Client(client), true));
-        self.clients[client].arrive(conn, self.admitted);
-        self.note(3, conn, client);
-        true
-    }
-
-    /// Sends a pipeline, and sometimes ends the connection in one of the ways that clients know.
-    fn send_requests(&mut self, client: usize, conn: ConnId) {
-        let count = match self.prng.below(10) {
-            0 => 1 + self.prng.below(200),
-            1..=4 => 1 + self.prng.below(10),
-            _ => 1,
-        };
-        let mut bytes = Vec::new();
-        for _ in 0..count {
-            let client = &mut self.clients[client];
-            let sent = client.program.next(self.now, &mut self.prng, &mut self.ledger);
-            tell(self.trace, "sends", client.program.client, &sent.bytes);
-            bytes.extend_from_slice(&sent.bytes);
-            if let Some(expect) = sent.expect {
-                client.expect(expect);
-                self.report.requests += 1;
-            }
-        }
-        match self.prng.below(60) {
-            0 => self.end_with(client, &mut bytes, b"*1\r\n$4\r\nQUIT\r\n*1\r\n$4\r\nPING\r\n", b"+OK\r\n"),
-            1 => self.end_with(
-                client,
-                &mut bytes,
-                b"*1\r\n$4\r\nPINGXX",
-                b"-ERR Protocol error: expected CRLF\r\n",
-            ),
-            2 => self.end_with(
-                client,
-                &mut bytes,
-                b"*1\r\n:1\r\n",
-                b"-ERR Protocol error: expected '$', got ':'\r\n",
-            ),
-            3 => {
-                self.clients[client].ending = true;
-                self.with_link(conn, |link| link.to_proxy.ended = true);
-            }
-            4 => return self.vanish(client, conn, &bytes),
-            5 | 6 => {
-                let sleeps = Duration::from_millis(self.prng.below(3000));
-                self.clients[client].reads_at = self.now + sleeps;
-            }
-            _ => {}
-        }
-        self.with_link(conn, |link| link.to_proxy.put_all(&bytes));
-        self.note(4, conn, bytes.len());
-        self.plan_delivery_to_proxy(conn);
-    }
-
-    /// The last request of a connection, after which nothing more is answered.
-    fn end_with(&mut self, client: usize, bytes: &mut Vec<u8>, last: &[u8], reply: &[u8]) {
-        bytes.extend_from_slice(last);
-        self.report.requests += 1;
-        self.clients[client].expect(Expect::Exactly(reply.to_vec()));
-        self.clients[client].ending = true;
-    }
-
-    /// The client is gone at once; a piece of what it sent may arrive before its reset.
-    fn vanish(&mut self, client: usize, conn: ConnId, bytes: &[u8]) {
-        let piece = self.prng.below(bytes.len() as u64 + 1) as usize;
-        self.with_link(conn, |link| {
-            link.to_proxy.put_all(&bytes[..piece]);
-            link.to_proxy.ended = true;
-            link.reset = true;
-            link.dead = true;
-        });
-        self.clients[client].disconnect(Told::Unknown, &mut self.ledger);
-        self.plan_delivery_to_proxy(conn);
-    }
-
-    // What the network does.
 
     fn plan_at(&mut self, at: Instant, what: What) {
         self.planned += 1;
@@ -577,318 +498,6 @@ impl<'p> World<'p> {
     fn plan_in_up_to(&mut self, delay_max: Duration, what: What) {
         let delay = Duration::from_nanos(self.prng.below(delay_max.as_nanos() as u64 + 1));
         self.plan_at(self.now + delay, what);
-    }
-
-    pub(crate) fn plan_delivery_to_proxy(&mut self, conn: ConnId) {
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        let something = !link.to_proxy.is_empty() || link.to_proxy.ended && !link.to_proxy.end_told;
-        if something && !link.to_proxy.planned && !link.paused && link.connected && !link.closed_by_proxy {
-            link.to_proxy.planned = true;
-            self.plan_in_up_to(self.plan.delay_max, What::ToProxy(conn));
-        }
-    }
-
-    fn plan_delivery_to_peer(&mut self, conn: ConnId) {
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        let something = !link.to_peer.is_empty() || link.to_peer.ended && !link.to_peer.end_told;
-        if something && !link.to_peer.planned {
-            link.to_peer.planned = true;
-            self.plan_in_up_to(self.plan.delay_max, What::ToPeer(conn));
-        }
-    }
-
-    /// A piece arrives at the proxy, or the end behind the last one.
-    fn deliver_to_proxy(&mut self, conn: ConnId) {
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        link.to_proxy.planned = false;
-        if link.paused || link.closed_by_proxy {
-            return;
-        }
-        if link.to_proxy.is_empty() {
-            if link.to_proxy.ended && !link.to_proxy.end_told {
-                link.to_proxy.end_told = true;
-                let reset = link.reset;
-                if reset {
-                    self.links.remove(&conn);
-                }
-                self.note(5, conn, usize::from(reset));
-                let reason = "connection reset by peer";
-                let event = if reset { Event::Closed { conn, reason } } else { Event::Ended { conn } };
-                self.proxy.handle_event(event, self.now);
-            }
-            return;
-        }
-        let bytes = link.to_proxy.take(&mut self.prng);
-        self.note(6, conn, bytes.len());
-        self.proxy.handle_event(Event::Received { conn, bytes: &bytes }, self.now);
-        self.plan_delivery_to_proxy(conn);
-    }
-
-    /// A piece arrives at the client or node.
-    fn deliver_to_peer(&mut self, conn: ConnId) {
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        link.to_peer.planned = false;
-        let who = link.who;
-        if let Who::Client(client) = who
-            && self.clients[client].reads_at > self.now
-            && !link.dead
-        {
-            let at = self.clients[client].reads_at;
-            link.to_peer.planned = true;
-            return self.plan_at(at, What::ToPeer(conn));
-        }
-        if link.to_peer.is_empty() {
-            if link.to_peer.ended && !link.to_peer.end_told {
-                link.to_peer.end_told = true;
-                self.tell_end_to_peer(conn, who);
-            }
-            return;
-        }
-        let bytes = link.to_peer.take(&mut self.prng);
-        let dead = link.dead;
-        if std::mem::take(&mut link.wants_writable) && !link.closed_by_proxy {
-            self.plan_in_up_to(self.plan.delay_max, What::Writable(conn));
-        }
-        self.note(7, conn, bytes.len());
-        match who {
-            _ if dead => {}
-            Who::Client(client) => {
-                tell(self.trace, "gets", client, &bytes);
-                let moment = Moment { now: self.now, troubled: self.troubled };
-                self.clients[client].receive(&bytes, moment, &mut self.ledger, &mut self.report.tally);
-            }
-            Who::Node(node) => {
-                self.nodes[node].receive(conn, &bytes);
-                let slow = if self.prng.one_in(20) { 20 } else { 1 };
-                self.plan_in_up_to(self.plan.delay_max * slow / 10, What::Run(conn));
-            }
-        }
-        self.plan_delivery_to_peer(conn);
-    }
-
-    /// The client or node sees that the proxy will send no more.
-    fn tell_end_to_peer(&mut self, conn: ConnId, who: Who) {
-        let closed = self.links.get(&conn).is_some_and(|link| link.closed_by_proxy);
-        match who {
-            Who::Client(client) if self.clients[client].conn == Some(conn) => {
-                let (ending, troubled) =
-                    (self.clients[client].ending, self.plan.drain_at.is_some_and(|at| at <= self.now));
-                // As in Redis, who will send no more does not go on waiting.
-                let gave_up = ending && self.clients[client].waits_for_element();
-                // What was behind that was not read, unless it was closed for another cause.
-                let was_closed = self.clients[client].is_closed;
-                let behind = if gave_up && !was_closed { Told::NotSent } else { Told::Unknown };
-                let missing = self.clients[client].disconnect(behind, &mut self.ledger);
-                if was_closed || troubled || gave_up {
-                    // It was told in the only way that was left.
-                } else if missing > 0 {
-                    self.ledger.violate(format!("client {client} was closed and misses {missing} replies"));
-                } else if !ending {
-                    self.ledger.violate(format!("client {client} was closed for no reason"));
-                }
-                self.with_link(conn, |link| link.to_proxy.ended = true);
-                self.plan_delivery_to_proxy(conn);
-            }
-            Who::Client(_) => {}
-            Who::Node(node) => {
-                self.run_on_node(node, conn);
-                self.nodes[node].forget(conn);
-            }
-        }
-        if closed {
-            self.links.remove(&conn);
-        }
-    }
-
-    // What nodes do.
-
-    fn finish_connect(&mut self, conn: ConnId) {
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        let Who::Node(node) = link.who else { return };
-        if link.closed_by_proxy {
-            self.links.remove(&conn);
-            return;
-        }
-        if self.nodes[node].down {
-            self.links.remove(&conn);
-            return self.proxy.handle_event(Event::Closed { conn, reason: "connection refused" }, self.now);
-        }
-        link.connected = true;
-        if self.nodes[node].full {
-            link.to_proxy.put_all(b"-ERR max number of clients reached\r\n");
-            link.to_proxy.ended = true;
-        }
-        self.proxy.handle_event(Event::Connected { conn }, self.now);
-        self.plan_delivery_to_proxy(conn);
-    }
-
-    fn run_node(&mut self, conn: ConnId) {
-        if let Some(&Link { who: Who::Node(node), .. }) = self.links.get(&conn) {
-            self.run_on_node(node, conn);
-        }
-    }
-
-    /// The node runs what `conn` sent and answers.
-    fn run_on_node(&mut self, node: usize, conn: ConnId) {
-        if self.nodes[node].frozen_until > self.now {
-            return;
-        }
-        let sabotage = match self.saboteur {
-            Some(Saboteur::RunTwice) if self.prng.one_in(20) => Sabotage::RunTwice,
-            Some(Saboteur::AnswerOlder) if self.prng.one_in(20) => Sabotage::AnswerOlder,
-            Some(Saboteur::Forget) if self.prng.one_in(400) => {
-                self.nodes[node].keyspace.ask(&[b"FLUSHALL"], self.now);
-                load(&mut self.nodes[node], &self.topology, self.now);
-                Sabotage::Nothing
-            }
-            _ => Sabotage::Nothing,
-        };
-        let cluster = self.cluster.as_ref().map(|cluster| (cluster, node));
-        let mut replies = self.nodes[node].run(conn, self.now, sabotage, cluster, &mut self.ledger);
-        self.sabotage(&mut replies);
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        if !link.dead && !link.to_proxy.ended {
-            link.to_proxy.put_all(&replies);
-            self.plan_delivery_to_proxy(conn);
-        }
-        self.deliver_from_node(node);
-    }
-
-    /// Sends what a request led to on other connections. Who waited goes on with its requests.
-    fn deliver_from_node(&mut self, node: usize) {
-        while let Some((conn, bytes, ends_wait)) = self.nodes[node].next_delivery() {
-            let Some(link) = self.links.get_mut(&conn) else { continue };
-            if !link.dead && !link.to_proxy.ended {
-                link.to_proxy.put_all(&bytes);
-                self.plan_delivery_to_proxy(conn);
-            }
-            if ends_wait {
-                self.plan_in_up_to(self.plan.delay_max, What::Run(conn));
-            }
-        }
-        let due_at = self.nodes[node].keyspace.next_deadline();
-        if let Some(at) = due_at.filter(|_| due_at != self.nodes[node].due_at) {
-            self.plan_at(at.max(self.now), What::Due(node));
-        }
-        self.nodes[node].due_at = due_at;
-    }
-
-    /// Answers those who have waited long enough, unless the node is frozen.
-    fn end_waits(&mut self, node: usize) {
-        let frozen_until = self.nodes[node].frozen_until;
-        if frozen_until > self.now {
-            return self.plan_at(frozen_until, What::Due(node));
-        }
-        self.nodes[node].keyspace.work(self.now);
-        self.deliver_from_node(node);
-    }
-
-    /// Falsifies replies, to see whether anybody notices.
-    fn sabotage(&mut self, replies: &mut Vec<u8>) {
-        let Some(saboteur) = self.saboteur else { return };
-        if !self.prng.one_in(20) {
-            return;
-        }
-        let first = reply::first_len(replies);
-        let second = if first > 0 { reply::first_len(&replies[first..]) } else { 0 };
-        if first == 0 || replies.starts_with(b"+PONG") {
-            return;
-        }
-        match saboteur {
-            Saboteur::Swap => replies[..first + second].rotate_left(first),
-            Saboteur::Drop => drop(replies.drain(..first)),
-            Saboteur::Duplicate => {
-                let copy = replies[..first].to_vec();
-                replies.splice(..0, copy);
-            }
-            Saboteur::Corrupt => corrupt(&mut replies[..first]),
-            // Strike in the node.
-            Saboteur::RunTwice | Saboteur::AnswerOlder | Saboteur::Forget => {}
-        }
-    }
-
-    fn strike(&mut self, fault: Fault) {
-        self.troubled = true;
-        self.ledger.radio.disturb(fault.shard(), self.now);
-        self.report.faults += 1;
-        if self.trace {
-            println!("{:>12} us  {fault:?}", self.now.as_nanos() / 1000);
-        }
-        match fault {
-            Fault::Freeze { shard, lasts } => {
-                let node = shard as usize;
-                self.nodes[node].frozen_until = self.now + lasts;
-                self.plan_at(self.now + lasts, What::Thaw(node));
-            }
-            Fault::Kill { shard, lasts, loading, forgets } => {
-                let node = shard as usize;
-                self.nodes[node].down = true;
-                self.nodes[node].loading_until = self.now + lasts + loading;
-                self.nodes[node].die();
-                self.reset_links(node);
-                if forgets {
-                    self.nodes[node].keyspace.ask(&[b"FLUSHALL"], self.now);
-                    load(&mut self.nodes[node], &self.topology, self.now);
-                    self.ledger.shard_lost(ShardId(shard), unix_ms(self.now));
-                }
-                self.plan_at(self.now + lasts, What::Revive(node));
-            }
-            Fault::Reset { shard } => self.reset_links(shard as usize),
-            Fault::Garbage { shard } => {
-                for conn in self.links_of(shard as usize) {
-                    self.with_link(conn, |link| link.to_proxy.put_all(b"HTTP/1.1 400 Bad Request\r\n"));
-                    self.plan_delivery_to_proxy(conn);
-                }
-            }
-            Fault::Unasked { shard } => self.send_unasked(shard as usize),
-            Fault::Migrate => self.begin_migration(),
-            Fault::Promote { shard, lasts } => self.promote(shard as usize, lasts),
-            Fault::Full { shard, lasts } => {
-                let node = shard as usize;
-                self.nodes[node].full = true;
-                self.reset_links(node);
-                self.plan_at(self.now + lasts, What::Revive(node));
-            }
-        }
-    }
-
-    /// The live connections to a node.
-    fn links_of(&self, node: usize) -> Vec<ConnId> {
-        let of_node = |link: &Link| {
-            link.who == Who::Node(node) && link.connected && !link.closed_by_proxy && !link.dead
-        };
-        self.links.iter().filter(|(_, link)| of_node(link)).map(|(conn, _)| *conn).collect()
-    }
-
-    /// Resets a node's connections; any piece of what was on the way may still arrive.
-    fn reset_links(&mut self, node: usize) {
-        // What the proxy sent on a connection before it closed it is lost as well.
-        for link in self.links.values_mut().filter(|link| link.who == Who::Node(node) && link.closed_by_proxy)
-        {
-            link.dead = true;
-        }
-        for conn in self.links_of(node) {
-            self.nodes[node].forget(conn);
-            let Some(link) = self.links.get_mut(&conn) else { continue };
-            let keep = self.prng.below(link.to_proxy.len() as u64 + 1) as usize;
-            link.to_proxy.cut(keep);
-            link.to_proxy.ended = true;
-            link.reset = true;
-            link.dead = true;
-            self.plan_delivery_to_proxy(conn);
-        }
-    }
-
-    /// A reply that nobody asked for arrives in a moment in which nothing is on the way.
-    fn send_unasked(&mut self, node: usize) {
-        for conn in self.links_of(node) {
-            let Some(link) = self.links.get(&conn) else { continue };
-            let quiet = link.to_proxy.is_empty() && link.to_peer.is_empty() && !link.wants_writable;
-            let clients_wait = self.clients.iter().any(|client| client.waiting() > 0);
-            if quiet && !clients_wait && self.nodes[node].busy_conns().is_empty() {
-                self.proxy.handle_event(Event::Received { conn, bytes: b"$7\r\nforeign\r\n" }, self.now);
-            }
-        }
     }
 
     /// Mixes an event into the fingerprint, and tells it if somebody listens.
@@ -920,42 +529,6 @@ impl<'p> World<'p> {
 fn tell(trace: bool, does: &str, client: usize, bytes: &[u8]) {
     if trace {
         println!("              client {client} {does} {}", bytes[..bytes.len().min(300)].escape_ascii());
-    }
-}
-
-/// Puts what is there from the beginning on a node.
-fn load(node: &mut Node, topology: &Topology, now: Instant) {
-    for number in 0..LASTING_KEYS {
-        let key = lasting_key(number);
-        if topology.shard_of(&key) == node.shard {
-            node.keyspace.ask(&[b"SET", &key, &lasting_value(number)], now);
-        }
-    }
-}
-
-/// Changes the last byte of a reply that is a value or a number.
-fn corrupt(reply: &mut [u8]) {
-    let Some(end) = reply.len().checked_sub(3) else { return };
-    let line = reply[..end].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    let is_value = !matches!(reply[line], b'$' | b'*' | b'+' | b'-');
-    if is_value && reply[end].is_ascii_alphanumeric() {
-        reply[end] ^= 1;
-    }
-}
-
-impl Link {
-    pub(crate) fn new(who: Who, connected: bool) -> Link {
-        Link {
-            who,
-            to_proxy: Pipe::new(usize::MAX),
-            to_peer: Pipe::new(PIPE_BYTES),
-            connected,
-            paused: false,
-            wants_writable: false,
-            closed_by_proxy: false,
-            dead: false,
-            reset: false,
-        }
     }
 }
 

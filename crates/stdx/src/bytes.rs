@@ -98,6 +98,16 @@ impl ByteQueue {
         append(self.tail(pool), bytes);
     }
 
+    /// Appends the first `len` of `bytes`, or all of them if they are fewer. Where `N` is small, this is less than a copy of
+    /// `len` bytes: one of a known length needs no call.
+    #[inline(always)]
+    pub fn push_start<const N: usize>(&mut self, bytes: &[u8; N], len: usize, pool: &mut BufferPool) {
+        let buffer = self.tail(pool);
+        let end = buffer.len() + len;
+        append(buffer, bytes);
+        buffer.truncate(end);
+    }
+
     /// Drops the first `count` bytes, which must be there. An emptied queue gives its buffer back to `pool`.
     pub fn consume(&mut self, count: usize, pool: &mut BufferPool) {
         debug_assert!(count <= self.len(), "only what is there can be consumed");

@@ -27,6 +27,12 @@ pub(crate) fn positive(arg: &[u8]) -> Result<usize, Error> {
     parse_i64(arg).and_then(|count| usize::try_from(count).ok()).ok_or(Error::NotPositive)
 }
 
+/// A number of milliseconds that a request waits; 0 for ever.
+pub(crate) fn timeout_ms(arg: &[u8]) -> Result<i64, Error> {
+    let timeout = parse_i64(arg).ok_or(Error::TIMEOUT)?;
+    if timeout < 0 { Err(Error::TIMEOUT_NEGATIVE) } else { Ok(timeout) }
+}
+
 pub(crate) fn float(arg: &[u8]) -> Result<f64, Error> {
     double::parse(arg).ok_or(Error::NotFloat)
 }

@@ -211,6 +211,7 @@ static ROWS: &[Row] = &[
     calls("hello", -1, connection::hello),
     calls("reset", 1, connection::reset),
     calls("client", -2, connection::client),
+    calls("wait", 3, blocking::wait),
     row("slowlog", -2, monitor::slowlog),
     row("latency", -2, monitor::latency),
     row("script", -2, monitor::script),

@@ -133,4 +133,18 @@ mod tests {
         assert!(scratch.load(b"s", &payload, None));
         assert_eq!(ask(&mut scratch, "SMISMEMBER s a b 1 c"), "*4 :1 :1 :1 :0");
     }
+
+    #[test]
+    fn values_of_redis_8_0_are_read_but_for_hashes_with_fields_that_expire() {
+        let payload_of = |form: &[u8]| dump::with_checksum([form, &12_u16.to_le_bytes()].concat());
+        let mut scratch = Scratch::new(1, 1_000);
+        assert!(scratch.load(b"t", &payload_of(b"\0\x01v"), None));
+        assert_eq!(ask(&mut scratch, "GET t"), "$1 v");
+        assert!(scratch.load(b"s", &payload_of(b"\x14\x0c\x0c\0\0\0\x02\0\x81a\x02\x01\x01\xff"), None));
+        assert_eq!(ask(&mut scratch, "SMISMEMBER s a 1 2"), "*3 :1 :1 :0");
+        // One field, `a`, with the value `b` and the time at which it expires.
+        let expiring =
+            b"\x19\xff\x9frN\x18\t\0\0\x17\x17\0\0\0\x03\0\x81a\x02\x81b\x02\xf4\xff\x9frN\x18\t\0\0\t\xff";
+        assert!(!scratch.load(b"h", &payload_of(expiring), None));
+    }
 }

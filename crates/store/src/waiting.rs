@@ -52,6 +52,7 @@ impl Type {
             Wanted::Element { .. } | Wanted::Shift { .. } => self == Type::List,
             Wanted::Member { .. } => self == Type::Zset,
             Wanted::Entries { .. } => self == Type::Stream,
+            Wanted::Replicas => false,
         }
     }
 }
@@ -175,7 +176,16 @@ impl Store {
     /// Answers those whose time is over.
     pub(crate) fn end_waits(&mut self, now_ms: u64) {
         while let Some(caller) = self.callers.due(now_ms) {
-            self.answer_wait(caller, Reply::nil_array);
+            self.time_out(caller);
+        }
+    }
+
+    /// Ends a wait as if its time were over. False if there was none.
+    pub(crate) fn time_out(&mut self, caller: CallerId) -> bool {
+        let wait = self.callers.wait_for(caller);
+        match wait.is_some_and(|wait| matches!(wait.wanted, Wanted::Replicas)) {
+            true => self.answer_wait(caller, |out| out.integer(0)),
+            false => self.answer_wait(caller, Reply::nil_array),
         }
     }
 
@@ -270,6 +280,33 @@ mod tests {
         assert_eq!(world.store.next_deadline(), None, "one waits for ever");
         assert_eq!(world.ask("RPUSH l a"), ":1");
         assert_eq!(world.delivered(), got(third, "$1 a"));
+    }
+
+    #[test]
+    fn replicas_that_there_are_not_are_waited_for_as_long_as_was_said() {
+        let (mut world, [one, other, ..]) = world();
+        for (line, reply) in [
+            ("WAIT 0 0", ":0"),
+            ("WAIT -1 5", ":0"),
+            ("WAIT x 0", "-ERR value is not an integer or out of range"),
+            ("WAIT 0 x", "-ERR timeout is not an integer or out of range"),
+            ("WAIT 0 -1", "-ERR timeout is negative"),
+            ("WAIT 0 9223372036854775807", "-ERR timeout is out of range"),
+            ("WAIT 1", "-ERR wrong number of arguments for 'wait' command"),
+        ] {
+            assert_eq!(world.ask(line), reply, "{line}");
+        }
+        let start = world.now_ms;
+        assert_eq!((world.ask_as(one, "WAIT 1 100"), world.ask_as(other, "WAIT 2 0")), Default::default());
+        assert_eq!(world.store.next_deadline(), Some(start + 101));
+        world.now_ms = start + 101;
+        world.store.work(world.now_ms);
+        assert_eq!(world.delivered(), got(one, ":0"));
+        assert_eq!((world.ask("CLIENT UNBLOCK 3").as_str(), world.delivered()), (":1", got(other, ":0")));
+        for line in ["MULTI", "WAIT 1 0"] {
+            world.ask_as(one, line);
+        }
+        assert_eq!(world.ask_as(one, "EXEC"), "*1 :0");
     }
 
     #[test]

@@ -12,14 +12,21 @@
 mod cluster;
 mod cluster_answer;
 mod cluster_map;
+mod findings;
 mod news;
+mod pace;
 mod reach;
 mod sentinel;
 mod sentinel_answer;
+mod sentinel_shard;
 mod talk;
 
 #[cfg(test)]
 mod cluster_tests;
+#[cfg(test)]
+mod sentinel_failover_tests;
+#[cfg(test)]
+mod sentinel_testing;
 #[cfg(test)]
 mod sentinel_tests;
 #[cfg(test)]
@@ -110,35 +117,25 @@ impl Discovery {
 
     /// The next thing to do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        either!(self, machine => machine.poll_action())
+        either!(self, machine => machine.talks.poll_action())
     }
 
     /// What is known, if it is newer than what the last call gave.
     pub fn poll_view(&mut self) -> Option<View> {
-        either!(self, machine => machine.poll_view())
+        either!(self, machine => machine.findings.poll_view())
     }
 
     /// Something that an operator wants to know.
     pub fn poll_news(&mut self) -> Option<News> {
-        either!(self, machine => machine.poll_news())
+        either!(self, machine => machine.findings.poll_news())
     }
 
     /// How it went so far.
     pub fn tally(&self) -> Tally {
-        either!(self, machine => machine.tally())
+        either!(self, machine => machine.findings.tally())
     }
 }
 
-/// The shortest pause between two looks that nothing but wishes ask for: redirects arrive by the thousand while slots move,
-/// and each was followed already.
-const WISH_PAUSE: Duration = Duration::from_millis(100);
-/// The pause between two looks while a primary is down, half of it left to chance: short against the 250 ms within which
-/// requests are to flow again after a promotion, and twenty questions a second are nothing to a node.
-const URGENT_PAUSE: Duration = Duration::from_millis(50);
-/// Failovers are over by then, or will not come: the usual patience of nodes is 15 seconds, and few make it a minute.
-const URGENT_FOR: Duration = Duration::from_secs(120);
-/// The pause after that.
-const LASTING_PAUSE: Duration = Duration::from_millis(500);
 /// Whoever has not answered by then is asked no further. A handshake over continents takes a third of it.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same while a primary is down: the next one is asked soon.

@@ -20,6 +20,7 @@ mod members;
 mod modulo;
 mod node;
 mod slots;
+mod table;
 mod tag;
 mod topology;
 
@@ -30,5 +31,6 @@ pub use ketama::ring_points;
 pub use members::{Node, NodeId, Shard, ShardId, ShardSpec};
 pub use node::{Address, NODES_MAX, NodeSpec, WEIGHT_MAX, parse_nodes};
 pub use slots::{SLOTS, slot_of, slot_ranges};
+pub use table::Returning;
 pub use tag::TagRule;
 pub use topology::{Topology, TopologySpec};

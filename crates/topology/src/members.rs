@@ -13,6 +13,7 @@
 use crate::{Address, NODES_MAX, NodeSpec, TopologyError};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// A shard of one line of topologies: its entry among [`crate::Topology::shards`].
 ///
@@ -33,6 +34,8 @@ pub struct Node {
     pub shard: Option<ShardId>,
     /// The zone in which it is, if that is known.
     pub zone: Option<String>,
+    /// What its cluster calls it for life, if that is known.
+    pub identity: Option<Arc<str>>,
     gone_at: u64,
 }
 
@@ -208,13 +211,14 @@ impl Members {
         node.shard = Some(shard);
         // Who does not know the zone does not say that there is none.
         node.zone = spec.zone.clone().or(node.zone.take());
+        node.identity.clone_from(&spec.identity);
         Some(id)
     }
 
     /// An entry for the node that `spec` means, which has none.
     fn add_node(&mut self, spec: &NodeSpec, epoch: u64) -> NodeId {
         let address = &spec.address;
-        let node = Node { address: address.clone(), shard: None, zone: None, gone_at: epoch };
+        let node = Node { address: address.clone(), shard: None, zone: None, identity: None, gone_at: epoch };
         let is_free = |node: &Node| node.shard.is_none() && node.gone_at + FORGOTTEN_AFTER <= epoch;
         let id = match self.nodes.iter().position(is_free) {
             Some(free) => {

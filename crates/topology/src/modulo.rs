@@ -36,7 +36,7 @@ impl Modulo {
     }
 
     /// The shard at `place`, which is below [`Modulo::places`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shard_at(&self, place: u32) -> ShardId {
         if self.ends.is_empty() {
             return self.shards[place as usize];

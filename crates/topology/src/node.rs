@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// How many nodes a topology can have: more than any proxy was seen with (predixy stops at 2,048), and few enough
 /// that a ring of all of them, 655,360 points, takes 10 MB.
@@ -106,6 +107,8 @@ pub struct NodeSpec {
     pub name: Option<String>,
     /// Where it is, for clients that want to read from what is near.
     pub zone: Option<String>,
+    /// What its cluster calls it for life, if it is one of a cluster: its address may be another's tomorrow.
+    pub identity: Option<Arc<str>>,
     /// Who has copies of its data. They have no replicas themselves.
     pub replicas: Vec<NodeSpec>,
 }
@@ -118,12 +121,18 @@ impl NodeSpec {
 
     /// A node of weight 1 at `address`, of which nothing else is known.
     pub fn at(address: Address) -> NodeSpec {
-        NodeSpec { address, weight: 1, name: None, zone: None, replicas: Vec::new() }
+        NodeSpec { address, weight: 1, name: None, zone: None, identity: None, replicas: Vec::new() }
     }
 
     /// Store `number` of this process, with weight 1.
     pub fn embedded(number: u32) -> NodeSpec {
         NodeSpec::at(Address::Embedded(number))
+    }
+
+    /// Whether `text` can be the label of a zone.
+    pub fn is_zone(text: &str) -> bool {
+        let of_a_label = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        (1..=ZONE_BYTES_MAX).contains(&text.len()) && text.bytes().all(of_a_label)
     }
 
     /// What users see: the given name, or else the address.
@@ -181,7 +190,7 @@ fn parse_node(text: &str) -> Result<NodeSpec, TopologyError> {
         parse_tcp(text, place)?
     };
     let weight = weight.map_or(Ok(1), |weight| parse_weight(text, weight))?;
-    Ok(NodeSpec { address, weight, name, zone, replicas: Vec::new() })
+    Ok(NodeSpec { address, weight, name, zone, identity: None, replicas: Vec::new() })
 }
 
 /// Reads a list of nodes with commas between them, as `--nodes` takes it. Blanks around a node do not count.
@@ -236,8 +245,7 @@ fn split_zone<'a>(node: &str, place: &'a str) -> Result<(&'a str, Option<String>
         return Ok((place, None));
     };
     let (place, zone) = (&place[..last + at], &place[last + at + 1..]);
-    let of_a_label = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    if zone.is_empty() || zone.len() > ZONE_BYTES_MAX || !zone.bytes().all(of_a_label) {
+    if !NodeSpec::is_zone(zone) {
         return Err(TopologyError::Zone { node: node.to_owned() });
     }
     Ok((place, Some(zone.to_owned())))

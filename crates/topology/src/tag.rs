@@ -52,7 +52,7 @@ const NAMES: [(&str, TagRule); 5] = [
 
 impl TagRule {
     /// The part of `key` that counts: its tag, or all of it.
-    #[inline]
+    #[inline(always)]
     pub fn tag<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         let tag = match *self {
             TagRule::Sml => tag_at_end(key),

@@ -1,10 +1,9 @@
 //! One immutable answer to the question who owns which key.
 
-use crate::ketama::Ring;
 use crate::members::{Members, Node, NodeId, Shard, ShardId, ShardSpec};
-use crate::modulo::Modulo;
 use crate::node::check_nodes;
 use crate::slots::{Slots, slot_of};
+use crate::table::{Returning, Table};
 use crate::{Address, Distribution, HashFunction, NodeSpec, SLOTS, TagRule, TopologyError};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -47,17 +46,11 @@ pub struct Topology {
     placed: Arc<[NodeSpec]>,
     /// Who of them owns no keys for now.
     out: Arc<[ShardId]>,
+    /// Who of them owns but a part of his keys for now.
+    returning: Arc<[Returning]>,
     is_cluster: bool,
     is_discovered: bool,
     keyless: ShardId,
-}
-
-/// What a hash is looked up in.
-#[derive(Clone)]
-enum Table {
-    Modulo(Modulo),
-    Ring(Ring),
-    Slots(Slots),
 }
 
 impl Topology {
@@ -77,9 +70,10 @@ impl Topology {
             distribution: spec.distribution,
             tag_rule: spec.tag_rule.unwrap_or(tag_rule),
             hash,
-            table: table(spec.distribution, &spec.nodes, |_| true),
+            table: Table::new(spec.distribution, &spec.nodes, &[]),
             placed: spec.nodes.as_slice().into(),
             out: Arc::default(),
+            returning: Arc::default(),
             is_cluster: false,
             is_discovered: false,
             keyless: ShardId(0),
@@ -118,6 +112,7 @@ impl Topology {
             table: Table::Slots(slots),
             placed: Arc::default(),
             out: Arc::default(),
+            returning: Arc::default(),
             is_cluster: true,
             is_discovered: true,
             keyless,
@@ -136,6 +131,7 @@ impl Topology {
             table: Table::Slots(Slots::of(all)),
             placed: Arc::default(),
             out: Arc::default(),
+            returning: Arc::default(),
             is_cluster: true,
             is_discovered: true,
             keyless: all,
@@ -156,14 +152,24 @@ impl Topology {
     }
 
     /// The same shards, of which those in `out` own no keys as of `epoch`: they fall to the others just as if the nodes of
-    /// `out` had not been given, which is what twemproxy does with ejected ones. Not all may be out, and in a cluster
-    /// nobody is.
-    pub fn without(&self, epoch: u64, out: &[ShardId]) -> Topology {
+    /// `out` had not been given, which is what twemproxy does with ejected ones. Those of `returning` own a part of their
+    /// keys; the others are where they are while these are out. Not all may be out, and in a cluster nobody is.
+    pub fn without(&self, epoch: u64, out: &[ShardId], returning: &[Returning]) -> Topology {
         if self.placed.is_empty() || out.len() >= self.placed.len() {
             return Topology { epoch, ..self.clone() };
         }
-        let table = table(self.distribution, &self.placed, |shard| !out.contains(shard));
-        Topology { epoch, table, out: out.into(), ..self.clone() }
+        let table = self.table.without(&self.out, (out, returning), (self.distribution, &self.placed));
+        Topology { epoch, table, out: out.into(), returning: returning.into(), ..self.clone() }
+    }
+
+    /// Who owns no keys for now.
+    pub fn out(&self) -> &[ShardId] {
+        &self.out
+    }
+
+    /// Who owns but a part of his keys for now.
+    pub fn returning(&self) -> &[Returning] {
+        &self.returning
     }
 
     /// This topology, of which the nodes may be replaced by others while the process runs.
@@ -172,24 +178,19 @@ impl Topology {
     }
 
     /// The owner of `key`. Costs the hash and a few nanoseconds; with one shard, nothing.
-    #[inline]
+    #[inline(always)]
     pub fn shard_of(&self, key: &[u8]) -> ShardId {
         if self.members.shards.len() == 1 {
             return ShardId(0);
         }
-        let tag = self.tag_rule.tag(key);
-        match &self.table {
-            Table::Modulo(modulo) => modulo.shard_at(self.hash.remainder(tag, modulo.places())),
-            Table::Ring(ring) => ring.shard_at(self.hash.hash(tag)),
-            Table::Slots(slots) => slots.shard_at(slot_of(tag)),
-        }
+        self.table.shard_of(self.hash, self.tag_rule.tag(key))
     }
 
     /// The owner of `slot`, which is below [`SLOTS`], where keys go by slots; else the shard of no key.
     pub fn shard_at(&self, slot: u16) -> ShardId {
         match &self.table {
             Table::Slots(slots) => slots.shard_at(slot),
-            Table::Modulo(_) | Table::Ring(_) => self.keyless,
+            Table::Modulo(_) | Table::Ring(_) | Table::Ramp(_) => self.keyless,
         }
     }
 
@@ -282,13 +283,11 @@ impl Topology {
 
     /// The primaries of this topology that have lost keys to others in the one that follows.
     pub fn losers(&self, after: &Topology) -> BTreeSet<NodeId> {
-        let primary = |topology: &Topology, id: ShardId| {
-            topology.members.shards.get(id.0 as usize).and_then(|shard| shard.primary)
-        };
+        let primary = Topology::primary_of;
         let owners: Vec<(ShardId, ShardId)> = match (&self.table, &after.table) {
             (Table::Slots(before), Table::Slots(after)) => before.owners().zip(after.owners()).collect(),
             // Where others are left out than before, every shard may have lost keys to one that came back.
-            _ if self.out != after.out => {
+            _ if self.out != after.out || self.returning != after.returning => {
                 return self.all_shards().filter_map(|id| primary(self, id)).collect();
             }
             _ => self.all_shards().map(|id| (id, id)).collect(),
@@ -298,6 +297,28 @@ impl Topology {
             (primary(after, heir) != Some(node)).then_some(node)
         });
         lost.collect()
+    }
+
+    /// Whether a primary of this topology is not that of its shard any more in the one that follows.
+    pub fn loses_primary(&self, after: &Topology) -> bool {
+        self.all_shards().any(|id| {
+            let primary = self.primary_of(id);
+            primary.is_some() && after.primary_of(id) != primary
+        })
+    }
+
+    /// The primary of a shard that may not be there.
+    fn primary_of(&self, id: ShardId) -> Option<NodeId> {
+        self.members.shards.get(id.0 as usize).and_then(|shard| shard.primary)
+    }
+
+    /// The shards that have got slots from others in the topology of a cluster that follows.
+    pub fn gainers(&self, after: &Topology) -> BTreeSet<ShardId> {
+        let (Table::Slots(before), Table::Slots(now)) = (&self.table, &after.table) else {
+            return BTreeSet::new();
+        };
+        let owners = before.owners().zip(now.owners());
+        owners.filter(|(owner, heir)| owner != heir).map(|(_, heir)| heir).collect()
     }
 
     /// The version of this topology.
@@ -325,7 +346,7 @@ impl Topology {
         let all = (0..self.shard_count() as u32).map(ShardId);
         match &self.table {
             Table::Ring(ring) => all.filter(|id| !ring.has(*id)).collect(),
-            Table::Modulo(_) | Table::Slots(_) => Vec::new(),
+            Table::Modulo(_) | Table::Slots(_) | Table::Ramp(_) => Vec::new(),
         }
     }
 }
@@ -358,36 +379,6 @@ fn keyless(members: &Members) -> ShardId {
     let first = |fits: &dyn Fn(&Shard) -> bool| members.shards.iter().position(fits);
     let there = first(&|shard| shard.primary.is_some()).or_else(|| first(&|shard| !shard.is_gone()));
     ShardId(there.unwrap_or_default() as u32)
-}
-
-/// The table over those shards of `nodes` that `is_in` takes, of which there is one at least.
-fn table(distribution: Distribution, nodes: &[NodeSpec], is_in: impl Fn(&ShardId) -> bool) -> Table {
-    let mut order = match distribution {
-        Distribution::Modulo | Distribution::Slots => as_given(nodes),
-        Distribution::Modula | Distribution::Ketama => sorted_by_name(nodes),
-    };
-    order.retain(is_in);
-    match distribution {
-        Distribution::Modulo | Distribution::Modula => Table::Modulo(Modulo::new(nodes, &order)),
-        Distribution::Ketama => Table::Ring(Ring::new(nodes, &order)),
-        Distribution::Slots => Table::Slots(Slots::new(nodes.len() as u32)),
-    }
-}
-
-/// All shards in order.
-fn as_given(nodes: &[NodeSpec]) -> Vec<ShardId> {
-    (0..nodes.len() as u32).map(ShardId).collect()
-}
-
-/// All shards in the order in which twemproxy sorts its nodes (`conf_validate_server` in nc_conf.c, whose strings
-/// compare by length first).
-fn sorted_by_name(nodes: &[NodeSpec]) -> Vec<ShardId> {
-    let mut order = as_given(nodes);
-    order.sort_by_cached_key(|shard| {
-        let name = nodes[shard.0 as usize].ring_name();
-        (name.len(), name)
-    });
-    order
 }
 
 #[cfg(test)]
@@ -587,7 +578,7 @@ mod tests {
         let keys: Vec<String> = (0..500).map(|number| format!("key{number}")).collect();
         for distribution in ["modulo", "modula", "ketama"] {
             let all = topology(&list.join(","), distribution, "murmur", "none").expect("valid");
-            let without = all.without(8, &[ShardId(1), ShardId(3)]);
+            let without = all.without(8, &[ShardId(1), ShardId(3)], &[]);
             let others =
                 topology(&[list[0], list[2]].join(","), distribution, "murmur", "none").expect("valid");
             for key in &keys {
@@ -596,16 +587,17 @@ mod tests {
             }
             assert_eq!((without.epoch(), without.shard_count()), (8, 4));
             assert_eq!(all.losers(&without).len(), 4);
-            assert_eq!(all.losers(&all.without(8, &[])).len(), 0);
-            let back = without.without(9, &[]);
+            assert_eq!(all.losers(&all.without(8, &[], &[])).len(), 0);
+            let back = without.without(9, &[], &[]);
             assert!(keys.iter().all(|key| back.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
         }
         let two = topology("h:1,h:2", "ketama", "", "").expect("valid");
-        assert!(keys.iter().all(|key| two.without(2, &[ShardId(0)]).shard_of(key.as_bytes()) == ShardId(1)));
+        let one = two.without(2, &[ShardId(0)], &[]);
+        assert!(keys.iter().all(|key| one.shard_of(key.as_bytes()) == ShardId(1)));
         // Where that cannot be, nothing changes.
         let slots = topology("h:1,h:2", "slots", "", "").expect("valid");
         for (all, out) in [(two, vec![ShardId(0), ShardId(1)]), (slots, vec![])] {
-            let without = all.without(2, &out);
+            let without = all.without(2, &out, &[]);
             assert!(keys.iter().all(|key| without.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
         }
     }

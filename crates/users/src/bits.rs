@@ -1,6 +1,6 @@
 //! A set of commands: one bit for each line of the command table.
 
-use command::{Acl, Command, Number};
+use command::{Acl, Command, Number, Server};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -84,7 +84,7 @@ impl Line {
     /// Whether Redis 7.0 does not have it. Which categories describe a user best must not hang on these: the text is
     /// compared with that of a Redis 7.0.
     fn is_newer(self) -> bool {
-        matches!(&*self.command.name, "client|no-touch" | "client|setinfo")
+        !self.command.since.is_in(Server::Redis(7, 0))
     }
 }
 

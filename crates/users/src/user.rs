@@ -99,7 +99,8 @@ impl User {
         }
     }
 
-    fn unlimited(name: &[u8]) -> User {
+    /// A user who needs no password here and may do everything: somebody else decides.
+    pub fn unlimited(name: &[u8]) -> User {
         let root =
             Selector { commands: Bits::ALL, all_keys: true, all_channels: true, ..Selector::default() };
         User { enabled: true, free: true, root, ..User::new(name) }

@@ -131,6 +131,7 @@ pub(super) fn describe() -> Result<Machine> {
         memory_bytes: memory,
         load_average: read_to_string("/proc/loadavg")?.split_whitespace().next().unwrap_or_default().into(),
         open_files_max: raise_open_files()?,
+        congestion_control: read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?.trim().into(),
         model,
         pinning,
     })

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::contestants::Role;
 use super::findings;
 use super::pictures::{self, has, unit};
-use super::record::{CellRun, Metric, Run};
+use super::record::{CellRun, Machine, Metric, Run};
 use super::report;
 use super::statistics::Limit;
 use crate::process::root;
@@ -272,9 +272,10 @@ fn introduction(run: &Run, name: &str) -> String {
         "\nEvery figure is the median of the rounds; contestants take turns within a round, so that what disturbs the \
          machine disturbs all. The [whole table](../{name}/run.txt) has the least and the greatest of each, all commands \
          and versions; [run.json](../{name}/run.json) has every single measurement. Wall-clock figures of one machine say \
-         little about another: ratios within a run say most. The load average before this run was {}.\n\n\
+         little about another: ratios within a run say most. The load average before this run was {}{}.\n\n\
          | contestant | what it is | version |\n| --- | --- | --- |\n",
-        machine.load_average
+        machine.load_average,
+        congestion_control(machine)
     );
     for (contestant, role) in contestants(run) {
         let version = run.versions.get(&contestant).map_or("", |version| short_version(version));
@@ -284,6 +285,18 @@ fn introduction(run: &Run, name: &str) -> String {
         let _ = writeln!(text, "\nNot on this machine: {line}.");
     }
     text
+}
+
+/// What TCP does against congestion, as the end of a sentence. It matters on loopback, where there is none.
+fn congestion_control(machine: &Machine) -> String {
+    match machine.congestion_control.as_str() {
+        "" => String::new(),
+        "bbr" => {
+            ", and TCP's congestion control `bbr`, which lets senders wait: see [why](../bench/README.md)"
+                .into()
+        }
+        other => format!(", and TCP's congestion control `{other}`"),
+    }
 }
 
 /// Everybody who takes part in some cell, in the order of the cells.

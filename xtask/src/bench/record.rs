@@ -34,6 +34,9 @@ pub(crate) struct Machine {
     /// Over the last minute before the run: above 0.2, somebody else was at work.
     pub(crate) load_average: String,
     pub(crate) open_files_max: u64,
+    /// TCP's congestion control; empty where it was not written down. `bbr` paces what is sent over loopback as well.
+    #[serde(default)]
+    pub(crate) congestion_control: String,
     /// Which core has which part.
     pub(crate) pinning: String,
 }

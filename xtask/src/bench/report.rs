@@ -124,6 +124,9 @@ fn header(run: &Run) -> String {
         format!("# {} UTC, {} ({} cores), {}\n", run.date, machine.model, machine.cores, machine.kernel);
     let _ = writeln!(text, "# {}", machine.pinning);
     let _ = writeln!(text, "# load average before the run: {}", machine.load_average);
+    if !machine.congestion_control.is_empty() {
+        let _ = writeln!(text, "# congestion control of TCP: {}", machine.congestion_control);
+    }
     for (name, version) in &run.versions {
         let _ = writeln!(text, "# {name}: {version}");
     }

@@ -61,6 +61,7 @@ pub(super) fn run() -> Run {
             cores: 2,
             kernel: "Linux 6.1".into(),
             memory_bytes: 8 << 30,
+            congestion_control: "cubic".into(),
             load_average: "0.05".into(),
             open_files_max: 20_000,
             pinning: "2 cores: the proxy on core 0, nodes and load on core 1".into(),

@@ -9,8 +9,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::By;
+use super::direct::Answer;
 use super::ledger::{Entry, Load, Outcome};
-use super::scene::{Scene, ask, pause};
+use super::scene::{Scene, Strangers, ask, pause};
+use super::strain::Strain;
 use crate::process::command;
 
 /// How a primary is taken away.
@@ -23,6 +25,12 @@ pub(crate) enum Kind {
     Frozen,
     /// It is told to hand over, as for maintenance.
     Asked,
+    /// Nothing, for as long as it takes to replace one that was killed.
+    #[value(skip)]
+    Nothing,
+    /// Another that the proxy does not know is killed, and comes back.
+    #[value(skip)]
+    Elsewhere,
 }
 
 impl Kind {
@@ -38,6 +46,8 @@ impl fmt::Display for Kind {
             Kind::Killed => "killed",
             Kind::Frozen => "frozen",
             Kind::Asked => "asked",
+            Kind::Nothing => "nothing",
+            Kind::Elsewhere => "other",
         })
     }
 }
@@ -65,10 +75,18 @@ pub(super) struct Felt {
     /// 99th percentile of the other shards' requests, now and before.
     pub(super) p99_us: f64,
     pub(super) p99_before_us: f64,
+    /// The same of those who ask the other shards' nodes themselves.
+    pub(super) direct_p99_us: f64,
+    pub(super) direct_p99_before_us: f64,
+    /// The proxy meanwhile, and before.
+    pub(super) proxy: Strain,
+    pub(super) proxy_before: Strain,
 }
 
 /// While nothing happens, for comparison.
 const QUIET: Duration = Duration::from_secs(1);
+/// What a cluster takes to replace a primary, about, if a second of silence is enough for it.
+const REPLACED_IN: Duration = Duration::from_millis(2200);
 /// Until another must have become the primary, and the proxy must have found it.
 const FOUND_IN: Duration = Duration::from_secs(60);
 
@@ -76,7 +94,7 @@ const FOUND_IN: Duration = Duration::from_secs(60);
 pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) -> Result<Round> {
     let pair = number % scene.pairs.len();
     let (primary, replica) = scene.settled(pair)?;
-    let before = quiet_second(load);
+    let before = quiet_second(scene, load);
     let began = Instant::now();
     take_away(scene, pair, primary, replica, kind)?;
     let promoted = wait_for_promotion(scene, replica, began)?;
@@ -85,31 +103,68 @@ pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) ->
     match kind {
         Kind::Killed => scene.restart(primary)?,
         Kind::Frozen => scene.freeze(primary, false)?,
-        Kind::Asked => {}
+        Kind::Asked | Kind::Nothing | Kind::Elsewhere => {}
     }
     // What happens when the old one comes back belongs to it: it may still believe that it is the primary.
     scene.settled(pair)?;
-    entries.extend(load.take_entries());
+    // A primary that is asked is replaced at once, and of a hundred requests the 99th percentile is the slowest one.
+    // tidy: allow(sleep): the time over which is measured
+    std::thread::sleep(QUIET.saturating_sub(began.elapsed()));
+    let seen = Seen::of(scene, load, entries);
+    let of_pair = Some((pair, scene.pairs[pair].nodes));
     let ms = |from: Instant, until: Instant| until.saturating_duration_since(from).as_secs_f64() * 1000.0;
     Ok(Round {
         kind,
         promoted_ms: ms(began, promoted),
         gap_ms: ms(promoted, served),
-        felt: Felt::of(&entries, &before, Some(pair)),
+        felt: Felt::of(&seen, &before, of_pair),
     })
 }
 
-fn quiet_second(load: &Load) -> Vec<Entry> {
-    load.take_entries();
+/// All that was noted in some time.
+struct Seen {
+    entries: Vec<Entry>,
+    answers: Vec<Answer>,
+    proxy: Strain,
+}
+
+impl Seen {
+    /// Since the last call; `entries` were taken before.
+    fn of(scene: &Scene, load: &Load, mut entries: Vec<Entry>) -> Seen {
+        entries.extend(load.take_entries());
+        Seen { entries, answers: scene.direct.take(), proxy: scene.watch.take() }
+    }
+}
+
+/// A second in which nothing happens.
+fn quiet_second(scene: &Scene, load: &Load) -> Seen {
+    Seen::of(scene, load, Vec::new());
     // tidy: allow(sleep): the time over which is measured
     std::thread::sleep(QUIET);
-    load.take_entries()
+    Seen::of(scene, load, Vec::new())
+}
+
+/// What clients feel while nothing happens to their nodes: all shards are healthy ones.
+pub(super) fn control(scene: &Scene, load: &Load, kind: Kind) -> Result<Round> {
+    let mut strangers = match kind {
+        Kind::Elsewhere => Some(Strangers::start()?),
+        _ => None,
+    };
+    let before = quiet_second(scene, load);
+    match &mut strangers {
+        Some(strangers) => strangers.fail_over(REPLACED_IN)?,
+        // tidy: allow(sleep): the time over which is measured
+        None => std::thread::sleep(REPLACED_IN),
+    }
+    let felt = Felt::of(&Seen::of(scene, load, Vec::new()), &before, None);
+    Ok(Round { kind, promoted_ms: 0.0, gap_ms: 0.0, felt })
 }
 
 fn take_away(scene: &mut Scene, pair: usize, primary: usize, replica: usize, kind: Kind) -> Result<()> {
     match kind {
         Kind::Killed => scene.kill(primary),
         Kind::Frozen => scene.freeze(primary, true),
+        Kind::Nothing | Kind::Elsewhere => Ok(()),
         Kind::Asked => {
             let set = scene.pairs[pair].set.clone().unwrap_or_default();
             let (address, words) = match scene.by {
@@ -171,7 +226,7 @@ pub(super) struct Moved {
 pub(super) fn reshard(scene: &mut Scene, load: &Load, slots: u32) -> Result<Moved> {
     let (source, _) = scene.settled(0)?;
     let (target, _) = scene.settled(1)?;
-    let before = quiet_second(load);
+    let before = quiet_second(scene, load);
     let began = Instant::now();
     let name = |node: usize| {
         ask::<String>(&scene.nodes[node].address, &["CLUSTER", "MYID"]).context("CLUSTER MYID says nothing")
@@ -183,34 +238,46 @@ pub(super) fn reshard(scene: &mut Scene, load: &Load, slots: u32) -> Result<Move
     let status = cli.stdout(Stdio::null()).status().context("redis-cli")?;
     ensure!(status.success(), "redis-cli --cluster reshard ended with {status}");
     let took_ms = began.elapsed().as_secs_f64() * 1000.0;
-    let entries = load.take_entries();
-    Ok(Moved { slots, took_ms, felt: Felt::of(&entries, &before, None) })
+    let seen = Seen::of(scene, load, Vec::new());
+    Ok(Moved { slots, took_ms, felt: Felt::of(&seen, &before, None) })
 }
 
 impl Felt {
-    /// Of `entries`, where `pair` is the one that something happened to; `None`: all of them.
-    fn of(entries: &[Entry], before: &[Entry], pair: Option<usize>) -> Felt {
+    /// Of what was `seen`, where `pair` is the one that something happened to, with its nodes; `None`: all of them.
+    fn of(seen: &Seen, before: &Seen, pair: Option<(usize, [usize; 2])>) -> Felt {
+        let (pair, nodes) = (pair.map(|(pair, _)| pair), pair.map(|(_, nodes)| nodes).unwrap_or_default());
         let is_meant = |entry: &&Entry| pair.is_none_or(|pair| entry.pair == pair);
         let count =
-            |outcome| entries.iter().filter(is_meant).filter(|entry| entry.outcome == outcome).count();
+            |outcome| seen.entries.iter().filter(is_meant).filter(|entry| entry.outcome == outcome).count();
         let elsewhere = |entry: &&Entry| pair.is_none_or(|pair| entry.pair != pair);
         let failed = |entry: &&Entry| entry.outcome != Outcome::Done;
+        let through = |entries: &[Entry]| {
+            p99_us(entries.iter().filter(elsewhere).map(|entry| entry.ended - entry.began))
+        };
+        let past = |answers: &[Answer]| {
+            let others = answers.iter().filter(|answer| pair.is_none() || !nodes.contains(&answer.node));
+            p99_us(others.map(|answer| answer.took))
+        };
         Felt {
-            requests: entries.len(),
+            requests: seen.entries.len(),
             refused: count(Outcome::Refused),
             unknown: count(Outcome::Unknown) + count(Outcome::Strange),
             failed_elsewhere: match pair {
-                Some(_) => entries.iter().filter(elsewhere).filter(failed).count(),
+                Some(_) => seen.entries.iter().filter(elsewhere).filter(failed).count(),
                 None => 0,
             },
-            p99_us: p99_us(entries.iter().filter(elsewhere)),
-            p99_before_us: p99_us(before.iter().filter(elsewhere)),
+            p99_us: through(&seen.entries),
+            p99_before_us: through(&before.entries),
+            direct_p99_us: past(&seen.answers),
+            direct_p99_before_us: past(&before.answers),
+            proxy: seen.proxy,
+            proxy_before: before.proxy,
         }
     }
 }
 
-fn p99_us<'a>(entries: impl Iterator<Item = &'a Entry>) -> f64 {
-    let mut times: Vec<Duration> = entries.map(|entry| entry.ended - entry.began).collect();
+fn p99_us(times: impl Iterator<Item = Duration>) -> f64 {
+    let mut times: Vec<Duration> = times.collect();
     times.sort();
     let place = (times.len() * 99 / 100).min(times.len().saturating_sub(1));
     times.get(place).map_or(0.0, |time| time.as_secs_f64() * 1e6)
@@ -244,8 +311,17 @@ mod tests {
             entry(1, 30, Outcome::Refused),
             entry(1, 20, Outcome::Done),
         ];
-        let felt = Felt::of(&entries, &entries[3..], Some(0));
+        let answer = |node, us| Answer { node, took: Duration::from_micros(us) };
+        let seen = |entries: &[Entry], answers| Seen {
+            entries: entries.to_vec(),
+            answers,
+            proxy: Strain::default(),
+        };
+        let before = seen(&entries[3..], vec![answer(0, 9), answer(1, 5)]);
+        let during = seen(&entries, vec![answer(0, 90), answer(3, 80), answer(2, 7)]);
+        let felt = Felt::of(&during, &before, Some((0, [0, 3])));
         assert_eq!((felt.refused, felt.unknown, felt.failed_elsewhere), (1, 1, 1));
         assert_eq!((felt.p99_us, felt.p99_before_us), (30.0, 20.0));
+        assert_eq!((felt.direct_p99_us, felt.direct_p99_before_us), (7.0, 5.0));
     }
 }

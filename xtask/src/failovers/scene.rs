@@ -1,6 +1,7 @@
 //! The processes: `shardis local` with all that it starts, and nodes that we killed and started again.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::By;
+use super::direct::Direct;
+use super::strain::Watch;
 use crate::process::{command, target_dir};
 
 /// What `shardis local --json` says.
@@ -33,6 +36,7 @@ struct NodeReady {
 #[derive(Deserialize)]
 struct ProxyReady {
     address: String,
+    pid: u32,
 }
 
 #[derive(Deserialize)]
@@ -62,6 +66,10 @@ pub(super) struct Scene {
     pub(super) nodes: Vec<Node>,
     pub(super) pairs: Vec<Pair>,
     pub(super) proxy: String,
+    /// What the proxy has of the machine.
+    pub(super) watch: Watch,
+    /// What the nodes are like without it.
+    pub(super) direct: Direct,
     pub(super) sentinels: Vec<String>,
     local: Child,
 }
@@ -91,11 +99,14 @@ impl Scene {
             pid: node.pid,
             child: None,
         };
+        let proxy = ready.proxy.context("there is a proxy")?;
         let scene = Scene {
             by,
             nodes: ready.nodes.iter().map(node).collect(),
             pairs,
-            proxy: ready.proxy.context("there is a proxy")?.address,
+            watch: Watch::start(proxy.pid),
+            direct: Direct::start(ready.nodes.iter().map(|node| node.address.clone()).collect()),
+            proxy: proxy.address,
             sentinels: ready.sentinels.into_iter().map(|sentinel| sentinel.address).collect(),
             local,
         };
@@ -223,6 +234,83 @@ impl Scene {
         const TOLD: [&str; 4] = ["redirect", "topology", "refresh", "discover"];
         let is_told = |line: &&str| TOLD.iter().any(|word| line.contains(word));
         Ok(info.lines().filter(is_told).map(str::to_owned).collect())
+    }
+}
+
+/// Two plain nodes that nobody but us knows, a primary and its replica.
+pub(super) struct Strangers {
+    ports: [u16; 2],
+    folder: PathBuf,
+    children: [Option<Child>; 2],
+}
+
+impl Strangers {
+    /// Starts them. Their data is as little as that of the others.
+    pub(super) fn start() -> Result<Strangers> {
+        let folder = target_dir().join(format!("strangers-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let free = || -> Result<u16> { Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port()) };
+        let mut strangers = Strangers { ports: [free()?, free()?], folder, children: [None, None] };
+        strangers.run(0, None)?;
+        strangers.run(1, Some(0))?;
+        strangers.wait_until_linked(1)?;
+        Ok(strangers)
+    }
+
+    fn run(&mut self, node: usize, primary: Option<usize>) -> Result<()> {
+        let mut server = command("setpriv");
+        server.args(["--pdeathsig", "KILL", "redis-server", "--bind", "127.0.0.1", "--save", "", "--port"]);
+        server.args([&self.ports[node].to_string(), "--dbfilename", &format!("{node}.rdb"), "--dir"]);
+        server.arg(&self.folder);
+        if let Some(primary) = primary {
+            server.args(["--replicaof", "127.0.0.1", &self.ports[primary].to_string()]);
+        }
+        let child = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("redis-server")?;
+        self.children[node] = Some(child);
+        Ok(())
+    }
+
+    fn wait_until_linked(&self, node: usize) -> Result<()> {
+        let deadline = Instant::now() + SETTLED_IN;
+        while role(&self.address(node)).is_none_or(|(_, state)| state != "connected") {
+            ensure!(Instant::now() < deadline, "the strangers do not find together");
+            pause();
+        }
+        Ok(())
+    }
+
+    fn address(&self, node: usize) -> String {
+        format!("127.0.0.1:{}", self.ports[node])
+    }
+
+    /// The primary is killed, its replica takes its place after `until_promotion`, and it comes back as the replica.
+    pub(super) fn fail_over(&mut self, until_promotion: Duration) -> Result<()> {
+        self.end(0)?;
+        // tidy: allow(sleep): the time that a cluster takes for it
+        std::thread::sleep(until_promotion);
+        let said: String =
+            ask(&self.address(1), &["REPLICAOF", "NO", "ONE"]).context("it does not answer")?;
+        ensure!(said == "OK", "REPLICAOF says {said}");
+        self.run(0, Some(1))?;
+        self.wait_until_linked(0)
+    }
+
+    fn end(&mut self, node: usize) -> Result<()> {
+        if let Some(mut child) = self.children[node].take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Strangers {
+    fn drop(&mut self) {
+        for node in [0, 1] {
+            // It may have ended by itself.
+            let _ = self.end(node);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::carry::Carry::{Container, Here};
 use crate::carry::{Carry, ClusterQuestion, Local};
 use crate::command::{Command, container, row};
+use crate::since::Since;
 use crate::table::{later, never};
 
 #[rustfmt::skip] // A command is a line.
@@ -34,6 +35,8 @@ static CLUSTER: &[Command] = &[
     row("cluster|links", 2, "stale", "", &[], cluster(ClusterQuestion::Links)).tips("nondeterministic_output"),
     row("cluster|meet", -4, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|myid", 2, "stale", "", &[], cluster(ClusterQuestion::MyId)),
+    row("cluster|myshardid", 2, "stale", "", &[], cluster(ClusterQuestion::MyShardId))
+        .tips("nondeterministic_output").since(Since::both(7, 2)),
     row("cluster|nodes", 2, "stale", "", &[], cluster(ClusterQuestion::Nodes)).tips("nondeterministic_output"),
     row("cluster|replicas", 3, "admin stale", "", &[], cluster(ClusterQuestion::Replicas)).tips("nondeterministic_output"),
     row("cluster|replicate", 3, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
@@ -43,6 +46,8 @@ static CLUSTER: &[Command] = &[
     row("cluster|setslot", -4, "admin stale no_async_loading", "", &[], CLUSTER_PROTOCOL),
     row("cluster|shards", 2, "stale", "", &[], cluster(ClusterQuestion::Shards)).tips("nondeterministic_output"),
     row("cluster|slaves", 3, "admin stale", "", &[], cluster(ClusterQuestion::Replicas)).tips("nondeterministic_output"),
+    row("cluster|slot-stats", -4, "loading stale", "", &[], KEYS_IN_SLOT)
+        .tips("nondeterministic_output request_policy:all_shards").since(Since::redis(8, 2).and_valkey(8, 0)),
     row("cluster|slots", 2, "stale", "", &[], cluster(ClusterQuestion::Slots)).tips("nondeterministic_output"),
 ];
 

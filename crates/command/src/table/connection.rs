@@ -3,6 +3,8 @@
 use crate::carry::Carry::{Container, Here};
 use crate::carry::{Carry, ClientTask, Local};
 use crate::command::{Command, container, row};
+use crate::since::Since;
+use crate::table::never;
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
@@ -20,21 +22,26 @@ pub(super) static COMMANDS: &[Command] = &[
 #[rustfmt::skip] // A command is a line.
 static CLIENT: &[Command] = &[
     row("client|caching", 3, "noscript loading stale", "connection", &[], client(ClientTask::Caching)),
+    row("client|capa", -3, "noscript loading stale", "connection", &[], Here(Local::Accepted))
+        .since(Since::valkey(8, 0)),
     row("client|getname", 2, "noscript loading stale", "connection", &[], Here(Local::ClientGetname)),
     row("client|getredir", 2, "noscript loading stale", "connection", &[], client(ClientTask::GetRedirect)),
     row("client|help", 2, "loading stale", "connection", &[], Here(Local::Help)),
     row("client|id", 2, "noscript loading stale", "connection", &[], Here(Local::ClientId)),
+    row("client|import-source", 3, "noscript loading stale", "connection",
+        &[], never("it would mark a connection that clients share")).since(Since::valkey(8, 1)),
     row("client|info", 2, "noscript loading stale", "connection", &[], client(ClientTask::Describe))
         .tips("nondeterministic_output"),
     row("client|kill", -3, "admin noscript loading stale", "connection", &[], client(ClientTask::Kill)),
     row("client|list", -2, "admin noscript loading stale", "connection", &[], client(ClientTask::List))
         .tips("nondeterministic_output"),
     row("client|no-evict", 3, "admin noscript loading stale", "connection", &[], client(ClientTask::Switch)),
-    row("client|no-touch", 3, "noscript loading stale", "connection", &[], client(ClientTask::Switch)),
+    row("client|no-touch", 3, "noscript loading stale", "connection", &[], client(ClientTask::Switch))
+        .since(Since::both(7, 2)),
     row("client|pause", -3, "admin noscript loading stale", "connection", &[], client(ClientTask::Pause)),
     row("client|reply", 3, "noscript loading stale", "connection", &[], client(ClientTask::Reply)),
     row("client|setinfo", 4, "noscript loading stale", "connection", &[], Here(Local::ClientSetinfo))
-        .tips("request_policy:all_nodes response_policy:all_succeeded"),
+        .tips("request_policy:all_nodes response_policy:all_succeeded").since(Since::both(7, 2)),
     row("client|setname", 3, "noscript loading stale", "connection", &[], Here(Local::ClientSetname)),
     row("client|tracking", -3, "noscript loading stale", "connection", &[], client(ClientTask::Track)),
     row("client|trackinginfo", 2, "noscript loading stale", "connection", &[], client(ClientTask::TrackingState)),

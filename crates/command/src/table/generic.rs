@@ -1,8 +1,8 @@
 //! Keys of any type.
 
 use crate::carry::Across::{Carried, Gathered};
-use crate::carry::Carry::{AllShards, AnyShard, Container, Cursor, Here, Shard, ShardIf, Split};
-use crate::carry::{Guard, Local, Merge, Naming};
+use crate::carry::Carry::{AllShards, AnyShard, Blocking, Container, Cursor, Shard, ShardIf, Split};
+use crate::carry::{Guard, Merge, Naming, Wait};
 use crate::command::{Command, container, row};
 use crate::keys::ByHand;
 use crate::table::{REST, behind, key, keys, never, unknown};
@@ -56,7 +56,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("type", 2, "readonly fast", "keyspace", &[key(1, "RO")], Shard),
     row("unlink", -2, "write fast", "keyspace", &[keys(1, -1, 1, "RM delete")], Split(Merge::Sum))
         .tips("request_policy:multi_shard response_policy:agg_sum"),
-    row("wait", 3, "noscript", "connection", &[], Here(Local::Wait))
+    row("wait", 3, "noscript", "connection", &[], Blocking(Wait::Replicas))
         .tips("request_policy:all_shards response_policy:agg_min"),
 ];
 

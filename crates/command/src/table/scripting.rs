@@ -3,6 +3,7 @@
 use crate::carry::Carry::{AllShards, AnyShard, Container, Script};
 use crate::carry::{Admin, Carry, Merge, Report, Script as Kind};
 use crate::command::{Command, container, row};
+use crate::since::Since;
 use crate::table::{counted, never};
 
 #[rustfmt::skip] // A command is a line.
@@ -56,6 +57,8 @@ static SCRIPT: &[Command] = &[
         .tips("request_policy:all_shards response_policy:one_succeeded"),
     row("script|load", 3, "noscript stale", "scripting", &[], AllShards(Merge::FirstReply))
         .tips("request_policy:all_nodes response_policy:all_succeeded"),
+    row("script|show", 3, "noscript", "scripting", &[], AllShards(Merge::OneSucceeded))
+        .since(Since::valkey(8, 0)),
 ];
 
 const WORST_WRITE: &str = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE";

@@ -3,6 +3,7 @@
 use crate::carry::Carry::{AllShards, AnyShard, Container, Here, OnlyShard, Refused, Shard};
 use crate::carry::{About, AclQuestion, Admin, Carry, Local, Merge, Refusal, Report};
 use crate::command::{Command, container, row};
+use crate::since::Since;
 use crate::table::{about, key, never};
 
 #[rustfmt::skip] // A command is a line.
@@ -12,6 +13,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("bgsave", -1, "admin noscript no_async_loading", "", &[], persistence(Merge::AnyReply)),
     container("command", -1, "loading stale", "connection", about(About::All), COMMAND)
         .tips("nondeterministic_output_order"),
+    container("commandlog", -2, "", "", Container, COMMANDLOG).since(Since::valkey(8, 1)),
     container("config", -2, "", "", Container, CONFIG),
     row("dbsize", 1, "readonly fast", "keyspace", &[], AllShards(Merge::Sum))
         .tips("request_policy:all_shards response_policy:agg_sum"),
@@ -77,6 +79,17 @@ static COMMAND: &[Command] = &[
         .tips("nondeterministic_output_order"),
     row("command|list", -2, "loading stale", "connection", &[], about(About::List))
         .tips("nondeterministic_output_order"),
+];
+
+#[rustfmt::skip] // A command is a line.
+static COMMANDLOG: &[Command] = &[
+    row("commandlog|get", 4, "admin loading stale", "", &[], report(Report::SlowlogEntries))
+        .tips("request_policy:all_nodes nondeterministic_output").since(Since::valkey(8, 1)),
+    row("commandlog|help", 2, "loading stale", "", &[], AnyShard).since(Since::valkey(8, 1)),
+    row("commandlog|len", 3, "admin loading stale", "", &[], AllShards(Merge::Sum))
+        .tips("request_policy:all_nodes response_policy:agg_sum nondeterministic_output").since(Since::valkey(8, 1)),
+    row("commandlog|reset", 3, "admin loading stale", "", &[], AllShards(Merge::AllOk))
+        .tips("request_policy:all_nodes response_policy:all_succeeded").since(Since::valkey(8, 1)),
 ];
 
 #[rustfmt::skip] // A command is a line.

@@ -37,7 +37,8 @@ pub(super) static COMMANDS: &[Command] = &[
     row("zrangebyscore", -4, "readonly", "sortedset", &[key(1, "RO access")], Shard),
     row("zrangestore", -5, "write denyoom", "sortedset", &[key(1, "OW update"), key(2, "RO access")], Shard)
         .across(Gathered),
-    row("zrank", 3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
+    // 7.2 has an option more, which a node of 7.0 refuses itself.
+    row("zrank", -3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
     row("zrem", -3, "write fast", "sortedset", &[key(1, "RW delete")], Shard),
     row("zremrangebylex", 4, "write", "sortedset", &[key(1, "RW delete")], Shard),
     row("zremrangebyrank", 4, "write", "sortedset", &[key(1, "RW delete")], Shard),
@@ -45,7 +46,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("zrevrange", -4, "readonly", "sortedset", &[key(1, "RO access")], Shard),
     row("zrevrangebylex", -4, "readonly", "sortedset", &[key(1, "RO access")], Shard),
     row("zrevrangebyscore", -4, "readonly", "sortedset", &[key(1, "RO access")], Shard),
-    row("zrevrank", 3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
+    row("zrevrank", -3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
     row("zscan", -3, "readonly", "sortedset", &[key(1, "RO access")], Shard).tips("nondeterministic_output"),
     row("zscore", 3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
     row("zunion", -3, "readonly movablekeys", "sortedset", &[counted(1, "RO access")], Shard).across(Gathered),

@@ -1,10 +1,12 @@
-//! A real redis-server for the tests of this crate and of `store`, which includes this file.
+//! A real redis-server for the tests of this crate and of `store` and `users`, which include this file. The variable
+//! `SHARDIS_TEST_SERVER` names another program: of another version, or a valkey-server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use command::Server;
 use resp::encode;
 use resp::reply::{ReplyLimits, Scanner};
 
@@ -14,10 +16,14 @@ const STARTS_MAX: usize = 5;
 /// What takes longer blocks for ever.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The program that is started.
+const PROGRAM: &str = "SHARDIS_TEST_SERVER";
+
 /// A running redis-server with one connection to it. It dies with this value.
 pub(crate) struct Node {
     child: Child,
     conn: TcpStream,
+    server: Server,
 }
 
 impl Node {
@@ -27,9 +33,7 @@ impl Node {
             match try_start() {
                 Ok(Some(node)) => return Some(node),
                 Ok(None) => continue,
-                Err(error) if std::env::var_os("CI").is_some_and(|value| value == "true") => {
-                    panic!("redis-server cannot be started, and CI=true: {error}");
-                }
+                Err(error) if is_ci() => panic!("redis-server cannot be started, and CI=true: {error}"),
                 Err(error) => {
                     eprintln!("SKIPPED: redis-server cannot be started: {error}");
                     return None;
@@ -37,6 +41,26 @@ impl Node {
             }
         }
         panic!("redis-server found no free port in {STARTS_MAX} attempts");
+    }
+
+    /// For what is compared with a Redis 7.0 alone. `None`, said aloud, if another server was asked for; if none was, it is
+    /// a failure on CI.
+    #[allow(dead_code, reason = "the table is compared with any version")]
+    pub(crate) fn start_7_0() -> Option<Node> {
+        let node = Node::start()?;
+        if node.server == Server::Redis(7, 0) {
+            return Some(node);
+        }
+        let what = format!("this is compared with Redis 7.0, and the server here is {}", node.server);
+        assert!(!is_ci() || std::env::var_os(PROGRAM).is_some(), "{what}; CI=true");
+        eprintln!("SKIPPED: {what}");
+        None
+    }
+
+    /// What it is.
+    #[allow(dead_code, reason = "what is compared with Redis 7.0 alone need not ask")]
+    pub(crate) fn server(&self) -> Server {
+        self.server
     }
 
     /// Sends `args` and gives the reply as it came.
@@ -66,10 +90,17 @@ impl Drop for Node {
     }
 }
 
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true")
+}
+
 /// `Ok(None)` if the port was taken in the meantime.
 fn try_start() -> std::io::Result<Option<Node>> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-    let mut child = Command::new("redis-server")
+    let program = std::env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into());
+    let version = Command::new(&program).arg("--version").output()?.stdout;
+    let server = Server::of_version(&String::from_utf8_lossy(&version)).expect("it says what it is");
+    let mut child = Command::new(&program)
         .args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--port", &port.to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -83,5 +114,5 @@ fn try_start() -> std::io::Result<Option<Node>> {
     }
     let conn = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     conn.set_read_timeout(Some(REPLY_TIMEOUT))?;
-    Ok(Some(Node { child, conn }))
+    Ok(Some(Node { child, conn, server }))
 }

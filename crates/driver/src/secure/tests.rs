@@ -47,7 +47,7 @@ impl Ends {
         other.connect_tls(ID, addr, &connector, "node.test").expect("begins");
         let (stream, peer) = listener.accept().expect("accepts");
         let mut us = Driver::new().expect("a poll");
-        let entry = Entry { header: false, acceptor: Some(acceptor) };
+        let entry = Entry { acceptor: Some(acceptor), ..Entry::default() };
         us.receive(stream, peer, &entry, NEVER).expect("a live socket");
         let mut ends = Ends { us, other };
         let (mut is_admitted, mut is_connected) = (false, false);
@@ -210,7 +210,7 @@ fn a_node_that_does_not_speak_tls_is_no_connection() {
 fn a_guest_that_says_nothing_is_refused_at_its_deadline() {
     let (acceptor, _) = credentials();
     let deadline = NOW + Duration::from_secs(10);
-    let (mut driver, _other) = with_guest(&Entry { header: false, acceptor: Some(acceptor) }, deadline);
+    let (mut driver, _other) = with_guest(&Entry { acceptor: Some(acceptor), ..Entry::default() }, deadline);
     driver.wait(Duration::ZERO).expect("polls");
     assert!(driver.poll_guest(NOW).is_none());
     assert_eq!((driver.guests(), driver.guests_deadline()), (1, deadline));
@@ -220,7 +220,7 @@ fn a_guest_that_says_nothing_is_refused_at_its_deadline() {
 
 #[test]
 fn a_header_that_comes_in_pieces_tells_the_client_and_loses_no_byte_behind_it() {
-    let (mut driver, mut other) = with_guest(&Entry { header: true, acceptor: None }, NEVER);
+    let (mut driver, mut other) = with_guest(&Entry { header: true, ..Entry::default() }, NEVER);
     let (first, second) = (b"PROXY TCP4 10.0.0.7 ", b"10.0.0.1 12345 6379\r\nPING\r\n");
     other.write_all(first).expect("writes");
     for _ in 0..5 {
@@ -237,7 +237,7 @@ fn a_header_that_comes_in_pieces_tells_the_client_and_loses_no_byte_behind_it() 
 
 #[test]
 fn a_client_without_the_header_is_refused_by_name() {
-    let (mut driver, mut other) = with_guest(&Entry { header: true, acceptor: None }, NEVER);
+    let (mut driver, mut other) = with_guest(&Entry { header: true, ..Entry::default() }, NEVER);
     other.write_all(b"*1\r\n$4\r\nPING\r\n").expect("writes");
     let Verdict::Refused { peer, reason } = verdict(&mut driver, NOW) else { panic!("it said nothing") };
     assert_eq!(peer, other.local_addr().expect("connected"));
@@ -254,7 +254,7 @@ fn few_guests_go_on_in_a_turn_and_all_in_the_end() {
         other.write_all(b"PROXY UNKNOWN\r\n").expect("writes");
         let (stream, peer) = listener.accept().expect("accepts");
         let deadline = NOW + Duration::from_secs(1 + number);
-        driver.receive(stream, peer, &Entry { header: true, acceptor: None }, deadline).expect("live");
+        driver.receive(stream, peer, &Entry { header: true, ..Entry::default() }, deadline).expect("live");
         others.push(other);
     }
     let (mut ready, mut turns) = (0, 0);
@@ -278,7 +278,7 @@ fn few_guests_go_on_in_a_turn_and_all_in_the_end() {
 
 #[test]
 fn the_oldest_guest_goes_first_to_make_room() {
-    let (mut driver, first) = with_guest(&Entry { header: true, acceptor: None }, NEVER);
+    let (mut driver, first) = with_guest(&Entry { header: true, ..Entry::default() }, NEVER);
     assert_eq!(driver.guests(), 1);
     let Some(Verdict::Refused { peer, reason }) = driver.refuse_oldest_guest("no room") else {
         panic!("there is one")

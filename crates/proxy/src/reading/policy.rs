@@ -1,6 +1,7 @@
 //! Where reads are wanted to go, and which may go to a replica at all.
 
 use command::{Carry, Command, Flags};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use topology::{NodeId, Topology};
@@ -26,7 +27,8 @@ pub enum ReadFrom {
 }
 
 impl ReadFrom {
-    pub(super) const WORDS: [(&'static str, ReadFrom); 7] = [
+    /// As operators write them, in the order of the variants.
+    pub(crate) const WORDS: [(&'static str, ReadFrom); 7] = [
         ("primary", ReadFrom::Primary),
         ("prefer-primary", ReadFrom::PreferPrimary),
         ("replica", ReadFrom::Replica),
@@ -59,8 +61,10 @@ impl fmt::Display for ReadFrom {
 /// What the operator wants of reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Where they go, unless the client says otherwise (READONLY).
+    /// Where they go, unless the listener or the client (READONLY) says otherwise.
     pub from: ReadFrom,
+    /// Where those of clients go that came by a listener with a policy of its own, by its number.
+    pub of_listeners: BTreeMap<u16, ReadFrom>,
     /// The zone in which we are.
     pub zone: Option<String>,
     /// A replica that lacks more bytes of the stream of changes is not read from.
@@ -74,12 +78,42 @@ impl ReadFrom {
     pub(super) fn wants_replica(self) -> bool {
         !matches!(self, ReadFrom::Primary | ReadFrom::PreferPrimary)
     }
+
+    /// Whether the primary may answer.
+    pub(super) fn takes_primary(self) -> bool {
+        self != ReadFrom::Replica
+    }
 }
 
 impl Reading {
-    /// Whether `node` is in our zone.
-    pub(super) fn is_ours(&self, topology: &Topology, node: NodeId) -> bool {
-        self.zone.is_some() && topology.node(node).zone == self.zone
+    /// Where reads of clients go that came by `listener`.
+    pub(super) fn of(&self, listener: u16) -> ReadFrom {
+        self.of_listeners.get(&listener).copied().unwrap_or(self.from)
+    }
+
+    /// Whether reads of clients with the policy `from` may go to replicas though no client asks for it.
+    pub(super) fn may_leave_primary(&self, from: ReadFrom) -> bool {
+        from != ReadFrom::Primary || self.covers_for_primary
+    }
+
+    /// Whether those of any listener's clients may.
+    pub(super) fn needs_replicas(&self) -> bool {
+        self.policies().any(|from| self.may_leave_primary(from))
+    }
+
+    /// Whether `node` is in our zone, if the operator has said where it is.
+    pub(super) fn is_ours(&self, topology: &Topology, node: NodeId) -> Option<bool> {
+        let zone = topology.node(node).zone.as_ref()?;
+        Some(self.zone.as_ref() == Some(zone))
+    }
+
+    /// Whether it matters to some listener's clients where nodes are.
+    pub(super) fn uses_zones(&self) -> bool {
+        self.policies().any(|from| from == ReadFrom::Zone)
+    }
+
+    fn policies(&self) -> impl Iterator<Item = ReadFrom> {
+        self.of_listeners.values().copied().chain([self.from])
     }
 }
 

@@ -22,22 +22,33 @@ impl Report {
     pub(crate) fn parse(reply: &[u8]) -> Report {
         let unknown = Report { link_is_up: true, ..Report::default() };
         let text = String::from_utf8_lossy(reply);
-        let field = |name: &str| {
-            let of_name = |line: &str| {
-                line.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned)
-            };
-            text.lines().find_map(of_name)
-        };
+        let field = |name: &str| field(&text, name);
         let Some(role) = field("role") else { return unknown };
         let is_primary = role == "master";
         let offset = field(if is_primary { "master_repl_offset" } else { "slave_repl_offset" });
         Report {
             is_primary,
-            link_is_up: is_primary || field("master_link_status").as_deref() == Some("up"),
+            link_is_up: is_primary || field("master_link_status") == Some("up"),
             offset: offset.and_then(|offset| offset.parse().ok()),
             history: field("master_replid").and_then(|id| id.as_bytes().try_into().ok()),
         }
     }
+}
+
+/// The zone that a node tells in `reply` to an INFO of all that there is by default, which Valkey has since 8.0 in the
+/// section of the server. Empty if it does not tell, or may not; `None` if `reply` is about something else.
+pub(crate) fn zone_in(reply: &[u8]) -> Option<String> {
+    if resp::reply::is_error(reply) {
+        return Some(String::new());
+    }
+    let text = String::from_utf8_lossy(reply);
+    field(&text, "redis_version")?;
+    Some(field(&text, "availability_zone").unwrap_or_default().to_owned())
+}
+
+/// The value of `name` in the text of an INFO.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
 #[cfg(test)]
@@ -68,6 +79,22 @@ mod tests {
         assert_eq!(Report::parse(REPLICA), Report { is_primary: false, ..primary });
         let unlinked = Report { is_primary: false, link_is_up: false, offset: Some(0), history };
         assert_eq!(Report::parse(UNLINKED), unlinked);
+    }
+
+    #[test]
+    fn a_zone_is_told_with_all_else_or_not_at_all() {
+        let valkey =
+            b"$90\r\n# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n\
+            availability_zone:zone-b\r\n\r\n";
+        assert_eq!(zone_in(valkey).as_deref(), Some("zone-b"));
+        for unset in [
+            "$9\r\nredis_version:8.0.1\r\navailability_zone:\r\n",
+            "$9\r\nredis_version:7.0.15\r\n",
+            "-NOPERM no\r\n",
+        ] {
+            assert_eq!(zone_in(unset.as_bytes()).as_deref(), Some(""), "{unset}");
+        }
+        assert_eq!(zone_in(REPLICA), None, "it was not asked");
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Rig {
     }
 
     fn choose(&mut self, ms: u64, client: u64, written: Option<Written>) -> Choice {
-        let from = self.readers.from();
+        let from = self.readers.reading.from;
         let asker = Asker { from, client, written, now: at(ms) };
         self.readers.choose(SHARD, asker, &self.limits, |node| !self.down.contains(&node.0))
     }
@@ -89,6 +89,7 @@ impl Rig {
 fn policies_print_as_they_are_written() {
     for (word, from) in ReadFrom::WORDS {
         assert_eq!((word.parse(), from.to_string().as_str()), (Ok(from), word));
+        assert_eq!(ReadFrom::WORDS[from as usize], (word, from), "they are counted by their places");
     }
     let refusal = "slave".parse::<ReadFrom>().expect_err("an old word");
     assert_eq!(refusal, "write one of primary, prefer-primary, replica, prefer-replica, any, nearest, zone");
@@ -210,6 +211,16 @@ fn what_a_client_wrote_is_read_from_who_has_it() {
 }
 
 #[test]
+fn what_comes_with_a_slot_counts_as_just_written_by_everybody() {
+    let mut rig = Rig::healthy(ReadFrom::Replica);
+    assert!(matches!(rig.choose(10, 1, None), Choice::Replica(_)));
+    rig.readers.note_gains([SHARD].into(), at(20));
+    assert_eq!(rig.choose(20, 1, None), Choice::OwnWrite, "the replicas may not have it");
+    rig.poll(30, [Some(50), Some(50), Some(40)]);
+    assert_eq!(rig.choose(30, 1, None), Choice::Replica(NodeId(1)), "it has all that came");
+}
+
+#[test]
 fn what_nobody_can_know_is_waited_for() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     for node in [1, 2] {
@@ -290,6 +301,75 @@ fn who_has_no_replica_in_his_zone_reads_from_its_primary_and_then_from_afar() {
     rig.poll(0, [Some(10), Some(10), Some(10)]);
     let [primary, first, second] = rig.shares(1);
     assert!(primary == 0 && first > 400 && second > 400);
+}
+
+#[test]
+fn a_replica_that_was_lost_and_is_back_is_read_from_by_more_and_more_clients() {
+    let mut rig = Rig::healthy(ReadFrom::PreferReplica);
+    let whole = rig.shares(1)[1];
+    rig.readers.doubt(SHARD, NodeId(1));
+    assert_eq!(rig.all_read(2), 2);
+    rig.tell(1000, 1, |_| {});
+    let mut before = 0;
+    for second in 1..=11 {
+        let [primary, share, _] = rig.shares(1000 * second);
+        let expected = whole * (second as usize - 1) / 10;
+        assert!(primary == 0 && share.abs_diff(expected) < 60 && share >= before, "{share} of {whole}");
+        before = share;
+    }
+    assert_eq!(before, whole);
+    // At first, none has to wait for his share.
+    assert_eq!(Rig::healthy(ReadFrom::PreferReplica).shares(0)[1], whole);
+}
+
+#[test]
+fn what_the_only_replica_has_not_got_back_yet_the_primary_answers_if_it_may() {
+    for (from, while_coming_back) in [
+        (ReadFrom::PreferReplica, Choice::Primary),
+        (ReadFrom::Any, Choice::Primary),
+        (ReadFrom::Nearest, Choice::Primary),
+        (ReadFrom::Zone, Choice::Primary),
+        (ReadFrom::Replica, Choice::Replica(NodeId(2))),
+    ] {
+        let mut rig = Rig::healthy(from);
+        rig.down = vec![1];
+        rig.readers.doubt(SHARD, NodeId(2));
+        rig.tell(1000, 2, |_| {});
+        assert_eq!(rig.choose(1000, 1, None), while_coming_back, "{from}");
+        rig.down = vec![0, 1];
+        assert_eq!(rig.choose(1000, 1, None), Choice::Replica(NodeId(2)), "{from}: better than none");
+        rig.down = vec![1];
+        rig.limits.ramp_up = Duration::ZERO;
+        let replica = rig.shares(1000)[2];
+        assert!(replica == 1000 || from == ReadFrom::Any && replica > 400, "{from}: {replica}");
+    }
+}
+
+#[test]
+fn where_nodes_are_the_operator_says_or_else_they_themselves() {
+    let ours = Some("z".to_owned());
+    let mut readers =
+        Readers::new(Reading { from: ReadFrom::Zone, zone: ours.clone(), ..Reading::default() });
+    readers.follow(&topology("a:1@y|b:1@z|c:1|d:1"), at(0));
+    let node = |number| (SHARD, NodeId(number));
+    let zones = |readers: &Readers| -> Vec<Zone> {
+        readers.shards[0].members.iter().map(|member| member.zone).collect()
+    };
+    let wanted = [0, 1, 2, 3].map(|number| readers.wants_zone_of(node(number)));
+    assert_eq!(wanted, [false, false, true, true]);
+    readers.note_zone(node(2), "z");
+    readers.note_zone(node(3), "");
+    let said = [Zone::Said(false), Zone::Said(true)];
+    assert_eq!(zones(&readers), [said, [Zone::Told(true), Zone::Told(false)]].concat());
+    // What was told is known until the node may be another, what was said for as long as it is said.
+    readers.follow(&topology("a:1@y|b:1@z|c:1|d:1@z"), at(1));
+    (1..4).for_each(|number| readers.doubt(SHARD, NodeId(number)));
+    assert_eq!(zones(&readers), [said, [Zone::Unknown, Zone::Said(true)]].concat());
+    assert!(readers.wants_zone_of(node(2)));
+    // Who does not go by zones asks nobody.
+    let mut readers = Readers::new(Reading { from: ReadFrom::Any, zone: ours, ..Reading::default() });
+    readers.follow(&topology("a:1|b:1"), at(0));
+    assert!(!readers.wants_zone_of(node(1)));
 }
 
 #[test]

@@ -654,6 +654,25 @@ mod moves {
     }
 
     #[test]
+    fn the_journal_is_in_the_slot_of_the_source_in_a_cluster() {
+        let settings = Settings { cross_shard: CrossShard::Emulate, ..Settings::default() };
+        let mut rig = Rig::cluster_as(2, settings);
+        for source in [&rig.key(0), "{tag}0", "a}0", "{}}0", ""] {
+            let (client, target) = (rig.client(), "{elsewhere}");
+            rig.client_sends(client, &format!("lmove \"{source}\" {target} right left|"));
+            let division = |rig: &Rig, key: &[u8]| rig.proxy.core.topology.division_of(key);
+            let (at, to) = (division(&rig, source.as_bytes()), division(&rig, target.as_bytes()));
+            rig.node_sends(to.1.0, if at.1 == to.1 { "" } else { "+none|" });
+            rig.node_sends(at.1.0, if at.1 == to.1 { "+list|+none|" } else { "+list|" });
+            let got = rig.node_got(at.1.0);
+            let claim = got.split('|').find(|word| word.starts_with("shardis:moving:"));
+            assert_eq!(division(&rig, claim.expect("it is claimed").as_bytes()), at, "{source:?}: {got}");
+            rig.node_sends(at.1.0, "$-1|");
+            assert_eq!(rig.taken(client), "$-1|");
+        }
+    }
+
+    #[test]
     fn rpoplpush_takes_from_the_right_and_adds_at_the_left() {
         let mut rig = rig(2);
         let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));

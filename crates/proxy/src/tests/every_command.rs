@@ -96,7 +96,9 @@ fn in_a_lane_of_its_own_nothing_of_a_client_goes_over_the_connections_of_others(
     let is_of_no_lane = |command: &Command| {
         matches!(command.carry, Carry::Here(Local::Info | Local::Select | Local::Reset | Local::Hello))
     };
-    for kind in [LaneKind { database: 3, resp3: false }, LaneKind { database: 0, resp3: true }] {
+    for kind in
+        [LaneKind { database: 3, ..LaneKind::default() }, LaneKind { resp3: true, ..LaneKind::default() }]
+    {
         let mut rig = Rig::ready_for_admin(2);
         let mut seen = 0;
         for (command, line) in lines().filter(|(command, _)| !is_of_no_lane(command)) {

@@ -183,7 +183,7 @@ fn nothing_in_time_is_told_as_each_protocol_tells_it() {
 
     let mut rig = Rig::ready(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
-    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
     rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|"));
     let greeting = "*2|$5|HELLO|$1|3|*1|$4|PING|";
     let held = [0, 1].map(|shard| rig.bring_up_greeted(shard, greeting, "%0|+PONG|"));
@@ -355,5 +355,103 @@ fn a_connection_that_is_lost_before_its_unblock_was_answered_meets_nobody() {
     let conn = scene.rig.node(0);
     scene.rig.event(Event::Ended { conn });
     assert!(scene.rig.is_closed(scene.held[0]));
+    assert_eq!(scene.rig.proxy.conns_held(), 0);
+}
+
+/// A client of a cluster that waits for entries of the keys of two shards, whose nodes call its connections 70 and 71.
+fn in_cluster() -> (Scene, String) {
+    let scene = Scene::waiting(Rig::cluster(2));
+    let slot = scene.rig.proxy.core.topology.division_of(scene.keys[0].as_bytes()).0;
+    (scene, format!("{slot} 127.0.0.1:7001|"))
+}
+
+/// What the part of shard 0 asks, wherever it goes.
+fn first_part(scene: &Scene) -> String {
+    let key = &scene.keys[0];
+    format!("*6|$5|xread|$5|block|$1|0|$7|streams|${}|{key}|$1|$|", key.len())
+}
+
+#[test]
+fn a_part_that_is_declined_waits_where_its_slot_is() {
+    for (declined, asking) in [("-MOVED", ""), ("-ASK", "*1|$6|ASKING|")] {
+        let (mut scene, there) = in_cluster();
+        scene.rig.sends(scene.held[0], &format!("{declined} {there}"));
+        let moved = scene.rig.bring_up_pinned(1);
+        let part = first_part(&scene);
+        assert_eq!(scene.rig.taken(moved), format!("{CLIENT_ID}{asking}{part}"));
+        scene.rig.sends(moved, if asking.is_empty() { ":72|" } else { ":72|+OK|" });
+        assert_eq!((scene.answered().as_str(), scene.rig.proxy.conns_held()), ("", 2));
+        // An entry that comes at the other one lets it go as ever.
+        let entry = scene.has(1);
+        assert_eq!(scene.rig.node_got(1), unblock(72));
+        scene.rig.sends(moved, "*-1|");
+        assert_eq!(scene.answered(), format!("*1|{entry}"));
+        scene.rig.node_sends(1, ":1|");
+        assert_eq!((scene.rig.proxy.conns_held(), scene.rig.proxy.held_bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn a_part_whose_keys_cannot_be_had_now_is_tried_again() {
+    let (mut scene, _) = in_cluster();
+    scene.rig.sends(scene.held[0], "-TRYAGAIN Multiple keys request during rehashing of slot|");
+    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (1, 1));
+    scene.rig.pass(Duration::from_millis(15));
+    let part = first_part(&scene);
+    assert_eq!(scene.rig.taken(scene.held[0]), format!("{CLIENT_ID}{part}"), "its connection was free");
+    scene.rig.sends(scene.held[0], ":70|");
+    let entry = scene.has(0);
+    assert_eq!(scene.rig.node_got(1), unblock(71));
+    scene.rig.sends(scene.held[1], "*-1|");
+    assert_eq!(scene.answered(), format!("*1|{entry}"));
+}
+
+#[test]
+fn a_part_that_is_parked_keeps_nobody_waiting() {
+    let (mut scene, _) = in_cluster();
+    scene.rig.sends(scene.held[0], "-CLUSTERDOWN The cluster is down|");
+    let entry = scene.has(1);
+    assert_eq!(scene.answered(), format!("*1|{entry}"));
+    scene.rig.pass(Duration::from_secs(1));
+    assert!(!scene.rig.has_sent(scene.held[0]), "nobody waits for it any more");
+    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (0, 0));
+    assert_eq!(scene.rig.proxy.held_bytes(), 0);
+}
+
+#[test]
+fn a_part_that_is_declined_when_others_have_answered_is_not_sent_again() {
+    let (mut scene, there) = in_cluster();
+    let entry = scene.has(1);
+    scene.rig.sends(scene.held[0], &format!("-MOVED {there}"));
+    assert_eq!(scene.answered(), format!("*1|{entry}"));
+    scene.rig.node_sends(0, ":0|");
+    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (0, 0));
+}
+
+#[test]
+fn a_client_that_leaves_while_a_part_is_parked_leaves_nothing() {
+    let (mut scene, _) = in_cluster();
+    scene.rig.sends(scene.held[0], "-CLUSTERDOWN The cluster is down|");
+    scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" });
+    scene.rig.pass(Duration::from_secs(1));
+    assert!(!scene.rig.has_sent(scene.held[0]) && scene.rig.is_closed(scene.held[1]));
+    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (0, 0));
+    assert_eq!(scene.rig.proxy.held_bytes(), 0);
+}
+
+#[test]
+fn a_part_that_is_declined_too_often_is_an_error() {
+    let (mut scene, there) = in_cluster();
+    for round in 0..6 {
+        let conn = if round == 0 { scene.held[0] } else { scene.rig.pinned_now() };
+        let number = if round == 0 { "" } else { ":72|" };
+        scene.rig.taken(conn);
+        scene.rig.sends(conn, &format!("{number}-MOVED {there}"));
+    }
+    assert_eq!(scene.rig.node_got(1), unblock(71));
+    scene.rig.sends(scene.held[1], "*-1|");
+    let reason = "its keys move, and the request did not find them in time";
+    assert_eq!(scene.answered(), format!("-TRYAGAIN shard s0 unavailable: {reason}|"));
+    scene.rig.node_sends(1, ":1|");
     assert_eq!(scene.rig.proxy.conns_held(), 0);
 }

@@ -147,7 +147,7 @@ fn pushes_come_between_the_replies_of_a_client_that_speaks_resp3() {
     let mut rig = Rig::ready(1);
     let (_, source) = subscribed(&mut rig, 0, "a");
     let client = rig.client();
-    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
     let pushed = |text: String| text.replacen('*', ">", 1);
     rig.client_sends(client, "subscribe a|get k|ping|");
     assert_eq!(rig.taken(client), pushed(said("subscribe", "a", Some(1))));
@@ -570,7 +570,7 @@ fn who_unsubscribes_is_told_so_by_a_node_that_does_not_answer_in_time() {
 fn messages_do_not_come_in_a_protocol_that_the_client_does_not_know_of() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
-    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
     rig.client_sends(client, "subscribe a|");
     let source = rig.bring_up_pinned(0);
     rig.sends(source, &said("subscribe", "a", Some(1)));

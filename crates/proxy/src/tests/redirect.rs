@@ -319,6 +319,40 @@ fn who_waits_for_an_element_waits_where_the_slot_goes() {
 }
 
 #[test]
+fn who_waits_elsewhere_waits_for_what_is_left_of_its_time() {
+    for (line, left) in [
+        ("blpop {key} 10", "blpop {key} 5.500"),
+        ("blmpop 10 1 {key} left", "blmpop 5.500 1 {key} left"),
+        ("xread block 10000 streams {key} $", "xread block 5500 streams {key} $"),
+        ("blpop {key} 0", "blpop {key} 0"),
+        ("blpop {key} 4.5", "blpop {key} 0.001"),
+    ] {
+        let mut rig = Rig::cluster(2);
+        let (client, key, slot) = begin(&mut rig);
+        let of_key = |line: &str| line.replace("{key}", &key);
+        rig.client_sends(client, &format!("{}|", of_key(line)));
+        let held = rig.pinned_now();
+        rig.sends(held, ":7|");
+        rig.pass(Duration::from_millis(4_500));
+        rig.sends(held, &moved(slot, 1));
+        let held = rig.bring_up_pinned(1);
+        let expected = format!("{}{}", request("CLIENT ID"), request(&of_key(left)));
+        assert_eq!(rig.taken(held), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_client_that_ends_the_wait_of_another_is_obeyed() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, _) = begin(&mut rig);
+    rig.client_sends(client, &format!("blpop {key} 0|"));
+    let held = rig.pinned_now();
+    let error = "-UNBLOCKED client unblocked via CLIENT UNBLOCK|";
+    rig.sends(held, &format!(":7|{error}"));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.requests_parked()), (error, 0));
+}
+
+#[test]
 fn a_script_goes_along_with_the_request_that_names_it() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
@@ -366,6 +400,24 @@ fn an_error_on_a_connection_for_large_replies_is_read_whole() {
 }
 
 #[test]
+fn a_large_request_follows_its_key_on_its_way() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    let large = "x".repeat(70_000);
+    rig.client_sends(client, &request(&format!("set {key} {large}")));
+    let pinned = rig.pinned_now();
+    let sent = rig.taken(pinned);
+    rig.sends(pinned, &ask(slot, 1));
+    let pinned = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(pinned), format!("{ASKING}{sent}"));
+    // The answer to ASKING is not the client's.
+    rig.sends(pinned, "+O");
+    rig.sends(pinned, "K|+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+    assert_eq!((rig.proxy.pins_pending(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
 fn a_client_that_leaves_takes_what_is_parked_along() {
     let mut rig = Rig::cluster(1);
     let (client, key, slot) = begin(&mut rig);
@@ -386,6 +438,12 @@ fn listener(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
     assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
     rig.sends(source, &changed("ssubscribe", &channel));
     assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
+    let counted = rig.proxy.core.subscriptions.topics.held_bytes();
+    assert_eq!(
+        rig.proxy.held_bytes(),
+        0,
+        "what was asked for is kept as a topic ({counted} bytes), not as bytes"
+    );
     (client, channel, slot, source)
 }
 
@@ -433,6 +491,9 @@ fn a_shard_channel_goes_where_the_map_says() {
     let new = rig.bring_up_pinned(1);
     assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
     rig.sends(new, &changed("ssubscribe", &channel));
+    // It may come behind what is said there from now on.
+    rig.sends(old, &message("smessage", &channel));
+    assert_eq!(rig.taken(client), "", "what comes from where it was is late");
     rig.sends(old, &changed("sunsubscribe", &channel));
     rig.sends(new, &message("smessage", &channel));
     assert_eq!(rig.taken(client), message("smessage", &channel));
@@ -480,6 +541,28 @@ fn a_pattern_hears_each_message_of_a_cluster_once() {
 }
 
 #[test]
+fn a_pattern_hears_each_message_once_while_slots_move() {
+    let mut rig = Rig::cluster(2);
+    let client = rig.client();
+    rig.client_sends(client, "psubscribe *|");
+    let sources = [0, 1].map(|shard| rig.bring_up_pinned(shard));
+    for source in sources {
+        rig.sends(source, "*3|$10|psubscribe|$1|*|:1|");
+    }
+    rig.taken(client);
+    let message = "*4|$8|pmessage|$1|*|$4|news|$2|hi|";
+    let [speaker, echo] = match slot_of(&rig, "*") < 8192 {
+        true => sources,
+        false => [sources[1], sources[0]],
+    };
+    rig.sends(speaker, message);
+    // Now the slot that the pattern would have as a key is the other's; it has told the same message later.
+    rig.remap(&[(0, vec![8192..=16383]), (1, vec![0..=8191])]);
+    rig.sends(echo, message);
+    assert_eq!(rig.taken(client), message);
+}
+
+#[test]
 fn a_write_behind_a_large_reply_is_not_sent_again() {
     let mut rig = Rig::cluster(1);
     let (client, key, _) = begin(&mut rig);
@@ -491,6 +574,52 @@ fn a_write_behind_a_large_reply_is_not_sent_again() {
     assert_eq!((rig.last_pinned(), rig.node_got(0)), (None, String::new()));
     rig.node_sends(0, &format!("{}|:1|", &large[70_000..]));
     assert_eq!(rig.taken(client), format!("$100000|{large}|:1|"));
+}
+
+#[test]
+fn what_may_be_declined_again_is_not_behind_what_its_client_sent_later() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    let (first, second) = (format!("{{{key}}}1"), format!("{{{key}}}2"));
+    rig.client_sends(client, &format!("sdiff {first} {second}|sadd {first} x|"));
+    rig.node_got(0);
+    rig.node_sends(0, &ask(slot, 1));
+    assert_eq!(rig.node_got(1), format!("{ASKING}{}", request(&format!("sdiff {first} {second}"))));
+    // SADD is still on its way to the old node, and will be at the new one before SDIFF could be asked again.
+    rig.node_sends(1, "+OK|-TRYAGAIN Multiple keys request during rehashing of slot|");
+    assert!(rig.taken(client).starts_with("-TRYAGAIN "), "it is not asked again");
+    rig.node_sends(0, &ask(slot, 1));
+    assert_eq!(rig.node_got(1), format!("{ASKING}{}", request(&format!("sadd {first} x"))));
+    rig.node_sends(1, "+OK|:1|");
+    assert_eq!(rig.taken(client), ":1|");
+}
+
+#[test]
+fn a_large_reply_is_not_in_front_of_one_that_its_client_gets_before() {
+    let mut rig = Rig::cluster(2);
+    let (client, moving, slot) = begin(&mut rig);
+    let there = rig.key(1);
+    rig.client_sends(client, &format!("get {moving}|get {there}|"));
+    rig.node_sends(0, &moved(slot, 1));
+    let (first, second) = (request(&format!("get {moving}")), request(&format!("get {there}")));
+    assert_eq!(
+        rig.node_got(1),
+        format!("{second}{first}"),
+        "what has moved comes behind what was sent later"
+    );
+    let large = "x".repeat(200_000);
+    rig.node_sends(1, &format!("$200000|{}", &large[..70_000]));
+    // Both are asked again, each over a connection of its own: on one, the large reply would wait for that behind it.
+    let conns = rig.bring_up_all_pinned();
+    let sent: Vec<String> = conns.iter().map(|&conn| rig.taken(conn)).collect();
+    assert_eq!(sent, [second, first]);
+    rig.sends(conns[0], &format!("$200000|{large}|"));
+    assert_eq!(rig.taken(client), "");
+    rig.sends(conns[1], "$1|a|");
+    let mut got = rig.taken(client);
+    rig.pass(Duration::ZERO);
+    got += &rig.taken(client);
+    assert_eq!(got, format!("$1|a|$200000|{large}|"));
 }
 
 #[test]

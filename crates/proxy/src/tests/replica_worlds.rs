@@ -51,7 +51,10 @@ impl World {
     fn new(seed: u64, from: ReadFrom) -> World {
         let reading = Reading { from, zone: Some("b".to_owned()), ..Reading::default() };
         let settings = Settings { reading, seed, ..Settings::default() };
-        let mut rig = Rig::over(LIST, Limits::default(), settings, &Arc::new(Board::new(1)));
+        // Worlds are short: what comes back has its share at once, or after a while that they last.
+        let ramp_up = Duration::from_millis(seed % 3 * 50);
+        let limits = Limits { ramp_up, ..Limits::default() };
+        let mut rig = Rig::over(LIST, limits, settings, &Arc::new(Board::new(1)));
         let client = |rig: &mut Rig| Client {
             conn: rig.client(),
             values: HashMap::new(),

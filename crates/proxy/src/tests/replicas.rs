@@ -213,6 +213,74 @@ fn a_client_says_itself_whether_replicas_may_answer_it() {
 }
 
 #[test]
+fn the_listener_by_which_a_client_came_decides_where_its_reads_go() {
+    let of_listeners = [(1, ReadFrom::PreferReplica), (2, ReadFrom::Replica)].into_iter().collect();
+    let mut rig = rig(Reading { of_listeners, ..Reading::default() });
+    let (at_primary, at_replica) = (rig.client_at(0), rig.client_at(1));
+    let key = rig.key(0);
+    let reads_at = |rig: &mut Rig, client, node| {
+        rig.client_sends(client, &format!("get {key}|"));
+        let got = [0, 2].map(|node| rig.node_got(node).ends_with(&get(&key)));
+        assert_eq!(got, [node == 0, node == 2]);
+        rig.node_sends(node, "$-1|");
+    };
+    poll(&mut rig, [10; 4]);
+    reads_at(&mut rig, at_primary, 0);
+    reads_at(&mut rig, at_replica, 2);
+    // What a client says itself holds until it takes that back, or begins anew.
+    for (ask, node) in [("readonly", 2), ("readwrite", 0), ("readonly", 2), ("reset", 0)] {
+        rig.client_sends(at_primary, &format!("{ask}|"));
+        reads_at(&mut rig, at_primary, node);
+    }
+    for ask in ["readwrite", "reset"] {
+        rig.client_sends(at_replica, &format!("{ask}|"));
+        reads_at(&mut rig, at_replica, 2);
+    }
+    let only_replica = rig.client_at(2);
+    let node = rig.node(2);
+    lose(&mut rig, node);
+    rig.client_sends(only_replica, &format!("get {key}|"));
+    assert!(rig.taken(only_replica).starts_with("-TRYAGAIN "), "its policy knows no other way");
+    reads_at(&mut rig, at_replica, 0);
+}
+
+#[test]
+fn a_node_whose_zone_nobody_has_said_is_asked_for_it_once() {
+    let zone = Some("b".to_owned());
+    let mut rig = rig(Reading { from: ReadFrom::Zone, zone, ..Reading::default() });
+    rig.pass(Duration::from_millis(1));
+    let all = "*1|$4|INFO|";
+    assert_eq!([0, 1, 2, 3].map(|node| rig.node_got(node)), [all; 4]);
+    for (node, zone) in [(0, "b"), (1, "a"), (2, "a"), (3, "b")] {
+        let told = report(node, 10).replace('|', "\r\n");
+        let (_, told) = told.split_once("\r\n").expect("a length");
+        let text = format!("redis_version:7.2.4\r\navailability_zone:{zone}\r\n{}", told.trim_end());
+        rig.node_sends(node, &format!("${}|{text}|", text.len()));
+    }
+    let (client, keys) = (rig.client(), [rig.key(0), rig.key(1)]);
+    // Of the first shard only the primary is near, of the second the replica.
+    for (key, node) in keys.iter().zip([0, 3]) {
+        rig.client_sends(client, &format!("get {key}|"));
+        assert_eq!(rig.node_got(node), get(key));
+        rig.node_sends(node, "$-1|");
+    }
+    poll(&mut rig, [10; 4]);
+    rig.client_sends(client, "info nodes|");
+    rig.node_got(0);
+    rig.node_got(1);
+    (0..2).for_each(|node| rig.node_sends(node, "$0||"));
+    let said = rig.taken(client);
+    let line = "|node1_replica1:address=127.0.0.1:7003,state=up,lag=0,rtt_us=";
+    assert!(said.contains(line) && said.contains(",in_our_zone=yes,share=100%|"), "{said}");
+    rig.client_sends(client, "info stats|");
+    rig.node_got(0);
+    rig.node_got(1);
+    (0..2).for_each(|node| rig.node_sends(node, "$0||"));
+    let said = rig.taken(client);
+    assert!(said.contains("|reads_from_zone:replica=1,primary=1,own_write=0,fallback=0|"), "{said}");
+}
+
+#[test]
 fn each_part_of_a_read_over_several_shards_goes_where_its_shard_may_be_read() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
@@ -374,7 +442,8 @@ fn poll_if(rig: &mut Rig, watched: bool) {
 fn keys_of_a_node_that_fails_go_to_the_others_until_it_answers_again() {
     let ejecting = Ejecting { failures_max: 2, retry_after: Duration::from_secs(5) };
     let settings = Settings { ejecting: Some(ejecting), ..Settings::default() };
-    let mut rig = Rig::ready_as(2, Limits::default(), settings);
+    let limits = Limits { ramp_up: Duration::ZERO, ..Limits::default() };
+    let mut rig = Rig::ready_as(2, limits, settings);
     let (client, key) = (rig.client(), rig.key(0));
     for _ in 0..2 {
         let node = rig.node(0);
@@ -382,7 +451,7 @@ fn keys_of_a_node_that_fails_go_to_the_others_until_it_answers_again() {
         rig.pass(Duration::from_millis(20));
     }
     let out = vec!["127.0.0.1:7000".to_owned()];
-    assert!(rig.notices().contains(&Notice::Remapped { out }));
+    assert!(rig.notices().contains(&Notice::Remapped { out, returning: vec![] }));
     rig.client_sends(client, &format!("get {key}|"));
     assert_eq!(rig.node_got(1), get(&key));
     rig.node_sends(1, "$-1|");
@@ -394,10 +463,53 @@ fn keys_of_a_node_that_fails_go_to_the_others_until_it_answers_again() {
     rig.pass(Duration::from_millis(4_500));
     rig.client_sends(client, &format!("get {key}|"));
     rig.pass(Duration::from_millis(500));
-    assert!(rig.notices().contains(&Notice::Remapped { out: vec![] }));
+    assert!(rig.notices().contains(&Notice::Remapped { out: vec![], returning: vec![] }));
     // What is in flight elsewhere is not overtaken.
     rig.client_sends(client, &format!("set {key} 1|"));
     assert_eq!((rig.node_got(0), rig.node_got(1)), (String::new(), get(&key)));
     rig.node_sends(1, "$-1|");
     assert_eq!(rig.node_got(0), set(&key));
+}
+
+#[test]
+fn keys_of_a_node_that_comes_back_come_home_step_by_step_and_each_once() {
+    const KEYS: usize = 200;
+    let ejecting = Ejecting { failures_max: 1, retry_after: Duration::ZERO };
+    let settings = Settings { ejecting: Some(ejecting), ..Settings::default() };
+    let mut rig = Rig::ready_as(2, Limits::default(), settings);
+    let client = rig.client();
+    let topology = Arc::clone(&rig.proxy.core.topology);
+    let is_of_first = |key: &String| topology.shard_of(key.as_bytes()).0 == 0;
+    let keys: Vec<String> = (0..).map(|n| format!("k{n}")).filter(is_of_first).take(KEYS).collect();
+    let node = rig.node(0);
+    lose(&mut rig, node);
+    // Which keys are asked of the first node, all of them.
+    let at_home = |rig: &mut Rig| -> Vec<usize> {
+        let is_asked = |number: &usize| {
+            rig.client_sends(client, &format!("get {}|", keys[*number]));
+            let got = [0, 1].map(|node| rig.node_got(node).ends_with(&get(&keys[*number])));
+            assert!(got[0] != got[1]);
+            (0..2).filter(|&node| got[node as usize]).for_each(|node| rig.node_sends(node, "$-1|"));
+            got[0]
+        };
+        (0..KEYS).filter(is_asked).collect()
+    };
+    assert_eq!(at_home(&mut rig), []);
+    rig.notices();
+    rig.pass(Duration::from_millis(20));
+    rig.bring_up(0);
+    let returning = vec!["127.0.0.1:7000".to_owned()];
+    assert!(rig.notices().contains(&Notice::Remapped { out: vec![], returning }));
+    let mut before = Vec::new();
+    for step in 1..10 {
+        let now = at_home(&mut rig);
+        assert!(before.iter().all(|key| now.contains(key)), "a key has left its home again");
+        assert!(now.len().abs_diff(KEYS * step / 10) < KEYS / 10, "{} after {step} steps", now.len());
+        before = now;
+        assert_eq!(rig.notices(), [], "a step is no news");
+        rig.pass(Duration::from_secs(1));
+    }
+    assert_eq!(at_home(&mut rig).len(), KEYS);
+    assert_eq!(rig.notices(), [Notice::Remapped { out: vec![], returning: vec![] }]);
+    assert_eq!(rig.proxy.counters().remaps, 3);
 }

@@ -18,7 +18,7 @@ fn changed(keys: &[&str]) -> String {
 /// A client that speaks RESP3, with a connection of its lane to the one shard.
 fn client_of_resp3(rig: &mut Rig) -> (ConnId, ConnId) {
     let client = rig.client();
-    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
     rig.client_sends(client, "get k|");
     let lane = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
     rig.sends(lane, "_|");
@@ -324,7 +324,7 @@ fn what_is_said_of_caching_is_of_a_request_that_has_to_wait_for_its_turn_as_well
     let settings = Settings { cross_shard: CrossShard::Emulate, ..Settings::default() };
     let mut rig = Rig::ready_as(2, Limits::default(), settings);
     let client = rig.client();
-    rig.change_lane(client, LaneKind { database: 0, resp3: true });
+    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
     rig.client_sends(client, "client tracking on optin|");
     let sources = [0, 1].map(|shard| rig.bring_up_greeted(shard, GREETING, "%0|+PONG|"));
     sources.into_iter().for_each(|source| rig.sends(source, "+OK|"));

@@ -172,7 +172,7 @@ impl Control {
 
     /// Gives a client to the worker that has the fewest, unless there are too many.
     fn give(&mut self, newcomer: Newcomer) {
-        let Newcomer::Tcp(stream, peer, _) = newcomer else { return };
+        let Newcomer::Tcp(stream, peer) = newcomer else { return };
         let clients: usize = self.workers.iter().map(Handle::clients).sum();
         if clients >= self.clients_max {
             self.refused += 1;

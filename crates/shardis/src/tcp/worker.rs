@@ -170,7 +170,7 @@ impl Worker {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Accept { stream, peer } if self.shared.proxy_protocol => {
-                    let entry = Entry { header: true, acceptor: None };
+                    let entry = Entry { header: true, ..Entry::default() };
                     if self.driver.receive(stream, peer, &entry, now + HEADER_TIMEOUT).is_err() {
                         self.guests_gone += 1;
                     }

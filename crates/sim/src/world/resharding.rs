@@ -3,6 +3,7 @@
 
 use super::{What, World};
 use crate::cluster::slot;
+use crate::listeners::channels;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,10 @@ impl World<'_> {
     /// or not at all that moves, and a store lets nobody go who waits for one.
     pub(super) fn begin_migration(&mut self) {
         let stays = |key: &[u8]| key.starts_with(b"lasting") || key.starts_with(b"queue");
-        let keys: Vec<Vec<u8>> = self.ledger.names().filter(|key| !stays(key)).cloned().collect();
+        let keys: Vec<Vec<u8>> = match self.prng.one_in(4) {
+            true => channels().collect(),
+            false => self.ledger.names().filter(|key| !stays(key)).cloned().collect(),
+        };
         let key = self.prng.pick(&keys).clone();
         let its = slot(&key);
         if self.ledger.names().any(|key| stays(key) && slot(key) == its) {
@@ -32,6 +36,9 @@ impl World<'_> {
         }
         if let Some(cluster) = &mut self.cluster {
             cluster.begin_migration(&key, &mut self.prng);
+            if cluster.migration().is_some() {
+                self.ledger.slot_moves(its);
+            }
             self.plan_in_up_to(STEP_MAX, What::MoveKey);
         }
     }
@@ -39,7 +46,7 @@ impl World<'_> {
     /// Moves the next key; after the last one, its slot has another owner. False if it must wait.
     pub(super) fn move_key(&mut self) -> bool {
         let Some(cluster) = &mut self.cluster else { return false };
-        let Some(migration) = cluster.migration else { return false };
+        let Some(migration) = cluster.migration() else { return false };
         let mut has_moved = true;
         let [from, to] = cluster.ends_of(migration);
         let now = self.now;
@@ -47,21 +54,39 @@ impl World<'_> {
             Some(key) => {
                 let [from, to] = self.nodes.get_disjoint_mut([from, to]).expect("two nodes");
                 has_moved = from.keyspace.give(&key, &mut to.keyspace, now);
+                from.log.note(key.clone(), &mut from.keyspace, now);
+                to.log.note(key, &mut to.keyspace, now);
                 self.plan_in_up_to(STEP_MAX, What::MoveKey);
             }
             None => {
                 cluster.end_migration();
+                self.drop_channels(from, migration.slot);
+                self.spread_news();
+                self.ledger.slot_moved(migration.slot);
                 let late = Duration::from_millis(*self.prng.pick(&[0, 10, 1000, 10_000]));
                 self.plan_in_up_to(late, What::Map);
             }
         }
-        [from, to].into_iter().for_each(|node| self.deliver_from_node(node));
+        for node in [from, to] {
+            self.deliver_from_node(node);
+            self.plan_followers(node);
+        }
         has_moved
     }
 
+    /// The slot has left `node`: it tells those who are subscribed to a shard channel there.
+    fn drop_channels(&mut self, node: usize, its: u16) {
+        for channel in channels().filter(|channel| slot(channel) == its) {
+            self.ledger.radio.moved(&channel, self.now);
+            for (conn, bytes) in self.nodes[node].drop_channel(&channel, self.now) {
+                self.say_to_proxy(conn, &bytes);
+            }
+        }
+    }
+
     /// Moves what is left, so that nothing is half-way. False if something must wait.
-    fn end_migration(&mut self) -> bool {
-        while self.cluster.as_ref().is_some_and(|cluster| cluster.migration.is_some()) {
+    pub(super) fn end_migration(&mut self) -> bool {
+        while self.cluster.as_ref().is_some_and(|cluster| cluster.migration().is_some()) {
             if !self.move_key() {
                 return false;
             }
@@ -69,34 +94,60 @@ impl World<'_> {
         true
     }
 
-    /// The primary of `shard` dies, and its replica, which has all that it had, takes its place.
+    /// The primary of `shard` dies, and its replica takes its place with what it has.
     pub(super) fn promote(&mut self, shard: usize, lasts: Duration) {
-        if !self.end_migration() {
+        let Some(cluster) = &self.cluster else { return };
+        let [old, _] = cluster.nodes_of(shard);
+        if cluster.cut.contains(&old) || !self.replace_primary(shard) {
             return;
         }
-        let Some(cluster) = &mut self.cluster else { return };
-        if cluster.replica(shard).is_some_and(|replica| self.nodes[replica].down) {
-            return;
-        }
-        let [new, old] = cluster.promote(shard);
-        for node in [new, old] {
-            self.nodes[node].die();
-            self.reset_links(node);
-            self.nodes[node].due_at = None;
-        }
-        let [new, gone] = self.nodes.get_disjoint_mut([new, old]).expect("two nodes");
-        std::mem::swap(&mut new.keyspace, &mut gone.keyspace);
-        gone.down = true;
+        self.nodes[old].die();
+        self.reset_links(old);
+        self.nodes[old].due_at = None;
+        self.nodes[old].down = true;
         self.plan_at(self.now + lasts, What::Revive(old));
         let late = Duration::from_millis(*self.prng.pick(&[0, 10, 1000]));
         self.plan_in_up_to(late, What::Map);
     }
 
+    /// The replica of `shard` becomes its primary, if it can. What it has not, is lost.
+    pub(super) fn replace_primary(&mut self, shard: usize) -> bool {
+        if !self.end_migration() {
+            return false;
+        }
+        let Some(cluster) = &self.cluster else { return false };
+        let [old, new] = cluster.nodes_of(shard);
+        if self.nodes[new].down {
+            return false;
+        }
+        let Some(lost) = self.take_over(new, old) else { return false };
+        if let Some(cluster) = &mut self.cluster {
+            cluster.promote(shard);
+            cluster.has_failed(old, true);
+        }
+        // What has moved away in the tail is there again. Redis leaves it there, where nobody can ask for it; but SCAN and KEYS
+        // would meet it.
+        for key in self.nodes[new].keyspace.keys(self.now) {
+            if self.node_of(&key) != new {
+                self.nodes[new].keyspace.ask(&[b"DEL", &key], self.now);
+            }
+        }
+        for key in lost {
+            let left = self.nodes[new].keyspace.ask(&[b"GET", &key], self.now);
+            self.ledger.tail_lost(&key, resp::reply::as_bulk(&left));
+        }
+        self.ledger.is_primary(new, true, self.now);
+        self.report.successors += 1;
+        self.spread_news();
+        true
+    }
+
     /// The proxy learns what it does not know yet.
     pub(super) fn tell_map(&mut self) {
         let Some(cluster) = &self.cluster else { return };
-        if cluster.epoch > self.known.epoch() {
+        if self.scout.is_none() && cluster.number() > self.known.epoch() {
             self.known = Arc::new(cluster.topology(Some(&self.known)));
+            self.note_demoted();
             self.proxy.handle_topology(Arc::clone(&self.known), self.now);
         }
     }
@@ -104,6 +155,7 @@ impl World<'_> {
     /// Nothing moves any more, and the proxy knows.
     pub(super) fn settle_cluster(&mut self) {
         self.end_migration();
+        self.settle_replicas();
         self.tell_map();
         self.perform();
     }

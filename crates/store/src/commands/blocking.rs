@@ -3,7 +3,7 @@
 
 use resp::Request;
 
-use crate::args::{Multipop, float};
+use crate::args::{Multipop, float, integer, timeout_ms};
 use crate::callers::{CallerId, Wait};
 use crate::commands::lists;
 use crate::commands::stream_groups::{Membership, Reader, read_group, show_news};
@@ -29,6 +29,8 @@ pub(crate) enum Wanted {
     Member { side: Side, count: Option<usize> },
     /// Entries of streams, behind these ids, which belong to the keys in their order.
     Entries { reader: Reader, after: Vec<Id> },
+    /// Replicas that have what was written: there are none, so that it never comes.
+    Replicas,
 }
 
 impl Wanted {
@@ -53,6 +55,7 @@ impl Wanted {
                 let after = after.get(at).copied().unwrap_or_default();
                 show_news(keyspace, key, reader, after, out)
             }
+            Wanted::Replicas => Ok(false),
         }
     }
 }
@@ -134,7 +137,7 @@ fn try_or_wait(
             return Ok(());
         }
     }
-    wait(store, caller, keys, wanted, deadline, out);
+    begin_wait(store, caller, keys, wanted, deadline, out);
     Ok(())
 }
 
@@ -177,12 +180,23 @@ fn wait_for_entries(
     let reader = Reader { count: reading.count_after_wait(), membership };
     let deadline = deadline(timeout_ms, store.keyspace.now_ms)?;
     let keys = reading.keys(request).collect();
-    wait(store, caller, keys, Wanted::Entries { reader, after }, deadline, out);
+    begin_wait(store, caller, keys, Wanted::Entries { reader, after }, deadline, out);
+    Ok(())
+}
+
+/// WAIT: there are no replicas, so what is not there at once never comes.
+pub(crate) fn wait(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
+    let replicas = integer(request.arg(1))?;
+    let deadline = deadline(timeout_ms(request.arg(2))?, store.keyspace.now_ms)?;
+    match replicas <= 0 || store.is_in_transaction {
+        true => out.integer(0),
+        false => begin_wait(store, caller, Vec::new(), Wanted::Replicas, deadline, out),
+    }
     Ok(())
 }
 
 /// The caller waits from now on, at the end of the queue of each key. In a transaction its time is over at once.
-fn wait(
+fn begin_wait(
     store: &mut Store,
     caller: CallerId,
     keys: Vec<&[u8]>,

@@ -174,10 +174,10 @@ fn unblock(store: &mut Store, request: &Request<'_>, out: &mut Reply) -> Done {
         Some(_) => return Err(Error::UNBLOCK_REASON),
     };
     let caller = store.callers.with_number(integer(request.arg(2))?);
-    let write = |reply: &mut Reply| {
-        if is_error { reply.error(&Error::UNBLOCKED) } else { reply.nil_array() }
-    };
-    let is_waiting = caller.is_some_and(|caller| store.answer_wait(caller, write));
+    let is_waiting = caller.is_some_and(|caller| match is_error {
+        true => store.answer_wait(caller, |reply| reply.error(&Error::UNBLOCKED)),
+        false => store.time_out(caller),
+    });
     out.integer(i64::from(is_waiting));
     Ok(())
 }

@@ -1,9 +1,8 @@
 //! Commands on streams without groups.
 
 use resp::Request;
-use resp::integer::parse_i64;
 
-use crate::args::{integer, is};
+use crate::args::{integer, is, timeout_ms};
 use crate::audience::Class;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -329,11 +328,7 @@ impl<'a> Reading<'a> {
         while let Some(word) = request.get(at) {
             match (request.get(at + 1), request.get(at + 2)) {
                 (Some(timeout), _) if is(word, "BLOCK") => {
-                    let timeout = parse_i64(timeout).ok_or(Error::TIMEOUT)?;
-                    if timeout < 0 {
-                        return Err(Error::TIMEOUT_NEGATIVE);
-                    }
-                    reading.block_ms = Some(timeout);
+                    reading.block_ms = Some(timeout_ms(timeout)?);
                     at += 1;
                 }
                 (Some(count), _) if is(word, "COUNT") => {

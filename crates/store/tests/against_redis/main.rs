@@ -29,7 +29,7 @@ const REQUESTS_PER_ROUND: u64 = 2_000;
 
 #[test]
 fn random_requests_get_the_replies_of_redis() {
-    let Some(mut node) = Node::start() else { return };
+    let Some(mut node) = Node::start_7_0() else { return };
     let seed = number_from("SHARDIS_SEED").unwrap_or(FIRST_SEED);
     println!("SHARDIS_SEED={seed} cargo test -p store --test against_redis");
     let mut prng = Prng::new(seed);
@@ -128,7 +128,7 @@ fn refs(words: &[Vec<u8>]) -> Vec<&[u8]> {
 
 #[test]
 fn big_values_travel_in_dumps_both_ways() {
-    let Some(mut node) = Node::start() else { return };
+    let Some(mut node) = Node::start_7_0() else { return };
     let mut ours = store(1);
     let mut fill = |line: String| {
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
@@ -189,7 +189,7 @@ fn lookups(info: &[u8]) -> Vec<String> {
 
 #[test]
 fn hyperloglogs_are_those_of_redis_while_they_grow_dense() {
-    let Some(mut node) = Node::start() else { return };
+    let Some(mut node) = Node::start_7_0() else { return };
     let (mut prng, mut ours) = (Prng::new(FIRST_SEED), store(1));
     for step in 0..400_u64 {
         let key = format!("p{}", step % 3);
@@ -219,7 +219,7 @@ fn hyperloglogs_are_those_of_redis_while_they_grow_dense() {
 
 #[test]
 fn a_scan_shows_what_redis_shows() {
-    let Some(mut node) = Node::start() else { return };
+    let Some(mut node) = Node::start_7_0() else { return };
     let mut ours = store(1);
     let mut run = |line: String| {
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
@@ -262,7 +262,7 @@ fn a_scan_shows_what_redis_shows() {
 
 #[test]
 fn sums_of_random_numbers_are_those_of_redis() {
-    let Some(mut node) = Node::start() else { return };
+    let Some(mut node) = Node::start_7_0() else { return };
     let seed = number_from("SHARDIS_SEED").unwrap_or(FIRST_SEED);
     println!("SHARDIS_SEED={seed} cargo test -p store --test against_redis");
     let (mut prng, mut ours) = (Prng::new(seed), store(seed));
@@ -291,7 +291,7 @@ fn sums_of_random_numbers_are_those_of_redis() {
 
 #[test]
 fn encodings_are_called_as_redis_calls_them() {
-    let Some(mut node) = Node::start() else { return };
+    let Some(mut node) = Node::start_7_0() else { return };
     let mut ours = store(1);
     let long = "x".repeat(65);
     for line in [

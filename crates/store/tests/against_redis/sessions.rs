@@ -196,7 +196,7 @@ fn many_connections_get_from_the_store_what_redis_gives_them() {
 
 impl World {
     fn start() -> Option<World> {
-        let mut node = Node::start()?;
+        let mut node = Node::start_7_0()?;
         let port = node.ask_raw(&[b"CONFIG", b"GET", b"port"]);
         let port =
             elements(&port).and_then(|found| reply::as_bulk(found[1]).map(<[u8]>::to_vec)).expect("a port");

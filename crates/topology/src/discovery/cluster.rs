@@ -8,9 +8,10 @@
 
 use super::cluster_answer::{Asked, Replies, is_no_cluster};
 use super::cluster_map::{ClusterMap, Verdict};
+use super::findings::Findings;
+use super::pace::{Pace, Rest};
 use super::talk::{Greetings, Heard, Talks, error_text};
-use super::{Action, Event, News, Party, Tally, View, Wish, changes};
-use super::{LASTING_PAUSE, PATIENCE, URGENT_FOR, URGENT_PATIENCE, URGENT_PAUSE, WISH_PAUSE};
+use super::{Event, News, PATIENCE, Party, URGENT_PATIENCE, Wish};
 use crate::{Address, NodeSpec};
 use resp::encode;
 use resp::reply::is_error;
@@ -40,19 +41,12 @@ pub struct ClusterDiscovery {
     seeds: Vec<Address>,
     period: Duration,
     is_tls: bool,
-    talks: Talks,
+    pub(super) talks: Talks,
+    pub(super) findings: Findings,
     prng: Prng,
     map: ClusterMap,
-    /// What was given out last.
-    told: View,
-    view: Option<View>,
     asking: Option<Asking>,
-    /// When the last question was begun.
-    asked_at: Instant,
-    /// How long to wait after that, if nothing happens.
-    pause: Duration,
-    /// Somebody wants a look before the pause is over.
-    is_wished: bool,
+    pace: Pace,
     hints: VecDeque<Address>,
     /// Primaries that workers cannot use, and since when.
     down: HashMap<Address, Instant>,
@@ -62,10 +56,6 @@ pub struct ClusterDiscovery {
     failed_at: HashMap<Address, Instant>,
     /// Addresses of ours at which another cluster answers: nothing is sent there.
     strangers: HashSet<Address>,
-    /// What was said of whom: said once.
-    complaints: HashMap<Address, News>,
-    news: VecDeque<News>,
-    tally: Tally,
 }
 
 /// A question on its way.
@@ -80,7 +70,7 @@ struct Asking {
 
 /// Addresses of redirects that wait to be asked; more are as good as these.
 const HINTS_MAX: usize = 8;
-/// Nodes that are remembered as failed, or complained of.
+/// Nodes that are remembered as failed, or as strangers.
 const NAMES_MAX: usize = 1024;
 
 impl ClusterDiscovery {
@@ -91,34 +81,28 @@ impl ClusterDiscovery {
             period: settings.period,
             is_tls: settings.is_tls,
             talks: Talks::new(Greetings { node: settings.greeting, sentinel: None }),
+            findings: Findings::default(),
             prng: Prng::new(settings.seed),
             map: ClusterMap::default(),
-            told: View { epoch: 0, shards: Vec::new() },
-            view: None,
             asking: None,
-            asked_at: Instant::ZERO,
-            pause: Duration::ZERO,
-            is_wished: false,
+            pace: Pace::default(),
             hints: VecDeque::new(),
             down: HashMap::new(),
             is_troubled: None,
             failed_at: HashMap::new(),
             strangers: HashSet::new(),
-            complaints: HashMap::new(),
-            news: VecDeque::new(),
-            tally: Tally::default(),
         }
     }
 
     /// See [`super::Discovery::handle_wish`].
     pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
         match wish {
-            Wish::Look => self.is_wished = true,
+            Wish::Look => self.pace.wish(),
             Wish::Redirected(address) => self.note_hint(address),
             Wish::Down(address) => {
                 self.note_failure(&address, now);
                 if self.has_primary(&address) {
-                    self.is_wished = true;
+                    self.pace.wish();
                     self.down.entry(address).or_insert(now);
                 }
             }
@@ -133,7 +117,7 @@ impl ClusterDiscovery {
 
     /// Asks the node at `address` soon.
     fn note_hint(&mut self, address: Address) {
-        self.is_wished = true;
+        self.pace.wish();
         if !self.hints.contains(&address) && self.hints.len() < HINTS_MAX {
             self.hints.push_back(address);
         }
@@ -144,7 +128,7 @@ impl ClusterDiscovery {
         while let Some(conn) = self.talks.expire(now) {
             self.fail(conn, "no answer in time", now);
         }
-        if self.asking.is_none() && self.next_at() <= now {
+        if self.asking.is_none() && self.pace.due() <= now {
             self.ask(now);
         }
     }
@@ -153,41 +137,14 @@ impl ClusterDiscovery {
     pub fn poll_deadline(&self) -> Instant {
         match self.asking {
             Some(_) => self.talks.deadline(),
-            None => self.next_at(),
+            None => self.pace.due(),
         }
-    }
-
-    /// When the next question is due.
-    fn next_at(&self) -> Instant {
-        let pause = if self.is_wished { self.pause.min(WISH_PAUSE) } else { self.pause };
-        self.asked_at + pause
-    }
-
-    /// See [`super::Discovery::poll_action`].
-    pub fn poll_action(&mut self) -> Option<Action> {
-        self.talks.poll_action()
-    }
-
-    /// See [`super::Discovery::poll_view`].
-    pub fn poll_view(&mut self) -> Option<View> {
-        self.view.take()
-    }
-
-    /// See [`super::Discovery::poll_news`].
-    pub fn poll_news(&mut self) -> Option<News> {
-        self.news.pop_front()
-    }
-
-    /// See [`super::Discovery::tally`].
-    pub fn tally(&self) -> Tally {
-        self.tally
     }
 
     /// Asks whoever is most likely to answer.
     fn ask(&mut self, now: Instant) {
         let Some(address) = self.choose() else { return };
-        self.is_wished = false;
-        self.asked_at = now;
+        self.pace.begin(now);
         let mut request = Vec::new();
         for question in ["INFO", "NODES", "SHARDS"] {
             encode::request(&mut request, &[b"CLUSTER", question.as_bytes()]);
@@ -226,14 +183,14 @@ impl ClusterDiscovery {
     /// Replicas of primaries that are down.
     fn heirs(&self) -> impl Iterator<Item = &Address> {
         let is_down = |address: &Address| self.down.contains_key(address);
-        let shards = self.told.shards.iter();
+        let shards = self.findings.told().iter();
         shards
             .filter(move |shard| shard.primary.as_ref().is_some_and(|node| is_down(&node.address)))
             .flat_map(|shard| shard.replicas.iter().map(|node| &node.address))
     }
 
     fn has_primary(&self, address: &Address) -> bool {
-        let primaries = self.told.shards.iter().filter_map(|shard| shard.primary.as_ref());
+        let primaries = self.findings.told().iter().filter_map(|shard| shard.primary.as_ref());
         primaries.into_iter().any(|node| node.address == *address)
     }
 
@@ -282,22 +239,21 @@ impl ClusterDiscovery {
         };
         match self.map.join(&answer) {
             Verdict::Strange => {
-                self.tally.refusals += 1;
+                self.findings.count_refusal();
                 self.note_failure(&address, now);
                 self.strangers.insert(address.clone());
                 self.tell(&address);
-                self.complain(address.clone(), News::Stranger { address });
+                self.findings.complain(&address, News::Stranger { address: address.clone() });
                 return self.rest(false, now);
             }
-            Verdict::Outdated => self.tally.refusals += 1,
+            Verdict::Outdated => self.findings.count_refusal(),
             Verdict::Joined => {}
         }
-        self.tally.answers += 1;
-        self.tally.answered_at = Some(now);
+        self.findings.count_answer(now);
         self.failed_at.remove(&address);
         self.strangers.remove(&address);
-        if !self.told.shards.is_empty() {
-            self.complaints.remove(&address);
+        if !self.findings.told().is_empty() {
+            self.findings.forgive(&address);
         }
         let is_troubled = !answer.is_ok || self.map.has_failed_primary();
         self.is_troubled = if is_troubled { self.is_troubled.or(Some(now)) } else { None };
@@ -315,19 +271,11 @@ impl ClusterDiscovery {
         }
         if view.shards.is_empty() {
             let reason = "no slot of its cluster is served by anybody yet".to_owned();
-            return self.complain(by.clone(), News::NoAnswer { address: by.clone(), reason });
+            return self.findings.complain(by, News::NoAnswer { address: by.clone(), reason });
         }
-        if view.shards == self.told.shards {
+        if !self.findings.tell(view, by) {
             return;
         }
-        if self.told.shards.is_empty() {
-            let nodes = view.shards.iter().map(|shard| 1 + shard.replicas.len()).sum();
-            self.news.push_back(News::Found { by: by.clone(), shards: view.shards.len(), nodes });
-        } else {
-            self.news.extend(changes(&self.told.shards, &view.shards).into_iter().map(News::Changed));
-        }
-        self.told = view.clone();
-        self.view = Some(view);
         let mut down = std::mem::take(&mut self.down);
         down.retain(|address, _| self.has_primary(address));
         self.down = down;
@@ -341,13 +289,13 @@ impl ClusterDiscovery {
     }
 
     fn note_no_answer(&mut self, address: Address, reason: &str, now: Instant) {
-        self.tally.failures += 1;
+        self.findings.count_failure();
         self.note_failure(&address, now);
         let news = match is_no_cluster(reason) {
             true => News::NoCluster { address: address.clone() },
             false => News::NoAnswer { address: address.clone(), reason: reason.to_owned() },
         };
-        self.complain(address, news);
+        self.findings.complain(&address, news);
         self.rest(false, now);
     }
 
@@ -361,33 +309,17 @@ impl ClusterDiscovery {
         self.failed_at.insert(address.clone(), now);
     }
 
-    /// Says something about a node, unless that was the last thing said about it.
-    fn complain(&mut self, address: Address, news: News) {
-        if self.complaints.len() >= NAMES_MAX {
-            self.complaints.clear();
-        }
-        if self.complaints.get(&address) != Some(&news) {
-            self.complaints.insert(address, news.clone());
-            self.news.push_back(news);
-        }
-    }
-
     /// Decides how long to wait after this question, from when it was begun.
     fn rest(&mut self, is_answered: bool, now: Instant) {
-        let since = self.trouble();
         let has_fresh = self.addresses().any(|address| !self.failed_at.contains_key(address));
-        let pause = match since {
-            Some(since) if now.since(since) < URGENT_FOR => URGENT_PAUSE,
-            Some(_) => LASTING_PAUSE,
-            None if is_answered && !self.told.shards.is_empty() => {
-                let tenth = self.period / 10;
-                self.pause = self.period - tenth + self.chance(2 * tenth);
-                return;
-            }
-            None if has_fresh => URGENT_PAUSE,
-            None => LASTING_PAUSE,
+        let is_known = !self.findings.told().is_empty();
+        let rest = match Rest::in_trouble(self.trouble(), now) {
+            Some(rest) => rest,
+            None if is_answered && is_known => Rest::Usual(self.period),
+            None if has_fresh => Rest::Short,
+            None => Rest::Long,
         };
-        self.pause = pause + self.chance(pause);
+        self.pace.rest(rest, &mut self.prng);
     }
 
     /// Since when something is wrong that a new topology would mend.
@@ -398,10 +330,5 @@ impl ClusterDiscovery {
     /// All that could be asked.
     fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.map.addresses().chain(&self.seeds)
-    }
-
-    /// Up to `most`, so that many proxies do not ask at the same time.
-    fn chance(&mut self, most: Duration) -> Duration {
-        Duration::from_nanos(self.prng.below(most.as_nanos() as u64))
     }
 }

@@ -51,6 +51,11 @@ pub(super) enum Verdict {
     Strange,
 }
 
+/// Whether `id` is what a node says if it is asked for its name: before Redis 4 it may be an address in place of that.
+fn is_identity(id: &str) -> bool {
+    id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 impl Default for ClusterMap {
     fn default() -> Self {
         ClusterMap { epoch: 0, nodes: HashMap::new(), claims: vec![None; usize::from(SLOTS)] }
@@ -202,15 +207,18 @@ impl ClusterMap {
     }
 
     fn shard(&self, owner: &str, slots: Vec<RangeInclusive<u16>>) -> ShardSpec {
-        let primary =
-            self.nodes.get(owner).and_then(|known| known.address.as_ref()).cloned().map(NodeSpec::at);
+        let node = |id: &Arc<str>, known: &Known| {
+            let identity = is_identity(id).then(|| Arc::clone(id));
+            known.address.as_ref().map(|address| NodeSpec { identity, ..NodeSpec::at(address.clone()) })
+        };
+        let primary = self.nodes.get_key_value(owner).and_then(|(id, known)| node(id, known));
         let name = primary.as_ref().map_or_else(|| owner.to_owned(), NodeSpec::label);
         let mut replicas: Vec<NodeSpec> = self
             .nodes
             .iter()
             .filter(|(id, known)| &***id != owner && known.primary.as_deref() == Some(owner))
             .filter(|(_, known)| !known.is_failed)
-            .filter_map(|(_, known)| known.address.as_ref().cloned().map(NodeSpec::at))
+            .filter_map(|(id, known)| node(id, known))
             .collect();
         replicas.sort_by_key(NodeSpec::label);
         ShardSpec { name, primary, replicas, slots }

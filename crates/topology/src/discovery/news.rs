@@ -100,7 +100,7 @@ fn primary_changes(before: &[ShardSpec], after: &[ShardSpec]) -> Vec<String> {
     let label = |primary: &Option<NodeSpec>| primary.as_ref().map_or("nobody".to_owned(), NodeSpec::label);
     let pairs = after.iter().filter_map(|shard| Some((same(before, shard)?, shard)));
     pairs
-        .filter(|(old, new)| old.primary != new.primary)
+        .filter(|(old, new)| address_of(&old.primary) != address_of(&new.primary))
         .map(|(old, new)| {
             format!("shard {}: primary was {}, is {}", new.name, label(&old.primary), label(&new.primary))
         })
@@ -113,7 +113,8 @@ fn replica_changes(before: &[ShardSpec], after: &[ShardSpec]) -> Vec<String> {
     for new in after {
         let Some(old) = same(before, new) else { continue };
         let missing = |from: &ShardSpec, there: &ShardSpec| -> Vec<String> {
-            let is_missing = |node: &&NodeSpec| !there.replicas.contains(node);
+            let is_missing =
+                |node: &&NodeSpec| !there.replicas.iter().any(|other| other.address == node.address);
             from.replicas.iter().filter(is_missing).map(NodeSpec::label).collect()
         };
         let line = |label: String, what: &str| format!("shard {}: replica {label} {what}", new.name);
@@ -121,6 +122,10 @@ fn replica_changes(before: &[ShardSpec], after: &[ShardSpec]) -> Vec<String> {
         lines.extend(missing(old, new).into_iter().map(|label| line(label, "is gone")));
     }
     lines
+}
+
+fn address_of(node: &Option<NodeSpec>) -> Option<&Address> {
+    node.as_ref().map(|node| &node.address)
 }
 
 fn same<'a>(shards: &'a [ShardSpec], like: &ShardSpec) -> Option<&'a ShardSpec> {

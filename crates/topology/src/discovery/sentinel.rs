@@ -3,24 +3,30 @@
 //!
 //! ```text
 //!   period, with jitter ──────────────┐
-//!   a message about one of our names ─┼─► ask each sentinel ─► which claim is the newest? ─► another primary than before?
-//!   a worker: down, READONLY ─────────┘                                                         │
-//!                              a view with it ◄── ROLE: is it one? ◄── nobody is, meanwhile ◄───┘
+//!   a message about one of our names ─┼─► ask each sentinel ─► claims ─► each name decides (sentinel_shard.rs) ─► ROLE ─► a view
+//!   a worker: down, READONLY ─────────┘          └─► other sentinels than those that were named: they are asked too
 //! ```
 //!
 //! The newest claim is that with the highest config epoch: a sentinel gets one only if a majority votes for it, or if an
 //! operator orders a failover. So one sentinel that has heard of it is enough, and others, who have not, take nothing back.
 //! From the moment at which a newer claim names another node, the old one is not written to any more, also if the new one
 //! does not answer yet: what it acknowledged would be lost.
+//!
+//! Sentinels that were not named are heard like others, once they have said that they are who the named ones say they are. Where
+//! most decide, the named ones decide: who names them knows how many there are.
 
-use super::sentinel_answer::{Claim, NoClaim, QUESTIONS, is_about, is_primary, parse};
+use super::cluster_answer::text;
+use super::findings::Findings;
+use super::pace::{Pace, Rest};
+use super::sentinel_answer::{
+    Claim, Fellow, NoClaim, QUESTIONS, Role, is_about, parse, parse_fellows, parse_role,
+};
+use super::sentinel_shard::{Said, Shard};
 use super::talk::{Greetings, Heard, Talks, error_text};
-use super::{Action, Event, News, Party, Tally, View, Wish, changes};
-use super::{LASTING_PAUSE, PATIENCE, URGENT_FOR, URGENT_PAUSE, WISH_PAUSE};
-use crate::{Address, NodeSpec, ShardSpec};
+use super::{Event, News, PATIENCE, Party, View, Wish};
+use crate::{Address, ShardSpec};
 use resp::encode;
 use resp::reply::is_error;
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use stdx::prng::Prng;
 use stdx::{Id, Instant};
@@ -46,30 +52,29 @@ pub struct SentinelSettings {
 #[derive(Debug)]
 pub struct SentinelDiscovery {
     names: Vec<String>,
+    /// Those that were named first, then those that were found.
     sentinels: Vec<Sentinel>,
+    /// By name.
     shards: Vec<Shard>,
     period: Duration,
-    talks: Talks,
+    pub(super) talks: Talks,
+    pub(super) findings: Findings,
     prng: Prng,
-    /// What was given out last; nothing before the first primary is known.
-    told: Vec<ShardSpec>,
-    view: Option<View>,
-    complaints: HashMap<Address, News>,
-    news: VecDeque<News>,
-    tally: Tally,
 }
 
 /// One sentinel.
 #[derive(Debug)]
 struct Sentinel {
     address: Address,
+    /// What others call it, if it was found: it is not heard before it has said that this is its name.
+    told_id: Option<String>,
+    /// What it calls itself, since Redis 6.2.
+    id: Option<String>,
     /// The connection for questions.
     line: Option<Id>,
     /// Replies to questions that were asked; `None` if none are on their way.
     replies: Option<Vec<Vec<u8>>>,
-    asked_at: Instant,
-    pause: Duration,
-    is_wished: bool,
+    pace: Pace,
     /// The connection for messages.
     feed: Option<Id>,
     feed_at: Instant,
@@ -77,43 +82,22 @@ struct Sentinel {
     is_pinged: bool,
     /// What it said last, by name.
     claims: Vec<Option<Claim>>,
-}
-
-/// One name.
-#[derive(Debug, Default)]
-struct Shard {
-    /// The newest claim that was believed, whatever the node said.
-    claim: Option<Claim>,
-    /// The claim's node said that it is a primary.
-    is_confirmed: bool,
-    /// It is being asked.
-    trial: Option<Id>,
-    trial_at: Instant,
-    /// The primary cannot be used, as workers say, or as it says itself; since when.
-    trouble: Option<Instant>,
+    /// The others that it told of last.
+    fellows: Vec<Fellow>,
 }
 
 /// Connections that are made anew, at least so long after the last time.
 const FEED_PAUSE: Duration = Duration::from_millis(500);
 /// Sentinels are silent as long as all is well. One that does not answer a PING after this is not there any more.
 const FEED_SILENCE: Duration = Duration::from_secs(5);
+/// Sentinels that are asked though they were not named: nobody runs more than a handful, and each costs two connections.
+const FOUND_MAX: usize = 16;
 
 impl SentinelDiscovery {
     /// Begins to look as soon as it is told the time.
     pub fn new(settings: SentinelSettings) -> SentinelDiscovery {
         let count = settings.names.len();
-        let sentinel = |address| Sentinel {
-            address,
-            line: None,
-            replies: None,
-            asked_at: Instant::ZERO,
-            pause: Duration::ZERO,
-            is_wished: false,
-            feed: None,
-            feed_at: Instant::ZERO,
-            is_pinged: false,
-            claims: vec![None; count],
-        };
+        let sentinel = |address| Sentinel::new(address, None, count);
         SentinelDiscovery {
             sentinels: settings.sentinels.into_iter().map(sentinel).collect(),
             shards: settings.names.iter().map(|_| Shard::default()).collect(),
@@ -123,56 +107,32 @@ impl SentinelDiscovery {
                 node: settings.node_greeting,
                 sentinel: settings.sentinel_greeting,
             }),
+            findings: Findings::default(),
             prng: Prng::new(settings.seed),
-            told: Vec::new(),
-            view: None,
-            complaints: HashMap::new(),
-            news: VecDeque::new(),
-            tally: Tally::default(),
         }
     }
 
     /// See [`super::Discovery::handle_wish`].
     pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
-        let shard_of = |shards: &mut Vec<Shard>, address: &Address| {
-            shards
-                .iter()
-                .position(|shard| shard.claim.as_ref().is_some_and(|claim| claim.address == *address))
-        };
         match wish {
             Wish::Redirected(_) => self.ask_all_soon(),
             Wish::Look => {
                 self.ask_all_soon();
-                self.try_all_out(now);
+                self.shards.iter_mut().for_each(|shard| shard.try_out(&mut self.talks, now));
             }
             Wish::Down(address) => {
-                if let Some(index) = shard_of(&mut self.shards, &address) {
-                    self.shards[index].trouble.get_or_insert(now);
+                if let Some(shard) = self.shards.iter_mut().find(|shard| shard.is_led_by(&address)) {
+                    // It may be there, and refuse us because it is none any more.
+                    shard.note_down(&mut self.talks, now);
                     self.ask_all_soon();
                 }
             }
-            Wish::Up(address) => {
-                if let Some(index) = shard_of(&mut self.shards, &address)
-                    && self.shards[index].is_confirmed
-                {
-                    self.shards[index].trouble = None;
-                }
-            }
-        }
-    }
-
-    /// Asks all primaries whether they still are, but none twice within a moment.
-    fn try_all_out(&mut self, now: Instant) {
-        for index in 0..self.shards.len() {
-            let shard = &self.shards[index];
-            if shard.trial.is_none() && shard.trial_at + LASTING_PAUSE <= now {
-                self.try_out(index, now);
-            }
+            Wish::Up(address) => self.shards.iter_mut().for_each(|shard| shard.note_up(&address)),
         }
     }
 
     fn ask_all_soon(&mut self) {
-        self.sentinels.iter_mut().for_each(|sentinel| sentinel.is_wished = true);
+        self.sentinels.iter_mut().for_each(|sentinel| sentinel.pace.wish());
     }
 
     /// See [`super::Discovery::handle_time`].
@@ -188,39 +148,24 @@ impl SentinelDiscovery {
                 self.tend_feed(index, now);
             }
         }
-        for index in 0..self.shards.len() {
-            if self.shards[index].trial_due() <= now {
-                self.try_out(index, now);
-            }
+        if self.shards.iter().any(|shard| shard.due() <= now) {
+            self.tend_shards(now);
         }
+    }
+
+    /// Asks nodes, and gives out what follows from the time alone.
+    fn tend_shards(&mut self, now: Instant) {
+        let due = self.shards.iter_mut().filter(|shard| shard.due() <= now);
+        due.for_each(|shard| shard.handle_time(&mut self.talks, now));
+        self.tell();
     }
 
     /// See [`super::Discovery::poll_deadline`].
     pub fn poll_deadline(&self) -> Instant {
         let sentinels =
             self.sentinels.iter().flat_map(|sentinel| [sentinel.question_at(), sentinel.feed_due()]);
-        let due = sentinels.chain(self.shards.iter().map(Shard::trial_due)).min();
+        let due = sentinels.chain(self.shards.iter().map(Shard::due)).min();
         due.unwrap_or(Instant::NEVER).min(self.talks.deadline())
-    }
-
-    /// See [`super::Discovery::poll_action`].
-    pub fn poll_action(&mut self) -> Option<Action> {
-        self.talks.poll_action()
-    }
-
-    /// See [`super::Discovery::poll_view`].
-    pub fn poll_view(&mut self) -> Option<View> {
-        self.view.take()
-    }
-
-    /// See [`super::Discovery::poll_news`].
-    pub fn poll_news(&mut self) -> Option<News> {
-        self.news.pop_front()
-    }
-
-    /// See [`super::Discovery::tally`].
-    pub fn tally(&self) -> Tally {
-        self.tally
     }
 
     /// Asks a sentinel about all names.
@@ -231,9 +176,9 @@ impl SentinelDiscovery {
                 encode::request(&mut request, &[b"SENTINEL", question.as_bytes(), name.as_bytes()]);
             }
         }
+        encode::request(&mut request, &[b"SENTINEL", b"MYID"]);
         let sentinel = &mut self.sentinels[index];
-        sentinel.is_wished = false;
-        sentinel.asked_at = now;
+        sentinel.pace.begin(now);
         sentinel.replies = Some(Vec::new());
         match sentinel.line {
             Some(line) => self.talks.say(line, &request, now + PATIENCE),
@@ -264,16 +209,6 @@ impl SentinelDiscovery {
         }
     }
 
-    /// Asks the node that is said to be a primary whether it is one.
-    fn try_out(&mut self, index: usize, now: Instant) {
-        let shard = &mut self.shards[index];
-        let Some(claim) = &shard.claim else { return };
-        let mut request = Vec::new();
-        encode::request(&mut request, &[b"ROLE"]);
-        shard.trial_at = now;
-        shard.trial = Some(self.talks.open(&claim.address, Party::Node, &request, now + PATIENCE));
-    }
-
     /// See [`super::Discovery::handle_event`].
     pub fn handle_event(&mut self, event: Event<'_>, now: Instant) {
         let (conn, heard) = self.talks.handle(event);
@@ -290,41 +225,45 @@ impl SentinelDiscovery {
             self.take_answer(index, reply, now);
         } else if let Some(index) = self.sentinels.iter().position(|sentinel| sentinel.feed == Some(conn)) {
             self.take_message(index, &reply, now);
-        } else if let Some(index) = self.shards.iter().position(|shard| shard.trial == Some(conn)) {
+        } else {
             self.talks.close(conn);
-            self.judge(index, is_primary(&reply), !is_error(&reply), now);
+            self.judge(conn, parse_role(&reply), now);
         }
     }
 
     /// A reply to one of the questions; with the last, the answer is whole.
     fn take_answer(&mut self, index: usize, reply: Vec<u8>, now: Instant) {
-        let wanted = self.names.len() * QUESTIONS.len();
+        let wanted = self.names.len() * QUESTIONS.len() + 1;
         let sentinel = &mut self.sentinels[index];
         let Some(replies) = &mut sentinel.replies else { return };
         replies.push(reply);
         if replies.len() < wanted {
             return;
         }
-        let replies = sentinel.replies.take().unwrap_or_default();
+        let mut replies = sentinel.replies.take().unwrap_or_default();
+        sentinel.id = replies.pop().and_then(|id| text(&id));
         if let Some(line) = sentinel.line {
             self.talks.set_deadline(line, Instant::NEVER);
         }
-        let claims: Vec<_> = replies.chunks(QUESTIONS.len()).map(parse).collect();
-        self.take_claims(index, claims);
-        self.tally.answers += 1;
-        self.tally.answered_at = Some(now);
-        for name in 0..self.names.len() {
-            self.decide(name, now);
+        if !self.sentinels[index].is_itself() {
+            return self.refuse(index);
         }
+        self.take_claims(index, &replies);
+        self.findings.count_answer(now);
+        self.decide(now);
         self.rest(index, now);
-        self.tell();
+        self.meet_fellows();
     }
 
     /// What a sentinel says now.
-    fn take_claims(&mut self, index: usize, claims: Vec<Result<Claim, NoClaim>>) {
+    fn take_claims(&mut self, index: usize, replies: &[Vec<u8>]) {
+        let answers = replies.chunks(QUESTIONS.len());
+        let fellows =
+            answers.clone().filter_map(|answer| answer.last()).flat_map(|reply| parse_fellows(reply));
+        self.sentinels[index].fellows = fellows.collect();
         let address = self.sentinels[index].address.clone();
         let mut is_fine = true;
-        for (name, claim) in claims.into_iter().enumerate() {
+        for (name, claim) in answers.map(parse).enumerate() {
             let complaint = match &claim {
                 Ok(_) => None,
                 Err(NoClaim::UnknownName) => {
@@ -337,79 +276,77 @@ impl SentinelDiscovery {
             self.sentinels[index].claims[name] = claim.ok();
             if let Some(complaint) = complaint {
                 is_fine = false;
-                self.complain(address.clone(), complaint);
+                self.findings.complain(&address, complaint);
             }
         }
         if is_fine {
-            self.complaints.remove(&address);
+            self.findings.forgive(&address);
         }
     }
 
-    /// Chooses among what the sentinels say of one name.
-    fn decide(&mut self, name: usize, now: Instant) {
-        let Some(best) = self.best_claim(name) else { return };
-        let shard = &mut self.shards[name];
-        match &mut shard.claim {
-            Some(known) if known.address == best.address => *known = best,
-            _ => {
-                if let Some(trial) = shard.trial.take() {
-                    self.talks.close(trial);
-                }
-                shard.claim = Some(best);
-                shard.is_confirmed = false;
-                shard.trial_at = Instant::ZERO;
-                shard.trouble = Some(now);
-                self.try_out(name, now);
-            }
-        }
+    /// Who answers is another sentinel than the one that was found there.
+    fn refuse(&mut self, index: usize) {
+        self.findings.count_refusal();
+        let sentinel = &mut self.sentinels[index];
+        sentinel.claims.fill(None);
+        sentinel.pace.rest(Rest::Usual(self.period), &mut self.prng);
+        let reason = "it is another sentinel than the named ones have told of".to_owned();
+        let address = sentinel.address.clone();
+        self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
     }
 
-    /// The claim with the highest epoch; of several with the same, the one that most make. One that is older than what is known
-    /// counts only if a majority of all sentinels makes it, and nobody says what we know: after `SENTINEL RESET` and the like
-    /// epochs begin anew.
-    fn best_claim(&self, name: usize) -> Option<Claim> {
-        let claims = || self.sentinels.iter().filter_map(|sentinel| sentinel.claims[name].as_ref());
-        let known = self.shards[name].claim.as_ref();
-        let votes = |claim: &Claim| {
-            claims().filter(|other| (&other.address, other.epoch) == (&claim.address, claim.epoch)).count()
+    /// Lets each name decide by what sentinels say now.
+    fn decide(&mut self, now: Instant) {
+        let votes = (0..self.sentinels.len()).filter(|index| has_vote(&self.sentinels, *index)).count();
+        for (name, shard) in self.shards.iter_mut().enumerate() {
+            let said = self.sentinels.iter().enumerate().filter_map(|(index, sentinel)| {
+                let claim = sentinel.claims[name].as_ref()?;
+                Some(Said { by: &sentinel.address, claim, has_vote: has_vote(&self.sentinels, index) })
+            });
+            let said: Vec<Said<'_>> = said.collect();
+            shard.decide(&said, votes, &mut self.talks, now);
+        }
+        self.tend_shards(now);
+    }
+
+    /// Asks those too of whom named sentinels tell, and none of whom they do not tell any more. What a sentinel said before it
+    /// fell silent still counts for this.
+    fn meet_fellows(&mut self) {
+        let is_named = |fellow: &Fellow| {
+            let mut named = self.sentinels.iter().filter(|sentinel| sentinel.is_named());
+            named.any(|sentinel| {
+                sentinel.id.as_ref() == Some(&fellow.id)
+                    || sentinel.address.canonical() == fellow.address.canonical()
+            })
         };
-        let is_known = |claim: &Claim| known.is_some_and(|known| known.address == claim.address);
-        // The first of equals is the first sentinel's; what is known goes before all.
-        let best = claims().rev().max_by_key(|claim| (claim.epoch, votes(claim), is_known(claim)))?;
-        let is_older = known.is_some_and(|known| best.epoch < known.epoch);
-        let is_majority = votes(best) * 2 > self.sentinels.len();
-        (!is_older || is_majority).then(|| best.clone())
+        // Before Redis 6.2 a sentinel that was named by a host name cannot be told from one that was found.
+        let tellers = self.sentinels.iter().filter(|sentinel| sentinel.is_named() && sentinel.id.is_some());
+        let mut fellows: Vec<Fellow> = tellers
+            .flat_map(|sentinel| &sentinel.fellows)
+            .filter(|fellow| !is_named(fellow))
+            .cloned()
+            .collect();
+        fellows.sort_by_cached_key(|fellow| (fellow.id.clone(), fellow.address.to_string()));
+        fellows.dedup_by(|one, other| one.id == other.id);
+        fellows.truncate(FOUND_MAX);
+        for sentinel in self.sentinels.iter().filter(|sentinel| !sentinel.is_among(&fellows)) {
+            [sentinel.line, sentinel.feed].into_iter().flatten().for_each(|conn| self.talks.close(conn));
+        }
+        self.sentinels.retain(|sentinel| sentinel.is_among(&fellows));
+        for fellow in fellows {
+            if !self.sentinels.iter().any(|sentinel| sentinel.is(&fellow)) {
+                self.sentinels.push(Sentinel::new(fellow.address, Some(fellow.id), self.names.len()));
+            }
+        }
     }
 
-    /// What came of the question whether a node is a primary. If it has not said anything of it, a primary stays one: nobody
-    /// else is.
-    fn judge(&mut self, name: usize, verdict: Result<(), String>, is_said: bool, now: Instant) {
-        let shard = &mut self.shards[name];
-        shard.trial = None;
-        match verdict {
-            Ok(()) => {
-                shard.is_confirmed = true;
-                shard.trouble = None;
-                if let Some(claim) = &shard.claim {
-                    self.complaints.remove(&claim.address);
-                }
-            }
-            Err(_) if !is_said && shard.is_confirmed => {}
-            Err(reason) => {
-                shard.is_confirmed = false;
-                let since = *shard.trouble.get_or_insert(now);
-                let is_lasting = now.since(since) >= URGENT_FOR;
-                let pause = if is_lasting { LASTING_PAUSE } else { URGENT_PAUSE };
-                let chance = Duration::from_nanos(self.prng.below(pause.as_nanos() as u64));
-                let shard = &mut self.shards[name];
-                shard.trial_at = now + pause + chance;
-                self.tally.failures += 1;
-                if let Some(claim) = &shard.claim {
-                    let address = claim.address.clone();
-                    let name = self.names[name].clone();
-                    self.complain(address.clone(), News::NotPrimary { name, address, reason });
-                }
-            }
+    /// What came of the question on `conn` whether a node is a primary.
+    fn judge(&mut self, conn: Id, role: Role, now: Instant) {
+        let Some(name) = self.shards.iter().position(|shard| shard.asks_on(conn)) else { return };
+        if let Some((address, reason)) = self.shards[name].judge(conn, role, &mut self.prng, now) {
+            self.findings.count_failure();
+            let name = self.names[name].clone();
+            self.findings.complain(&address, News::NotPrimary { name, address: address.clone(), reason });
         }
         self.tell();
     }
@@ -418,23 +355,11 @@ impl SentinelDiscovery {
     fn tell(&mut self) {
         let shards: Vec<ShardSpec> =
             self.names.iter().zip(&self.shards).map(|(name, shard)| shard.spec(name)).collect();
-        let is_first = self.told.is_empty();
-        if shards == self.told || is_first && shards.iter().all(|shard| shard.primary.is_none()) {
-            return;
+        let epoch = self.shards.iter().map(Shard::epoch).max().unwrap_or_default();
+        let has_said = |sentinel: &&Sentinel| sentinel.claims.iter().any(Option::is_some);
+        if let Some(by) = self.sentinels.iter().find(has_said).or(self.sentinels.first()) {
+            self.findings.tell(View { epoch, shards }, &by.address);
         }
-        if is_first {
-            let nodes =
-                shards.iter().map(|shard| usize::from(shard.primary.is_some()) + shard.replicas.len());
-            let (nodes, shards) = (nodes.sum(), shards.len());
-            let by = self.sentinels.iter().find(|sentinel| sentinel.claims.iter().any(Option::is_some));
-            let by = by.or(self.sentinels.first()).map(|sentinel| sentinel.address.clone());
-            self.news.extend(by.map(|by| News::Found { by, shards, nodes }));
-        } else {
-            self.news.extend(changes(&self.told, &shards).into_iter().map(News::Changed));
-        }
-        self.told.clone_from(&shards);
-        let epochs = self.shards.iter().filter_map(|shard| shard.claim.as_ref()).map(|claim| claim.epoch);
-        self.view = Some(View { epoch: epochs.max().unwrap_or_default(), shards });
     }
 
     /// A message: whatever it says about one of our names, that sentinel is asked. What it says is not believed.
@@ -447,76 +372,91 @@ impl SentinelDiscovery {
             let (address, reason) = (sentinel.address.clone(), error_text(reply));
             sentinel.feed = None;
             feed.into_iter().for_each(|feed| self.talks.close(feed));
-            return self.complain(address.clone(), News::NoAnswer { address, reason });
+            return self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
         }
         feed.into_iter().for_each(|feed| self.talks.set_deadline(feed, Instant::NEVER));
         if is_about(reply, &self.names) {
-            self.sentinels[index].is_wished = true;
+            self.sentinels[index].pace.wish();
         }
     }
 
     /// A connection is gone.
     fn lose(&mut self, conn: Id, reason: &str, now: Instant) {
-        if let Some(index) = self.shards.iter().position(|shard| shard.trial == Some(conn)) {
-            return self.judge(index, Err(reason.to_owned()), false, now);
-        }
         if let Some(sentinel) = self.sentinels.iter_mut().find(|sentinel| sentinel.feed == Some(conn)) {
             sentinel.feed = None;
             sentinel.feed_at = now;
             sentinel.is_pinged = false;
             // What it would have told meanwhile is asked for.
-            sentinel.is_wished = true;
+            sentinel.pace.wish();
             return;
         }
         let Some(index) = self.sentinels.iter().position(|sentinel| sentinel.line == Some(conn)) else {
-            return;
+            return self.judge(conn, Role::Unsaid(reason.to_owned()), now);
         };
         let sentinel = &mut self.sentinels[index];
         sentinel.line = None;
         sentinel.claims.fill(None);
-        let was_asked = sentinel.replies.take().is_some();
-        if !was_asked {
+        if sentinel.replies.take().is_some() {
+            sentinel.pace.rest(Rest::Long, &mut self.prng);
+            let address = sentinel.address.clone();
+            self.findings.count_failure();
+            let reason = reason.to_owned();
+            self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
+        } else {
             // It has not failed: it ended an idle connection, as sentinels do when they start anew.
-            sentinel.is_wished = true;
-            return;
+            sentinel.pace.wish();
         }
-        self.tally.failures += 1;
-        let address = self.sentinels[index].address.clone();
-        self.complain(address.clone(), News::NoAnswer { address, reason: reason.to_owned() });
-        self.sentinels[index].pause = LASTING_PAUSE + self.chance(LASTING_PAUSE);
-    }
-
-    fn complain(&mut self, address: Address, news: News) {
-        if self.complaints.get(&address) != Some(&news) {
-            self.complaints.insert(address, news.clone());
-            self.news.push_back(news);
-        }
+        self.decide(now);
     }
 
     /// Decides how long not to ask a sentinel that has answered.
     fn rest(&mut self, index: usize, now: Instant) {
-        let since = self.shards.iter().filter_map(|shard| shard.trouble).min();
-        let pause = match since {
-            Some(since) if now.since(since) < URGENT_FOR => URGENT_PAUSE + self.chance(URGENT_PAUSE),
-            Some(_) => LASTING_PAUSE + self.chance(LASTING_PAUSE),
-            None => self.period - self.period / 10 + self.chance(self.period / 5),
-        };
-        self.sentinels[index].pause = pause;
-    }
-
-    fn chance(&mut self, most: Duration) -> Duration {
-        Duration::from_nanos(self.prng.below(most.as_nanos() as u64))
+        let since = self.shards.iter().filter_map(Shard::trouble).min();
+        let rest = Rest::in_trouble(since, now).unwrap_or(Rest::Usual(self.period));
+        self.sentinels[index].pace.rest(rest, &mut self.prng);
     }
 }
 
 impl Sentinel {
+    /// One that was named, or found as `told_id`, and was not asked yet about any of `count` names.
+    fn new(address: Address, told_id: Option<String>, count: usize) -> Sentinel {
+        Sentinel {
+            address,
+            told_id,
+            id: None,
+            line: None,
+            replies: None,
+            pace: Pace::default(),
+            feed: None,
+            feed_at: Instant::ZERO,
+            is_pinged: false,
+            claims: vec![None; count],
+            fellows: Vec::new(),
+        }
+    }
+
+    fn is_named(&self) -> bool {
+        self.told_id.is_none()
+    }
+
+    /// Whether it may be heard: a stranger may have taken the address of one that was found.
+    fn is_itself(&self) -> bool {
+        self.is_named() || self.id == self.told_id
+    }
+
+    /// Whether it was named, or is one of `fellows`.
+    fn is_among(&self, fellows: &[Fellow]) -> bool {
+        self.is_named() || fellows.iter().any(|fellow| self.is(fellow))
+    }
+
+    /// Whether it was found as `fellow`.
+    fn is(&self, fellow: &Fellow) -> bool {
+        self.told_id.as_ref() == Some(&fellow.id) && self.address == fellow.address
+    }
+
     /// When it is to be asked.
     fn question_at(&self) -> Instant {
-        match (&self.replies, self.is_wished) {
-            (Some(_), _) => Instant::NEVER,
-            (None, true) => self.asked_at + self.pause.min(WISH_PAUSE),
-            (None, false) => self.asked_at + self.pause,
-        }
+        if self.replies.is_some() { Instant::NEVER } else { self.pace.due() }
     }
 
     /// When something is to be done for its messages.
@@ -530,21 +470,9 @@ impl Sentinel {
     }
 }
 
-impl Shard {
-    /// When its node is to be asked whether it is a primary.
-    fn trial_due(&self) -> Instant {
-        let is_due = self.claim.is_some() && !self.is_confirmed && self.trial.is_none();
-        if is_due { self.trial_at } else { Instant::NEVER }
-    }
-
-    fn spec(&self, name: &str) -> ShardSpec {
-        let node = |address: &Address| NodeSpec::at(address.clone());
-        let claim = self.claim.as_ref();
-        ShardSpec {
-            name: name.to_owned(),
-            primary: claim.filter(|_| self.is_confirmed).map(|claim| node(&claim.address)),
-            replicas: claim.into_iter().flat_map(|claim| &claim.replicas).map(node).collect(),
-            slots: Vec::new(),
-        }
-    }
+/// Whether the sentinel at `index` counts where most decide: it was named, and not under another address before.
+fn has_vote(sentinels: &[Sentinel], index: usize) -> bool {
+    let sentinel = &sentinels[index];
+    let is_again = |other: &Sentinel| other.id.is_some() && other.id == sentinel.id;
+    sentinel.is_named() && !sentinels[..index].iter().any(is_again)
 }

@@ -16,6 +16,31 @@ pub(super) struct Claim {
     pub epoch: u64,
     /// Replicas that can be used, as far as the sentinel knows.
     pub replicas: Vec<Address>,
+    /// It is carrying out a failover, or wants to.
+    pub is_failing_over: bool,
+    /// The replica that this failover makes the primary: the majority has elected this sentinel, which has chosen it. It has
+    /// been told so, or will be within a tenth of a second.
+    pub heir: Option<Address>,
+}
+
+/// Another sentinel, as one tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fellow {
+    /// Its name for life.
+    pub id: String,
+    /// Where it listens.
+    pub address: Address,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It is a primary.
+    Primary,
+    /// It is something else: what it says.
+    Other(String),
+    /// It has not said: why.
+    Unsaid(String),
 }
 
 /// Why there is no claim.
@@ -27,9 +52,10 @@ pub(super) enum NoClaim {
     Reason(String),
 }
 
-/// Questions about one name: `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER`, `SENTINEL REPLICAS`, and as long as there
-/// are Redises before 5.0, `SENTINEL SLAVES`.
-pub(super) const QUESTIONS: [&str; 4] = ["GET-MASTER-ADDR-BY-NAME", "MASTER", "REPLICAS", "SLAVES"];
+/// Questions about one name: `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER`, `SENTINEL REPLICAS`, as long as there are
+/// Redises before 5.0, `SENTINEL SLAVES`, and `SENTINEL SENTINELS`.
+pub(super) const QUESTIONS: [&str; 5] =
+    ["GET-MASTER-ADDR-BY-NAME", "MASTER", "REPLICAS", "SLAVES", "SENTINELS"];
 
 /// Makes sense of the replies to [`QUESTIONS`].
 ///
@@ -37,7 +63,7 @@ pub(super) const QUESTIONS: [&str; 4] = ["GET-MASTER-ADDR-BY-NAME", "MASTER", "R
 /// the second has the old until all replicas follow. The epoch is in the second alone. It is new from the same moment on, so
 /// that both fit together.
 pub(super) fn parse(replies: &[Vec<u8>]) -> Result<Claim, NoClaim> {
-    let [address, primary, replicas @ ..] = replies else {
+    let [address, primary, replicas, old_replicas, ..] = replies else {
         return Err(NoClaim::Reason("its answer is not whole".to_owned()));
     };
     if is_null(address) {
@@ -48,9 +74,14 @@ pub(super) fn parse(replies: &[Vec<u8>]) -> Result<Claim, NoClaim> {
     }
     let address =
         parse_address(address).ok_or_else(|| NoClaim::Reason("its answer makes no sense".to_owned()))?;
-    let epoch = fields(primary).and_then(|fields| fields.get("config-epoch")?.parse().ok());
-    let replicas = replicas.iter().find_map(|reply| parse_replicas(reply));
-    Ok(Claim { address, epoch: epoch.unwrap_or_default(), replicas: replicas.unwrap_or_default() })
+    let fields = fields(primary).unwrap_or_default();
+    let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
+    let is_failing_over = has_flag(&fields, &["failover_in_progress"]);
+    let replicas = [replicas, old_replicas].into_iter().find_map(|reply| parse_replicas(reply));
+    let (mut replicas, heir) = replicas.unwrap_or_default();
+    replicas.retain(|replica| *replica != address);
+    let heir = heir.filter(|heir| is_failing_over && *heir != address);
+    Ok(Claim { address, epoch, replicas, is_failing_over, heir })
 }
 
 /// Host and port.
@@ -60,21 +91,42 @@ fn parse_address(reply: &[u8]) -> Option<Address> {
     tcp(&host, port.parse().ok()?)
 }
 
-/// Replicas that the sentinel can reach, and that are meant to be seen (`replica-announced`).
-fn parse_replicas(reply: &[u8]) -> Option<Vec<Address>> {
-    let is_bad = |flags: &str| {
-        flags.split(',').any(|flag| matches!(flag, "s_down" | "o_down" | "disconnected" | "master"))
-    };
-    let replica = |reply: &[u8]| {
-        let fields = fields(reply)?;
+/// Replicas that the sentinel can reach, and that are meant to be seen (`replica-announced`); and the one that it has chosen
+/// to be the primary, reachable or not: a node that is promoted closes all connections.
+fn parse_replicas(reply: &[u8]) -> Option<(Vec<Address>, Option<Address>)> {
+    let (mut replicas, mut heir) = (Vec::new(), None);
+    for fields in elements(reply)?.filter_map(fields) {
+        let Some(address) = place(&fields) else { continue };
+        if has_flag(&fields, &["promoted"]) {
+            heir = Some(address.clone());
+        }
         let is_hidden = fields.get("replica-announced").is_some_and(|announced| announced == "0");
-        let usable = !is_hidden && fields.get("flags").is_some_and(|flags| !is_bad(flags));
-        let address = || tcp(fields.get("ip")?, fields.get("port")?.parse().ok()?);
-        usable.then(address).flatten()
-    };
-    let mut replicas: Vec<Address> = elements(reply)?.filter_map(replica).collect();
+        let is_bad = has_flag(&fields, &["s_down", "o_down", "disconnected", "master"]);
+        if fields.contains_key("flags") && !is_hidden && !is_bad {
+            replicas.push(address);
+        }
+    }
     replicas.sort_by_key(ToString::to_string);
-    Some(replicas)
+    Some((replicas, heir))
+}
+
+/// The other sentinels that watch the same name and answer the one that was asked, from its reply to `SENTINEL SENTINELS`.
+pub(super) fn parse_fellows(reply: &[u8]) -> Vec<Fellow> {
+    let fellow = |fields: HashMap<String, String>| {
+        let is_down = has_flag(&fields, &["s_down"]);
+        let id = fields.get("runid").filter(|id| !id.is_empty() && !is_down)?;
+        Some(Fellow { id: id.clone(), address: place(&fields)? })
+    };
+    elements(reply).into_iter().flatten().filter_map(fields).filter_map(fellow).collect()
+}
+
+/// Where it listens.
+fn place(fields: &HashMap<String, String>) -> Option<Address> {
+    tcp(fields.get("ip")?, fields.get("port")?.parse().ok()?)
+}
+
+fn has_flag(fields: &HashMap<String, String>, wanted: &[&str]) -> bool {
+    fields.get("flags").is_some_and(|flags| flags.split(',').any(|flag| wanted.contains(&flag)))
 }
 
 /// Names and values in turn, or a map.
@@ -87,17 +139,17 @@ fn fields(reply: &[u8]) -> Option<HashMap<String, String>> {
     Some(fields)
 }
 
-/// Whether `reply`, to ROLE, is that of a primary; else what it is.
-pub(super) fn is_primary(reply: &[u8]) -> Result<(), String> {
+/// What `reply`, to ROLE, says.
+pub(super) fn parse_role(reply: &[u8]) -> Role {
     if is_error(reply) {
-        return Err(error_text(reply));
+        return Role::Unsaid(error_text(reply));
     }
     let role = elements(reply).and_then(|mut parts| text(parts.next()?));
     match role.as_deref() {
-        Some("master") => Ok(()),
-        Some("slave") => Err("it is a replica".to_owned()),
-        Some(role) => Err(format!("its role is {}", role.escape_debug())),
-        None => Err("its answer makes no sense".to_owned()),
+        Some("master") => Role::Primary,
+        Some("slave") => Role::Other("it is a replica".to_owned()),
+        Some(role) => Role::Other(format!("its role is {}", role.escape_debug())),
+        None => Role::Other("its answer makes no sense".to_owned()),
     }
 }
 

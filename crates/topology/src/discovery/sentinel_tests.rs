@@ -1,22 +1,12 @@
 //! Real answers of Redis 7.0.15's sentinels taken apart, and a machine among sentinels that agree, disagree, and die.
 
-use super::reach::tcp;
-use super::sentinel_answer::{NoClaim, is_about, is_primary, parse};
+use super::sentinel_answer::{NoClaim, Role, is_about, parse, parse_role};
+use super::sentinel_testing::{
+    NIL, UNKNOWN, address, claim, discovery, primaries, primary, replica, roles_asked, said, sentinel, world,
+};
 use super::testing::{World, array};
-use super::{Discovery, News, Party, SentinelDiscovery, SentinelSettings, Wish};
-use crate::Address;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
+use super::{News, Party, Wish};
 use std::time::Duration;
-
-fn address(text: &str) -> Address {
-    let (host, port) = text.rsplit_once(':').expect("host:port");
-    tcp(host, port.parse().expect("a port")).expect("valid")
-}
-
-const NIL: &[u8] = b"*-1\r\n";
-const UNKNOWN: &[u8] = b"-ERR No such master with that name\r\n";
 
 #[test]
 fn a_sentinels_answer_is_an_address_an_epoch_and_replicas() {
@@ -53,14 +43,14 @@ fn a_name_that_a_sentinel_does_not_know_is_no_claim() {
 #[test]
 fn roles_are_those_that_nodes_tell() {
     // Redis 7.0.15.
-    assert_eq!(is_primary(b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n"), Ok(()));
+    assert_eq!(parse_role(b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n"), Role::Primary);
     let replica = b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:21011\r\n$9\r\nconnected\r\n:797\r\n";
-    assert_eq!(is_primary(replica), Err("it is a replica".to_owned()));
-    let sentinel = is_primary(b"*2\r\n$8\r\nsentinel\r\n*1\r\n$3\r\none\r\n");
-    assert_eq!(sentinel, Err("its role is sentinel".to_owned()));
-    let loading = b"-LOADING Redis is loading the dataset in memory\r\n";
-    assert_eq!(is_primary(loading), Err("LOADING Redis is loading the dataset in memory".to_owned()));
-    assert!(is_primary(b"+master\r\n").is_err());
+    assert_eq!(parse_role(replica), Role::Other("it is a replica".to_owned()));
+    let sentinel = parse_role(b"*2\r\n$8\r\nsentinel\r\n*1\r\n$3\r\none\r\n");
+    assert_eq!(sentinel, Role::Other("its role is sentinel".to_owned()));
+    let loading = "LOADING Redis is loading the dataset in memory";
+    assert_eq!(parse_role(format!("-{loading}\r\n").as_bytes()), Role::Unsaid(loading.to_owned()));
+    assert!(matches!(parse_role(b"+master\r\n"), Role::Other(_)));
 }
 
 #[test]
@@ -71,87 +61,6 @@ fn messages_are_about_names_and_not_about_what_looks_like_them() {
     assert!(is_about(&message("slave 127.0.0.1:21013 127.0.0.1 21013 @ two 127.0.0.1 21011"), &names));
     assert!(!is_about(&message("master oneself 127.0.0.1 21011"), &names));
     assert!(!is_about(b"*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n", &names));
-}
-
-/// What a sentinel says of each name: the primary and the epoch.
-type Said = Rc<RefCell<HashMap<&'static str, (&'static str, u64)>>>;
-
-fn said(claims: &[(&'static str, &'static str, u64)]) -> Said {
-    Rc::new(RefCell::new(claims.iter().map(|&(name, at, epoch)| (name, (at, epoch))).collect()))
-}
-
-/// From now on it says of `one` that this is the primary.
-fn claim(said: &Said, at: &'static str, epoch: u64) {
-    said.borrow_mut().insert("one", (at, epoch));
-}
-
-fn sentinel(said: &Said) -> impl FnMut(&[String]) -> Option<Vec<u8>> + use<> {
-    let said = Rc::clone(said);
-    move |request| {
-        let claim = || said.borrow().get(request[2].as_str()).copied();
-        match request[0].as_str() {
-            "PSUBSCRIBE" => return Some(b"*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n".to_vec()),
-            "PING" => return Some(b"*2\r\n$4\r\npong\r\n$0\r\n\r\n".to_vec()),
-            _ => {}
-        }
-        Some(match (request[1].as_str(), claim()) {
-            ("GET-MASTER-ADDR-BY-NAME", None) => NIL.to_vec(),
-            (_, None) => UNKNOWN.to_vec(),
-            ("GET-MASTER-ADDR-BY-NAME", Some((at, _))) => {
-                let (host, port) = at.rsplit_once(':').expect("host:port");
-                array(&[host, port])
-            }
-            ("MASTER", Some((_, epoch))) => array(&["config-epoch", &epoch.to_string()]),
-            _ => b"*0\r\n".to_vec(),
-        })
-    }
-}
-
-fn primary() -> impl FnMut(&[String]) -> Option<Vec<u8>> {
-    |_| Some(b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n".to_vec())
-}
-
-fn replica() -> impl FnMut(&[String]) -> Option<Vec<u8>> {
-    |_| Some(b"*5\r\n$5\r\nslave\r\n$1\r\na\r\n:1\r\n$9\r\nconnected\r\n:797\r\n".to_vec())
-}
-
-fn discovery(sentinels: &[&str], names: &[&str]) -> Discovery {
-    let settings = SentinelSettings {
-        sentinels: sentinels.iter().map(|at| address(at)).collect(),
-        names: names.iter().map(|name| (*name).to_owned()).collect(),
-        period: Duration::from_secs(10),
-        sentinel_greeting: None,
-        node_greeting: None,
-        seed: 1,
-    };
-    Discovery::Sentinel(Box::new(SentinelDiscovery::new(settings)))
-}
-
-/// Three sentinels that say the same of two names, and the primaries; all know all.
-fn world<'a>() -> (World<'a>, [Said; 3]) {
-    let mut world = World::new(discovery(&["s:1", "s:2", "s:3"], &["one", "two"]));
-    let all = [(); 3].map(|()| said(&[("one", "a:1", 0), ("two", "b:1", 0)]));
-    for (at, said) in ["s:1", "s:2", "s:3"].into_iter().zip(&all) {
-        world.put(at, sentinel(said));
-    }
-    world.put("a:1", primary());
-    world.put("b:1", primary());
-    world.put("c:1", replica());
-    world.run_for(Duration::from_secs(3));
-    (world, all)
-}
-
-/// Who the primaries are, in the last view.
-fn primaries(world: &World<'_>) -> Vec<String> {
-    let view = world.views.last().expect("there is a view");
-    let label = |shard: &crate::ShardSpec| {
-        shard.primary.as_ref().map_or("nobody".to_owned(), |primary| primary.label())
-    };
-    view.shards.iter().map(label).collect()
-}
-
-fn roles_asked(world: &World<'_>, at: &str) -> usize {
-    world.connected.iter().filter(|(address, party)| address == at && *party == Party::Node).count()
 }
 
 #[test]
@@ -280,7 +189,7 @@ fn sentinels_that_are_gone_are_looked_for_and_a_silent_connection_is_tested() {
     world.run_for(Duration::from_secs(10));
     let tried = world.connected.iter().filter(|(at, _)| at == "s:1").count();
     assert!((10..60).contains(&tried), "{tried} attempts in 10 s");
-    let (mut world, _) = self::world();
+    let (mut world, _) = super::sentinel_testing::world();
     let before = world.connected.len();
     // It does not answer any more, and its connections stay.
     world.put("s:1", |_| None);

@@ -1,0 +1,175 @@
+//! WAIT and WAITAOF: how many replicas have what a client wrote.
+//!
+//! ```text
+//!                ┌─► shard 0: CLIENT ID, WAIT 1 100 ─► :1 ─┐
+//!   session ─────┼─► shard 1: CLIENT ID, WAIT 1 100 ─► :2 ─┼─► the least: :1
+//!                └─► shard 2: CLIENT ID, WAIT 1 100 ─► :1 ─┘
+//! ```
+//!
+//! A node answers for what its own connection wrote: for all that it had done when that connection last wrote something. So
+//! each connection that the client holds for this ([`crate::fan`]) is made to count as one that has written a moment ago. That
+//! is all that the node had done by then, and with it all that the client was answered there: nothing of it is in flight
+//! when WAIT goes out. Nobody notes where a client has written, so all shards are asked. Both can only make the number
+//! smaller.
+//!
+//! Up to Redis 7.0, whatever a connection does counts as a write: the CLIENT ID ahead is enough. Nodes that know WAITAOF
+//! (Redis 7.2, Valkey) count what went on to replicas (`call` in server.c of Redis 7.4). The one request that does, for every
+//! node of a cluster too, and changes nothing is to add no functions to those that there are.
+//!
+//! A client of one Redis that dies or is replaced notices: it loses its connection, and must ask itself what became of its
+//! writes. Here it does not, and the node that answers next may never have seen them. So it is told once, by an error.
+
+use crate::backend::Purpose;
+use crate::core::{Asked, Core};
+use crate::errors;
+use crate::fan::Answers;
+use crate::held::HeldNode;
+use crate::redirect::Kept;
+use crate::session::Session;
+use resp::reply::{as_integer, elements, is_error};
+use resp::{Request, encode};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use stdx::{Id, Instant, append};
+use topology::{Address, ShardId};
+
+const ABOUT_WAITAOF: &[u8] = b"*3\r\n$7\r\nCOMMAND\r\n$4\r\nINFO\r\n$7\r\nWAITAOF\r\n";
+/// FUNCTION RESTORE of what FUNCTION DUMP of Redis 7.0 gives where there are no functions.
+pub(crate) const MARK: &[u8] = b"*4\r\n$8\r\nFUNCTION\r\n$7\r\nRESTORE\r\n$10\r\n\x0a\0\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda\r\n$6\r\nAPPEND\r\n";
+
+/// The least that nodes have said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Acknowledged {
+    /// WAIT's number, or WAITAOF's two; none before a node has said any.
+    least: Vec<i64>,
+    /// They come as an array.
+    is_array: bool,
+}
+
+impl Acknowledged {
+    /// Takes in what a node has said. `None` if it is not of the kind that others have said.
+    pub(crate) fn absorb(&mut self, reply: &[u8]) -> Option<()> {
+        let (numbers, is_array): (Vec<i64>, bool) = match as_integer(reply) {
+            Some(number) => (vec![number], false),
+            None => (elements(reply)?.map(as_integer).collect::<Option<_>>()?, true),
+        };
+        if self.least.is_empty() {
+            (self.least, self.is_array) = (numbers, is_array);
+            return Some(());
+        }
+        if (self.least.len(), self.is_array) != (numbers.len(), is_array) {
+            return None;
+        }
+        self.least.iter_mut().zip(numbers).for_each(|(least, number)| *least = number.min(*least));
+        Some(())
+    }
+
+    /// Appends it. `None` if no node has said anything.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) -> Option<()> {
+        if self.is_array {
+            encode::array_header(out, self.least.len());
+        }
+        self.least.iter().for_each(|number| encode::integer(out, *number));
+        (!self.least.is_empty()).then_some(())
+    }
+}
+
+/// Who may have lost writes with a primary.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// When a primary was lost or replaced last, or the connection to it.
+    last_at: Option<Instant>,
+    /// The clients that were there then and have been told since, by their numbers.
+    told: BTreeSet<u64>,
+}
+
+impl Losses {
+    /// A primary was lost or replaced, or the connection to it.
+    pub(crate) fn note(&mut self, now: Instant) {
+        self.last_at = Some(now);
+        self.told.clear();
+    }
+
+    /// Whether the client of `session` is to be told; then it counts as told.
+    fn concern(&mut self, session: &Session) -> bool {
+        self.last_at.is_some_and(|last_at| session.created_at <= last_at) && self.told.insert(session.client)
+    }
+}
+
+impl Core {
+    /// Sends WAIT or WAITAOF to all shards; they may answer `patience` later than to other requests.
+    pub(crate) fn wait_for_replicas(
+        &mut self,
+        session: &mut Session,
+        request: &Request<'_>,
+        patience: Duration,
+    ) {
+        if self.losses.concern(session) {
+            return self.refuse(session, errors::PRIMARY_LOST);
+        }
+        let shards: Vec<ShardId> = self.topology.all_shards().collect();
+        let answers = Answers::Replicas(Acknowledged::default());
+        self.wait_on_several(session, &shards, answers, patience, |out, _| append(out, request.bytes));
+    }
+}
+
+impl Core {
+    /// Has the connection `node` count as one that has written, if CLIENT ID is not or perhaps not enough for that.
+    pub(crate) fn ask_mark(&mut self, node: HeldNode, fan: Id, part: u32) {
+        let backend = &mut self.backends[node.get() as usize];
+        if matches!(self.topology.node(backend.node).address, Address::Embedded(_)) {
+            backend.knows_waitaof = Some(false);
+        }
+        let asked = |purpose| Asked { conn: fan, place: 0, part, purpose, kept: Kept::NO };
+        match backend.knows_waitaof {
+            Some(false) => return,
+            Some(true) => {}
+            None => self.enqueue_on(node.get(), ABOUT_WAITAOF, asked(Purpose::Waitaof)),
+        }
+        self.enqueue_on(node.get(), MARK, asked(Purpose::Mark));
+    }
+
+    /// The node at the end of the connection `node` has said whether it knows WAITAOF, or that it cannot tell now.
+    pub(crate) fn note_waitaof(&mut self, node: u32, reply: &[u8]) {
+        let knows = elements(reply).and_then(|mut entries| entries.next()).and_then(elements).is_some();
+        self.backends[node as usize].knows_waitaof = (!is_error(reply)).then_some(knows);
+    }
+
+    /// The connection `node` counts as one that has written, or not: then what WAIT says there means nothing.
+    pub(crate) fn note_mark(&mut self, node: u32, fan: Id, reply: &[u8]) {
+        if is_error(reply) && self.backends[node as usize].knows_waitaof != Some(false) {
+            let text = String::from_utf8_lossy(reply);
+            self.fail_fan(fan, &errors::not_marked(text.trim_matches(['-', '\r', '\n'])));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn least(replies: &[&str]) -> Option<String> {
+        let mut acknowledged = Acknowledged::default();
+        for reply in replies {
+            acknowledged.absorb(reply.replace('|', "\r\n").as_bytes())?;
+        }
+        let mut out = Vec::new();
+        acknowledged.write(&mut out)?;
+        Some(String::from_utf8(out).expect("text").replace("\r\n", "|"))
+    }
+
+    #[test]
+    fn of_each_number_the_least_counts() {
+        assert_eq!(least(&[":2|", ":1|", ":3|"]).as_deref(), Some(":1|"));
+        assert_eq!(least(&["*2|:1|:2|", "*2|:0|:3|"]).as_deref(), Some("*2|:0|:2|"));
+    }
+
+    #[test]
+    fn what_is_no_number_or_not_what_others_said_is_not_taken() {
+        for replies in
+            [&[":1|", "+OK|"][..], &[":1|", "*1|:1|"], &["*2|:1|:1|", "*1|:1|"], &["*1|$1|1|"], &[]]
+        {
+            assert_eq!(least(replies), None, "{replies:?}");
+        }
+    }
+}

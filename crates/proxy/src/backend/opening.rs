@@ -1,0 +1,92 @@
+//! How a connection to a node begins: greeting, PONG, and what the node must show before it gets requests.
+
+use super::{Backend, State, shown};
+use crate::ConnId;
+use crate::proof::Proof;
+use resp::reply;
+use stdx::Instant;
+
+impl Backend {
+    /// What is being said before any request.
+    pub(super) fn opening(&self) -> &[u8] {
+        if self.is_proving { self.proof.request() } else { self.greeting.bytes() }
+    }
+
+    /// The connection that was asked for is there. Its node must show `proof` before it gets requests.
+    pub(crate) fn handle_connected(&mut self, proof: Proof) {
+        (self.proof, self.is_proving) = (proof, false);
+        if let State::Connecting { conn, deadline } = self.state {
+            let (unsent, unanswered) = (self.greeting.bytes().len(), self.greeting.replies());
+            self.state = State::Probing { conn, deadline, unsent, unanswered };
+        }
+    }
+
+    /// The next reply to the greeting of a new connection: requests flow if it is the PONG, or what the node must show
+    /// after that, which is true then.
+    pub(crate) fn handle_probe_reply(&mut self, reply: &[u8], now: Instant) -> Result<bool, String> {
+        match &mut self.state {
+            State::Probing { unanswered: left @ 2.., unsent, .. }
+                if *unsent < self.greeting.bytes().len() && !reply::is_error(reply) =>
+            {
+                *left -= 1;
+                Ok(false)
+            }
+            &mut State::Probing { conn, unsent: 0, unanswered: 1, .. } if self.is_proving => {
+                self.proof.check(reply)?;
+                self.begin(conn, now);
+                Ok(true)
+            }
+            State::Probing { unsent: unsent @ 0, unanswered: 1, .. }
+                if self.proof != Proof::Nothing && self.greeting.is_answered_by(reply) =>
+            {
+                *unsent = self.proof.request().len();
+                self.is_proving = true;
+                Ok(false)
+            }
+            &mut State::Probing { conn, unsent: 0, unanswered: 1, .. }
+                if self.greeting.is_answered_by(reply) =>
+            {
+                self.begin(conn, now);
+                Ok(true)
+            }
+            _ => Err(shown(reply)),
+        }
+    }
+
+    /// Requests flow from now on.
+    fn begin(&mut self, conn: ConnId, now: Instant) {
+        self.state = State::Ready { conn, since: now };
+        self.failures = 0;
+        self.moved_at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Use;
+    use crate::credentials::Credentials;
+    use crate::lanes::{Greeting, LaneId, LaneKind, PING, PONG};
+    use stdx::BufferPool;
+    use topology::{NodeId, ShardId};
+
+    #[test]
+    fn a_node_that_must_show_who_it_is_gets_no_request_before_it_has() {
+        let mut pool = BufferPool::new(4, 1 << 20);
+        let (conn, now) = (ConnId { index: 1, generation: 0 }, Instant::ZERO);
+        let proof = Proof::Identity("abc".into());
+        for (shown, is_it) in [(&b"$3\r\nabc\r\n"[..], true), (b"$3\r\nabd\r\n", false)] {
+            let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
+            let mut backend = Backend::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting);
+            backend.state = State::Connecting { conn, deadline: Instant::NEVER };
+            backend.handle_connected(proof.clone());
+            backend.handle_sent(PING.len(), &mut pool);
+            assert_eq!(backend.handle_probe_reply(PONG, now), Ok(false));
+            assert_eq!(backend.output(), proof.request());
+            assert!(backend.handle_probe_reply(shown, now).is_err(), "an answer before the question");
+            backend.handle_sent(proof.request().len(), &mut pool);
+            assert_eq!(backend.handle_probe_reply(shown, now).is_ok(), is_it);
+            assert_eq!(backend.is_ready(), is_it);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Connections to nodes that may be dead without anybody having said so: a firewall forgot them, a cable was pulled. Who
+//! asks something on one gets no answer, though the node would give one to somebody else.
+//!
+//! ```text
+//!   something is in flight, and nothing has come for a quarter of its time
+//!     └─► doubted ─► a fresh connection ─► PONG ─► takes its place, and the reads that were in flight are asked there
+//!            └─ it speaks, or the fresh one fails: all stays as it was
+//! ```
+//!
+//! The old connection is not closed before one of its replies is late: a node may leave writes waiting on purpose (CLIENT
+//! PAUSE, a failover by hand), and then answers there. What the node may have carried out is never sent again: only reads
+//! are, once, within their time, and of clients that have nothing but reads in flight there, so that none of them sees
+//! less or more than its place in the client's order allows. The same is done with reads whose connection ended, if it had
+//! been healthy.
+
+use crate::ConnId;
+use crate::backend::{Backend, Purpose, Ticket, Use};
+use crate::event::Notice;
+use crate::proxy::{Peer, Proxy};
+use crate::session::Owed;
+use std::collections::BTreeSet;
+
+/// A read that is to be asked again.
+#[derive(Debug)]
+pub(crate) struct Repeat {
+    ticket: Ticket,
+    request: Vec<u8>,
+}
+
+impl Proxy {
+    /// Nothing comes on the shared connection `node`: another is made, to find out whether its node is there.
+    pub(crate) fn doubt(&mut self, node: u32) {
+        let core = &mut self.core;
+        core.backends[node as usize].doubt(core.now);
+        let Backend { shard, lane, node: id, .. } = core.backends[node as usize];
+        let greeting = core.lanes.greeting(lane);
+        core.add_node(Backend::new((shard, id), Use::Relief, lane, greeting));
+    }
+
+    /// The node has answered on the fresh connection `place`, which takes the place of the one that is doubted, unless that
+    /// has spoken meanwhile.
+    pub(crate) fn relieve(&mut self, place: u32) {
+        let core = &mut self.core;
+        let Backend { lane, node: id, .. } = core.backends[place as usize];
+        let shared = core.lanes.node(lane, id).filter(|&node| {
+            let backend = &core.backends[node as usize];
+            backend.used_by == Use::Shared && backend.is_ready() && backend.is_doubted()
+        });
+        let Some(node) = shared else {
+            core.backends[place as usize].used_by = Use::Pinned;
+            return core.give_back(place);
+        };
+        let reads = self.take_reads(node);
+        self.replace(node, place, Use::Draining);
+        let core = &mut self.core;
+        core.counters.conns_replaced += 1;
+        let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
+        core.notice(Notice::ConnReplaced { shard });
+        self.ask_again(reads, node);
+        self.core.recount_node(node);
+    }
+
+    /// The connection `node` has ended: takes the reads away from it that may be asked again on the next, if that is tried
+    /// at once.
+    pub(crate) fn take_reads_of_ended(&mut self, node: u32) -> Vec<Repeat> {
+        let core = &self.core;
+        match core.backends[node as usize].was_healthy(core.now, &core.limits) {
+            true => self.take_reads(node),
+            false => Vec::new(),
+        }
+    }
+
+    /// Takes the reads in flight on the shared connection `node` away from it, as far as they may be asked again.
+    fn take_reads(&mut self, node: u32) -> Vec<Repeat> {
+        let backend = &self.core.backends[node as usize];
+        // The places of one that has gone are nobody's.
+        let awaited = backend.tickets().enumerate().filter_map(|(number, &ticket)| {
+            let owed = match self.peers.get(ticket.conn) {
+                Some(Peer::Client(session)) if ticket.is_of_client() => session.owed(ticket.place)?,
+                _ => return None,
+            };
+            Some((number, ticket, owed))
+        });
+        let awaited: Vec<_> = awaited.collect();
+        let is_bound = |(_, ticket, owed): &&(usize, Ticket, Owed)| !self.may_ask_again(node, ticket, *owed);
+        let bound: BTreeSet<ConnId> =
+            awaited.iter().filter(is_bound).map(|(_, ticket, _)| ticket.conn).collect();
+        let free = awaited.iter().filter(|(_, ticket, _)| !bound.contains(&ticket.conn));
+        let reads = free.filter_map(|&(number, ticket, _)| {
+            Some(Repeat { ticket, request: backend.kept_request(number)? })
+        });
+        let reads: Vec<Repeat> = reads.collect();
+        let starts: BTreeSet<u64> = reads.iter().map(|read| read.ticket.start).collect();
+        let backend = &mut self.core.backends[node as usize];
+        for ticket in backend.tickets_mut().filter(|ticket| starts.contains(&ticket.start)) {
+            // No tombstone of the client's: nothing that it sends need wait for it.
+            ticket.purpose = Purpose::Nobody;
+        }
+        reads
+    }
+
+    /// Whether the request of `ticket`, in flight on the connection `node` for what is `owed`, may be asked again.
+    fn may_ask_again(&self, node: u32, ticket: &Ticket, owed: Owed) -> bool {
+        ticket.purpose == Purpose::Client
+            && ticket.kept.is_read()
+            && self.core.backends[node as usize].is_kept(ticket)
+            && ticket.deadline > self.core.now
+            && matches!(owed, Owed::Node | Owed::Merge(_))
+    }
+
+    /// Asks `reads` on the connection `node`, which has just taken the place of theirs. They had been admitted there.
+    pub(crate) fn ask_again(&mut self, reads: Vec<Repeat>, node: u32) {
+        let core = &mut self.core;
+        for Repeat { ticket, request } in reads {
+            core.counters.reads_repeated += 1;
+            let again = Ticket { kept: ticket.kept.asked_again(), ..ticket };
+            core.enqueue_again(node, false, &request, again);
+            core.set_deadline(node, ticket.deadline);
+        }
+    }
+}
+
+impl Backend {
+    /// Whether the first late reply is the end of the connection: only one client waits for what comes on it, or its node
+    /// answers on another meanwhile.
+    pub(crate) fn is_given_up_when_late(&self) -> bool {
+        match self.used_by {
+            Use::Pinned | Use::Held | Use::Subscription => true,
+            Use::Draining => self.is_doubted(),
+            Use::Shared | Use::Replica | Use::Retired | Use::Relief => false,
+        }
+    }
+}

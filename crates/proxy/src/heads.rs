@@ -1,0 +1,209 @@
+//! How recent requests began: who sends `GET` once sends it again, with the same bytes in front of its key.
+//!
+//! ```text
+//!   *2\r\n$3\r\nGET\r\n │ $6\r\nuser:1\r\n
+//!   ── the head ────────┴─ an argument like any other
+//! ```
+//!
+//! A head says how many arguments there are and which command is meant, so the same bytes need not be read, and the name
+//! not be looked up, again and again: that is an eighth of what a request among many costs.
+
+use command::{Command, Number};
+use resp::Request;
+use resp::request::{RequestLimits, Span, plain_args};
+
+/// What requests begin with that were seen lately.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    heads: [Head; HEADS],
+}
+
+/// Enough for the commands that one worker's clients mix: two that meet in a place take it in turns, and cost what all did
+/// without heads.
+const HEADS: usize = 32;
+/// So much of a request is looked at. Names of up to six letters fit, with nine arguments; of five, with 99.
+const BYTES: usize = 16;
+
+/// How a plain request of a command of the table begins.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    /// Its first eight bytes.
+    first: u64,
+    /// The eight behind them as far as `mask` says.
+    second: u64,
+    mask: u64,
+    known: Option<Known>,
+}
+
+/// What a head says of its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub command: &'static Command,
+    pub number: Number,
+    /// How many arguments it has.
+    args: u32,
+    /// Where the command's name is.
+    name: Span,
+}
+
+impl Known {
+    /// Finds the arguments of the request that begins `bytes`, and its length, if it is plain.
+    #[inline(always)]
+    pub(crate) fn scan(&self, bytes: &[u8], limits: &RequestLimits, args: &mut Vec<Span>) -> Option<usize> {
+        args.clear();
+        args.push(self.name);
+        plain_args(bytes, self.name.start + self.name.len + 2, self.args as usize - 1, limits, args)
+    }
+}
+
+impl Default for Heads {
+    fn default() -> Heads {
+        // No byte of the second half is looked at, and yet it would have to be 1: that never is.
+        Heads { heads: [Head { first: 0, second: 1, mask: 0, known: None }; HEADS] }
+    }
+}
+
+impl Heads {
+    /// What is known of the request that begins `bytes`.
+    #[inline(always)]
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<Known> {
+        let (first, second) = halves(bytes)?;
+        let head = &self.heads[place(first, second)];
+        // One comparison: both hold nearly always.
+        if (head.first ^ first) | (head.second ^ second & head.mask) != 0 {
+            return None;
+        }
+        head.known
+    }
+
+    /// Remembers how `request` begins, a plain one, which was found to be the command `command`.
+    #[cold]
+    pub(crate) fn note(&mut self, request: &Request<'_>, command: &'static Command, number: Number) {
+        let Some((first, second)) = halves(request.bytes) else { return };
+        let (name, args) = (request.span(0), request.len() as u32);
+        let end = name.start + name.len + 2;
+        // What is a command only together with its second word is none by its head.
+        if end > BYTES || name.len != command.name.len() || !command.subcommands.is_empty() {
+            return;
+        }
+        let mask = u64::MAX >> (8 * (BYTES - end));
+        let known = Some(Known { command, number, args, name });
+        self.heads[place(first, second)] = Head { first, second: second & mask, mask, known };
+    }
+}
+
+/// The first bytes of a request as two numbers.
+#[inline(always)]
+fn halves(bytes: &[u8]) -> Option<(u64, u64)> {
+    let start: &[u8; BYTES] = bytes.first_chunk()?;
+    let start = u128::from_le_bytes(*start);
+    Some((start as u64, (start >> 64) as u64))
+}
+
+/// Where a head is kept: by bytes that belong to it, however short its name is.
+#[inline(always)]
+fn place(first: u64, second: u64) -> usize {
+    // The product's high bits depend on all bits of the mix (Fibonacci hashing).
+    let mix = first ^ second << 40;
+    (mix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - HEADS.trailing_zeros())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use command::Resolved;
+    use resp::encode;
+    use resp::request::{Scanned, Scanner};
+    use stdx::Prng;
+
+    /// Takes the request that begins `bytes` apart without heads: its length, its arguments, its command.
+    fn read(bytes: &[u8]) -> (usize, Vec<Span>, Resolved<'static>, Number) {
+        let (mut args, mut inline) = (Vec::new(), Vec::new());
+        let scanned = Scanner::default().scan(bytes, &RequestLimits::default(), &mut args, &mut inline);
+        let Ok(Scanned::Request { len }) = scanned else { panic!("{scanned:?}: {bytes:?}") };
+        let (resolved, number) = command::resolve_numbered(&Request::new(&bytes[..len], &args));
+        (len, args, resolved, number)
+    }
+
+    /// As requests are read: by what is known, or else closely, which is then known. Returns whether it was.
+    fn check(heads: &mut Heads, bytes: &[u8]) -> bool {
+        let (len, args, resolved, number) = read(bytes);
+        let Some(known) = heads.find(bytes) else {
+            if let Resolved::Command(command) = resolved {
+                heads.note(&Request::new(&bytes[..len], &args), command, number);
+            }
+            return false;
+        };
+        assert_eq!((Resolved::Command(known.command), known.number), (resolved, number), "{bytes:?}");
+        let mut found = Vec::new();
+        if let Some(found_len) = known.scan(bytes, &RequestLimits::default(), &mut found) {
+            assert_eq!((found_len, &found), (len, &args), "{bytes:?}");
+        }
+        true
+    }
+
+    fn request(words: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode::request(&mut bytes, &words.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        bytes
+    }
+
+    #[test]
+    fn the_second_request_of_a_command_is_known_by_its_head() {
+        let mut heads = Heads::default();
+        for (words, is_known) in [
+            ("GET some-key", false),
+            ("GET another", true),
+            ("get some-key", false),
+            ("GEX some-key", false),
+            ("EXPIRE key 100", false),
+            ("EXPIRE k 1", true),
+            // Another number of arguments is another head, and one that does not fit is never known.
+            ("EXPIRE key 100 NX", false),
+            ("GET some-key more", false),
+            ("GET some-key more", false),
+            // Too long to be one: the name ends behind the sixteenth byte.
+            ("HGETALL key", false),
+            ("HGETALL key", false),
+            // The second word decides.
+            ("CONFIG GET maxmemory", false),
+            ("CONFIG SET maxmemory", false),
+            ("CONFIG GET maxmemory", false),
+            ("MGET a b c d e f g h i j", false),
+            ("MGET a b c d e f g h i k", true),
+            ("GET this", true),
+        ] {
+            assert_eq!(check(&mut heads, &request(words)), is_known, "{words}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_all_there_is_not_scanned() {
+        let mut heads = Heads::default();
+        let bytes = request("GET some-key");
+        assert!(!check(&mut heads, &bytes));
+        for len in 0..bytes.len() {
+            let scanned = heads
+                .find(&bytes[..len])
+                .and_then(|known| known.scan(&bytes[..len], &RequestLimits::default(), &mut Vec::new()));
+            assert_eq!(scanned, None, "{len} bytes");
+        }
+        assert!(heads.find(&[0; 64]).is_none() && heads.find(&[0xff; 64]).is_none());
+    }
+
+    #[test]
+    fn heads_change_nothing_about_what_requests_mean() {
+        let names: Vec<&str> = command::all().map(|command| &*command.name).collect();
+        let (seed, mut known) = (0x4ead5, 0);
+        let (mut prng, mut heads) = (Prng::new(seed), Heads::default());
+        // A few names at a time, so that some come again.
+        for round in 0..20_000 {
+            let name = names[(prng.below(12) as usize + round / 100) % names.len()];
+            let name = if prng.below(4) == 0 { name.to_owned() } else { name.to_ascii_uppercase() };
+            let args = (0..prng.below(12)).map(|_| "x".repeat(prng.below(20) as usize + 1));
+            let words: Vec<String> = std::iter::once(name).chain(args).collect();
+            known += u32::from(check(&mut heads, &request(&words.join(" "))));
+        }
+        assert!(known > 1000, "seed {seed}: only {known} were known");
+    }
+}

@@ -1,0 +1,58 @@
+//! What the bytes of a request say that were kept and are sent again ([`crate::redirect`]): whose keys it is about, and for
+//! how long it may still wait.
+
+use crate::core::Core;
+use crate::redirect::Aim;
+use command::{Carry, Command, Resolved};
+use resp::Request;
+use resp::request::{Scanned, Scanner};
+use std::borrow::Cow;
+use stdx::Instant;
+use topology::ShardId;
+
+impl Core {
+    /// Whose keys `request` is about; without keys, it is about all of `shard`.
+    pub(crate) fn aim_of(&self, request: &[u8], shard: ShardId) -> Aim {
+        let first = self.look_into(request, |request, command| {
+            let mut positions = Vec::new();
+            let first = match command.carry {
+                Carry::Publish(_) => Some(1),
+                // A request whose keys cannot be found has none.
+                _ => command.keys(request, &mut positions).ok().and_then(|()| positions.first().copied()),
+            };
+            first.map(|at| self.aim_at(request.arg(at)))
+        });
+        first.flatten().unwrap_or(Aim::Shard(shard))
+    }
+
+    /// `request`, which is late from `deadline` on, as it is to be sent again: it waits for what is left of its time. A
+    /// command that was learnt waits anew: nobody knows where it says for how long.
+    pub(crate) fn shortened<'r>(&self, request: &'r [u8], deadline: Instant) -> Cow<'r, [u8]> {
+        if deadline == Instant::NEVER {
+            return request.into();
+        }
+        // As much later than that it may be answered.
+        let left = (deadline - self.limits.request_timeout).since(self.now);
+        let shorter = self.look_into(request, |request, command| match command.carry {
+            Carry::Blocking(wait) => {
+                let mut bytes = Vec::new();
+                wait.shorten(request, left, &mut bytes);
+                Some(bytes)
+            }
+            _ => None,
+        });
+        shorter.flatten().map_or(request.into(), Cow::Owned)
+    }
+
+    /// What `look` finds in a request of these bytes; `None` if its command is not in the table.
+    fn look_into<T>(&self, bytes: &[u8], look: impl FnOnce(&Request<'_>, &Command) -> T) -> Option<T> {
+        let (mut args, mut inline) = (Vec::new(), Vec::new());
+        let scanned = Scanner::default().scan(bytes, &self.limits.request, &mut args, &mut inline);
+        let Ok(Scanned::Request { .. }) = scanned else { return None };
+        let request = Request::new(bytes, &args);
+        match command::resolve_numbered(&request) {
+            (Resolved::Command(command), _) => Some(look(&request, command)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Users of the nodes (`--auth=nodes`): what a client says in AUTH is said to the nodes, and they decide who it is and what
+//! it may do.
+//!
+//! ```text
+//!   AUTH bob b ─► a connection over which only AUTH goes ─┬─► +OK ─────────► bob's own lanes: AUTH bob b, HELLO, requests
+//!                                                        └─► -WRONGPASS … ─► the client, which stays who it was
+//!   nothing said ─► is the nodes' default user open? ─ yes ─► the first lane
+//!                                                    └ no ──► NOAUTH
+//! ```
+//!
+//! A lane is of one user and one password ([`Who::Client`]), so that no request ever goes over a connection that somebody
+//! else has logged in on. Whoever says the same shares the connections. One shard is asked for all; the others are told
+//! when their connections of the lane begin, and what they have against it is what requests to them are answered.
+//!
+//! What the proxy answers itself no node judges. So of that, only what concerns the client alone is left; what concerns
+//! others is confined to clients of the same user, sent to the nodes, or refused ([`decided`]).
+
+use crate::backend::{Backend, Use};
+use crate::core::{Asked, Core};
+use crate::credentials::Credentials;
+use crate::errors::{self, Lost};
+use crate::lanes::{LaneId, LaneKind, Who};
+use crate::limits::Authority;
+use crate::local;
+use crate::login::Login;
+use crate::proxy::{Peer, Proxy};
+use crate::route::Keys;
+use crate::session::{Owed, Session};
+use command::{AclQuestion, ClientTask, Command, Local, Merge, Refusal, Within};
+use resp::Request;
+use stdx::{Id, Slab, append};
+use users::DEFAULT;
+
+/// What a worker knows of logins that nodes decide.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    pub default_user: DefaultUser,
+    /// Clients that wait to be told whether they are in.
+    pub attempts: Slab<Attempt>,
+}
+
+/// Whether clients are somebody to the nodes that have not said who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefaultUser {
+    /// No node was asked yet.
+    Unknown,
+    /// They are the default user.
+    Open,
+    /// They are not.
+    Closed,
+}
+
+/// What a client has said of itself, until a node has answered.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    credentials: Credentials,
+    name: Box<[u8]>,
+    /// What it wants beside that, if it has said HELLO.
+    hello: Option<Hello>,
+}
+
+#[derive(Debug)]
+struct Hello {
+    resp3: bool,
+    name: Option<Box<[u8]>>,
+}
+
+/// Longer names and passwords are said to no node: as much as Redis takes of somebody who is not logged in.
+const WORD_BYTES_MAX: usize = 16 * 1024;
+
+impl Passing {
+    pub(crate) fn new(credentials: &Credentials) -> Passing {
+        // The first lane's connections are ours alone if we are somebody by ourselves.
+        let is_ours = credentials.request().is_some();
+        let default_user = if is_ours { DefaultUser::Closed } else { DefaultUser::Unknown };
+        Passing { default_user, attempts: Slab::default() }
+    }
+}
+
+/// Whether an error of a node is about who asks.
+pub(crate) fn is_denial(error: &str) -> bool {
+    ["WRONGPASS ", "NOAUTH ", "NOPERM "].iter().any(|word| error.starts_with(word))
+}
+
+impl Core {
+    /// Whether the nodes decide who clients are.
+    #[inline]
+    pub(crate) fn has_users_of_nodes(&self) -> bool {
+        self.settings.authority == Authority::Nodes
+    }
+
+    /// Who a client is that has just arrived, or has said RESET.
+    pub(crate) fn newcomer(&self) -> Login {
+        match self.settings.authority {
+            Authority::Proxy => Login::newcomer(&self.users),
+            Authority::Nodes => Login::of_default_user(self.passing.default_user),
+        }
+    }
+
+    /// `AUTH [user] password`
+    pub(crate) fn auth_at_nodes(
+        &mut self,
+        session: &mut Session,
+        request: &Request<'_>,
+        reply: &mut Vec<u8>,
+    ) {
+        let (user, password) = match request.len() {
+            2 => (None, request.arg(1)),
+            3 => (Some(request.arg(1)), request.arg(2)),
+            _ => return errors::write(reply, errors::SYNTAX),
+        };
+        self.ask_to_log_in(session, (user, password), None, reply);
+    }
+
+    /// `HELLO version AUTH user password [SETNAME name]`: all of it comes true, or nothing.
+    pub(crate) fn hello_at_nodes(
+        &mut self,
+        session: &mut Session,
+        (user, password): (&[u8], &[u8]),
+        (resp3, name): (bool, Option<&[u8]>),
+        reply: &mut Vec<u8>,
+    ) {
+        if !name.is_none_or(local::is_name) {
+            return errors::write(reply, errors::CLIENT_NAME);
+        }
+        let hello = Hello { resp3, name: name.map(Box::from) };
+        self.ask_to_log_in(session, (Some(user), password), Some(hello), reply);
+    }
+
+    /// Says to a node what the client says of itself. Nothing behind it is read before the node has answered.
+    fn ask_to_log_in(
+        &mut self,
+        session: &mut Session,
+        (user, password): (Option<&[u8]>, &[u8]),
+        hello: Option<Hello>,
+        reply: &mut Vec<u8>,
+    ) {
+        let name = user.unwrap_or(DEFAULT);
+        if name.len().max(password.len()) > WORD_BYTES_MAX {
+            return errors::write(reply, errors::CREDENTIALS_TOO_LONG);
+        }
+        let node = match self.login_node() {
+            Ok(node) => node,
+            Err(lost) => return errors::write(reply, &lost.text()),
+        };
+        let credentials = Credentials::new(user, password);
+        let attempt = Attempt { credentials: credentials.clone(), name: name.into(), hello };
+        let place = session.reserve(Owed::Login(self.passing.attempts.insert(attempt)));
+        session.fences += 1;
+        let request = credentials.request().unwrap_or_default();
+        self.enqueue_on(node, request, Asked::by_client(session.conn, place));
+    }
+
+    /// The connection over which clients log in.
+    fn login_node(&mut self) -> Result<u32, Lost> {
+        let kind = LaneKind { who: Who::Nobody, ..LaneKind::default() };
+        let lane = self.lanes.of_kind(kind, self.now);
+        self.lanes.touch(lane, self.now);
+        self.shared_node(lane, self.topology.keyless())
+    }
+
+    /// A node has answered `reply` to what the session says of itself; appends what the client gets.
+    pub(crate) fn end_attempt(&mut self, session: &mut Session, id: Id, reply: &[u8], out: &mut Vec<u8>) {
+        let Some(Attempt { credentials, name, hello }) = self.lose_attempt(session, id) else { return };
+        if reply != OK {
+            return append(out, reply);
+        }
+        let resp3 = hello.as_ref().map_or(session.resp3, |hello| hello.resp3);
+        if !self.enter_as(session, &credentials, &name, resp3) {
+            return errors::write(out, errors::USERS_MAX);
+        }
+        let Some(hello) = hello else { return append(out, OK) };
+        if let Some(name) = hello.name {
+            session.name = name;
+        }
+        local::write_hello(session, out);
+    }
+
+    /// Nobody waits for it any more: no node will answer, or one has.
+    pub(crate) fn lose_attempt(&mut self, session: &mut Session, id: Id) -> Option<Attempt> {
+        session.fences -= 1;
+        self.clients_to_resume.push(session.conn);
+        self.passing.attempts.remove(id)
+    }
+
+    /// The session is `name` from now on, and goes over connections that are so too. False if there are too many.
+    fn enter_as(
+        &mut self,
+        session: &mut Session,
+        credentials: &Credentials,
+        name: &[u8],
+        resp3: bool,
+    ) -> bool {
+        let identities = &mut self.lanes.identities;
+        let Some(id) = identities.enter(credentials, name, self.limits.identities_max) else { return false };
+        let Some(login) = identities.user(id).map(Login::of_nodes) else { return false };
+        let kind = LaneKind { resp3, who: Who::Client(id), ..self.lanes.kind(session.lane) };
+        if self.lanes.of_kind(kind, self.now) == LaneId::NONE {
+            self.lanes.identities.forget_unused(id);
+            return false;
+        }
+        if session.resp3 != resp3 {
+            // Messages come in the new protocol from now on: not before the client knows.
+            session.raise_fence(session.front());
+        }
+        self.change_lane(session, kind);
+        session.login = login;
+        true
+    }
+
+    /// A lane of whom the session is, in which replies are of RESP2.
+    pub(crate) fn plain_lane(&mut self, session: &Session) -> LaneId {
+        let kind = self.lanes.kind(session.lane).plain();
+        let lane = self.lanes.of_kind(kind, self.now);
+        self.lanes.touch(lane, self.now);
+        lane
+    }
+
+    /// The clients that `session` may know of and do something to: those of this user; without one, all.
+    pub(crate) fn confined_to(&self, session: &Session) -> Option<Box<[u8]>> {
+        self.has_users_of_nodes().then(|| session.login.name().into())
+    }
+
+    /// What is not sent on `backend`, for this reason.
+    #[cold]
+    pub(crate) fn not_sent_on(&self, backend: &Backend, reason: &str) -> Lost {
+        match self.is_denied(backend.lane, reason) {
+            true => {
+                let shard = self.shard_name(backend.shard).to_owned();
+                Lost::Denied { shard, error: reason.to_owned() }
+            }
+            false => self.not_sent(backend.shard, reason),
+        }
+    }
+
+    /// Whether `reason`, for which a connection of `lane` cannot be had, is what its node has against the client.
+    pub(crate) fn is_denied(&self, lane: LaneId, reason: &str) -> bool {
+        matches!(self.lanes.kind(lane).who, Who::Client(_)) && is_denial(reason)
+    }
+
+    /// Clients' own lanes that nothing is left of are forgotten, and so are passwords with them.
+    pub(crate) fn forget_lanes(&mut self) {
+        for lane in self.lanes.deserted(&self.limits, self.now) {
+            if self.backends.iter().all(|backend| backend.lane != lane) {
+                self.lanes.remove(lane);
+            }
+        }
+    }
+}
+
+const OK: &[u8] = b"+OK\r\n";
+
+/// Who answers what the proxy would otherwise answer by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decided {
+    /// The proxy: it is about the client itself, or the same for all.
+    Here,
+    /// A node, which has its own opinion of who may ask.
+    OneNode,
+    /// All nodes, likewise.
+    AllNodes(Merge),
+    /// Nobody.
+    Refused(&'static str),
+}
+
+const OF_OTHERS: &str =
+    "with --auth=nodes it cannot be asked whether this user may, and it concerns clients of others";
+const OF_EACH_NODE: &str = "with --auth=nodes each node has its own: ask them";
+const SHARED_CONNS: &str = "with --auth=nodes it is not for users, since what nodes tell of comes over connections that all users share";
+
+/// Who answers `local`; the client `is_own` if it has logged in.
+fn decided(local: Local, is_own: bool) -> Decided {
+    match local {
+        Local::Acl(question) => match question {
+            AclQuestion::Categories | AclQuestion::GenPass | AclQuestion::WhoAmI => Decided::Here,
+            AclQuestion::DryRun | AclQuestion::GetUser | AclQuestion::List | AclQuestion::Users => {
+                Decided::OneNode
+            }
+            AclQuestion::SetUser | AclQuestion::Load | AclQuestion::Save => Decided::AllNodes(Merge::AllOk),
+            AclQuestion::DelUser => Decided::AllNodes(Merge::AnyReply),
+            AclQuestion::Log => Decided::Refused(OF_EACH_NODE),
+        },
+        Local::Client(ClientTask::Pause | ClientTask::Unpause)
+        | Local::Monitor
+        | Local::PubSub(_)
+        | Local::ResetStatistics => Decided::Refused(OF_OTHERS),
+        Local::Client(ClientTask::Track | ClientTask::Caching) => Decided::Refused(SHARED_CONNS),
+        Local::Subscribe(_) if is_own => Decided::Refused(SHARED_CONNS),
+        // CLIENT LIST, KILL and UNBLOCK are confined to clients of the same user, and INFO asks the nodes.
+        Local::Client(_)
+        | Local::Info
+        | Local::Ping
+        | Local::Echo
+        | Local::Quit
+        | Local::Reset
+        | Local::Select
+        | Local::Time
+        | Local::Command(_)
+        | Local::ClientId
+        | Local::ClientSetname
+        | Local::ClientGetname
+        | Local::ClientSetinfo
+        | Local::ConfigGet
+        | Local::Role
+        | Local::Lolwut
+        | Local::Hello
+        | Local::Auth
+        | Local::Cluster(_)
+        | Local::Subscribe(_)
+        | Local::Unsubscribe(_)
+        | Local::Help
+        | Local::ReplicaReads(_)
+        | Local::Accepted => Decided::Here,
+    }
+}
+
+/// What becomes in a transaction of what the proxy would otherwise answer by itself.
+pub(crate) fn within_transaction(local: Local, command: &Command) -> Within {
+    match (command.within_transaction(), decided(local, true)) {
+        (Within::Here, Decided::OneNode) => Within::Kept,
+        (Within::Here, Decided::Refused(why)) => Within::Refused(Refusal::Never(why)),
+        (within, _) => within,
+    }
+}
+
+impl Core {
+    /// Carries out what the proxy answers by itself, as far as that needs no node's opinion of who asks.
+    pub(crate) fn answer_with_nodes(
+        &mut self,
+        session: &mut Session,
+        local: Local,
+        command: &Command,
+        request: &Request<'_>,
+        (keys, reply): (&mut Keys, &mut Vec<u8>),
+    ) {
+        let is_own = matches!(self.lanes.kind(session.lane).who, Who::Client(_));
+        match decided(local, is_own) {
+            Decided::Here => self.answer_here(session, local, command, request, reply),
+            Decided::OneNode => self.send(session, command, self.topology.keyless(), request.bytes),
+            Decided::AllNodes(merge) => self.send_to_all(session, command, merge, request, keys),
+            Decided::Refused(why) => {
+                self.refuse_command(session, command, Refusal::Never(why), request);
+            }
+        }
+    }
+}
+
+impl Proxy {
+    /// The connection `node` was greeted with `reply`: if nobody has logged in on it, that says whether the default user is
+    /// open. One shard counts; what others think, they say to each request.
+    pub(crate) fn note_default_user(&mut self, node: u32, reply: &[u8]) {
+        let core = &mut self.core;
+        let backend = &core.backends[node as usize];
+        let is_first = backend.used_by == Use::Shared && backend.lane == LaneId::FIRST;
+        let is_ours = core.settings.credentials.request().is_some();
+        if !core.has_users_of_nodes() || is_ours || !is_first || backend.shard != core.topology.keyless() {
+            return;
+        }
+        let is_closed = reply.starts_with(b"-NOAUTH ");
+        let default_user = if is_closed { DefaultUser::Closed } else { DefaultUser::Open };
+        if std::mem::replace(&mut core.passing.default_user, default_user) == default_user {
+            return;
+        }
+        for index in 0..self.peers.places() {
+            let Some(conn) = self.peers.id_at(index) else { continue };
+            if let Some(Peer::Client(session)) = self.peers.get_mut(conn)
+                && core.lanes.kind(session.lane).who == Who::Pool
+            {
+                session.login = core.newcomer();
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a node must show on a new connection before it gets requests: that it is the one that the topology means.
+//!
+//! Addresses change hands. Who listens at that of a node of ours may be a node of another cluster by now, which would take
+//! requests for itself; and what was a primary may have become a replica that answers reads with what it had.
+//!
+//! ```text
+//!   connected ─► greeting ─► PONG ─► CLUSTER MYID: the name that the cluster gave it?  ─► requests flow
+//!                                    ROLE: a primary, where sentinels decide who is?
+//! ```
+
+use crate::core::Core;
+use resp::reply::{as_bulk, elements, is_error};
+use std::sync::Arc;
+use topology::NodeId;
+
+/// What is to be shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Nothing: it is whoever listens at its address.
+    #[default]
+    Nothing,
+    /// That its cluster calls it so.
+    Identity(Arc<str>),
+    /// That it is a primary.
+    Primary,
+}
+
+const MYID: &[u8] = b"*2\r\n$7\r\nCLUSTER\r\n$4\r\nMYID\r\n";
+const ROLE: &[u8] = b"*1\r\n$4\r\nROLE\r\n";
+
+impl Proof {
+    /// The request that asks for it; none if there is nothing to show.
+    pub(crate) fn request(&self) -> &'static [u8] {
+        match self {
+            Proof::Nothing => b"",
+            Proof::Identity(_) => MYID,
+            Proof::Primary => ROLE,
+        }
+    }
+
+    /// Whether `reply` shows it; else what is wrong, in words for clients and operators.
+    ///
+    /// Who may not ask, or asks a service that does not know the question, gets no answer: then it is as if there were
+    /// nothing to show.
+    pub(crate) fn check(&self, reply: &[u8]) -> Result<(), String> {
+        if is_error(reply) {
+            let text = String::from_utf8_lossy(reply);
+            return match text.contains("cluster support disabled") {
+                true => Err("it is no node of a cluster".to_owned()),
+                false => Ok(()),
+            };
+        }
+        let is_shown = match self {
+            Proof::Nothing => true,
+            Proof::Identity(identity) => as_bulk(reply) == Some(identity.as_bytes()),
+            Proof::Primary => elements(reply).and_then(|mut parts| as_bulk(parts.next()?)) == Some(b"master"),
+        };
+        match self {
+            _ if is_shown => Ok(()),
+            Proof::Identity(_) => Err("another node answers at its address".to_owned()),
+            Proof::Nothing | Proof::Primary => Err("it is no primary any more".to_owned()),
+        }
+    }
+}
+
+impl Core {
+    /// What the node `id` must show now.
+    pub(crate) fn proof_of(&self, id: NodeId) -> Proof {
+        let topology = &self.topology;
+        let node = topology.node(id);
+        let is_primary = || node.shard.is_some_and(|shard| topology.shard(shard).primary == Some(id));
+        match &node.identity {
+            Some(identity) => Proof::Identity(Arc::clone(identity)),
+            None if topology.is_discovered() && !topology.is_cluster() && is_primary() => Proof::Primary,
+            None => Proof::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_another_name_or_is_of_no_cluster_is_not_who_it_should_be() {
+        let proof = Proof::Identity("abc".into());
+        assert_eq!(proof.check(b"$3\r\nabc\r\n"), Ok(()));
+        assert_eq!(proof.check(b"$3\r\nabd\r\n"), Err("another node answers at its address".to_owned()));
+        let disabled = b"-ERR This instance has cluster support disabled\r\n";
+        assert_eq!(proof.check(disabled), Err("it is no node of a cluster".to_owned()));
+        for unasked in ["-NOPERM this user has no permissions\r\n", "-ERR unknown subcommand 'MYID'\r\n"] {
+            assert_eq!(proof.check(unasked.as_bytes()), Ok(()), "{unasked}");
+        }
+    }
+
+    #[test]
+    fn a_replica_is_no_primary() {
+        let primary = b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n";
+        let replica = b"*5\r\n$5\r\nslave\r\n$1\r\na\r\n:1\r\n$9\r\nconnected\r\n:797\r\n";
+        assert_eq!(Proof::Primary.check(primary), Ok(()));
+        assert_eq!(Proof::Primary.check(replica), Err("it is no primary any more".to_owned()));
+        assert_eq!(Proof::Primary.check(b"-NOPERM no\r\n"), Ok(()));
+    }
+}

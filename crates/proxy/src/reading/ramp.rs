@@ -1,0 +1,102 @@
+//! A replica that was lost and is back gets its share of reads step by step: one that begins anew is slow at first, and one
+//! that will fail again fails for few.
+
+use std::time::Duration;
+use stdx::{Instant, Prng};
+use topology::NodeId;
+
+/// How far a reader has come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Comeback {
+    /// It has never been fit: at first, it has its whole share at once.
+    #[default]
+    New,
+    /// It has its whole share.
+    Whole,
+    /// It was fit and is not known to be now.
+    Lost,
+    /// It has been fit again since then.
+    Since(Instant),
+}
+
+impl Comeback {
+    /// What was known of the reader is in doubt.
+    pub(super) fn lose(&mut self) {
+        if *self != Comeback::New {
+            *self = Comeback::Lost;
+        }
+    }
+
+    /// It says that it is well.
+    pub(super) fn note_fit(&mut self, now: Instant) {
+        *self = match *self {
+            Comeback::New => Comeback::Whole,
+            Comeback::Lost => Comeback::Since(now),
+            Comeback::Whole | Comeback::Since(_) => *self,
+        };
+    }
+
+    /// Its share at `now` of what it is to have after `ramp_up`, in thousandths.
+    pub(super) fn share(self, ramp_up: Duration, now: Instant) -> u64 {
+        let Comeback::Since(since) = self else { return WHOLE };
+        let permille = now.since(since).as_nanos() * u128::from(WHOLE);
+        permille.checked_div(ramp_up.as_nanos()).map_or(WHOLE, |share| share.min(u128::from(WHOLE)) as u64)
+    }
+
+    /// Whether reads of `client` may go to `node`, which is the reader, at `now`. Who may once may from then on.
+    pub(super) fn admits(self, node: NodeId, client: u64, ramp_up: Duration, now: Instant) -> bool {
+        let share = self.share(ramp_up, now);
+        // Another order of clients for each node, so that not the same are always the first.
+        share == WHOLE || Prng::new(client << 20 ^ u64::from(node.0)).below(WHOLE) < share
+    }
+}
+
+/// The whole share, in thousandths.
+pub(super) const WHOLE: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RAMP_UP: Duration = Duration::from_secs(10);
+    const NODE: NodeId = NodeId(2);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn only_who_was_fit_and_was_lost_comes_back_step_by_step() {
+        let mut comeback = Comeback::default();
+        comeback.lose();
+        comeback.note_fit(at(0));
+        assert_eq!(comeback.share(RAMP_UP, at(0)), WHOLE, "it was never lost");
+        comeback.lose();
+        comeback.lose();
+        comeback.note_fit(at(1000));
+        comeback.note_fit(at(5000));
+        let shares = [1000, 2000, 6000, 10_999, 11_000, 50_000].map(|ms| comeback.share(RAMP_UP, at(ms)));
+        assert_eq!(shares, [0, 100, 500, 999, 1000, 1000]);
+        assert_eq!(comeback.share(Duration::ZERO, at(1000)), WHOLE);
+        comeback.lose();
+        comeback.note_fit(at(60_000));
+        assert_eq!(comeback.share(RAMP_UP, at(61_000)), 100, "from the beginning");
+    }
+
+    #[test]
+    fn clients_join_one_after_the_other_and_none_leaves() {
+        let comeback = Comeback::Since(at(0));
+        let joined = |ms: u64| -> Vec<u64> {
+            (0..1000).filter(|client| comeback.admits(NODE, client * 4 + 1, RAMP_UP, at(ms))).collect()
+        };
+        let mut before = joined(0);
+        assert_eq!(before, []);
+        for second in 1..=10 {
+            let now = joined(second * 1000);
+            assert!(before.iter().all(|client| now.contains(client)));
+            assert!(now.len().abs_diff(second as usize * 100) < 40, "{} after {second} s", now.len());
+            before = now;
+        }
+        assert_eq!(before.len(), 1000);
+    }
+}

@@ -1,0 +1,43 @@
+//! What INFO shows of replicas: who is read from, and if not, why.
+
+use super::ramp::WHOLE;
+use super::{Reader, Zone};
+use crate::core::Core;
+use crate::lanes::LaneId;
+use std::fmt::{Result, Write};
+use topology::{NodeId, ShardId};
+
+impl Core {
+    /// Appends a line for each replica of `shard`, if they are watched, as this worker sees it.
+    pub(crate) fn write_replicas(&self, shard: ShardId, text: &mut String) -> Result {
+        let Some(watched) = self.readers.shards.get(shard.0 as usize) else { return Ok(()) };
+        for (reader, member) in (1..).zip(watched.members.iter().skip(1)) {
+            let Some(node) = member.node else { continue };
+            let address = &self.topology.node(node).address;
+            let is_up = self.is_reader_up(node);
+            let state = if is_up { "up" } else { "down" };
+            write!(text, "node{}_replica{reader}:address={address},state={state}", shard.0)?;
+            if let Some(lag) = member.report.and_then(|report| watched.lag_bytes(report)) {
+                write!(text, ",lag={lag}")?;
+            }
+            if member.rtt_us_x8 > 0 {
+                write!(text, ",rtt_us={}", member.rtt_us_x8 / 8)?;
+            }
+            if member.zone != Zone::Unknown {
+                write!(text, ",in_our_zone={}", if member.zone.is_ours() { "yes" } else { "no" })?;
+            }
+            let percent = member.comeback.share(self.limits.ramp_up, self.now) * 100 / WHOLE;
+            match watched.fitness(Reader(reader), &self.readers.reading, &self.limits, self.now) {
+                Ok(()) if is_up => write!(text, ",share={percent}%\r\n")?,
+                Ok(()) => write!(text, ",share=0%,reason=it is not connected\r\n")?,
+                Err(reason) => write!(text, ",share=0%,reason={reason}\r\n")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn is_reader_up(&self, id: NodeId) -> bool {
+        let node = self.lanes.node(LaneId::FIRST, id);
+        node.is_some_and(|node| self.backends[node as usize].is_ready())
+    }
+}

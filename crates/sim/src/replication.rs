@@ -1,0 +1,170 @@
+//! Replication between simulated nodes: what became of a primary's keys, in order, and how far its replica has come.
+//!
+//! ```text
+//!   primary: SET a ─► log: (a, its dump, offset 930) ─── some time later ───► replica: RESTORE a, offset 930
+//!   another history, or from the beginning ─────────── all keys at once ────► replica: as the primary is now
+//! ```
+//!
+//! Written down is what keys hold, and not what was asked: so it does not matter when a replica runs it.
+
+use crate::cluster::{keys_of, keys_of_all, may_write};
+use crate::keyspace::{Dump, Keyspace};
+use resp::Request;
+use stdx::Instant;
+
+/// What happened to a primary's keys since it is one.
+#[derive(Debug)]
+pub(crate) struct Log {
+    /// Which history this is.
+    pub history: u64,
+    /// Where it begins in the stream of changes.
+    begins_at: u64,
+    changes: Vec<Change>,
+}
+
+/// One change.
+#[derive(Debug)]
+struct Change {
+    /// `None`: all keys went.
+    key: Option<Vec<u8>>,
+    /// What it holds since then, if it is there.
+    dump: Option<Dump>,
+    /// How far the stream is behind it.
+    offset: u64,
+}
+
+/// How far a replica is.
+#[derive(Debug, Default)]
+pub(crate) struct Follower {
+    /// What it has is of this history; `None` if it has nothing that counts.
+    history: Option<u64>,
+    /// So many changes of that.
+    applied: usize,
+    /// Where that is in the stream.
+    pub offset: u64,
+    /// It is connected to its primary.
+    pub is_linked: bool,
+    /// Nothing comes through until then.
+    pub unlinked_until: Instant,
+    /// It is planned that it goes on.
+    pub is_planned: bool,
+}
+
+impl Log {
+    /// A history of this number, of a node that is at `offset`.
+    pub(crate) fn new(history: u64, offset: u64) -> Log {
+        Log { history, begins_at: offset, changes: Vec::new() }
+    }
+
+    /// How far the stream is.
+    pub(crate) fn offset(&self) -> u64 {
+        self.changes.last().map_or(self.begins_at, |change| change.offset)
+    }
+
+    /// `request` has run; behind MULTI, these were `queued`. Notes what their keys hold now.
+    pub(crate) fn note_run(
+        &mut self,
+        request: &Request<'_>,
+        queued: &[u8],
+        keyspace: &mut Keyspace,
+        now: Instant,
+    ) {
+        if request.arg(0).eq_ignore_ascii_case(b"flushall") {
+            return self.add(None, None);
+        }
+        let keys = match request.arg(0).eq_ignore_ascii_case(b"exec") {
+            true => keys_of_all(queued),
+            false if may_write(request) => keys_of(request),
+            false => return,
+        };
+        keys.into_iter().for_each(|key| self.note(key, keyspace, now));
+    }
+
+    /// Notes what `key` holds now.
+    pub(crate) fn note(&mut self, key: Vec<u8>, keyspace: &mut Keyspace, now: Instant) {
+        let dump = keyspace.dump(&key, now);
+        self.add(Some(key), dump);
+    }
+
+    fn add(&mut self, key: Option<Vec<u8>>, dump: Option<Dump>) {
+        let bytes = key.as_ref().map_or(0, Vec::len) + dump.as_ref().map_or(0, |dump| dump.payload.len());
+        let offset = self.offset() + 30 + bytes as u64;
+        self.changes.push(Change { key, dump, offset });
+    }
+
+    /// The keys that a replica does not know of yet; empty if it follows another history.
+    pub(crate) fn tail(&self, follower: &Follower) -> Vec<Vec<u8>> {
+        let missing = self.changes.get(follower.applied..).unwrap_or_default();
+        missing.iter().filter_map(|change| change.key.clone()).collect()
+    }
+}
+
+impl Follower {
+    /// Whether it has all that the primary had at some time since it is one.
+    pub(crate) fn follows(&self, log: &Log) -> bool {
+        self.history == Some(log.history)
+    }
+
+    /// Whether there is something that it does not have.
+    pub(crate) fn lags(&self, log: &Log) -> bool {
+        !self.follows(log) || self.applied < log.changes.len()
+    }
+
+    /// Takes over all that the primary has. False if it must wait for a moment.
+    pub(crate) fn begin_anew(
+        &mut self,
+        log: &Log,
+        from: &mut Keyspace,
+        to: &mut Keyspace,
+        now: Instant,
+    ) -> bool {
+        to.ask(&[b"FLUSHALL"], now);
+        for key in from.keys(now) {
+            let dump = from.dump(&key, now);
+            if !to.put(&key, dump.as_ref(), now) {
+                return false;
+            }
+        }
+        (self.history, self.applied, self.offset) = (Some(log.history), log.changes.len(), log.offset());
+        true
+    }
+
+    /// Takes over `count` changes at most. False if it must wait for a moment.
+    pub(crate) fn go_on(&mut self, log: &Log, to: &mut Keyspace, count: usize, now: Instant) -> bool {
+        for change in log.changes.iter().skip(self.applied).take(count) {
+            let is_done = match &change.key {
+                Some(key) => to.put(key, change.dump.as_ref(), now),
+                None => {
+                    to.ask(&[b"FLUSHALL"], now);
+                    true
+                }
+            };
+            if !is_done {
+                return false;
+            }
+            self.applied += 1;
+            self.offset = change.offset;
+        }
+        true
+    }
+}
+
+/// What `INFO replication` says of a node: of a primary, or of one who follows another.
+pub(crate) fn report(log: &Log, follower: Option<&Follower>, is_loading: bool) -> Vec<u8> {
+    let text = match follower {
+        None => format!(
+            "# Replication\r\nrole:master\r\nmaster_replid:{:040x}\r\nmaster_repl_offset:{}\r\n",
+            log.history,
+            log.offset()
+        ),
+        Some(follower) => format!(
+            "# Replication\r\nrole:slave\r\nmaster_link_status:{}\r\nslave_repl_offset:{}\r\nmaster_replid:{:040x}\r\n",
+            if follower.is_linked && !is_loading { "up" } else { "down" },
+            follower.offset,
+            follower.history.unwrap_or_default(),
+        ),
+    };
+    let mut reply = Vec::new();
+    resp::encode::bulk(&mut reply, text.as_bytes());
+    reply
+}

@@ -1,0 +1,308 @@
+//! The proxy's own discovery in a world: it asks nodes, each of which answers by what it knows itself, and what it makes of
+//! that is held against the truth.
+//!
+//! ```text
+//!   truth ─ gossip, some time later ─► what a node knows ─► its answers, late ─► the machine ─► a topology ─► the proxy
+//!     └──────────── no slot goes back to whom it had before, and in the end all are where they are ──────────┘
+//! ```
+
+use super::{What, World};
+use crate::cluster::{address, node_at};
+use crate::node::Node;
+use crate::views::{Eye, answer};
+use proxy::Notice;
+use resp::Request;
+use resp::request::{RequestLimits, Scanned, Scanner};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use stdx::{Id, Instant};
+use topology::discovery::{Action, ClusterDiscovery, ClusterSettings, Discovery, Event, View, Wish};
+use topology::{SLOTS, Topology};
+
+/// The discovery and whom it talks to.
+pub(super) struct Scout {
+    machine: Discovery,
+    talks: BTreeMap<Id, Talk>,
+    /// By slot: which of the truths that there were is the oldest that agrees with what was discovered last.
+    agrees_with: Vec<usize>,
+}
+
+/// One conversation.
+#[derive(Debug)]
+struct Talk {
+    node: usize,
+    is_connected: bool,
+    asked: Vec<u8>,
+}
+
+/// Without wishes it looks this often: some times in a world.
+const PERIOD: Duration = Duration::from_secs(2);
+/// After so long without its fellows, a primary takes no requests any more (cluster-node-timeout).
+const PATIENCE: Duration = Duration::from_millis(300);
+/// Its fellows have voted for its replica at the latest by then.
+const VOTED_AFTER: Duration = Duration::from_millis(1_500);
+
+impl Scout {
+    pub(super) fn new(nodes: usize, seed: u64) -> Scout {
+        let seeds = (0..nodes).map(|node| address(node).address).collect();
+        let settings = ClusterSettings { seeds, period: PERIOD, is_tls: false, greeting: None, seed };
+        let machine = Discovery::Cluster(Box::new(ClusterDiscovery::new(settings)));
+        Scout { machine, talks: BTreeMap::new(), agrees_with: vec![0; usize::from(SLOTS)] }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.machine.poll_deadline()
+    }
+}
+
+impl World<'_> {
+    /// The discovery thread's turn.
+    pub(super) fn scout_turn(&mut self) {
+        let now = self.now;
+        let wish = self.proxy.poll_wish(now);
+        let Some(scout) = &mut self.scout else {
+            if wish.is_some() {
+                self.plan_in_up_to(super::resharding::MAP_DELAY_MAX, What::Map);
+            }
+            return;
+        };
+        wish.into_iter().for_each(|wish| scout.machine.handle_wish(wish, now));
+        if scout.machine.poll_deadline() <= now {
+            scout.machine.handle_time(now);
+        }
+        while let Some(action) = self.scout.as_mut().and_then(|scout| scout.machine.poll_action()) {
+            self.do_for_scout(action);
+        }
+        let view = self.scout.as_mut().and_then(|scout| scout.machine.poll_view());
+        view.into_iter().for_each(|view| self.adopt(&view));
+    }
+
+    fn do_for_scout(&mut self, action: Action) {
+        let Some(scout) = &mut self.scout else { return };
+        let conn = match action {
+            Action::Connect { conn, address, .. } => {
+                let talk = Talk { node: node_at(&address), is_connected: false, asked: Vec::new() };
+                scout.talks.insert(conn, talk);
+                conn
+            }
+            Action::Send { conn, bytes } => {
+                if let Some(talk) = scout.talks.get_mut(&conn) {
+                    talk.asked.extend(bytes);
+                }
+                conn
+            }
+            Action::Close { conn } => {
+                scout.talks.remove(&conn);
+                return;
+            }
+        };
+        let late = if self.prng.one_in(20) { Duration::from_secs(2) } else { self.plan.delay_max };
+        self.plan_in_up_to(late, What::Talk(conn));
+    }
+
+    /// A node that was asked about the cluster is connected to, or answers.
+    pub(super) fn go_on_talking(&mut self, conn: Id) {
+        let now = self.now;
+        let Some(scout) = &mut self.scout else { return };
+        let Some(talk) = scout.talks.get_mut(&conn) else { return };
+        let node: &Node = &self.nodes[talk.node];
+        if node.frozen_until > now {
+            return self.plan_at(node.frozen_until, What::Talk(conn));
+        }
+        if node.down {
+            scout.talks.remove(&conn);
+            return scout.machine.handle_event(Event::Closed { conn, reason: "connection refused" }, now);
+        }
+        if !std::mem::replace(&mut talk.is_connected, true) {
+            return scout.machine.handle_event(Event::Connected { conn }, now);
+        }
+        let asked = std::mem::take(&mut talk.asked);
+        let is_loading = node.loading_until > now;
+        let Some(cluster) = &self.cluster else { return };
+        let eye = cluster.eye_of(talk.node, self.plan.seed.is_multiple_of(3));
+        let reply = if is_loading { LOADING.to_vec() } else { answers(eye, &asked) };
+        if !reply.is_empty() {
+            scout.machine.handle_event(Event::Received { conn, bytes: &reply }, now);
+        }
+    }
+
+    /// The proxy is given what was discovered.
+    fn adopt(&mut self, view: &View) {
+        let made = Topology::of_cluster(Some(&self.known), self.known.epoch() + 1, &view.shards);
+        match made {
+            Ok(topology) => self.known = Arc::new(topology),
+            Err(error) => return self.ledger.violate(format!("what was discovered is no topology: {error}")),
+        }
+        self.report.maps += 1;
+        self.check_nothing_goes_back();
+        self.note_demoted();
+        self.proxy.handle_topology(Arc::clone(&self.known), self.now);
+        self.perform();
+    }
+
+    /// What was discovered for a slot is as new at least as what was discovered before.
+    fn check_nothing_goes_back(&mut self) {
+        let (Some(cluster), Some(scout)) = (&self.cluster, &mut self.scout) else { return };
+        for slot in 0..SLOTS {
+            let primary = self.known.shard(self.known.shard_at(slot)).primary;
+            let node = primary.map(|id| node_at(&self.known.node(id).address));
+            let since = &mut scout.agrees_with[usize::from(slot)];
+            match node.map(|node| cluster.owned_by(slot, node, *since)) {
+                Some(Some(found)) => *since = found,
+                Some(None) => {
+                    let what =
+                        format!("slot {slot} was discovered at node {node:?}, which had lost it before");
+                    return self.ledger.violate(what);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Nodes that are no primaries any more, as the proxy is told now, are not written to from now on.
+    pub(super) fn note_demoted(&mut self) {
+        for node in 0..self.nodes.len() {
+            let id = self.known.node_at(&address(node).address);
+            let is_primary = id.is_some_and(|id| {
+                let shard = self.known.node(id).shard;
+                shard.is_some_and(|shard| self.known.shard(shard).primary == Some(id))
+            });
+            self.ledger.is_primary(node, is_primary, self.now);
+        }
+    }
+
+    /// A worker noticed that a primary is down, or up again.
+    pub(super) fn tell_scout(&mut self, notice: &Notice) {
+        let Some(scout) = &mut self.scout else { return };
+        let known = &self.known;
+        let address = |name: &str| {
+            let shard = known.all_shards().find(|id| known.shard(*id).name == name)?;
+            known.primary_address(shard).cloned()
+        };
+        let wish = match notice {
+            Notice::NodeDown { shard, .. } => address(shard).map(Wish::Down),
+            Notice::NodeUp { shard } => address(shard).map(Wish::Up),
+            _ => None,
+        };
+        wish.into_iter().for_each(|wish| scout.machine.handle_wish(wish, self.now));
+    }
+
+    // The cluster among itself.
+
+    /// The truth has changed: all nodes hear of it, each in its time.
+    pub(super) fn spread_news(&mut self) {
+        if self.scout.is_none() {
+            return;
+        }
+        for node in 0..self.nodes.len() {
+            let late = Duration::from_millis(*self.prng.pick(&[0, 1, 50, 500]));
+            self.plan_in_up_to(late, What::Gossip(node));
+        }
+    }
+
+    /// A node hears what its fellows know, unless it is cut off.
+    pub(super) fn gossip(&mut self, node: usize) {
+        let frozen_until = self.nodes[node].frozen_until;
+        if frozen_until > self.now {
+            return self.plan_at(frozen_until, What::Gossip(node));
+        }
+        let Some(cluster) = &mut self.cluster else { return };
+        if self.nodes[node].down || cluster.cut.contains(&node) {
+            return;
+        }
+        let was_primary = cluster.believes_to_be_primary(node);
+        cluster.learns(node);
+        let has_lost_all = was_primary && !cluster.believes_to_be_primary(node);
+        if cluster.has_failed(node, false) {
+            self.spread_news();
+        }
+        if has_lost_all {
+            // It begins anew as a replica, and lets nobody wait for elements that are not its own any more.
+            self.nodes[node].die();
+            self.reset_links(node);
+            self.nodes[node].due_at = None;
+        }
+    }
+
+    /// A primary and its fellows do not hear each other for a while; the proxy reaches all of them.
+    pub(super) fn cut_off(&mut self, shard: usize, lasts: Duration) {
+        if self.scout.is_none() || !self.end_migration() {
+            return;
+        }
+        let Some(cluster) = &mut self.cluster else { return };
+        let [primary, replica] = cluster.nodes_of(shard);
+        if !cluster.cut.insert(primary) {
+            return;
+        }
+        self.break_link(replica, lasts);
+        self.plan_at(self.now + PATIENCE, What::Isolate(primary));
+        let votes_at =
+            self.now + PATIENCE + Duration::from_nanos(self.prng.below(VOTED_AFTER.as_nanos() as u64));
+        // A majority of primaries is needed.
+        if self.plan.shards >= 3 && votes_at < self.now + lasts {
+            self.plan_at(votes_at, What::Elect(primary));
+        }
+        self.plan_at(self.now + lasts, What::Heal(primary));
+    }
+
+    /// It has not heard its fellows for too long.
+    pub(super) fn isolate(&mut self, node: usize) {
+        if let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.cut.contains(&node)) {
+            cluster.isolated.insert(node);
+        }
+    }
+
+    /// The others make the replica of `node` a primary.
+    pub(super) fn elect(&mut self, node: usize) {
+        let Some(cluster) = &self.cluster else { return };
+        let shard = cluster.shard_of_primary(node).filter(|_| cluster.cut.contains(&node));
+        let others = (0..self.plan.shards).filter(|shard| {
+            let [primary, _] = cluster.nodes_of(*shard);
+            !self.nodes[primary].down && !cluster.cut.contains(&primary)
+        });
+        if let Some(shard) = shard.filter(|_| 2 * others.count() > self.plan.shards) {
+            self.replace_primary(shard);
+        }
+    }
+
+    /// It hears them again.
+    pub(super) fn heal(&mut self, node: usize) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.cut.remove(&node);
+            self.plan_in_up_to(Duration::from_millis(100), What::Gossip(node));
+            self.plan_replication(node);
+            self.plan_followers(node);
+        }
+    }
+
+    /// Nothing is cut off, and everybody knows everything: the proxy must find out by itself.
+    pub(crate) fn check_discovered(&self) -> Result<(), String> {
+        let (Some(cluster), Some(_)) = (&self.cluster, &self.scout) else { return Ok(()) };
+        for slot in 0..SLOTS {
+            let primary = self.known.shard(self.known.shard_at(slot)).primary;
+            let node = primary.map(|id| node_at(&self.known.node(id).address));
+            let owner = cluster.primary_at(slot);
+            if node != Some(owner) {
+                return Err(format!("slot {slot} is at node {owner}, and the proxy believes {node:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+const LOADING: &[u8] = b"-LOADING Redis is loading the dataset in memory\r\n";
+
+/// The replies to `asked`, one request behind the other.
+fn answers(eye: Eye<'_>, asked: &[u8]) -> Vec<u8> {
+    let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
+    let (mut replies, mut at) = (Vec::new(), 0);
+    while let Ok(Scanned::Request { len }) =
+        scanner.scan(&asked[at..], &RequestLimits::default(), &mut args, &mut inline)
+    {
+        let request = Request::new(&asked[at..at + len], &args);
+        replies.extend(answer(eye, &request).unwrap_or_else(|| b"-ERR unknown subcommand\r\n".to_vec()));
+        at += len;
+    }
+    replies
+}

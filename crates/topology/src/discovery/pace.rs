@@ -1,0 +1,79 @@
+//! When somebody is asked again: after a pause that is partly left to chance, so that many proxies do not ask at the same
+//! time, and earlier if there is a wish to know.
+
+use std::time::Duration;
+use stdx::Instant;
+use stdx::prng::Prng;
+
+/// When the next question is due.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// When the last was begun.
+    asked_at: Instant,
+    /// How long to wait from then on.
+    pause: Duration,
+    is_wished: bool,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// While a primary is down, or is being replaced.
+    Short,
+    /// While something is wrong that does not seem to end.
+    Long,
+    /// While all is well: about so long.
+    Usual(Duration),
+}
+
+/// The shortest pause between two looks that nothing but wishes ask for: redirects arrive by the thousand while slots move,
+/// and each was followed already.
+const WISH_PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two looks while a primary is down, half of it left to chance: short against the 250 ms within which
+/// requests are to flow again after a promotion, and twenty questions a second are nothing to a node.
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// Failovers are over by then, or will not come: the usual patience of nodes is 15 seconds, and few make it a minute.
+const SHORT_FOR: Duration = Duration::from_secs(120);
+/// The pause after that.
+pub(super) const LONG_PAUSE: Duration = Duration::from_millis(500);
+
+impl Rest {
+    /// As long as something is wrong `since` then, if anything is.
+    pub(super) fn in_trouble(since: Option<Instant>, now: Instant) -> Option<Rest> {
+        let is_lasting = now.since(since?) >= SHORT_FOR;
+        Some(if is_lasting { Rest::Long } else { Rest::Short })
+    }
+}
+
+impl Pace {
+    /// A look before the pause is over would be good.
+    pub(super) fn wish(&mut self) {
+        self.is_wished = true;
+    }
+
+    /// A question was begun, which is what was wished for.
+    pub(super) fn begin(&mut self, now: Instant) {
+        (self.asked_at, self.is_wished) = (now, false);
+    }
+
+    /// When the last question was begun.
+    pub(super) fn asked_at(&self) -> Instant {
+        self.asked_at
+    }
+
+    /// When the next is due.
+    pub(super) fn due(&self) -> Instant {
+        let pause = if self.is_wished { self.pause.min(WISH_PAUSE) } else { self.pause };
+        self.asked_at + pause
+    }
+
+    /// Decides how long to wait after the last question.
+    pub(super) fn rest(&mut self, rest: Rest, prng: &mut Prng) {
+        let (least, chance) = match rest {
+            Rest::Short => (SHORT_PAUSE, SHORT_PAUSE),
+            Rest::Long => (LONG_PAUSE, LONG_PAUSE),
+            Rest::Usual(period) => (period - period / 10, period / 5),
+        };
+        self.pause = least + Duration::from_nanos(prng.below(chance.as_nanos() as u64));
+    }
+}

@@ -1,0 +1,384 @@
+//! What is known of one name that sentinels watch: who the primary is, who is about to become it, and which of them gets the
+//! requests.
+//!
+//! ```text
+//!   claim ── ROLE: primary ──► it gets the requests ◄── the claim says the same by now ──┐
+//!     │                                                                                 │
+//!     └ a sentinel that says the same carries out a failover, and has chosen an heir    │
+//!         heir ── ROLE: primary ──► it gets them, from that moment on, and nobody else ─┤
+//!                                        │                                              │
+//!                                        └ that sentinel is silent, or says otherwise ──┴─► nobody, or the claim's again
+//! ```
+//!
+//! A replica that calls itself a primary is one for nobody but whoever told it so. It gets requests before sentinels agree only
+//! if one of them, which must have been elected to do that, has chosen it in the failover that replaces the very primary that
+//! we know: an operator's `REPLICAOF NO ONE` alone moves nothing.
+
+use super::PATIENCE;
+use super::pace::{LONG_PAUSE, Pace, Rest};
+use super::sentinel_answer::{Claim, Role};
+use super::talk::{Party, Talks};
+use crate::{Address, NodeSpec, ShardSpec};
+use resp::encode;
+use std::time::Duration;
+use stdx::prng::Prng;
+use stdx::{Id, Instant};
+
+/// One name.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    /// The newest claim that was believed, whatever the node said.
+    claim: Option<Claim>,
+    /// The claim's node said that it is a primary.
+    is_confirmed: bool,
+    trial: Trial,
+    heir: Option<Heir>,
+    /// The primary cannot be used, as workers say, or as it says itself; since when.
+    trouble: Option<Instant>,
+    /// A sentinel is carrying out a failover; since when.
+    failover: Option<Instant>,
+    /// Most sentinels make a claim that is older than ours, and nobody a newer one; since when.
+    older: Option<Instant>,
+}
+
+/// The question whether a node is a primary, over a connection of its own.
+#[derive(Debug, Default)]
+struct Trial {
+    conn: Option<Id>,
+    pace: Pace,
+}
+
+/// The replica that a failover is about to make the primary.
+#[derive(Debug)]
+struct Heir {
+    address: Address,
+    /// The sentinel that has chosen it.
+    by: Address,
+    trial: Trial,
+    standing: Standing,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It has not said yet that it is a primary.
+    Chosen,
+    /// It has: what is written to any other node from then on would be lost.
+    Promoted,
+    /// It had, before the sentinel that has chosen it fell silent; now it is chosen again. Nobody gets requests before it has
+    /// said what it is by now.
+    Recalled,
+    /// It had, and the sentinel that has chosen it is not heard any more.
+    Doubtful {
+        /// Since then.
+        since: Instant,
+    },
+}
+
+/// What a sentinel says now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said<'a> {
+    pub by: &'a Address,
+    pub claim: &'a Claim,
+    /// It counts where most decide.
+    pub has_vote: bool,
+}
+
+/// Who gets the requests of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chief<'a> {
+    Nobody,
+    Claimed(&'a Address),
+    Promoted(&'a Address),
+}
+
+/// How long what was known is kept while most sentinels say what they said before it, and an heir is kept from requests whose
+/// sentinel is silent: sentinels tell each other what is new every two seconds, and whoever has not heard of it by then will not.
+const DOUBT_FOR: Duration = Duration::from_secs(10);
+
+impl Shard {
+    /// Takes in what sentinels say now, of whom `votes` count where most decide. The time passes between calls too: see
+    /// [`Shard::handle_time`].
+    pub(super) fn decide(&mut self, said: &[Said<'_>], votes: usize, talks: &mut Talks, now: Instant) {
+        if let Some(best) = self.best_claim(said, votes, now).cloned() {
+            self.believe(best, talks, now);
+        }
+        self.follow_failover(said, talks, now);
+    }
+
+    /// The claim with the highest epoch; of several with the same, the one that most make. One that is older than what is known
+    /// counts only if a majority of all makes it for long, and nobody says what we know: after `SENTINEL RESET` and the like
+    /// epochs begin anew.
+    fn best_claim<'a>(&mut self, said: &[Said<'a>], votes: usize, now: Instant) -> Option<&'a Claim> {
+        let known = self.claim.as_ref();
+        let votes_for =
+            |claim: &Claim| said.iter().filter(|other| other.has_vote && is_same(other.claim, claim)).count();
+        let is_known = |claim: &Claim| known.is_some_and(|known| known.address == claim.address);
+        // The first of equals is the first sentinel's; what is known goes before all.
+        let claims = said.iter().rev().map(|said| said.claim);
+        let best = claims.max_by_key(|claim| (claim.epoch, votes_for(claim), is_known(claim)))?;
+        if known.is_none_or(|known| best.epoch >= known.epoch) {
+            self.older = None;
+            return Some(best);
+        }
+        let is_majority = votes_for(best) * 2 > votes;
+        self.older = if is_majority { self.older.or(Some(now)) } else { None };
+        self.older.filter(|since| now.since(*since) >= DOUBT_FOR).map(|_| best)
+    }
+
+    /// The newest claim is `claim`.
+    fn believe(&mut self, claim: Claim, talks: &mut Talks, now: Instant) {
+        if let Some(known) = self.claim.as_mut().filter(|known| known.address == claim.address) {
+            *known = claim;
+            return;
+        }
+        let has_arrived = matches!(self.chief(), Chief::Promoted(heir) if *heir == claim.address);
+        self.drop_heir(talks);
+        self.trial.end(talks);
+        (self.trial, self.claim, self.older) = (Trial::default(), Some(claim), None);
+        self.is_confirmed = has_arrived;
+        self.trouble = if has_arrived { None } else { Some(now) };
+    }
+
+    /// Sees whether a failover is under way, and whom it makes the primary.
+    fn follow_failover(&mut self, said: &[Said<'_>], talks: &mut Talks, now: Instant) {
+        let Some(known) = &self.claim else { return };
+        // One that replaces another primary than ours, or that began before ours was chosen, is out of date.
+        let agreeing = || said.iter().filter(|said| is_same(said.claim, known));
+        let is_under_way = agreeing().any(|said| said.claim.is_failing_over);
+        self.failover = if is_under_way { self.failover.or(Some(now)) } else { None };
+        let mut choices = agreeing().filter_map(|said| Some((said.claim.heir.clone()?, said.by.clone())));
+        let first = choices.next();
+        // Where two have been chosen, one after the other, nothing tells which choice is the later.
+        let choice = first.filter(|(address, _)| choices.all(|(other, _)| other == *address));
+        let Some(heir) = &mut self.heir else {
+            self.heir = choice.map(|(address, by)| Heir {
+                address,
+                by,
+                trial: Trial::default(),
+                standing: Standing::Chosen,
+            });
+            return;
+        };
+        match (choice, heir.standing) {
+            (Some((address, by)), standing) if address == heir.address => {
+                heir.by = by;
+                if let Standing::Doubtful { .. } = standing {
+                    heir.standing = Standing::Recalled;
+                }
+            }
+            (_, Standing::Chosen) => self.drop_heir(talks),
+            // The one who has chosen it says something else.
+            _ if agreeing().any(|said| *said.by == heir.by) => self.drop_heir(talks),
+            (_, Standing::Doubtful { .. }) => {}
+            (_, Standing::Promoted | Standing::Recalled) => heir.standing = Standing::Doubtful { since: now },
+        }
+    }
+
+    fn drop_heir(&mut self, talks: &mut Talks) {
+        if let Some(mut heir) = self.heir.take() {
+            heir.trial.end(talks);
+        }
+    }
+
+    /// Asks the nodes whose turn it is.
+    pub(super) fn handle_time(&mut self, talks: &mut Talks, now: Instant) {
+        if self.heir.as_ref().is_some_and(|heir| heir.doubt_ends_at() <= now) {
+            self.drop_heir(talks);
+        }
+        if self.trial_due() <= now
+            && let Some(claim) = &self.claim
+        {
+            self.trial.begin(&claim.address, talks, now);
+        }
+        if let Some(heir) = self.heir.as_mut().filter(|heir| heir.trial_due() <= now) {
+            heir.trial.begin(&heir.address, talks, now);
+        }
+    }
+
+    /// When [`Shard::handle_time`] has something to do.
+    pub(super) fn due(&self) -> Instant {
+        let heir =
+            self.heir.as_ref().map_or(Instant::NEVER, |heir| heir.trial_due().min(heir.doubt_ends_at()));
+        heir.min(self.trial_due())
+    }
+
+    /// When the claim's node is to be asked: as long as it is no primary yet, and no other is.
+    fn trial_due(&self) -> Instant {
+        let is_wanted = self.claim.is_some() && !self.is_confirmed && !self.is_superseded();
+        if is_wanted { self.trial.due() } else { Instant::NEVER }
+    }
+
+    /// Whether the claim's node gets no requests, whatever it says of itself.
+    fn is_superseded(&self) -> bool {
+        self.heir.as_ref().is_some_and(|heir| heir.standing != Standing::Chosen)
+    }
+
+    /// Asks the primary whether it still is one, unless that was asked a moment ago.
+    pub(super) fn try_out(&mut self, talks: &mut Talks, now: Instant) {
+        let (trial, address) = match (&mut self.heir, &self.claim) {
+            (Some(heir), _) if heir.standing == Standing::Promoted => (&mut heir.trial, &heir.address),
+            (_, Some(claim)) => (&mut self.trial, &claim.address),
+            (_, None) => return,
+        };
+        if trial.conn.is_none() && trial.pace.asked_at() + LONG_PAUSE <= now {
+            trial.begin(address, talks, now);
+        }
+    }
+
+    /// Whether `conn` is the connection of a question to one of its nodes.
+    pub(super) fn asks_on(&self, conn: Id) -> bool {
+        let heir = self.heir.as_ref().and_then(|heir| heir.trial.conn);
+        self.trial.conn == Some(conn) || heir == Some(conn)
+    }
+
+    /// What came of the question on `conn`. Returns whom to complain of, and what it says, if it should be the primary and
+    /// denies it.
+    pub(super) fn judge(
+        &mut self,
+        conn: Id,
+        role: Role,
+        prng: &mut Prng,
+        now: Instant,
+    ) -> Option<(Address, String)> {
+        match &mut self.heir {
+            Some(heir) if heir.trial.conn == Some(conn) => {
+                self.judge_heir(role, prng, now);
+                None
+            }
+            _ => self.judge_claim(role, prng, now),
+        }
+    }
+
+    /// If the node has not said anything of it, a primary stays one: nobody else is.
+    fn judge_claim(&mut self, role: Role, prng: &mut Prng, now: Instant) -> Option<(Address, String)> {
+        self.trial.conn = None;
+        match role {
+            _ if self.is_superseded() => None,
+            Role::Primary => {
+                (self.is_confirmed, self.trouble) = (true, None);
+                None
+            }
+            Role::Unsaid(_) if self.is_confirmed => None,
+            Role::Other(reason) | Role::Unsaid(reason) => {
+                self.is_confirmed = false;
+                let since = *self.trouble.get_or_insert(now);
+                self.trial.rest(since, prng, now);
+                Some((self.claim.as_ref()?.address.clone(), reason))
+            }
+        }
+    }
+
+    /// An heir that is no primary yet is what it should be.
+    fn judge_heir(&mut self, role: Role, prng: &mut Prng, now: Instant) {
+        let Some(heir) = &mut self.heir else { return };
+        heir.trial.conn = None;
+        heir.trial.rest(self.failover.unwrap_or(now), prng, now);
+        match role {
+            Role::Primary => {
+                heir.standing = Standing::Promoted;
+                (self.is_confirmed, self.trouble) = (false, None);
+            }
+            Role::Other(_) => heir.standing = Standing::Chosen,
+            Role::Unsaid(_) => {}
+        }
+    }
+
+    /// Whether the node at `address` gets its requests, or would if it said that it is a primary.
+    pub(super) fn is_led_by(&self, address: &Address) -> bool {
+        self.is_chief(address) || self.claim.as_ref().is_some_and(|claim| claim.address == *address)
+    }
+
+    /// Workers cannot use its primary.
+    pub(super) fn note_down(&mut self, talks: &mut Talks, now: Instant) {
+        self.trouble.get_or_insert(now);
+        self.try_out(talks, now);
+    }
+
+    /// They can use it again.
+    pub(super) fn note_up(&mut self, address: &Address) {
+        if self.is_chief(address) {
+            self.trouble = None;
+        }
+    }
+
+    fn is_chief(&self, address: &Address) -> bool {
+        matches!(self.chief(), Chief::Claimed(chief) | Chief::Promoted(chief) if chief == address)
+    }
+
+    /// Since when something is wrong that another answer of a sentinel would mend.
+    pub(super) fn trouble(&self) -> Option<Instant> {
+        [self.trouble, self.failover].into_iter().flatten().min()
+    }
+
+    /// As of which failover the primary is what it is.
+    pub(super) fn epoch(&self) -> u64 {
+        self.claim.as_ref().map_or(0, |claim| claim.epoch)
+    }
+
+    fn chief(&self) -> Chief<'_> {
+        match (&self.heir, &self.claim) {
+            (Some(Heir { address, standing: Standing::Promoted, .. }), _) => Chief::Promoted(address),
+            (_, Some(claim)) if self.is_confirmed && !self.is_superseded() => Chief::Claimed(&claim.address),
+            _ => Chief::Nobody,
+        }
+    }
+
+    /// The same for workers, under its name.
+    pub(super) fn spec(&self, name: &str) -> ShardSpec {
+        let node = |address: &Address| NodeSpec::at(address.clone());
+        let primary = match self.chief() {
+            Chief::Nobody => None,
+            Chief::Claimed(address) | Chief::Promoted(address) => Some(node(address)),
+        };
+        let replicas = self.claim.iter().flat_map(|claim| &claim.replicas).map(node);
+        let replicas = replicas.filter(|replica| primary.as_ref() != Some(replica)).collect();
+        ShardSpec { name: name.to_owned(), primary, replicas, slots: Vec::new() }
+    }
+}
+
+impl Heir {
+    /// When it is to be asked: as long as it is no primary yet.
+    fn trial_due(&self) -> Instant {
+        match self.standing {
+            Standing::Chosen | Standing::Recalled => self.trial.due(),
+            Standing::Promoted | Standing::Doubtful { .. } => Instant::NEVER,
+        }
+    }
+
+    /// When nobody waits any longer for its sentinel.
+    fn doubt_ends_at(&self) -> Instant {
+        match self.standing {
+            Standing::Doubtful { since } => since + DOUBT_FOR,
+            Standing::Chosen | Standing::Promoted | Standing::Recalled => Instant::NEVER,
+        }
+    }
+}
+
+impl Trial {
+    fn begin(&mut self, address: &Address, talks: &mut Talks, now: Instant) {
+        let mut request = Vec::new();
+        encode::request(&mut request, &[b"ROLE"]);
+        self.pace.begin(now);
+        self.conn = Some(talks.open(address, Party::Node, &request, now + PATIENCE));
+    }
+
+    fn end(&mut self, talks: &mut Talks) {
+        if let Some(conn) = self.conn.take() {
+            talks.close(conn);
+        }
+    }
+
+    fn due(&self) -> Instant {
+        if self.conn.is_some() { Instant::NEVER } else { self.pace.due() }
+    }
+
+    fn rest(&mut self, since: Instant, prng: &mut Prng, now: Instant) {
+        self.pace.rest(Rest::in_trouble(Some(since), now).unwrap_or(Rest::Short), prng);
+    }
+}
+
+/// Whether they name the same primary, as of the same failover.
+fn is_same(one: &Claim, other: &Claim) -> bool {
+    (&one.address, one.epoch) == (&other.address, other.epoch)
+}

@@ -1,0 +1,49 @@
+//! The program that the tests start as nodes: redis-server, or what `SHARDIS_TEST_SERVER` names, which may be of another
+//! version, or a valkey-server. Tests that are about one version ask here.
+
+use command::Server;
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// What the words are compared with that shardis says itself: of Redis 7.0.
+pub(crate) const REFERENCE: &str = "redis-server";
+
+/// How it is started.
+pub(crate) fn program() -> &'static str {
+    &SERVER.0
+}
+
+/// What it is.
+pub(crate) fn server() -> Server {
+    SERVER.1
+}
+
+/// Whether nodes are as those of Redis 7.0 or newer ones.
+pub(crate) fn is_at_least_7_0() -> bool {
+    !matches!(server(), Server::Redis(major, _) if major < 7)
+}
+
+/// What lets tests use DEBUG of `program`, where it does not let everybody.
+pub(crate) fn allows_debug(program: &str) -> &'static [&'static str] {
+    if program == REFERENCE || is_at_least_7_0() { &["--enable-debug-command", "yes"] } else { &[] }
+}
+
+/// Whether a test is to be left out, since nodes before Redis 7.0 do not have what it is about; said aloud.
+pub(crate) fn is_too_old_for(what: &str) -> bool {
+    let is_old = !is_at_least_7_0();
+    if is_old {
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        eprintln!("SKIPPED: {test} is about {what}, and nodes are {}", server());
+    }
+    is_old
+}
+
+static SERVER: LazyLock<(String, Server)> = LazyLock::new(|| {
+    let program = std::env::var("SHARDIS_TEST_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    let output = Command::new(&program).arg("--version").output();
+    let output = output.unwrap_or_else(|error| panic!("{program} cannot be started: {error}"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let server =
+        Server::of_version(&said).unwrap_or_else(|| panic!("{program} says {said:?}, not what it is"));
+    (program, server)
+});
