@@ -160,6 +160,7 @@ impl fmt::Display for Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::sync::mpsc::channel;
 
     fn shell(script: &str) -> Command {
@@ -186,10 +187,17 @@ mod tests {
     #[test]
     fn who_does_not_stop_is_killed_with_what_it_started() {
         let mut crew = Crew::default();
-        crew.start("node-0", 7000, shell("sleep 600 & wait"), None).expect("there is a shell");
-        let group = Pid::from_child(&crew.running[0].child);
+        let (mut said, says) = std::io::pipe().expect("there are descriptors");
+        let mut command = shell("(echo started; sleep 20; echo left) >&2 & wait");
+        command.stderr(says);
+        crew.start("node-0", 7000, command, None).expect("there is a shell");
+        let mut first = [0; 8];
+        said.read_exact(&mut first).expect("it has started another");
         drop(crew);
-        assert!(rustix::process::test_kill_process_group(group).is_err(), "somebody is left");
+        // The pipe ends when the last of them has: the dead still have a number until init has asked for them.
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).expect("a pipe can be read");
+        assert_eq!(rest, "", "somebody was left");
     }
 
     #[test]
