@@ -202,7 +202,7 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
     for (contestant, entry) in suited.iter().zip(&mut entries) {
         ready.push(entry.note(rig.prepare(contestant, &cell.load)));
     }
-    if let Load::Open { test, share_percent } = cell.load {
+    if let Load::Open { test, share_percent, .. } = cell.load {
         pace(rig, &mut ready, test, share_percent)?;
     }
     let rounds = rounds_of(cell, rounds);

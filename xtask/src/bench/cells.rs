@@ -42,8 +42,9 @@ pub(super) enum Load {
     Saturated { test: Test, depth: u32 },
     /// redis-benchmark over real nodes, with all of them on one core: in most cells they are the limit.
     Real(Real),
-    /// Requests at a fixed rate over real nodes, whether replies come or not: what a user waits.
-    Open { test: Test, share_percent: u32 },
+    /// Requests at a fixed rate over real nodes, whether replies come or not: what a user waits. With `across` the generator
+    /// is on the proxy's core and not on the nodes', so that who has no proxy has to go from one core to the other too.
+    Open { test: Test, share_percent: u32, across: bool },
     /// A few clients at a fixed rate beside others whose pipelines are `depth` deep and who never rest: what neighbours
     /// cost.
     Beside { depth: u32 },
@@ -205,8 +206,11 @@ fn clients() -> Vec<Cell> {
 }
 
 fn latency() -> Vec<Cell> {
-    let cells = [(Test::Set, 30), (Test::Get, 30), (Test::Get, 60)].map(|(test, share_percent)| {
-        cell(format!("open-{}-{share_percent}", test.name()), Load::Open { test, share_percent })
+    let cells =
+        [(Test::Set, 30, false), (Test::Get, 30, false), (Test::Get, 60, false), (Test::Get, 30, true)];
+    let cells = cells.map(|(test, share_percent, across)| {
+        let kind = if across { "across" } else { "open" };
+        cell(format!("{kind}-{}-{share_percent}", test.name()), Load::Open { test, share_percent, across })
     });
     let beside = [10, 1000].map(|depth| cell(format!("beside-p{depth}"), Load::Beside { depth }));
     with_short([&cells[..], &beside].concat(), &["open-get-30"])

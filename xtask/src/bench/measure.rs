@@ -63,7 +63,7 @@ pub(super) struct Ready {
 /// How a cell is measured, with what was found out before.
 enum Plan {
     Real { real: Real, requests: u64, connecting: Option<(u64, Usage)> },
-    Open { test: Test, rate: u64 },
+    Open { test: Test, rate: u64, place: Place },
     Beside { depth: u32 },
     Saturated { test: Test, depth: u32, place: Place },
     Memory(super::cells::Memory),
@@ -138,17 +138,17 @@ impl Rig {
             (Plan::Real { real, requests, connecting }, Some(started)) => {
                 self.measure_real(started, *real, *requests, *connecting)
             }
-            (Plan::Open { test, rate }, Some(started)) => {
-                let words = self.open_words(started, *test, *rate, CLIENTS);
+            (&Plan::Open { test, rate, place }, Some(started)) => {
+                let words = self.open_words(started, test, rate, CLIENTS);
                 ready.load = format!("loadgen {}", words.join(" "));
-                self.measure_open(started, &words)
+                self.measure_open(started, &words, place)
             }
             (Plan::Beside { depth }, Some(started)) => {
                 let mut words = self.open_words(started, Test::Get, BESIDE_RATE, BESIDE_CLIENTS);
                 let noise = format!("--noise-clients {BESIDE_CLIENTS} --noise-pipeline {depth}");
                 words.extend(noise.split(' ').map(String::from));
                 ready.load = format!("loadgen {}", words.join(" "));
-                let mut figures = self.measure_open(started, &words)?;
+                let mut figures = self.measure_open(started, &words, Place::Load)?;
                 // The neighbours' requests are not counted, so that a cost per request would be none.
                 figures.retain(|metric, _| matches!(metric, Metric::P50Us | Metric::P99Us | Metric::P999Us));
                 Ok(figures)
@@ -210,7 +210,7 @@ impl Rig {
     fn open_words(&self, started: &Started, test: Test, rate: u64, clients: u32) -> Vec<String> {
         let words = format!(
             "open --target 127.0.0.1:{} --test {} --rate {rate} --clients {clients} --data {VALUE_BYTES} \
-             --keyspace {} --seconds {} --warmup {WARMUP_SECONDS} --measure-pid {}",
+             --keyspace {} --seconds {} --warmup {WARMUP_SECONDS} --measure-pid {} --real-nodes",
             started.port,
             test.name(),
             usual(test, 1).keyspace(),
@@ -220,10 +220,10 @@ impl Rig {
         words.split(' ').map(String::from).collect()
     }
 
-    fn measure_open(&self, started: &Started, words: &[String]) -> Result<Figures> {
+    fn measure_open(&self, started: &Started, words: &[String], place: Place) -> Result<Figures> {
         let nodes: Vec<u32> = self.nodes.addresses().iter().map(|&(_, id)| id).collect();
         let before = Moment::now(&started.family, &nodes)?;
-        let mut loadgen = machine::placed(Place::Load, &self.loadgen);
+        let mut loadgen = machine::placed(place, &self.loadgen);
         let report = parse_report(&load::output(loadgen.args(words))?)?;
         let usage = Moment::now(&started.family, &nodes)?.since(&before);
         let requests = number(&report, "/rps")? * usage.seconds;
@@ -271,7 +271,9 @@ impl Rig {
 fn plan(load: &Load) -> Plan {
     match *load {
         Load::Real(real) => Plan::Real { real, requests: 0, connecting: None },
-        Load::Open { test, .. } => Plan::Open { test, rate: 0 },
+        Load::Open { test, across, .. } => {
+            Plan::Open { test, rate: 0, place: if across { Place::Proxy } else { Place::Load } }
+        }
         Load::Beside { depth } => Plan::Beside { depth },
         Load::Saturated { test, depth } => Plan::Saturated { test, depth, place: Place::Proxy },
         Load::Workers { test, depth } => Plan::Saturated { test, depth, place: Place::Anywhere },
