@@ -8,7 +8,7 @@ use crate::learn::Lookup;
 use crate::login;
 use crate::pinned::Pinning;
 use crate::redirect::Kept;
-use crate::route::{self, Keys, Route};
+use crate::route::{self, Keys, Route, Scratch};
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{
     Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
@@ -54,6 +54,10 @@ impl Core {
         let mut is_strict = session.login.is_missing();
         let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.limits.request };
         while session.may_read(&self.limits) && self.has_memory_for(session) {
+            at += self.forward_run(session, &bytes[at..], &mut scratch);
+            if at == bytes.len() || !session.may_read(&self.limits) {
+                break;
+            }
             let rest = &bytes[at..];
             // A client of whom nobody knows who it is may announce less: it is looked at closely.
             let is_closely = is_strict | !session.scanner.is_fresh();
@@ -131,6 +135,52 @@ impl Core {
         at
     }
 
+    /// Sends on what nearly all requests are, from the start of `bytes` on: plain, begun as others before, and for one shard.
+    /// Nothing else of a session for which that is usual changes meanwhile, so that it is looked at once and not for each
+    /// request. Returns how many bytes were used. What it leaves, [`Core::handle_requests`] looks at closely.
+    #[inline(always)]
+    fn forward_run(&mut self, session: &mut Session, bytes: &[u8], scratch: &mut Scratch) -> usize {
+        let mut at = 0;
+        if !self.is_usual(session) {
+            return at;
+        }
+        while session.has_room(&self.limits) {
+            let rest = &bytes[at..];
+            let Some(known) = self.heads.find(rest) else { break };
+            if !matches!(known.command.carry, Carry::Shard) {
+                break;
+            }
+            let Some(len) = known.scan(rest, &self.limits.request, &mut scratch.args) else { break };
+            if len > self.limits.large_bytes {
+                break;
+            }
+            let request = Request::new(&rest[..len], just_written(&scratch.args));
+            let route = route::route(known.command, &request, &self.topology, &mut scratch.keys);
+            let Route::One(shard) = route else { break };
+            let Ok(node) = self.shared_node(session.lane, shard) else { break };
+            self.count_request(session, known.number);
+            self.send_over(session, known.command, node, request.bytes);
+            at += len;
+        }
+        if at > 0 {
+            session.holds_request = false;
+        }
+        at
+    }
+
+    /// Whether nothing has to be thought of but where a request of `session` goes.
+    #[inline(always)]
+    fn is_usual(&self, session: &Session) -> bool {
+        let is_watched = self.monitor.is_on | self.pause.is_on() | session.login.is_checked();
+        let is_special =
+            session.subscribed.is_some() | session.transaction.is_some() | session.reads.is_some();
+        !(is_watched | is_special)
+            && session.mute == Mute::No
+            && session.pinning == Pinning::No
+            && session.scanner.is_fresh()
+            && !session.expects_large(&self.limits)
+    }
+
     /// A request of `session` was carried out: a permit that it had is used now.
     #[inline]
     fn note_carried_out(&mut self, session: &mut Session) {
@@ -151,6 +201,15 @@ impl Core {
         (resolved, number)
     }
 
+    /// A request of `session` is looked at, and what it asks for is counted at `number`.
+    #[inline(always)]
+    fn count_request(&mut self, session: &mut Session, number: Number) {
+        self.asking = number;
+        session.last = number;
+        self.tally.count_call(number);
+        self.counters.requests += 1;
+    }
+
     /// Carries out one request, which asks for `resolved`.
     #[inline]
     fn handle_request(
@@ -161,10 +220,7 @@ impl Core {
         keys: &mut Keys,
         reply: &mut Vec<u8>,
     ) -> Step {
-        self.asking = number;
-        session.last = number;
-        self.tally.count_call(number);
-        self.counters.requests += 1;
+        self.count_request(session, number);
         match resolved {
             Resolved::Unknown if command::is_cross_protocol(request.arg(0)) => {
                 self.close_cross_protocol(session)
@@ -222,7 +278,6 @@ impl Core {
     }
 
     /// Does what the command table says of the command that was resolved to, if the client may have it done now.
-    #[inline(always)]
     fn carry_out(
         &mut self,
         session: &mut Session,
@@ -254,23 +309,6 @@ impl Core {
                 return self.carry_out_in_transaction(session, command, request, keys, reply);
             }
         }
-        // Nearly all requests: their way has no call in it that could be spared.
-        if matches!(command.carry, Carry::Shard) {
-            return self.forward_inline(session, command, request, keys);
-        }
-        self.carry_out_by_table(session, command, request, keys, reply)
-    }
-
-    /// As the table says of `command`, which is not only for one shard.
-    #[inline(never)]
-    fn carry_out_by_table(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &mut Keys,
-        reply: &mut Vec<u8>,
-    ) -> Step {
         match command.carry {
             Carry::Shard => return self.forward(session, command, request, keys),
             // With one shard, all keys that a pattern can name are there.
@@ -337,20 +375,8 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Step {
-        self.forward_inline(session, command, request, keys)
-    }
-
-    /// [`Core::forward`] without a call.
-    #[inline(always)]
-    fn forward_inline(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &mut Keys,
-    ) -> Step {
         match route::route(command, request, &self.topology, keys) {
-            Route::One(shard) => self.send_inline(session, command, shard, request.bytes),
+            Route::One(shard) => self.send(session, command, shard, request.bytes),
             Route::Parts => return self.emulate(session, command, request, keys),
         }
         Step::Done
@@ -377,16 +403,16 @@ impl Core {
 
     /// Queues a whole request for one shard.
     pub(crate) fn send(&mut self, session: &mut Session, command: &Command, shard: ShardId, bytes: &[u8]) {
-        self.send_inline(session, command, shard, bytes);
-    }
-
-    /// [`Core::send`] without a call.
-    #[inline(always)]
-    fn send_inline(&mut self, session: &mut Session, command: &Command, shard: ShardId, bytes: &[u8]) {
         let node = match self.node_for(session, shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
+        self.send_over(session, command, node, bytes);
+    }
+
+    /// Queues a whole request of `session` for the connection `node`.
+    #[inline(always)]
+    fn send_over(&mut self, session: &mut Session, command: &Command, node: u32, bytes: &[u8]) {
         let place = session.reserve(Owed::Node);
         let kept = Kept::only_if(command.flags.contains(Flags::READONLY));
         self.enqueue_on(node, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });

@@ -336,9 +336,20 @@ impl Session {
     /// Whether `pending` requests may be pending: as many as fill `pending_bytes_max` with replies of the size seen
     /// lately, but one at a time if those were large.
     fn has_window(&self, pending: usize, limits: &Limits) -> bool {
-        pending <= limits.pending_max
-            && pending * (self.reply_bytes_mean_x8 / 8) <= limits.pending_bytes_max
-            && !self.expects_large(limits)
+        self.fits(pending, limits) && !self.expects_large(limits)
+    }
+
+    /// Whether so many may be pending if replies are small.
+    #[inline(always)]
+    fn fits(&self, pending: usize, limits: &Limits) -> bool {
+        pending <= limits.pending_max && pending * (self.reply_bytes_mean_x8 / 8) <= limits.pending_bytes_max
+    }
+
+    /// Whether one request more may be pending, of a session for which [`Session::may_read`] was true a moment ago and that
+    /// has only sent requests on since then.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, limits: &Limits) -> bool {
+        self.fits(self.pending.len() + 1, limits)
     }
 
     /// Whether the next reply is expected to be large, as the last ones were.
