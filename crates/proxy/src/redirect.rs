@@ -574,6 +574,8 @@ impl Core {
             Some(merge) if merge.is_of_values() => merge.take_whole(),
             _ => return,
         }
+        // What was held back for the sake of another part is not any more.
+        self.pins.to_relay.push(conn);
         for (backend, node) in self.backends.iter_mut().zip(0..) {
             if backend.used_by == Use::Pinned && backend.front().is_some_and(|ticket| ticket.conn == conn) {
                 backend.rewind();

@@ -668,8 +668,10 @@ fn parts_of_large_values_that_meet_on_one_connection_are_put_together() {
     let second = rig.bring_up_pinned(1);
     assert_eq!((rig.taken(first), rig.taken(second)), (request("mget b"), request("mget {a}1")));
     rig.sends(first, "*1|$1|b");
+    assert!(rig.is_paused(first), "the other part comes before it");
     rig.sends(second, &moved(15495, 0));
     assert_eq!(rig.taken(first), request("mget {a}1"));
+    assert!(!rig.is_paused(first), "the other part comes behind it");
     rig.sends(first, "|*1|$1|a|");
     assert_eq!(rig.taken(client), "*2|$1|a|$1|b|");
     assert_eq!((rig.proxy.pins_pending(), rig.proxy.merges_pending()), (0, 0));
