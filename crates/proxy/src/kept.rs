@@ -2,6 +2,7 @@
 //! how long it may still wait.
 
 use crate::core::Core;
+use crate::learn::Lookup;
 use crate::redirect::Aim;
 use command::{Carry, Command, Resolved};
 use resp::Request;
@@ -44,14 +45,21 @@ impl Core {
         shorter.flatten().map_or(request.into(), Cow::Owned)
     }
 
-    /// What `look` finds in a request of these bytes; `None` if its command is not in the table.
+    /// What `look` finds in a request of these bytes; `None` if nothing is known of its command.
     fn look_into<T>(&self, bytes: &[u8], look: impl FnOnce(&Request<'_>, &Command) -> T) -> Option<T> {
         let (mut args, mut inline) = (Vec::new(), Vec::new());
         let scanned = Scanner::default().scan(bytes, &self.limits.request, &mut args, &mut inline);
         let Ok(Scanned::Request { .. }) = scanned else { return None };
         let request = Request::new(bytes, &args);
-        match command::resolve_numbered(&request) {
-            (Resolved::Command(command), _) => Some(look(&request, command)),
+        match command::resolve(&request) {
+            Resolved::Command(command) => Some(look(&request, command)),
+            Resolved::Unknown => match self.learner.look_up(request.arg(0), self.now) {
+                Lookup::Known(learned) => match learned.resolve(&request) {
+                    Resolved::Command(command) => Some(look(&request, command)),
+                    _ => None,
+                },
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -53,7 +53,7 @@ pub(crate) enum Lookup {
 
 impl Learner {
     /// What is known of `name`, which must be learnable.
-    pub(crate) fn look_up(&mut self, name: &[u8], now: Instant) -> Lookup {
+    pub(crate) fn look_up(&self, name: &[u8], now: Instant) -> Lookup {
         match self.known.get(&name.to_ascii_uppercase()) {
             Some(Knowledge::Known(command)) => Lookup::Known(Arc::clone(command)),
             Some(Knowledge::Asked(question)) => Lookup::Asked(*question),

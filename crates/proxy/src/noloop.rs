@@ -21,6 +21,7 @@ use crate::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
+use crate::tracking::Mode;
 use command::Command;
 use resp::reply::as_bulk;
 use resp::{Request, encode};
@@ -158,7 +159,10 @@ impl Proxy {
             if tracking.own.get(&key) == Some(written) {
                 tracking.own.values.remove(&key);
             }
-            self.tell_changed(conn, Some(&[&key]));
+            // It may have said meanwhile that it wants to know of other keys.
+            if tracking.mode != Mode::Broadcast || !tracking.wanted(&[&key]).is_empty() {
+                self.tell_changed(conn, Some(&[&key]));
+            }
         }
     }
 }

@@ -538,20 +538,33 @@ impl Core {
 
     /// Whether something that the client of `ticket` has sent behind it, for the same keys, is or will be in flight
     /// before the request of `ticket` could be sent again: on whatever connection, since a slot on its way is at two nodes.
-    fn is_overtaken(&mut self, ticket: &Ticket, aim: Aim) -> bool {
+    fn is_overtaken(&self, ticket: &Ticket, aim: Aim) -> bool {
         let is_later = |other: &Ticket| {
             other.conn == ticket.conn
                 && other.purpose == Purpose::Client
                 && is_behind(other.place, ticket.place)
         };
-        if self.parking.strays.iter().any(|stray| is_later(&stray.ticket) && stray.aim == aim) {
+        let mut strays = self.parking.strays.iter();
+        if strays.any(|stray| is_later(&stray.ticket) && self.overlap(stray.aim, aim)) {
             return true;
         }
         self.backends.iter().any(|backend| {
             let later = backend.tickets().enumerate().filter(|(_, other)| is_later(other));
             let mut requests = later.map(|(number, _)| backend.kept_request(number));
-            requests.any(|request| request.is_none_or(|request| self.aim_of(&request, backend.shard) == aim))
+            requests.any(|request| {
+                request.is_none_or(|request| self.overlap(self.aim_of(&request, backend.shard), aim))
+            })
         })
+    }
+
+    /// Whether two requests may be about the same keys: what is about a shard is about each of its slots.
+    fn overlap(&self, one: Aim, other: Aim) -> bool {
+        match (one, other) {
+            (Aim::Shard(_), Aim::Slot(_)) | (Aim::Slot(_), Aim::Shard(_)) => {
+                self.shard_of(one) == self.shard_of(other)
+            }
+            _ => one == other,
+        }
     }
 
     /// Parts of a request of `conn` may come over one connection from now on, one behind the other: they are not passed on
@@ -561,6 +574,8 @@ impl Core {
             Some(merge) if merge.is_of_values() => merge.take_whole(),
             _ => return,
         }
+        // What was held back for the sake of another part is not any more.
+        self.pins.to_relay.push(conn);
         for (backend, node) in self.backends.iter_mut().zip(0..) {
             if backend.used_by == Use::Pinned && backend.front().is_some_and(|ticket| ticket.conn == conn) {
                 backend.rewind();

@@ -101,7 +101,7 @@ impl Client {
 
     /// Whether the reply that comes next is one that is waited for: an element, or replicas.
     pub(crate) fn is_kept_waiting(&self) -> bool {
-        matches!(self.expected.front(), Some(Expect::Popped { .. } | Expect::NoReplicas))
+        matches!(self.expected.front(), Some(Expect::Popped { .. } | Expect::Replicas))
     }
 
     /// Whether it has sent a write of `key`, and does not know yet what came of it.
@@ -183,7 +183,7 @@ impl Client {
                     && expected.starts_with(b"-CROSSSLOT ")
                     && ledger.rights.have_changed(self.program.client) => {}
             (Expect::OwnError, None) if reply::is_error(reply) => {}
-            (Expect::NoReplicas, None) if moment.troubled && tells_no_number(reply) => {}
+            (Expect::Replicas, None) if moment.troubled && tells_no_number(reply) => {}
             (Expect::Modelled(asked), None) => check_modelled(asked, reply, moment, ledger),
             (Expect::Parts(parts), None) => check_parts(parts, reply, moment, ledger),
             (Expect::Exactly(_) | Expect::Discarded(..) | Expect::Reset, _) | (_, None)
@@ -239,7 +239,11 @@ impl Client {
                 }
             },
             Expect::Reply(expected) => expected == reply,
-            Expect::NoReplicas => reply == b":0\r\n",
+            Expect::Replicas if ledger.has_replicas() && reply == b":1\r\n" => {
+                ledger.have_replicas(self.program.client);
+                true
+            }
+            Expect::Replicas => reply == b":0\r\n",
             Expect::Write(writes) => {
                 self.has_written = true;
                 let deletes = writes.iter().all(|(_, value)| value.is_none());
@@ -456,7 +460,12 @@ fn told(reply: &[u8]) -> Option<Told> {
 
 /// Whether `reply` says why it is not known how many replicas there are that have what was written.
 fn tells_no_number(reply: &[u8]) -> bool {
-    let causes = ["LOADING ", "ERR a primary, or the connection to it, was lost ", "ERR a node cannot tell "];
+    let causes = [
+        "LOADING ",
+        "ERR a primary, or the connection to it, was lost ",
+        "ERR a node cannot tell ",
+        "ERR WAIT cannot be used with replica instances",
+    ];
     reply.strip_prefix(b"-").is_some_and(|line| causes.iter().any(|cause| line.starts_with(cause.as_bytes())))
 }
 

@@ -206,13 +206,13 @@ impl Cluster {
         });
     }
 
-    /// It is known that `node` has failed, or that it is back. Whether that is news.
-    pub(crate) fn has_failed(&mut self, node: usize, failed: bool) -> bool {
+    /// The nodes know, first this `witness`, that `node` has failed, or that it is back. Whether that is news.
+    pub(crate) fn has_failed(&mut self, node: usize, failed: bool, witness: usize) -> bool {
         let is_news = failed != self.truth.failed.contains(&node);
         if !is_news {
             return false;
         }
-        self.change([node; 2], |truth| match failed {
+        self.change([witness; 2], |truth| match failed {
             true => _ = truth.failed.insert(node),
             false => _ = truth.failed.remove(&node),
         });

@@ -43,6 +43,10 @@ pub(crate) struct Ledger {
     demoted_at: BTreeMap<usize, Instant>,
     /// Which node is about to run something.
     pub looks_at: usize,
+    /// Why no client's read is to run there.
+    pub unfit: Option<&'static str>,
+    /// Writes of which their clients were told that replicas have them.
+    pub acknowledged: Vec<(Vec<u8>, Token)>,
     /// How much filling each stamped value has.
     fillings: Vec<usize>,
     /// Names of all keys that anybody may have written.
@@ -56,6 +60,8 @@ pub(crate) struct Ledger {
     pub reads_anything: bool,
     /// Slots that are on their way, or were until shortly before these times.
     moving: BTreeMap<u16, Instant>,
+    /// Slots that have moved: what is in them may be where no replica has got it yet.
+    has_moved: BTreeSet<u16>,
     /// Keys that were written last on a connection that their writer has no more.
     forgotten: BTreeSet<Vec<u8>>,
     /// Nodes do not know at once what changes: they may send requests to where nobody would.
@@ -99,6 +105,8 @@ impl Ledger {
             stamped_at: Vec::new(),
             demoted_at: BTreeMap::new(),
             looks_at: 0,
+            unfit: None,
+            acknowledged: Vec::new(),
             fillings: Vec::new(),
             names: BTreeSet::new(),
             keys: BTreeMap::new(),
@@ -106,6 +114,7 @@ impl Ledger {
             reads_replicas: false,
             reads_anything: false,
             moving: BTreeMap::new(),
+            has_moved: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             is_gossiping: false,
             now: Instant::ZERO,
@@ -207,6 +216,23 @@ impl Ledger {
         }
     }
 
+    /// A replica is about to answer a read of a client's.
+    pub(crate) fn check_fit(&mut self) {
+        if let Some(unfit) = self.unfit {
+            self.violate(format!("node {} {unfit}, and was read from", self.looks_at));
+        }
+    }
+
+    /// `client` was told that replicas have all that it has written.
+    pub(crate) fn have_replicas(&mut self, client: usize) {
+        let its = self.keys.iter().filter(|(key, history)| {
+            writer_of(key) == Some(client) && history.unknown.is_empty() && !self.has_moved.contains(&slot(key))
+        });
+        self.acknowledged.extend(its.filter_map(|(key, history)| {
+            Some((key.clone(), history.acknowledged.as_deref().and_then(token_of)?))
+        }));
+    }
+
     /// A node runs `request`.
     pub(crate) fn note_run(&mut self, request: &Request<'_>) {
         let writes = ["set", "mset", "stamp.set"];
@@ -263,6 +289,7 @@ impl Ledger {
     /// The slot begins to move: meanwhile its old owner's replica says of keys that have moved that they are not there, and
     /// does not know better.
     pub(crate) fn slot_moves(&mut self, its: u16) {
+        self.has_moved.insert(its);
         if self.reads_replicas {
             self.moving.insert(its, Instant::NEVER);
             let moving: Vec<Vec<u8>> = self.names.iter().filter(|key| slot(key) == its).cloned().collect();
@@ -407,6 +434,11 @@ fn stamp(key: &[u8], token: Token, filling: usize) -> Vec<u8> {
     let mut value = [key, b"#", token.to_string().as_bytes(), b"#"].concat();
     value.resize(value.len() + filling, b'.');
     value
+}
+
+/// The token in a stamped value.
+pub(crate) fn token_of(value: &[u8]) -> Option<Token> {
+    read_stamp(value).map(|(_, token)| token)
 }
 
 /// The key and the token in a stamped value.

@@ -1,12 +1,13 @@
 //! A simulated node: reads requests, runs them, answers; can freeze, die, refuse and lie.
 
-use crate::cluster::{Cluster, Verdict, may_write};
+use crate::cluster::{Cluster, Verdict, keys_of, may_write};
 use crate::keyspace::Keyspace;
 use crate::ledger::Ledger;
 use crate::replication::{Follower, Log, report};
 use proxy::ConnId;
 use resp::request::{Request, RequestLimits, Scanned, Scanner};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use stdx::Instant;
 use store::{CallerId, Ran};
 use topology::ShardId;
@@ -35,7 +36,22 @@ pub(crate) struct Node {
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
     /// What fellows have published while it was frozen.
     pub overheard: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Who waits for its replicas.
+    pub waiting: Vec<Waiting>,
+    /// When the first of them has waited long enough, as it was planned last.
+    wakes_at: Instant,
     conns: BTreeMap<ConnId, Input>,
+}
+
+/// One who waits for replicas.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    conn: ConnId,
+    /// So many are enough.
+    count: usize,
+    /// They must have come so far.
+    offset: u64,
+    until: Instant,
 }
 
 /// What a sabotaged node does this time.
@@ -66,6 +82,8 @@ struct Input {
     scanner: Scanner,
     /// Shard channels that it is subscribed to.
     channels: BTreeSet<Vec<u8>>,
+    /// How far the node was when it last ran something for it: up to Redis 7.0, whatever that was.
+    offset: u64,
 }
 
 impl Node {
@@ -86,6 +104,8 @@ impl Node {
             follower: None,
             published: Vec::new(),
             overheard: Vec::new(),
+            waiting: Vec::new(),
+            wakes_at: Instant::NEVER,
             conns,
         }
     }
@@ -103,6 +123,7 @@ impl Node {
             bytes: Vec::new(),
             scanner: Scanner::default(),
             channels: BTreeSet::new(),
+            offset: 0,
         });
         input.bytes.extend_from_slice(bytes);
     }
@@ -130,7 +151,10 @@ impl Node {
                     ledger.check_not_demoted(&request);
                     if asks_for_replication(&request) {
                         let is_loading = now < self.loading_until;
-                        out.extend(report(&self.log, self.follower.as_ref(), is_loading));
+                        // Who was replaced and has not heard of it says what it is as far as it knows.
+                        let follower =
+                            self.follower.as_ref().filter(|_| !believes_to_be_primary(cluster));
+                        out.extend(report(&self.log, follower, is_loading));
                     } else if now < self.loading_until && !is_about_transactions(&request) {
                         // As in Redis, it spoils a transaction.
                         self.keyspace.refuse(input.caller, now);
@@ -148,13 +172,25 @@ impl Node {
                         decline(input, &mut self.keyspace, &request, cluster, now, ledger)
                     {
                         out.extend(declined);
+                    } else if self.keeps_log && request.arg(0).eq_ignore_ascii_case(b"wait") {
+                        match self.follower {
+                            Some(_) => out.extend_from_slice(NO_WAIT),
+                            None => {
+                                input.waits = true;
+                                self.waiting.push(Waiting::of(conn, &request, input.offset, now));
+                            }
+                        }
                     } else {
+                        if self.follower.is_some() && !keys_of(&request).is_empty() {
+                            ledger.check_fit();
+                        }
                         let ran =
                             self.keyspace.run(input.caller, &request, self.shard, now, ledger, &mut out);
                         input.waits = ran == Ran::Waits;
                         if self.follower.is_none() && self.keeps_log {
                             self.log.note_run(&request, &input.queued, &mut self.keyspace, now);
                         }
+                        input.offset = self.log.offset();
                         note_run(&mut input.queued, &request, &out[start..], ledger);
                         note_channels(&mut input.channels, &mut self.published, &request);
                         if sabotage == Sabotage::RunTwice {
@@ -196,6 +232,24 @@ impl Node {
         }
     }
 
+    /// Who has waited for replicas long enough, or for enough of them, and how many there are; `offsets` says how far each
+    /// of them is.
+    pub(crate) fn next_acknowledged(&mut self, offsets: &[u64], now: Instant) -> Option<(ConnId, usize)> {
+        let count = |waiting: &Waiting| offsets.iter().filter(|offset| **offset >= waiting.offset).count();
+        let is_done = |waiting: &Waiting| count(waiting) >= waiting.count || waiting.until <= now;
+        let done = self.waiting.remove(self.waiting.iter().position(is_done)?);
+        if let Some(input) = self.conns.get_mut(&done.conn) {
+            input.waits = false;
+        }
+        Some((done.conn, count(&done)))
+    }
+
+    /// When the next who waits for replicas has done so long enough, if that is not planned yet.
+    pub(crate) fn wakes_at(&mut self) -> Option<Instant> {
+        let first = self.waiting.iter().map(|waiting| waiting.until).min()?;
+        (std::mem::replace(&mut self.wakes_at, first) != first).then_some(first)
+    }
+
     /// The slot of `channel` has left: who is subscribed is told that he is no more. What is told to whom.
     pub(crate) fn drop_channel(&mut self, channel: &[u8], now: Instant) -> Vec<(ConnId, Vec<u8>)> {
         let subscribers = self.conns.iter_mut().filter(|(_, input)| input.channels.contains(channel));
@@ -223,6 +277,7 @@ impl Node {
 
     /// Forgets what `conn` sent.
     pub(crate) fn forget(&mut self, conn: ConnId) {
+        self.waiting.retain(|waiting| waiting.conn != conn);
         if let Some(input) = self.conns.remove(&conn) {
             self.keyspace.dismiss(input.caller);
         }
@@ -232,6 +287,7 @@ impl Node {
     pub(crate) fn die(&mut self) {
         let conns = std::mem::take(&mut self.conns);
         self.overheard.clear();
+        self.waiting.clear();
         conns.into_values().for_each(|input| self.keyspace.dismiss(input.caller));
     }
 }
@@ -263,6 +319,20 @@ fn decline(
     Some(line)
 }
 
+impl Waiting {
+    /// What `request`, a WAIT, asks for.
+    fn of(conn: ConnId, request: &Request<'_>, offset: u64, now: Instant) -> Waiting {
+        let number = |at: usize| std::str::from_utf8(request.arg(at)).ok().and_then(|text| text.parse().ok());
+        let patience = Duration::from_millis(number(2).unwrap_or_default());
+        Waiting { conn, count: number(1).unwrap_or_default() as usize, offset, until: now + patience }
+    }
+}
+
+fn believes_to_be_primary(cluster: Option<(&Cluster, usize)>) -> bool {
+    cluster.is_some_and(|(cluster, node)| cluster.believes_to_be_primary(node))
+}
+
+const NO_WAIT: &[u8] = b"-ERR WAIT cannot be used with replica instances.\r\n";
 const READ_ONLY: &[u8] = b"-READONLY You can't write against a read only replica.\r\n";
 
 fn asks_for_replication(request: &Request<'_>) -> bool {

@@ -174,8 +174,8 @@ impl Plan {
         if is_cluster || is_replicated {
             fault_replicas(&mut faults, shards, &mut prng);
         }
-        let lags = [0, 1, 20, 300, 2_000].map(Duration::from_millis);
-        let lags = lags[..1 + prng.below(5) as usize].to_vec();
+        let lags = [0, 1, 20, 300, 2_000, 6_000].map(Duration::from_millis);
+        let lags = lags[..1 + prng.below(6) as usize].to_vec();
         Plan {
             seed,
             shards,

@@ -87,8 +87,8 @@ pub(crate) enum Expect {
     Pushed { key: Vec<u8>, element: Vec<u8> },
     /// An element of the queue, or none.
     Popped { key: Vec<u8> },
-    /// That no replica has what was written: there are none.
-    NoReplicas,
+    /// How many replicas have what was written.
+    Replicas,
     /// Each of these, for requests that are sent together.
     Each(Vec<Expect>),
     /// Anything; it is kept.
@@ -453,7 +453,8 @@ fn all_shards(prng: &mut Prng) -> Sent {
 /// All shards are asked; only a wait for none is over at once.
 fn wait_for_replicas(prng: &mut Prng) -> Sent {
     let replicas: &[u8] = if prng.one_in(4) { b"0" } else { b"1" };
-    Sent { bytes: words(&[b"WAIT", replicas, b"5"]), expect: Some(Expect::NoReplicas) }
+    let patience: &[u8] = if prng.one_in(2) { b"5" } else { b"200" };
+    Sent { bytes: words(&[b"WAIT", replicas, patience]), expect: Some(Expect::Replicas) }
 }
 
 /// What the proxy answers by itself.

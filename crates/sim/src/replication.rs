@@ -31,10 +31,11 @@ struct Change {
     dump: Option<Dump>,
     /// How far the stream is behind it.
     offset: u64,
+    at: Instant,
 }
 
 /// How far a replica is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Follower {
     /// What it has is of this history; `None` if it has nothing that counts.
     history: Option<u64>,
@@ -43,7 +44,9 @@ pub(crate) struct Follower {
     /// Where that is in the stream.
     pub offset: u64,
     /// It is connected to its primary.
-    pub is_linked: bool,
+    is_linked: bool,
+    /// Since when that is so, or not.
+    linked_at: Instant,
     /// Nothing comes through until then.
     pub unlinked_until: Instant,
     /// It is planned that it goes on.
@@ -61,6 +64,12 @@ impl Log {
         self.changes.last().map_or(self.begins_at, |change| change.offset)
     }
 
+    /// How far it was at `then`, as far as that is known.
+    pub(crate) fn offset_at(&self, then: Instant) -> u64 {
+        let behind = self.changes.partition_point(|change| change.at <= then);
+        behind.checked_sub(1).map_or(self.begins_at, |last| self.changes[last].offset)
+    }
+
     /// `request` has run; behind MULTI, these were `queued`. Notes what their keys hold now.
     pub(crate) fn note_run(
         &mut self,
@@ -70,7 +79,7 @@ impl Log {
         now: Instant,
     ) {
         if request.arg(0).eq_ignore_ascii_case(b"flushall") {
-            return self.add(None, None);
+            return self.add(None, None, now);
         }
         let keys = match request.arg(0).eq_ignore_ascii_case(b"exec") {
             true => keys_of_all(queued),
@@ -83,13 +92,13 @@ impl Log {
     /// Notes what `key` holds now.
     pub(crate) fn note(&mut self, key: Vec<u8>, keyspace: &mut Keyspace, now: Instant) {
         let dump = keyspace.dump(&key, now);
-        self.add(Some(key), dump);
+        self.add(Some(key), dump, now);
     }
 
-    fn add(&mut self, key: Option<Vec<u8>>, dump: Option<Dump>) {
+    fn add(&mut self, key: Option<Vec<u8>>, dump: Option<Dump>, at: Instant) {
         let bytes = key.as_ref().map_or(0, Vec::len) + dump.as_ref().map_or(0, |dump| dump.payload.len());
         let offset = self.offset() + 30 + bytes as u64;
-        self.changes.push(Change { key, dump, offset });
+        self.changes.push(Change { key, dump, offset, at });
     }
 
     /// The keys that a replica does not know of yet; empty if it follows another history.
@@ -100,6 +109,36 @@ impl Log {
 }
 
 impl Follower {
+    /// One that has nothing yet.
+    pub(crate) fn new(now: Instant) -> Follower {
+        Follower {
+            history: None,
+            applied: 0,
+            offset: 0,
+            is_linked: false,
+            linked_at: now,
+            unlinked_until: Instant::ZERO,
+            is_planned: false,
+        }
+    }
+
+    /// It is connected to its primary from now on, or not.
+    pub(crate) fn link(&mut self, is_linked: bool, now: Instant) {
+        if std::mem::replace(&mut self.is_linked, is_linked) != is_linked {
+            self.linked_at = now;
+        }
+    }
+
+    /// Whether it is connected to its primary.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.is_linked
+    }
+
+    /// Whether it has not been connected since `then`.
+    pub(crate) fn is_unlinked_since(&self, then: Instant) -> bool {
+        !self.is_linked && self.linked_at <= then
+    }
+
     /// Whether it has all that the primary had at some time since it is one.
     pub(crate) fn follows(&self, log: &Log) -> bool {
         self.history == Some(log.history)

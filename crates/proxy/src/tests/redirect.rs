@@ -177,6 +177,36 @@ fn a_request_is_not_tried_again_behind_a_later_one_for_its_slot() {
 }
 
 #[test]
+fn a_request_is_not_tried_again_behind_a_later_one_of_a_command_that_was_learnt() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, _) = begin(&mut rig);
+    rig.client_sends(client, &format!("foo.set {key} 1|"));
+    rig.node_sends(0, "*1|*6|$7|foo.set|:3|*1|+write|:1|:1|:1|");
+    rig.node_sends(0, "+OK|");
+    rig.client_sends(client, &format!("get {key}|foo.set {key} 2|"));
+    rig.node_got(0);
+    rig.node_sends(0, &"-CLUSTERDOWN The cluster is down|".repeat(2));
+    rig.pass(Duration::from_millis(15));
+    assert_eq!(rig.node_got(0), request(&format!("foo.set {key} 2")));
+    rig.node_sends(0, "+OK|");
+    let refusal = "-TRYAGAIN shard s0 unavailable: CLUSTERDOWN The cluster is down|";
+    assert_eq!(rig.taken(client), format!("+OK|{refusal}+OK|"));
+}
+
+#[test]
+fn a_request_for_all_keys_is_not_tried_again_behind_a_later_one_for_some() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, _) = begin(&mut rig);
+    rig.client_sends(client, &format!("flushall|set {key} 1|"));
+    rig.node_got(0);
+    rig.node_sends(0, "-LOADING Redis is loading the dataset in memory|+OK|");
+    rig.pass(Duration::from_millis(15));
+    assert_eq!(rig.node_got(0), "");
+    let refusal = "-TRYAGAIN shard s0 unavailable: LOADING Redis is loading the dataset in memory|";
+    assert_eq!(rig.taken(client), format!("{refusal}+OK|"));
+}
+
+#[test]
 fn a_demoted_primary_of_a_sentinel_is_left_with_the_next_topology() {
     let mut rig = Rig::ready(1);
     rig.promote(0, 1);
@@ -638,8 +668,10 @@ fn parts_of_large_values_that_meet_on_one_connection_are_put_together() {
     let second = rig.bring_up_pinned(1);
     assert_eq!((rig.taken(first), rig.taken(second)), (request("mget b"), request("mget {a}1")));
     rig.sends(first, "*1|$1|b");
+    assert!(rig.is_paused(first), "the other part comes before it");
     rig.sends(second, &moved(15495, 0));
     assert_eq!(rig.taken(first), request("mget {a}1"));
+    assert!(!rig.is_paused(first), "the other part comes behind it");
     rig.sends(first, "|*1|$1|a|");
     assert_eq!(rig.taken(client), "*2|$1|a|$1|b|");
     assert_eq!((rig.proxy.pins_pending(), rig.proxy.merges_pending()), (0, 0));

@@ -196,6 +196,21 @@ fn a_client_that_leaves_while_its_write_is_looked_at_is_not_missed() {
 }
 
 #[test]
+fn who_wants_to_know_of_other_keys_meanwhile_is_not_told_of_what_is_looked_at() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "bcast prefix a noloop");
+    rig.client_sends(client, "set a 1|");
+    rig.sends(lane, "+OK|");
+    [client, lane].iter().for_each(|conn| drop(rig.taken(*conn)));
+    rig.sends(source, &changed(&["a"]));
+    rig.client_sends(client, "client tracking off|client tracking on bcast prefix b|");
+    rig.sends(source, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|+OK|");
+    check(&mut rig, lane, ("a", 1), "$1|9|");
+    assert_eq!(rig.taken(client), "");
+}
+
+#[test]
 fn who_goes_over_to_broadcasts_is_not_told_twice() {
     let mut rig = Rig::ready(1);
     let (client, lane, source) = tracking(&mut rig, "");

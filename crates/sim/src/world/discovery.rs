@@ -214,7 +214,7 @@ impl World<'_> {
         let was_primary = cluster.believes_to_be_primary(node);
         cluster.learns(node);
         let has_lost_all = was_primary && !cluster.believes_to_be_primary(node);
-        if cluster.has_failed(node, false) {
+        if cluster.has_failed(node, false, node) {
             self.spread_news();
         }
         if has_lost_all {

@@ -51,6 +51,7 @@ impl World<'_> {
             _ => Sabotage::Nothing,
         };
         self.ledger.looks_at = node;
+        self.ledger.unfit = self.unfit(node);
         let cluster = self.cluster.as_ref().map(|cluster| (cluster, node));
         let mut replies = self.nodes[node].run(conn, self.now, sabotage, cluster, &mut self.ledger);
         self.sabotage(&mut replies);
@@ -58,6 +59,7 @@ impl World<'_> {
         self.deliver_from_node(node);
         self.pass_on(node);
         self.plan_followers(node);
+        self.acknowledge(node);
     }
 
     /// What a node says arrives some time later, if its connection is still there.
@@ -127,6 +129,7 @@ impl World<'_> {
         }
         self.nodes[node].keyspace.work(self.now);
         self.deliver_from_node(node);
+        self.acknowledge(node);
     }
 
     /// Falsifies replies, to see whether anybody notices.

@@ -1,12 +1,18 @@
 //! Replicas in a world: they follow their primaries with some delay, lose their links, and take their places.
 
 use super::{What, World};
+use crate::ledger::{text, token_of};
 use crate::node::Node;
 use crate::replication::{Follower, Log};
+use proxy::Reading;
 use std::time::Duration;
+use stdx::Instant;
 
 /// As long as the clock stands still, what expires at that very moment cannot be written anew.
 const MOMENT: Duration = Duration::from_millis(500);
+
+/// The proxy knows so long after it is so what is wrong with a replica, and nothing that it sent before is under way.
+const KNOWN_WITHIN: Duration = Duration::from_secs(4);
 
 impl World<'_> {
     /// The primary that `node` follows.
@@ -27,7 +33,7 @@ impl World<'_> {
     pub(super) fn plan_followers(&mut self, node: usize) {
         for follower in self.followers_of(node) {
             let log = &self.nodes[node].log;
-            let lags = self.nodes[follower].follower.as_ref().is_some_and(|is| is.lags(log) || !is.is_linked);
+            let lags = self.nodes[follower].follower.as_ref().is_some_and(|is| is.lags(log) || !is.is_linked());
             if lags {
                 self.plan_replication(follower);
             }
@@ -60,7 +66,7 @@ impl World<'_> {
         let followers = self.followers_of(node);
         for follower in followers.into_iter().chain([node]) {
             if let Some(follower) = &mut self.nodes[follower].follower {
-                follower.is_linked = false;
+                follower.link(false, self.now);
             }
         }
     }
@@ -69,7 +75,8 @@ impl World<'_> {
     pub(super) fn break_link(&mut self, node: usize, lasts: Duration) {
         let until = self.now + lasts;
         if let Some(follower) = &mut self.nodes[node].follower {
-            (follower.is_linked, follower.unlinked_until) = (false, until);
+            follower.link(false, self.now);
+            follower.unlinked_until = until;
             self.plan_replication(node);
         }
     }
@@ -80,12 +87,13 @@ impl World<'_> {
         let now = self.now;
         let count = *self.prng.pick(&[1, 3, 10, usize::MAX]);
         let frozen_until = self.nodes[node].frozen_until.max(self.nodes[primary].frozen_until);
+        let primary_number = primary;
         let [replica, primary] = self.nodes.get_disjoint_mut([node, primary]).expect("two nodes");
         let Some(follower) = &mut replica.follower else { return };
         follower.is_planned = false;
         if replica.down || primary.down {
             // Planned again when it is back.
-            follower.is_linked = false;
+            follower.link(false, now);
             return;
         }
         let wait_until = frozen_until.max(follower.unlinked_until);
@@ -101,9 +109,68 @@ impl World<'_> {
             follower.is_planned = true;
             return self.plan_at(now + MOMENT, What::Replicate(node));
         }
-        follower.is_linked = true;
-        if follower.lags(&primary.log) {
+        follower.link(true, now);
+        let lags = follower.lags(&primary.log);
+        if lags {
             self.plan_replication(node);
+        }
+        self.acknowledge(primary_number);
+    }
+
+    /// Those who wait on `node` for replicas are answered, if there are enough or their time is up.
+    pub(super) fn acknowledge(&mut self, node: usize) {
+        if self.nodes[node].waiting.is_empty() {
+            return;
+        }
+        let offsets = self.followers_of(node).into_iter().filter_map(|follower| {
+            let follower = self.nodes[follower].follower.as_ref()?;
+            let counts = follower.is_linked() && follower.follows(&self.nodes[node].log);
+            counts.then_some(follower.offset)
+        });
+        let offsets: Vec<u64> = offsets.collect();
+        while let Some((conn, count)) = self.nodes[node].next_acknowledged(&offsets, self.now) {
+            self.say_to_proxy(conn, format!(":{count}\r\n").as_bytes());
+            self.plan_in_up_to(self.plan.delay_max, What::Run(conn));
+        }
+        if let Some(at) = self.nodes[node].wakes_at() {
+            self.plan_at(at, What::Due(node));
+        }
+    }
+
+    /// What is wrong with `node`, a replica, so that no client may read from it; nothing, if that may not be known yet.
+    pub(super) fn unfit(&self, node: usize) -> Option<&'static str> {
+        let Reading { covers_for_primary, lag_bytes_max, .. } = self.plan.reading;
+        let then = Instant::ZERO + self.now.since(Instant::ZERO + KNOWN_WITHIN);
+        let is_steady = |node: &Node| !node.down && node.frozen_until <= then && node.loading_until <= then;
+        let replica = &self.nodes[node];
+        let follower = replica.follower.as_ref().filter(|_| !covers_for_primary && is_steady(replica))?;
+        if follower.is_unlinked_since(then) {
+            return Some("is not connected to its primary");
+        }
+        let primary = &self.nodes[self.primary_of(node)?];
+        let lag = primary.log.offset_at(then).saturating_sub(follower.offset);
+        let lags = follower.follows(&primary.log) && lag_bytes_max.is_some_and(|max| lag > max);
+        (lags && is_steady(primary)).then_some("lags too far")
+    }
+
+    /// Replicas of which clients were told that they have something have it.
+    pub(super) fn check_acknowledged(&mut self) {
+        let now = self.now;
+        for (key, token) in std::mem::take(&mut self.ledger.acknowledged) {
+            let primary = self.node_of(&key);
+            for replica in self.followers_of(primary) {
+                let follows =
+                    self.nodes[replica].follower.as_ref().is_some_and(|it| it.follows(&self.nodes[primary].log));
+                let mut token_on = |node: usize| {
+                    let value = self.nodes[node].keyspace.ask(&[b"GET", &key], now);
+                    resp::reply::as_bulk(&value).and_then(token_of)
+                };
+                // What has changed since cannot be told from what was not there.
+                if follows && token_on(primary) == Some(token) && token_on(replica) != Some(token) {
+                    let what = format!("node {replica} does not have write {token} of {:?}", text(&key));
+                    self.ledger.violate(format!("a client was told that replicas have all, and {what}"));
+                }
+            }
         }
     }
 
@@ -121,7 +188,7 @@ impl World<'_> {
         let lost = gone.log.tail(follower);
         heir.log = Log::new(history, follower.offset);
         heir.follower = None;
-        gone.follower = Some(Follower::default());
+        gone.follower = Some(Follower::new(self.now));
         Some(lost)
     }
 
@@ -134,9 +201,9 @@ impl World<'_> {
 }
 
 /// Gives `replica` what `primary` has before the world begins.
-pub(super) fn pair(primary: &mut Node, replica: &mut Node, now: stdx::Instant) {
-    let mut follower = Follower::default();
-    follower.is_linked = true;
+pub(super) fn pair(primary: &mut Node, replica: &mut Node, now: Instant) {
+    let mut follower = Follower::new(now);
+    follower.link(true, now);
     follower.begin_anew(&primary.log, &mut primary.keyspace, &mut replica.keyspace, now);
     replica.follower = Some(follower);
 }

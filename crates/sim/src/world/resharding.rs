@@ -123,7 +123,7 @@ impl World<'_> {
         let Some(lost) = self.take_over(new, old) else { return false };
         if let Some(cluster) = &mut self.cluster {
             cluster.promote(shard);
-            cluster.has_failed(old, true);
+            cluster.has_failed(old, true, new);
         }
         // What has moved away in the tail is there again. Redis leaves it there, where nobody can ask for it; but SCAN and KEYS
         // would meet it.

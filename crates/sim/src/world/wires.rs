@@ -84,6 +84,7 @@ impl World<'_> {
                 tell(self.trace, "gets", client, &bytes);
                 let moment = Moment { now: self.now, troubled: self.troubled, excuses: self.plan.excuses() };
                 self.clients[client].receive(&bytes, moment, &mut self.ledger, &mut self.report.tally);
+                self.check_acknowledged();
             }
             Who::Node(node) => {
                 self.nodes[node].receive(conn, &bytes);
