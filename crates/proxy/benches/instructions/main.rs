@@ -161,6 +161,7 @@ fn settle_out_of_order(mut round: Round) -> Round {
 #[bench::get(Round::get(1))]
 #[bench::get_16(Round::get(16))]
 #[bench::get_100(Round::get(100))]
+#[bench::miss_100(Round::miss(100))]
 #[bench::get_100_by_slots(Round::get_in(by_slots(), 100))]
 #[bench::get_100_in_cluster(Round::get_in(cluster(), 100))]
 #[bench::set_1024_bytes(Round::set(1, 1024))]

@@ -160,9 +160,18 @@ impl Round {
 
     /// The same with that topology.
     pub(crate) fn get_in(topology: Topology, count: usize) -> Round {
+        Round::gets(topology, count, b"$3\r\nxxx\r\n")
+    }
+
+    /// `count` GETs of keys that are not there.
+    pub(crate) fn miss(count: usize) -> Round {
+        Round::gets(topology(), count, b"$-1\r\n")
+    }
+
+    fn gets(topology: Topology, count: usize, answer: &[u8]) -> Round {
         let request =
             keys(&topology, count).iter().flat_map(|key| request_of(&format!("GET {key}"))).collect();
-        Round::of_single_keys(topology, request, count, b"$3\r\nxxx\r\n")
+        Round::of_single_keys(topology, request, count, answer)
     }
 
     /// `count` SETs of `len` bytes each.
