@@ -115,7 +115,6 @@ impl Proxy {
             core.counters.reads_repeated += 1;
             let again = Ticket { kept: ticket.kept.asked_again(), ..ticket };
             core.enqueue_again(node, false, &request, again);
-            core.set_deadline(node, ticket.deadline);
         }
     }
 }

@@ -6,12 +6,14 @@
 //!   ASK ───────────────────────────► sent there, behind ASKING      │
 //!   MOVED to one that we do not ───► parked until the next topology ┘
 //!   TRYAGAIN, CLUSTERDOWN, LOADING, READONLY … ──► parked, and tried again every few ms, and with the next topology
+//!   its connection is left before it was sent ───► parked, and sent with the next topology that says where
 //!   its time is up, or redirected too often ──► TRYAGAIN: it was not carried out, and may be repeated
 //! ```
 //!
 //! All of these say that nothing was carried out, so that writes may be repeated too. The bytes of a request are kept by
 //! its connection until it is answered ([`Kept`]). Only a script can lie here, with an error of its own that begins so: it
-//! is run again, a few times.
+//! is run again, a few times. What waits for a connection that a new topology has no use for (`succession.rs`) was not
+//! carried out either, and goes the same way.
 //!
 //! One client's requests stay in order: those for one slot are declined and sent again one behind the other. Where a
 //! node may decline one and then carry out the next ([`Declined::may_change`]), a request is only repeated if its client
@@ -29,7 +31,7 @@ use crate::replies::Outcome;
 use crate::session::{Owed, Phase, is_behind};
 use crate::transaction::Held;
 use resp::encode;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use stdx::{Id, Instant};
 use topology::discovery::Wish;
@@ -162,9 +164,9 @@ impl Default for Aim {
     }
 }
 
-/// A request that was declined and is on no connection.
+/// A request that was declined, or not sent, and is on no connection.
 #[derive(Debug)]
-struct Stray {
+pub(crate) struct Stray {
     ticket: Ticket,
     request: Vec<u8>,
     /// Over which kind of connection it goes.
@@ -313,19 +315,11 @@ impl Proxy {
     ) -> Result<Stray, String> {
         let core = &mut self.core;
         let backend = &core.backends[node as usize];
-        let (lane, used_by, shard) = (backend.lane, backend.used_by, backend.shard);
-        let request = match owed {
-            // The whole transaction is kept elsewhere.
-            Some(Owed::Replay(_)) => Some(Vec::new()),
-            _ => backend.kept_request(0),
-        };
-        let aim = match (declined, owed, &request) {
-            (Declined::Moved { slot, .. } | Declined::Ask { slot, .. }, ..) => Aim::Slot(*slot),
-            (_, Some(Owed::Replay(id)), _) => {
-                core.replays.get(id).map_or(Aim::Shard(shard), |replay| replay.aim)
-            }
-            (_, _, Some(request)) => core.aim_of(request, shard),
-            (_, _, None) => Aim::Shard(shard),
+        let (lane, used_by) = (backend.lane, backend.used_by);
+        let (request, aim) = core.request_again((node, 0), owed);
+        let aim = match declined {
+            Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
+            Declined::Later | Declined::NoPrimary => aim,
         };
         let overtaken =
             declined.may_change() && ticket.purpose == Purpose::Client && core.is_overtaken(&ticket, aim);
@@ -351,6 +345,48 @@ impl Proxy {
                 Ok(Stray { ticket, request, lane, used_by, watches, aim, reason, retry_at })
             }
             _ => Err(reason),
+        }
+    }
+
+    /// What waits on the connection `node`, on which nothing was sent yet, with each as it is to be sent elsewhere: none
+    /// where nobody could. `reason` is what its client is told if its time is up.
+    pub(crate) fn unsent_on(&self, node: u32, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
+        let backend = &self.core.backends[node as usize];
+        let (lane, used_by) = (backend.lane, backend.used_by);
+        let stray = |(number, &ticket): (usize, &Ticket)| {
+            let owed = match self.peers.get(ticket.conn) {
+                Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => {
+                    Some(session.owed(ticket.place)?)
+                }
+                _ if ticket.purpose == Purpose::Emulation => None,
+                _ => return None,
+            };
+            let (request, aim) = self.core.request_again((node, number), owed);
+            let (request, kept) = (request?, ticket.kept.redirected()?);
+            let (ticket, reason) = (Ticket { kept, ..ticket }, reason.to_owned());
+            let retry_at = Instant::NEVER;
+            Some(Stray { ticket, request, lane, used_by, watches: false, aim, reason, retry_at })
+        };
+        let waiting = backend.tickets().enumerate();
+        waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()
+    }
+
+    /// Parks what waited for a connection to the node `left`, which is gone; what cannot be sent elsewhere is `lost`.
+    pub(crate) fn park_unsent(&mut self, left: NodeId, unsent: Vec<(Ticket, Option<Stray>)>, lost: &Lost) {
+        let busy = if unsent.is_empty() { BTreeSet::new() } else { self.core.clients_in_flight() };
+        for (ticket, stray) in unsent {
+            // What its client has sent behind it for the same slot is declined where it is, and follows it to the node by
+            // whose word it had waited here. On its way anywhere else it would be overtaken.
+            let is_overtaken = |core: &mut Core, stray: &Stray| {
+                ticket.purpose == Purpose::Client
+                    && core.owner_of(stray.aim) != Some(left)
+                    && busy.contains(&ticket.conn)
+                    && core.is_overtaken(&ticket, stray.aim)
+            };
+            match stray {
+                Some(stray) if !is_overtaken(&mut self.core, &stray) => self.park(stray),
+                _ => self.deliver(ticket, Outcome::Lost(lost.clone())),
+            }
         }
     }
 
@@ -527,6 +563,26 @@ impl Core {
         }
     }
 
+    /// The bytes of the request that is `number` behind the front of the connection `node`, for which this is `owed`, if
+    /// they are kept, and whose keys it is about.
+    fn request_again(&self, (node, number): (u32, usize), owed: Option<Owed>) -> (Option<Vec<u8>>, Aim) {
+        let backend = &self.backends[node as usize];
+        let shard = backend.shard;
+        if let Some(Owed::Replay(id)) = owed {
+            // The whole transaction is kept elsewhere.
+            return (Some(Vec::new()), self.replays.get(id).map_or(Aim::Shard(shard), |replay| replay.aim));
+        }
+        let request = backend.kept_request(number);
+        let aim = request.as_ref().map_or(Aim::Shard(shard), |request| self.aim_of(request, shard));
+        (request, aim)
+    }
+
+    /// Clients for whom something is in flight, or waits to be sent, on any connection.
+    fn clients_in_flight(&self) -> BTreeSet<ConnId> {
+        let tickets = self.backends.iter().flat_map(|backend| backend.tickets());
+        tickets.filter(|ticket| ticket.purpose == Purpose::Client).map(|ticket| ticket.conn).collect()
+    }
+
     /// A newer topology is wished for.
     pub(crate) fn wish(&mut self, hint: Option<Address>) {
         if self.topology.is_discovered() {
@@ -607,7 +663,7 @@ impl Core {
     }
 
     /// Queues a request that was declined elsewhere for the connection `node`: with `asks`, for keys that are on their way
-    /// there, in one piece with the word for it.
+    /// there, in one piece with the word for it. It has no more time than it had.
     pub(crate) fn enqueue_again(&mut self, node: u32, asks: bool, request: &[u8], ticket: Ticket) {
         if asks {
             self.enqueue_on(node, ASKING, Asked::by_nobody());
@@ -618,6 +674,8 @@ impl Core {
         self.asking = asking;
         if let Some(last) = self.backends[node as usize].tickets_mut().last() {
             last.queued_us = ticket.queued_us;
+            last.deadline = last.deadline.min(ticket.deadline);
+            self.check_at = self.check_at.min(last.deadline);
         }
     }
 

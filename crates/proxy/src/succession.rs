@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   node lost keys, is still a primary ─► its clients are not read from until what they have in flight was answered
-//!   node is no primary any more ────────► the same, and its connections are closed then
+//!   node is no primary any more ────────► the same, and its connections are closed then; what waits to be sent on one
+//!                                         goes where its keys are (`redirect.rs`)
 //!   node became a primary ──────────────► it is connected to, and its shard's messages come from it
 //! ```
 //!
@@ -12,7 +13,6 @@
 
 use crate::backend::{Backend, State, Use};
 use crate::core::Core;
-use crate::errors::Lost;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Fault;
@@ -95,11 +95,10 @@ impl Proxy {
     fn drain_node(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
-        let (lane, id, shard) = (backend.lane, backend.node, backend.shard);
+        let (lane, id) = (backend.lane, backend.node);
         core.lanes.forget(lane, id, node);
         if !backend.is_ready() {
-            // Nothing was sent.
-            return self.refuse_unsent(node, shard);
+            return self.leave_unsent(node);
         }
         core.counters.nodes_up -= u64::from(backend.stands_for_node());
         backend.used_by = Use::Draining;
@@ -107,21 +106,21 @@ impl Proxy {
         self.reuse_retired(node);
     }
 
-    /// Closes a connection on which nothing was sent yet. Who waits for it may repeat.
-    fn refuse_unsent(&mut self, node: u32, shard: ShardId) {
+    /// Closes a connection on which nothing was sent yet. What waits for it is sent where its keys are, when that is known.
+    fn leave_unsent(&mut self, node: u32) {
+        let unsent = self.unsent_on(node, OTHER_PRIMARY);
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
+        let (id, shard) = (backend.node, backend.shard);
         if let Some(conn) = backend.conn() {
             core.close(conn);
             self.peers.remove(conn);
         }
         let backend = &mut core.backends[node as usize];
-        let (tickets, _) =
-            backend.fail(String::new(), core.now, &core.limits, &mut core.prng, &mut core.pool);
+        backend.fail(String::new(), core.now, &core.limits, &mut core.prng, &mut core.pool);
         core.vacate(node);
-        let lost =
-            Lost::NotSent { shard: core.shard_name(shard).to_owned(), reason: OTHER_PRIMARY.to_owned() };
-        self.deliver_losses(tickets.into_iter().map(|ticket| (ticket, lost.clone())).collect());
+        let lost = core.not_sent(shard, OTHER_PRIMARY);
+        self.park_unsent(id, unsent, &lost);
     }
 
     /// Messages of a shard, and word of its changes, come from its primary.

@@ -23,6 +23,7 @@ mod scripts;
 mod succession;
 mod tracking;
 mod transactions;
+mod unsent;
 
 use crate::testing::Rig;
 use crate::{Arrival, Event, Limits, Notice, Settings};

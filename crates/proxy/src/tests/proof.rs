@@ -5,7 +5,7 @@ use crate::testing::Rig;
 use topology::{NodeSpec, ShardSpec, Topology};
 
 const PING: &str = "*1|$4|PING|";
-const MYID: &str = "*2|$7|CLUSTER|$4|MYID|";
+pub(super) const MYID: &str = "*2|$7|CLUSTER|$4|MYID|";
 const ROLE: &str = "*1|$4|ROLE|";
 const SET: &str = "*3|$3|set|$1|k|$1|1|";
 

@@ -7,18 +7,18 @@ use topology::Address;
 use topology::discovery::Wish;
 
 const ASKING: &str = "*1|$6|ASKING|";
-const MULTI: &str = "*1|$5|MULTI|";
-const EXEC: &str = "*1|$4|EXEC|";
+pub(super) const MULTI: &str = "*1|$5|MULTI|";
+pub(super) const EXEC: &str = "*1|$4|EXEC|";
 
 /// A request as nodes get it.
-fn request(words: &str) -> String {
+pub(super) fn request(words: &str) -> String {
     let words: Vec<&str> = words.split(' ').collect();
     let args: Vec<String> = words.iter().map(|word| format!("${}|{word}|", word.len())).collect();
     format!("*{}|{}", words.len(), args.concat())
 }
 
 /// What a node says of a slot that is that of `node`.
-fn moved(slot: u32, node: u32) -> String {
+pub(super) fn moved(slot: u32, node: u32) -> String {
     format!("-MOVED {slot} 127.0.0.1:{}|", 7000 + node)
 }
 
@@ -26,7 +26,7 @@ fn ask(slot: u32, node: u32) -> String {
     format!("-ASK {slot} 127.0.0.1:{}|", 7000 + node)
 }
 
-fn slot_of(rig: &Rig, key: &str) -> u32 {
+pub(super) fn slot_of(rig: &Rig, key: &str) -> u32 {
     rig.proxy.core.topology.division_of(key.as_bytes()).0
 }
 
@@ -155,6 +155,24 @@ fn what_cannot_be_had_for_a_moment_is_tried_again() {
         rig.node_sends(0, ":1|");
         assert_eq!(rig.taken(client), ":1|");
     }
+}
+
+#[test]
+fn what_cannot_be_had_for_long_is_refused_in_time() {
+    let mut rig = Rig::cluster(1);
+    let (client, key, _) = begin(&mut rig);
+    let timeout = rig.proxy.core.limits.request_timeout;
+    rig.client_sends(client, &format!("incr {key}|"));
+    let asked_at = rig.now;
+    while rig.taken(client).is_empty() {
+        if !rig.node_got(0).is_empty() {
+            rig.node_sends(0, "-CLUSTERDOWN The cluster is down|");
+        }
+        rig.pass(Duration::from_millis(1));
+        assert!(rig.now.since(asked_at) <= timeout + Duration::from_millis(1));
+    }
+    assert!(rig.now.since(asked_at) >= timeout);
+    assert_eq!((rig.proxy.requests_parked(), rig.proxy.in_flight()), (0, 0));
 }
 
 #[test]

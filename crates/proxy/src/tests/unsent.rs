@@ -1,0 +1,315 @@
+//! Transcripts of requests that wait for a connection to a node of a cluster, which a new map has no use for before
+//! anything was sent on it. `|` stands for CR LF.
+
+use super::proof::MYID;
+use super::redirect::{EXEC, MULTI, moved, request, slot_of};
+use crate::ConnId;
+use crate::event::Event;
+use crate::testing::{Rig, even};
+use std::time::Duration;
+use topology::{Address, NodeSpec, ShardSpec, Topology};
+
+/// The ports of the nodes of the first shard.
+const OLD: u16 = 7000;
+const NEW: u16 = 7002;
+
+const REFUSAL: &str = "-TRYAGAIN shard a unavailable: another node has taken its keys over|";
+const IDENTITY: &str = "$3|abc|";
+
+/// From now on `primary` is that of the first shard, if it has one; the others are its replicas.
+fn follow(rig: &mut Rig, primary: Option<u16>) {
+    let spec =
+        |port| NodeSpec { identity: (port == NEW).then(|| "abc".into()), ..NodeSpec::tcp("127.0.0.1", port) };
+    let slots = even(2);
+    let shard = |name: &str, primary: Option<u16>, nodes: &[u16], place: usize| ShardSpec {
+        name: name.to_owned(),
+        primary: primary.map(spec),
+        replicas: nodes.iter().copied().filter(|port| Some(*port) != primary).map(spec).collect(),
+        slots: slots[place].1.clone(),
+    };
+    let shards = [shard("a", primary, &[OLD, NEW], 0), shard("b", Some(7001), &[7001], 1)];
+    let before = rig.proxy.core.topology.clone();
+    rig.adopt(Topology::of_cluster(Some(&before), before.epoch() + 1, &shards).expect("valid"));
+}
+
+/// The number of the node at `port`.
+fn node_at(rig: &Rig, port: u16) -> u32 {
+    let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
+    rig.proxy.core.topology.node_at(&address).expect("known").0
+}
+
+/// A cluster of two shards, of which the first has a replica; a key of that, and what is said where it has gone there.
+fn begin() -> (Rig, String, String) {
+    let mut rig = Rig::cluster(2);
+    follow(&mut rig, Some(OLD));
+    let key = rig.key(0);
+    let moved = moved(slot_of(&rig, &key), 2);
+    (rig, key, moved)
+}
+
+/// The node that takes over lets itself be connected to, as a replica first, and is asked who it is.
+fn greet_new(rig: &mut Rig) -> ConnId {
+    rig.pass(Duration::from_nanos(1));
+    let conn = rig.node(node_at(rig, NEW));
+    rig.event(Event::Connected { conn });
+    let replies = match rig.taken(conn).as_str() {
+        "*1|$8|READONLY|*1|$4|PING|" => "+OK|+PONG|",
+        "*1|$4|PING|" => "+PONG|",
+        other => panic!("{other}"),
+    };
+    rig.sends(conn, replies);
+    assert_eq!(rig.taken(conn), MYID);
+    conn
+}
+
+/// The same, and it shows who it is.
+fn bring_up_new(rig: &mut Rig) -> ConnId {
+    let conn = greet_new(rig);
+    rig.sends(conn, IDENTITY);
+    conn
+}
+
+#[test]
+fn what_was_redirected_before_the_map_knew_of_the_promotion_is_sent_once_it_does() {
+    let (mut rig, key, moved) = begin();
+    let clients = [0; 20].map(|_| rig.client());
+    clients.iter().for_each(|client| rig.client_sends(*client, &format!("incr {key}|")));
+    let incr = request(&format!("incr {key}"));
+    assert_eq!(rig.node_got(0), incr.repeat(20));
+    rig.node_sends(0, &moved.repeat(20));
+    // It has not shown yet who it is.
+    let first = greet_new(&mut rig);
+    follow(&mut rig, None);
+    assert!(rig.is_closed(first));
+    assert_eq!((rig.taken(first).as_str(), rig.proxy.requests_parked()), ("", 20));
+    follow(&mut rig, Some(NEW));
+    let second = bring_up_new(&mut rig);
+    assert_eq!(rig.taken(second), incr.repeat(20));
+    let replies: Vec<String> = (1..=20).map(|count| format!(":{count}|")).collect();
+    rig.sends(second, &replies.concat());
+    for (client, reply) in clients.iter().zip(replies) {
+        assert_eq!(rig.taken(*client), reply);
+    }
+    assert_eq!((rig.proxy.requests_parked(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+}
+
+#[test]
+fn what_waits_for_a_replica_that_the_map_makes_a_primary_is_sent_to_it() {
+    let (mut rig, key, moved) = begin();
+    let client = rig.client();
+    rig.client_sends(client, &format!("incr {key}|"));
+    rig.node_sends(0, &moved);
+    greet_new(&mut rig);
+    follow(&mut rig, Some(NEW));
+    let conn = bring_up_new(&mut rig);
+    assert_eq!(rig.taken(conn), request(&format!("incr {key}")));
+    rig.sends(conn, ":1|");
+    assert_eq!(rig.taken(client), ":1|");
+}
+
+#[test]
+fn a_map_that_still_names_the_old_primary_costs_one_more_redirect() {
+    let (mut rig, key, moved) = begin();
+    let client = rig.client();
+    rig.client_sends(client, &format!("incr {key}|"));
+    let incr = rig.node_got(0);
+    rig.node_sends(0, &moved);
+    follow(&mut rig, Some(OLD));
+    assert_eq!((rig.node_got(0), rig.proxy.requests_parked()), (incr.clone(), 0));
+    rig.node_sends(0, &moved);
+    let conn = bring_up_new(&mut rig);
+    assert_eq!(rig.taken(conn), incr);
+    rig.sends(conn, ":1|");
+    assert_eq!(rig.taken(client), ":1|");
+}
+
+#[test]
+fn a_client_s_writes_that_wait_stay_in_its_order_and_nothing_overtakes_them() {
+    let (mut rig, key, moved) = begin();
+    let (client, other) = (rig.client(), rig.key(1));
+    rig.client_sends(client, &format!("set {key} 1|append {key} 2|get {key}|"));
+    let first = rig.node_got(0);
+    rig.node_sends(0, &moved.repeat(3));
+    follow(&mut rig, None);
+    rig.client_sends(client, &format!("set {key} 3|get {other}|"));
+    assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
+    follow(&mut rig, Some(NEW));
+    let conn = bring_up_new(&mut rig);
+    assert_eq!(rig.taken(conn), format!("{first}{}", request(&format!("set {key} 3"))));
+    assert_eq!(rig.node_got(1), request(&format!("get {other}")));
+    rig.node_sends(1, "$-1|");
+    rig.sends(conn, "+OK|:2|$2|12|+OK|");
+    assert_eq!(rig.taken(client), "+OK|:2|$2|12|+OK|$-1|");
+}
+
+#[test]
+fn a_request_that_would_be_overtaken_on_its_way_back_is_refused() {
+    let (mut rig, key, moved) = begin();
+    let client = rig.client();
+    rig.client_sends(client, &format!("set {key} 1|"));
+    rig.client_sends(client, &format!("set {key} 2|"));
+    rig.node_got(0);
+    // The answer to the second is still to come.
+    rig.node_sends(0, &moved);
+    follow(&mut rig, None);
+    rig.node_sends(0, &moved);
+    follow(&mut rig, Some(NEW));
+    let conn = bring_up_new(&mut rig);
+    assert_eq!(rig.taken(conn), request(&format!("set {key} 2")));
+    rig.sends(conn, "+OK|");
+    assert_eq!(rig.taken(client), format!("{REFUSAL}+OK|"));
+}
+
+#[test]
+fn parts_of_split_requests_wait_as_whole_ones_do() {
+    let (mut rig, key, _) = begin();
+    let (client, other) = (rig.client(), rig.key(1));
+    let second = (0..)
+        .map(|number| format!("m{number}"))
+        .find(|name| rig.shard_of(name) == 0 && slot_of(&rig, name) != slot_of(&rig, &key));
+    let second = second.expect("found");
+    rig.client_sends(client, &format!("mget {key} {other} {second}|mset {key} 1 {second} 2|"));
+    let sent = rig.node_got(0);
+    rig.node_got(1);
+    rig.node_sends(1, "*1|$1|b|");
+    let slots = [&key, &second].map(|name| moved(slot_of(&rig, name), 2));
+    rig.node_sends(0, &slots.concat().repeat(2));
+    follow(&mut rig, None);
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.requests_parked()), ("", 4));
+    follow(&mut rig, Some(NEW));
+    let conn = bring_up_new(&mut rig);
+    assert_eq!(rig.taken(conn), sent);
+    rig.sends(conn, "*1|$1|a|*1|$1|c|+OK|+OK|");
+    assert_eq!(rig.taken(client), "*3|$1|a|$1|b|$1|c|+OK|");
+    assert_eq!((rig.proxy.merges_pending(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
+fn a_transaction_that_waits_is_sent_whole() {
+    let (mut rig, key, moved) = begin();
+    let client = rig.client();
+    rig.client_sends(client, &format!("multi|incr {key}|exec|get {key}|"));
+    let sent = rig.node_got(0);
+    assert_eq!(
+        sent,
+        format!("{MULTI}{}{EXEC}{}", request(&format!("incr {key}")), request(&format!("get {key}")))
+    );
+    let abort = "-EXECABORT Transaction discarded because of previous errors.|";
+    rig.node_sends(0, &format!("+OK|{moved}{abort}{moved}"));
+    follow(&mut rig, None);
+    follow(&mut rig, Some(NEW));
+    let conn = bring_up_new(&mut rig);
+    assert_eq!(rig.taken(conn), sent);
+    rig.sends(conn, "+OK|+QUEUED|*1|:1|$1|1|");
+    assert_eq!(rig.taken(client), "+OK|+QUEUED|*1|:1|$1|1|");
+    assert_eq!((rig.proxy.core.replays.len(), rig.proxy.held_bytes()), (0, 0));
+}
+
+#[test]
+fn who_is_to_wait_for_an_element_waits_where_it_was_sent_whatever_the_map_says() {
+    let (mut rig, key, moved) = begin();
+    let client = rig.client();
+    rig.client_sends(client, &format!("blpop {key} 0|"));
+    let held = rig.pinned_now();
+    let wait = rig.taken(held);
+    rig.sends(held, &format!(":7|{moved}"));
+    follow(&mut rig, None);
+    let conn = bring_up_new(&mut rig);
+    assert_eq!(rig.taken(conn), wait);
+    rig.sends(conn, ":8|*2|$1|k|$1|v|");
+    assert_eq!(rig.taken(client), "*2|$1|k|$1|v|");
+}
+
+#[test]
+fn what_waits_for_a_node_that_was_lost_goes_to_the_one_that_took_over() {
+    let (mut rig, key, _) = begin();
+    let client = rig.client();
+    rig.pass(Duration::from_secs(2));
+    let conn = rig.node(0);
+    rig.event(Event::Closed { conn, reason: "gone" });
+    rig.client_sends(client, &format!("incr {key}|get {key}|"));
+    assert_eq!(rig.taken(client), "");
+    follow(&mut rig, Some(NEW));
+    let conn = bring_up_new(&mut rig);
+    assert_eq!(
+        rig.taken(conn),
+        format!("{}{}", request(&format!("incr {key}")), request(&format!("get {key}")))
+    );
+    rig.sends(conn, ":1|$1|1|");
+    assert_eq!(rig.taken(client), ":1|$1|1|");
+}
+
+#[test]
+fn a_client_that_leaves_takes_along_what_waits() {
+    for leaves_parked in [false, true] {
+        let (mut rig, key, moved) = begin();
+        let client = rig.client();
+        rig.client_sends(client, &format!("set {key} 1|get {key}|"));
+        rig.node_got(0);
+        rig.node_sends(0, &moved.repeat(2));
+        if leaves_parked {
+            follow(&mut rig, None);
+            assert_eq!(rig.proxy.requests_parked(), 2);
+        }
+        rig.event(Event::Closed { conn: client, reason: "gone" });
+        follow(&mut rig, Some(NEW));
+        let conn = bring_up_new(&mut rig);
+        assert_eq!(rig.taken(conn), "", "{leaves_parked}");
+        assert_eq!((rig.proxy.requests_parked(), rig.proxy.held_bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn what_waits_has_no_more_time_than_any_request() {
+    let (mut rig, key, moved) = begin();
+    let client = rig.client();
+    let timeout = rig.proxy.core.limits.request_timeout;
+    rig.client_sends(client, &format!("incr {key}|"));
+    rig.pass(timeout / 2);
+    rig.node_sends(0, &moved);
+    follow(&mut rig, None);
+    rig.pass(timeout / 2 - Duration::from_millis(1));
+    assert_eq!(rig.taken(client), "");
+    rig.pass(Duration::from_millis(2));
+    assert_eq!(rig.taken(client), REFUSAL);
+    rig.client_sends(client, "ping|");
+    assert_eq!(rig.taken(client), "+PONG|");
+}
+
+#[test]
+fn what_maps_send_to_and_fro_is_refused_in_the_end() {
+    let (mut rig, key, moved) = begin();
+    let client = rig.client();
+    rig.client_sends(client, &format!("incr {key}|"));
+    rig.node_sends(0, &moved);
+    for _ in 0..2 {
+        follow(&mut rig, Some(NEW));
+        follow(&mut rig, Some(OLD));
+        assert_eq!(rig.taken(client), "");
+    }
+    follow(&mut rig, Some(NEW));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.requests_parked()), (REFUSAL, 0));
+}
+
+#[test]
+fn no_more_is_parked_than_memory_is_there_for_it() {
+    let (mut rig, key, _) = begin();
+    rig.pass(Duration::from_secs(2));
+    let conn = rig.node(0);
+    rig.event(Event::Closed { conn, reason: "gone" });
+    // 1 MiB each, of which 32 are parked.
+    let value = "x".repeat(60_000);
+    let clients = [0; 40].map(|_| rig.client());
+    for client in clients {
+        rig.client_sends(client, &format!("set {key} {value}|").repeat(17));
+    }
+    assert!(rig.proxy.held_bytes() > 40_000_000);
+    follow(&mut rig, None);
+    let parked = rig.proxy.requests_parked();
+    assert_eq!(parked, (32 << 20) / request(&format!("set {key} {value}")).replace('|', "||").len());
+    // Those that were sent last have the most time, since much had to be sent before them.
+    rig.pass(Duration::from_secs(5));
+    let replies = clients.map(|client| rig.taken(client));
+    assert!(replies.iter().all(|text| *text == REFUSAL.repeat(17)));
+    assert_eq!((rig.proxy.requests_parked(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+}
