@@ -8,6 +8,7 @@
     reason = "chores measure real time, start processes and connect to them"
 )]
 
+mod apt;
 mod bench;
 mod clients;
 mod demo;
@@ -22,6 +23,7 @@ mod suites;
 mod test;
 mod tidy;
 mod tools;
+mod valkey;
 
 use std::process::ExitCode;
 
