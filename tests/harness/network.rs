@@ -67,6 +67,20 @@ impl Network {
             && ip(&["-n", &namespace, "addr", "add", &address, "dev", INSIDE])
             && ip(&["-n", &namespace, "link", "set", INSIDE, "up"])
             && ip(&["-n", &namespace, "link", "set", "lo", "up"])
+            && self.remember(number)
+    }
+
+    /// Has the kernel outside keep the hardware address of a namespace, as that of a router would be kept: else it would notice
+    /// that nobody answers for it, and hold back even what asks whether a connection lives.
+    fn remember(&self, number: usize) -> bool {
+        let mut command = Command::new("ip");
+        command.args(["-n", &self.namespace(number), "-o", "link", "show", INSIDE]);
+        let shown = run(command).stdout;
+        let hardware = shown.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+        hardware.is_some_and(|hardware| {
+            let (address, bridge) = (self.address(number), self.bridge());
+            ip(&["neigh", "replace", &address, "lladdr", hardware, "dev", &bridge, "nud", "permanent"])
+        })
     }
 
     /// No packet goes in or out any more, and nobody is told.
