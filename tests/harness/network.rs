@@ -26,7 +26,10 @@ impl Network {
         let subnet = format!("10.{}.{}", 128 + pid % 100, (pid / 100 + count) % 250);
         let network = Network { name, subnet, size };
         let bridge = network.bridge();
-        let made = ip(&["link", "add", &bridge, "type", "bridge"])
+        // Of its own, and not that of a cable: a cable that is cut off would take for itself what comes for the bridge.
+        let [_, high, middle, low] = pid.to_be_bytes();
+        let hardware = format!("02:{high:02x}:{middle:02x}:{low:02x}:{:02x}:00", count as u8);
+        let made = ip(&["link", "add", &bridge, "address", &hardware, "type", "bridge"])
             && ip(&["addr", "add", &format!("{}.254/24", network.subnet), "dev", &bridge])
             && ip(&["link", "set", &bridge, "up"]);
         let all = made && (0..size).all(|number| network.add(number));
