@@ -9,10 +9,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const WORKERS: &str = "--workers=3";
-const PATIENT: &str = "--request-timeout-ms=10000";
 
 fn world_of_workers(shards: usize) -> World {
-    World::with_flags(shards, &[WORKERS, PATIENT])
+    World::with_flags(shards, &[WORKERS])
 }
 
 /// The text of a bulk.

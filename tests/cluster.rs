@@ -5,10 +5,10 @@
 use crate::harness::certificates::{Authority, Directory, identity_flags, text};
 use crate::harness::local::{Local, follows, is_primary, kill_node, role};
 use crate::harness::network::Network;
-use crate::harness::processes::{Process, Proxy, RedisServer, free_ports, run};
-use crate::harness::{Client, number_from_env, poll_until, server};
+use crate::harness::processes::{Process, Proxy, RedisServer, free_port, run};
+use crate::harness::{Client, PATIENCE, number_from_env, poll_until, server};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Nodes fail over after a second of silence.
 const CLUSTER: [&str; 2] = ["--cluster=6", "--failover-ms=1000"];
@@ -17,7 +17,7 @@ const CLUSTER: [&str; 2] = ["--cluster=6", "--failover-ms=1000"];
 fn proxy(seeds: &[u16], flags: &[&str]) -> Proxy {
     let seeds: Vec<String> = seeds.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     let seeds = format!("--cluster={}", seeds.join(","));
-    let usual = [seeds.as_str(), "--host=127.0.0.1", "--port=0", "--request-timeout-ms=10000"];
+    let usual = [seeds.as_str(), "--host=127.0.0.1", "--port=0"];
     Proxy::start(&[&usual, flags].concat())
 }
 
@@ -70,7 +70,7 @@ fn one_seed_is_enough_whichever_node_it_is() {
     let local = Local::start(&CLUSTER);
     let nodes = local.ports("nodes");
     // The last is a replica. And one seed of two is nobody.
-    let proxy = proxy(&[free_ports(1)[0], nodes[5]], &[]);
+    let proxy = proxy(&[free_port(), nodes[5]], &[]);
     says(&proxy, "the topology is known");
     let mut client = Client::connect(proxy.port);
     for number in 0..200 {
@@ -206,14 +206,9 @@ fn nodes_come_and_go_while_it_runs() {
 
 /// A node of no cluster yet, at a port whose bus has a port too.
 fn start_cluster_node(options: &[&str]) -> RedisServer {
-    for port in free_ports(64) {
-        if port < 55_000
-            && let Some(server) = RedisServer::try_start(port, options)
-        {
-            return server;
-        }
-    }
-    panic!("no node of a cluster started on any of the free ports");
+    // The port of the bus may be taken.
+    let started = (0..64).find_map(|_| RedisServer::try_start(free_port(), options));
+    started.expect("a node of a cluster starts on one of many free ports")
 }
 
 #[test]
@@ -289,7 +284,7 @@ fn a_cluster_with_tls_and_a_password_is_found() {
         command.arg(directory.path(""));
         Process::spawn(command, "redis-server")
     };
-    let port = free_ports(64).into_iter().find(|port| *port < 55_000).expect("a low port");
+    let port = free_port();
     let _node = start(port);
     let cli = |args: &[&str]| {
         let port = port.to_string();
@@ -314,9 +309,6 @@ fn a_cluster_with_tls_and_a_password_is_found() {
     serves(&mut client, "key");
     assert_eq!(cli(&["GET", "key"]), "x\n");
 }
-
-/// Longer than anything here should take, and shorter than a hung test.
-const CUT_OFF_MAX: Duration = Duration::from_secs(15);
 
 #[test]
 fn a_primary_that_is_cut_off_is_replaced() {
@@ -344,7 +336,8 @@ fn a_primary_that_is_cut_off_is_replaced() {
             .then_some(())
     });
     let seeds = format!("--cluster={},{}", all[1], all[0]);
-    let patience = ["--request-timeout-ms=500", "--connect-timeout-ms=500"];
+    // Short for who asks the one that is cut off, and long enough for the others on a loaded machine.
+    let patience = ["--request-timeout-ms=1500", "--connect-timeout-ms=1500"];
     let proxy = Proxy::start(&[&[seeds.as_str(), "--host=127.0.0.1", "--port=0"], &patience[..]].concat());
     let mut client = Client::connect(proxy.port);
     let keys = ["b", "foo", "hello"];
@@ -358,7 +351,7 @@ fn a_primary_that_is_cut_off_is_replaced() {
     while heir_is_primary().is_none() {
         assert_eq!(others.ask("SET foo x"), "+OK\\r\\n");
         client.ask("SET b x");
-        assert!(cut_at.elapsed() < CUT_OFF_MAX, "no promotion: {}", network.cli(3, &["CLUSTER", "NODES"]));
+        assert!(cut_at.elapsed() < PATIENCE, "no promotion: {}", network.cli(3, &["CLUSTER", "NODES"]));
     }
     let promoted_at = Instant::now();
     serves(&mut client, "b");

@@ -123,7 +123,7 @@ fn pipelined_large_and_small_requests_keep_their_order() {
 #[test]
 fn memory_stays_within_its_bound_and_requests_wait_instead() {
     const BOUND: u64 = 20_000_000;
-    let world = World::with_flags(4, &["--memory-max=20m", "--workers=2", "--request-timeout-ms=10000"]);
+    let world = World::with_flags(4, &["--memory-max=20m", "--workers=2"]);
     let start = kernel::peak_resident_bytes(world.proxy.pid());
     let body = value(1024, 3);
     let request = [request(&[b"SET", b"k", &body]), request(&[b"GET", b"k"])].concat().repeat(200);

@@ -2,10 +2,9 @@
 
 use crate::harness::client::Ended;
 use crate::harness::{Client, RedisServer, World, poll_until, show};
-use std::time::Duration;
 
 /// Two workers, so that subscribers and publishers meet over the nodes only.
-const FLAGS: &[&str] = &["--workers=2", "--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
+const FLAGS: &[&str] = &["--workers=2"];
 
 /// The number of the worker that serves `client`, of two.
 fn worker_of(client: &mut Client) -> u64 {
@@ -253,7 +252,8 @@ fn a_node_that_was_restarted_is_subscribed_to_again_and_the_gap_is_counted() {
 
 #[test]
 fn a_node_that_hangs_is_an_error_in_time_and_keeps_nobody_else() {
-    let world = World::with_flags(2, &["--workers=1", "--request-timeout-ms=300"]);
+    // Long enough for the other node on a loaded machine.
+    let world = World::with_flags(2, &["--workers=1", "--request-timeout-ms=1000"]);
     let channels = world.key_on_each("ch");
     let mut client = world.connect();
     world.nodes[1].freeze();
@@ -289,7 +289,6 @@ fn a_slow_subscriber_is_closed_and_others_get_everything() {
         world.proxy.output().contains("it does not read the messages it is subscribed to").then_some(())
     });
     // What lies in the sockets can still be read, and then nothing more.
-    slow.set_patience(Duration::from_secs(20));
     let (read, _) = slow.read_to_end();
     assert!(read.len() < 64 << 20, "{} bytes", read.len());
 }

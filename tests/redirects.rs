@@ -78,8 +78,7 @@ fn no_request_fails_while_slots_move() {
     let local = Local::start(&["--cluster=6", "--failover-ms=5000"]);
     let nodes = local.ports("nodes");
     let seeds = format!("--cluster=127.0.0.1:{}", nodes[0]);
-    let proxy =
-        Proxy::start(&[&seeds, "--host=127.0.0.1", "--port=0", "--workers=1", "--request-timeout-ms=10000"]);
+    let proxy = Proxy::start(&[&seeds, "--host=127.0.0.1", "--port=0", "--workers=1"]);
     let mut client = Client::connect(proxy.port);
     poll_until("an answer", || (client.ask("SET first x") == "+OK\\r\\n").then_some(()));
     let mut load = Load { client, counted: vec![0; KEYS], turn: 0 };

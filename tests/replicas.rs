@@ -19,8 +19,6 @@ struct World {
     proxy: Proxy,
 }
 
-/// No request is late on a busy machine.
-const PATIENT: &str = "--request-timeout-ms=10000";
 /// A replica begins with what its primary sends, without a pause or a file in between.
 const AT_ONCE: [&str; 6] =
     ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb"];
@@ -268,7 +266,7 @@ fn a_client_reads_what_it_wrote_however_late_replicas_are() {
     const CLIENTS: u64 = 6;
     const ROUNDS: u64 = 10;
     const READS: u64 = 500;
-    let world = World::new(2, &["--read-from=prefer-replica", "--request-timeout-ms=10000"]);
+    let world = World::new(2, &["--read-from=prefer-replica"]);
     let (done, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|id| {
@@ -320,7 +318,8 @@ fn write_and_read(port: u16, id: u64, done: &AtomicBool, rounds: &AtomicU64) {
 
 #[test]
 fn a_replica_that_dies_or_freezes_costs_no_read() {
-    let flags = ["--read-from=prefer-replica", "--request-timeout-ms=300", "--connect-timeout-ms=300"];
+    // Long enough for the primary on a loaded machine.
+    let flags = ["--read-from=prefer-replica", "--request-timeout-ms=1000", "--connect-timeout-ms=1000"];
     let mut world = World::new(1, &flags);
     let (mut writer, mut reader, key) = (world.connect(), world.connect(), world.key(0));
     writer.ask(&format!("SET {key} v"));
@@ -415,7 +414,7 @@ fn a_replica_that_lacks_too_much_is_passed_over() {
 
 #[test]
 fn who_waits_for_replicas_is_told_when_all_shards_have_them() {
-    let world = World::new(3, &[PATIENT]);
+    let world = World::new(3, &[]);
     let (mut client, mut other) = (world.connect(), world.connect());
     let keys = [0, 1, 2].map(|shard| world.key(shard));
     for round in 0..5 {
@@ -436,7 +435,7 @@ fn who_waits_for_replicas_is_told_when_all_shards_have_them() {
 /// change nothing.
 #[test]
 fn no_functions_added_are_a_write_that_changes_nothing() {
-    let world = World::new(1, &[PATIENT]);
+    let world = World::new(1, &[]);
     let mut node = world.primaries[0].connect();
     let nothing = node.command(&[b"FUNCTION", b"DUMP"]);
     let nothing = resp::reply::as_bulk(&nothing).expect("a dump").to_vec();
@@ -462,7 +461,7 @@ fn no_functions_added_are_a_write_that_changes_nothing() {
 
 #[test]
 fn a_replica_that_does_not_answer_is_not_counted() {
-    let world = World::new(3, &[PATIENT]);
+    let world = World::new(3, &[]);
     let (mut client, mut other, key) = (world.connect(), world.connect(), world.key(1));
     assert_eq!(client.ask("WAIT 1 20000"), ":1\\r\\n");
     world.replicas[1].freeze();
@@ -487,7 +486,7 @@ fn a_replica_that_does_not_answer_is_not_counted() {
 
 #[test]
 fn who_wrote_to_a_primary_that_died_is_told_so_once_when_it_waits() {
-    let mut world = World::new(1, &[PATIENT]);
+    let mut world = World::new(1, &[]);
     let (mut client, key) = (world.connect(), world.key(0));
     assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n");
     let port = world.primaries[0].port;
@@ -536,7 +535,8 @@ fn a_shard_without_its_primary_is_refused_or_read_from_its_replica() {
 
 #[test]
 fn a_frozen_primary_is_covered_for_too() {
-    let flags = ["--on-node-down=replica", "--request-timeout-ms=200", "--connect-timeout-ms=200"];
+    // Long enough for the replica on a loaded machine.
+    let flags = ["--on-node-down=replica", "--request-timeout-ms=1000", "--connect-timeout-ms=1000"];
     let world = World::new(1, &flags);
     let (mut client, key) = (world.connect(), world.key(0));
     client.ask(&format!("SET {key} v"));
@@ -621,7 +621,7 @@ fn replicas_of_a_cluster_are_read_from_and_take_over() {
     let local = Local::start(&["--cluster=6", "--failover-ms=1000"]);
     let nodes = local.ports("nodes");
     let seed = format!("--cluster=127.0.0.1:{}", nodes[0]);
-    let usual = ["--host=127.0.0.1", "--port=0", "--workers=1", "--request-timeout-ms=10000"];
+    let usual = ["--host=127.0.0.1", "--port=0", "--workers=1"];
     let zones = ["--zones=127.0.0.0/8=here", "--zone=here"];
     let proxy = Proxy::start(&[&usual[..], &zones, &[&seed, "--read-from=prefer-replica"]].concat());
     let (mut writer, mut reader) = (Client::connect(proxy.port), Client::connect(proxy.port));

@@ -13,8 +13,7 @@ const SETS: [&str; 3] = ["--sets=2", "--sentinel", "--failover-ms=2000"];
 
 fn proxy(sentinels: &str, names: &str, flags: &[&str]) -> Proxy {
     let (sentinels, names) = (format!("--sentinel={sentinels}"), format!("--master={names}"));
-    let usual =
-        [sentinels.as_str(), names.as_str(), "--host=127.0.0.1", "--port=0", "--request-timeout-ms=10000"];
+    let usual = [sentinels.as_str(), names.as_str(), "--host=127.0.0.1", "--port=0"];
     Proxy::start(&[&usual, flags].concat())
 }
 

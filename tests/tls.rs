@@ -61,10 +61,8 @@ fn start(flags: &[String]) -> (Proxy, u16) {
     for _ in 0..ATTEMPTS {
         let ports = free_ports(2);
         let [plain, tls] = [format!("--port={}", ports[0]), format!("--tls-port={}", ports[1])];
-        let patience = ["--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
         let mut all: Vec<&str> = flags.iter().map(String::as_str).collect();
         all.extend([plain.as_str(), tls.as_str()]);
-        all.extend(patience);
         match Proxy::try_start(&all) {
             Ok(proxy) => return (proxy, ports[1]),
             Err(said) => assert!(said.contains("the port is in use"), "{said}"),

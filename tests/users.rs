@@ -8,7 +8,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const PATIENT: &str = "--request-timeout-ms=10000";
 const NO_AUTH: &str = r"-NOAUTH Authentication required.\r\n";
 
 /// A file that goes with this value.
@@ -66,18 +65,9 @@ fn oracle() -> (RedisServer, File) {
     (oracle, file)
 }
 
-/// What clients say, one after the other on one connection, and both must answer alike.
-const CONVERSATIONS: &[&[&str]] = &[
+/// What clients say who come and go, wherever users are known.
+const GREETINGS: &[&[&str]] = &[
     &["GET wonder:1", "PING", "nosuchcommandatall\0", "GET", "AUTH", "AUTH a b c", "SELECT 0", "QUIT"],
-    &[
-        "AUTH wrong",
-        "AUTH default wrong",
-        "AUTH eve x",
-        "AUTH ghost ghost",
-        "GET wonder:1",
-        "AUTH master-key",
-        "GET wonder:1",
-    ],
     &[
         "HELLO",
         "HELLO 2",
@@ -98,6 +88,30 @@ const CONVERSATIONS: &[&[&str]] = &[
         "AUTH bob builder",
         "GET wonder:1",
         "RESET",
+        "GET wonder:1",
+    ],
+];
+
+/// Clients say this, one after the other on one connection, and both must answer alike: [`GREETINGS`], then `conversations`.
+pub(crate) fn expect_alike(oracle: &RedisServer, world: &World, conversations: &[&[&str]]) {
+    for conversation in GREETINGS.iter().chain(conversations) {
+        let (mut theirs, mut ours) = (oracle.connect(), world.connect());
+        for line in *conversation {
+            let (expected, got) = (ask(&mut theirs, line), ask(&mut ours, line));
+            assert_eq!(comparable(&got), comparable(&expected), "{line} in {conversation:?}");
+        }
+    }
+}
+
+/// What clients say whom shardis knows.
+const CONVERSATIONS: &[&[&str]] = &[
+    &[
+        "AUTH wrong",
+        "AUTH default wrong",
+        "AUTH eve x",
+        "AUTH ghost ghost",
+        "GET wonder:1",
+        "AUTH master-key",
         "GET wonder:1",
     ],
     &[
@@ -222,23 +236,17 @@ const CONVERSATIONS: &[&[&str]] = &[
 #[test]
 fn users_are_answered_as_by_one_redis_over_four_nodes() {
     let (oracle, file) = oracle();
-    let world = World::with_flags(4, &["--workers=2", PATIENT, &file.flag("acl-file")]);
-    for conversation in CONVERSATIONS {
-        let (mut theirs, mut ours) = (oracle.connect(), world.connect());
-        for line in *conversation {
-            let (expected, got) = (ask(&mut theirs, line), ask(&mut ours, line));
-            assert_eq!(comparable(&got), comparable(&expected), "{line} in {conversation:?}");
-        }
-    }
+    let world = World::with_flags(4, &["--workers=2", &file.flag("acl-file")]);
+    expect_alike(&oracle, &world, CONVERSATIONS);
 }
 
-pub(crate) fn ask(client: &mut Client, line: &str) -> Vec<u8> {
+fn ask(client: &mut Client, line: &str) -> Vec<u8> {
     let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     client.command(&args)
 }
 
 /// The reply without what is each server's own: the order of single commands in a user's text, lists of clients.
-pub(crate) fn comparable(reply: &[u8]) -> String {
+fn comparable(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
     let are_own = [" laddr=", "redis_version", "\r\nproto\r\n"];
     if are_own.iter().any(|sign| text.contains(sign)) {
@@ -268,7 +276,7 @@ fn lines() -> impl Iterator<Item = &'static Command> {
 #[test]
 fn no_command_reaches_a_node_for_who_may_not_use_it() {
     let (_, file) = oracle();
-    let world = World::with_flags(2, &[PATIENT, "--allow-admin", &file.flag("acl-file")]);
+    let world = World::with_flags(2, &["--allow-admin", &file.flag("acl-file")]);
     let (mut stranger, mut nobody) = (world.connect(), world.connect());
     assert_eq!(nobody.ask("AUTH nobody x"), r"+OK\r\n");
     world.nodes.iter().for_each(|node| assert_eq!(node.connect().ask("CONFIG RESETSTAT"), r"+OK\r\n"));
@@ -300,7 +308,7 @@ fn no_command_reaches_a_node_for_who_may_not_use_it() {
 #[test]
 fn one_password_for_all_is_said_first() {
     let file = File::new("first-pass\n");
-    let world = World::with_flags(1, &[PATIENT, &file.flag("requirepass-file")]);
+    let world = World::with_flags(1, &[&file.flag("requirepass-file")]);
     let mut client = world.connect();
     assert_eq!(client.ask("GET a"), NO_AUTH);
     assert_eq!(client.ask("AUTH first-pass"), r"+OK\r\n");
@@ -312,7 +320,7 @@ fn one_password_for_all_is_said_first() {
     assert!(world.connect().ask("AUTH first-pass").starts_with("-WRONGPASS"));
     assert_eq!(client.ask("GET a"), r"$-1\r\n");
     // On the command line it is the same.
-    let world = World::with_flags(1, &[PATIENT, "--requirepass=third-pass"]);
+    let world = World::with_flags(1, &["--requirepass=third-pass"]);
     assert_eq!(world.connect().ask("PING"), NO_AUTH);
     assert_eq!(world.connect().ask("AUTH third-pass"), r"+OK\r\n");
 }
@@ -320,7 +328,7 @@ fn one_password_for_all_is_said_first() {
 #[test]
 fn users_are_read_again_while_clients_are_at_work() {
     let (_, file) = oracle();
-    let world = World::with_flags(2, &["--workers=2", PATIENT, &file.flag("acl-file")]);
+    let world = World::with_flags(2, &["--workers=2", &file.flag("acl-file")]);
     let mut alice = world.connect();
     assert_eq!(alice.ask("AUTH alice in-wonderland"), r"+OK\r\n");
     let working = AtomicU64::new(0);
@@ -420,7 +428,7 @@ fn users_are_written_to_their_file_whole_or_not_at_all() {
 #[test]
 fn passwords_show_nowhere() {
     let (_, file) = oracle();
-    let world = World::with_flags(1, &[PATIENT, "--log-level=debug", &file.flag("acl-file")]);
+    let world = World::with_flags(1, &["--log-level=debug", &file.flag("acl-file")]);
     let mut client = world.connect();
     for line in
         ["AUTH alice not-hers", "AUTH eve evil-eve", "HELLO 2 AUTH bob not-his", "AUTH master-key", "PING"]
@@ -460,7 +468,7 @@ fn nodes_with_a_password_are_told_it() {
     let as_default = [node_pass.flag("node-auth-file")];
     let as_proxy = [proxy_pass.flag("node-auth-file"), "--node-user=proxy".to_owned()];
     for flags in [&as_default[..], &as_proxy] {
-        let flags: Vec<&str> = flags.iter().map(String::as_str).chain([PATIENT]).collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let proxy = Proxy::over(&nodes, &flags);
         let mut client = Client::connect(proxy.port);
         assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4"), r"+OK\r\n", "{flags:?}");
@@ -472,7 +480,7 @@ fn nodes_with_a_password_are_told_it() {
         (vec![wrong.flag("node-auth-file")], "WRONGPASS invalid username-password pair or user is disabled."),
         (vec![], "NOAUTH Authentication required."),
     ] {
-        let flags: Vec<&str> = flags.iter().map(String::as_str).chain([PATIENT, "--workers=1"]).collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--workers=1"]).collect();
         let proxy = Proxy::over(&nodes, &flags);
         let mut client = Client::connect(proxy.port);
         let reply = poll_until("the refusal", || {

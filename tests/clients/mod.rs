@@ -175,13 +175,12 @@ impl Served {
     }
 }
 
-/// A proxy with default settings and `more`, but for its patience: that a loaded machine is slow is no fault.
+/// A proxy with default settings and `more`.
 fn proxy_over(nodes: &[RedisServer], port: u16, more: &[&str]) -> Proxy {
     let port = format!("--port={port}");
     let addrs: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
     let addrs = format!("--nodes={}", addrs.join(","));
-    let mut flags =
-        vec![port.as_str(), "--host=127.0.0.1", "--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
+    let mut flags = vec![port.as_str(), "--host=127.0.0.1"];
     flags.extend(more);
     if !nodes.is_empty() {
         flags.push(&addrs);

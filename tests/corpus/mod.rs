@@ -102,7 +102,7 @@ impl Place {
     }
 
     fn shardis() -> Place {
-        let world = World::with_flags(4, &["--workers=1", "--request-timeout-ms=10000"]);
+        let world = World::with_flags(4, &["--workers=1"]);
         let bystander = RefCell::new(world.connect());
         Place { port: world.proxy.port, bystander, _processes: (None, Some(world)) }
     }

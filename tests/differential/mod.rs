@@ -147,12 +147,7 @@ impl Comparison {
 
     /// With a proxy that emulates what it cannot split.
     fn start_across(seed: u64) -> Comparison {
-        let flags = [
-            "--request-timeout-ms=10000",
-            "--connect-timeout-ms=10000",
-            "--cross-shard=emulate",
-            "--cross-shard-bytes-max=64mb",
-        ];
+        let flags = ["--cross-shard=emulate", "--cross-shard-bytes-max=64mb"];
         Comparison::of(seed, World::with_flags(4, &flags), false, Draw::across)
     }
 

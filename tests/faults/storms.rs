@@ -65,8 +65,7 @@ fn when_all_come_back_at_once_nodes_see_workers_and_not_clients() {
     let clients = number_from_env("SHARDIS_STORM_CLIENTS", 1200) as usize;
     let mut nodes: Vec<RedisServer> = (0..NODES).map(|_| RedisServer::start()).collect();
     let workers = format!("--workers={WORKERS}");
-    let patient = "--request-timeout-ms=10000";
-    let proxies: Vec<Proxy> = (0..PROXIES).map(|_| Proxy::over(&nodes, &[&workers, patient])).collect();
+    let proxies: Vec<Proxy> = (0..PROXIES).map(|_| Proxy::over(&nodes, &[&workers])).collect();
     let mut crowds: Vec<Crowd> = proxies
         .iter()
         .enumerate()
@@ -126,9 +125,8 @@ fn when_all_come_back_at_once_nodes_see_workers_and_not_clients() {
 #[test]
 fn a_storm_of_those_who_wait_stops_nobody_else() {
     let mut node = RedisServer::start();
-    // One worker: when it serves one client again it serves all. And a busy machine is no reason to be refused.
-    let flags = ["--workers=1", "--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
-    let proxy = Proxy::over(std::slice::from_ref(&node), &flags);
+    // One worker: when it serves one client again it serves all.
+    let proxy = Proxy::over(std::slice::from_ref(&node), &["--workers=1"]);
     let mut client = Client::connect(proxy.port);
     let mut waiting: Vec<Client> = (0..200).map(|_| Client::connect(proxy.port)).collect();
     for round in 0..2 {

@@ -5,9 +5,6 @@ use crate::harness::certificates::Directory;
 use crate::harness::{Client, Proxy, RedisServer, World, poll_until, show};
 use std::time::Instant;
 
-/// A busy machine is no reason to be refused.
-const PATIENT: [&str; 2] = ["--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
-
 #[test]
 fn what_a_node_refuses_in_its_trouble_reaches_the_client_word_for_word() {
     let directory = Directory::new();
@@ -15,7 +12,7 @@ fn what_a_node_refuses_in_its_trouble_reaches_the_client_word_for_word() {
     std::fs::create_dir(&folder).expect("a folder");
     let options = ["--dir", folder.to_str().expect("it is text"), "--save", "3600 1"];
     let node = RedisServer::start_with(&options);
-    let proxy = Proxy::over(std::slice::from_ref(&node), &PATIENT);
+    let proxy = Proxy::over(std::slice::from_ref(&node), &[]);
     let (mut client, mut direct) = (Client::connect(proxy.port), node.connect());
     assert_eq!(client.ask("SET k v"), "+OK\\r\\n");
     let mut meets = |word: &str| {
@@ -51,7 +48,7 @@ fn a_node_that_loads_is_not_used_before_it_has_all() {
     // Long enough that it looks at its sockets every ten keys.
     let value = |number: usize| format!("{number:0>100}");
     let mut node = RedisServer::start_with(&options);
-    let proxy = Proxy::over(std::slice::from_ref(&node), &PATIENT);
+    let proxy = Proxy::over(std::slice::from_ref(&node), &[]);
     let mut client = Client::connect(proxy.port);
     for number in 0..KEYS {
         assert_eq!(client.ask(&format!("SET key{number} {}", value(number))), "+OK\\r\\n");
@@ -92,7 +89,7 @@ fn a_node_that_loads_is_not_used_before_it_has_all() {
 
 #[test]
 fn a_script_that_does_not_end_is_its_shards_matter_alone() {
-    let world = World::with_flags(2, &PATIENT);
+    let world = World::with_shards(2);
     let keys = world.key_on_each("k");
     let (mut client, mut other) = (world.connect(), world.connect());
     for key in &keys {

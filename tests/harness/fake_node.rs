@@ -1,10 +1,11 @@
 //! A node that is none: it answers as a script says, breaks off in mid-reply, greets with an error, or talks unasked.
 
+use super::acceptor::Acceptor;
 use super::poll_until;
 use resp::request::{RequestLimits, Scanned, Scanner};
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What the fake does with one request.
@@ -23,6 +24,7 @@ type Script = Box<dyn Fn(&[Vec<u8>]) -> Answer + Send + Sync>;
 pub(crate) struct FakeNode {
     pub(crate) port: u16,
     shared: Arc<Shared>,
+    _acceptor: Acceptor,
 }
 
 struct Shared {
@@ -33,33 +35,24 @@ struct Shared {
     open: Mutex<Vec<(u64, TcpStream)>>,
     /// How many connections there were.
     accepted: AtomicU64,
-    ended: AtomicBool,
 }
 
 impl FakeNode {
     /// Listens on a free port. `script` is asked for every request that is not housekeeping (PING without argument,
     /// HELLO, CLIENT, SELECT, COMMAND, which are answered as a node would).
     pub(crate) fn start(script: impl Fn(&[Vec<u8>]) -> Answer + Send + Sync + 'static) -> FakeNode {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
-        let port = listener.local_addr().expect("a bound socket has an address").port();
         let shared = Arc::new(Shared {
             script: Box::new(script),
             greeting: Mutex::new(None),
             open: Mutex::new(Vec::new()),
             accepted: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if accepting.ended.load(Ordering::SeqCst) {
-                    return;
-                }
-                let (Ok(stream), serving) = (stream, Arc::clone(&accepting)) else { continue };
-                std::thread::spawn(move || serving.serve(stream));
-            }
+        let acceptor = Acceptor::start(move |stream| {
+            let serving = Arc::clone(&accepting);
+            std::thread::spawn(move || serving.serve(stream));
         });
-        FakeNode { port, shared }
+        FakeNode { port: acceptor.port, shared, _acceptor: acceptor }
     }
 
     /// From now on every new connection gets `greeting` and is closed; `None` ends that.
@@ -98,9 +91,6 @@ impl FakeNode {
 
 impl Drop for FakeNode {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, which sees that it has ended.
-        let _ = TcpStream::connect(("127.0.0.1", self.port));
         self.cut_all();
     }
 }

@@ -1,10 +1,14 @@
 //! Real topologies, as `shardis local` starts them: clusters, sentinels with what they watch.
 
 use super::processes::{Process, shardis_binary};
-use super::{Client, kernel, poll_until, server};
+use super::{Client, kernel, poll_for, poll_until, server};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
+
+/// Each step of a start may take it as long as two minutes; all of them never do.
+const READY_MAX: Duration = Duration::from_secs(300);
 
 /// A `shardis local` that is ready.
 pub(crate) struct Local {
@@ -17,13 +21,16 @@ impl Local {
     pub(crate) fn start(arguments: &[&str]) -> Local {
         let usual = ["--json", "--binary", server::program()];
         let mut process = Process::spawn(local(&[&usual, arguments].concat()), "shardis local");
-        let addresses = poll_until("the line of JSON", || {
+        // It ends by itself, and says what it has waited for, if it takes too long.
+        let addresses = poll_for(READY_MAX, || {
             let said = process.output();
             assert!(process.ended().is_none(), "it ended instead: {said}");
             let line = said.lines().find(|line| line.starts_with('{') && line.ends_with('}'))?.to_owned();
             Some(serde_json::from_str(&line).expect("it is JSON"))
         });
-        Local { process, addresses }
+        let local = Local { process, addresses: addresses.expect("the line of JSON") };
+        local.ports("sentinels").into_iter().for_each(hasten);
+        local
     }
 
     /// The ports of the processes under `key`.
@@ -66,6 +73,14 @@ impl Local {
         let status = poll_until("the end of shardis local", || self.process.ended());
         assert!(status.success(), "{status}: {}", self.process.output());
     }
+}
+
+/// Has a sentinel look at its nodes, and tell the others what it knows, twice a second and not every ten. And that a loaded
+/// machine stops it for seconds is no reason for it to trust its clock no more, and to do nothing for half a minute.
+fn hasten(port: u16) {
+    let words = "SENTINEL DEBUG INFO-PERIOD 500 PUBLISH-PERIOD 500 TILT-TRIGGER 60000";
+    let said = Client::connect(port).ask(words);
+    assert!(said == "+OK\\r\\n" || !server::is_at_least_7_0(), "{said}");
 }
 
 /// The command line `shardis local <arguments>`.

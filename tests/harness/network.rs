@@ -26,7 +26,10 @@ impl Network {
         let subnet = format!("10.{}.{}", 128 + pid % 100, (pid / 100 + count) % 250);
         let network = Network { name, subnet, size };
         let bridge = network.bridge();
-        let made = ip(&["link", "add", &bridge, "type", "bridge"])
+        // Of its own, and not that of a cable: a cable that is cut off would take for itself what comes for the bridge.
+        let [_, high, middle, low] = pid.to_be_bytes();
+        let hardware = format!("02:{high:02x}:{middle:02x}:{low:02x}:{:02x}:00", count as u8);
+        let made = ip(&["link", "add", &bridge, "address", &hardware, "type", "bridge"])
             && ip(&["addr", "add", &format!("{}.254/24", network.subnet), "dev", &bridge])
             && ip(&["link", "set", &bridge, "up"]);
         let all = made && (0..size).all(|number| network.add(number));
@@ -67,6 +70,20 @@ impl Network {
             && ip(&["-n", &namespace, "addr", "add", &address, "dev", INSIDE])
             && ip(&["-n", &namespace, "link", "set", INSIDE, "up"])
             && ip(&["-n", &namespace, "link", "set", "lo", "up"])
+            && self.remember(number)
+    }
+
+    /// Has the kernel outside keep the hardware address of a namespace, as that of a router would be kept: else it would notice
+    /// that nobody answers for it, and hold back even what asks whether a connection lives.
+    fn remember(&self, number: usize) -> bool {
+        let mut command = Command::new("ip");
+        command.args(["-n", &self.namespace(number), "-o", "link", "show", INSIDE]);
+        let shown = run(command).stdout;
+        let hardware = shown.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+        hardware.is_some_and(|hardware| {
+            let (address, bridge) = (self.address(number), self.bridge());
+            ip(&["neigh", "replace", &address, "lladdr", hardware, "dev", &bridge, "nud", "permanent"])
+        })
     }
 
     /// No packet goes in or out any more, and nobody is told.

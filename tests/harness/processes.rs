@@ -3,7 +3,9 @@
 use super::{Client, PATIENCE, poll_for, poll_until, server};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -123,7 +125,7 @@ impl Proxy {
 
     /// The same for flags that name ports which others may take meanwhile: if it ends, what it said.
     pub(crate) fn try_start(flags: &[&str]) -> Result<Proxy, String> {
-        let mut process = Process::spawn(shardis(flags), "shardis");
+        let mut process = Process::spawn(shardis(&patient(flags)), "shardis");
         let port = poll_until("the proxy's \"listens on\" line", || {
             let is_over = process.ended().is_some();
             let said = process.output();
@@ -159,6 +161,15 @@ impl Proxy {
     }
 }
 
+/// `flags`, and where they say nothing of how long requests and connections may take, enough for a loaded machine: that it is
+/// slow is no fault. Tests of timeouts name theirs.
+fn patient<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    let usual = ["--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
+    let is_about_them = flags.iter().any(|flag| flag.contains("-timeout-ms="));
+    let more = if is_about_them { &[] } else { &usual[..] };
+    [more, flags].concat()
+}
+
 /// The command line `shardis proxy <flags>`.
 pub(crate) fn shardis(flags: &[&str]) -> Command {
     let mut command = shardis_binary();
@@ -179,17 +190,23 @@ pub(crate) fn free_port() -> u16 {
     free_ports(1)[0]
 }
 
-/// So many different ports that nobody listens on at this moment.
+/// So many different ports that nobody listens on at this moment, and that no other test of this process gets.
 pub(crate) fn free_ports(count: usize) -> Vec<u16> {
-    // All held until the last is found: one that was let go might be found again.
-    let listeners: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has free ports"))
-        .collect();
-    listeners
-        .iter()
-        .map(|listener| listener.local_addr().expect("a bound socket has an address").port())
-        .collect()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    // Other processes begin elsewhere.
+    let begin = std::process::id().wrapping_mul(97);
+    let len = u32::from(PORTS.end - PORTS.start);
+    let next = || PORTS.start + (begin.wrapping_add(TAKEN.fetch_add(1, Ordering::SeqCst)) % len) as u16;
+    let are_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let ports: Vec<u16> =
+        std::iter::repeat_with(next).take(PORTS.len()).filter(are_free).take(count).collect();
+    assert_eq!(ports.len(), count, "there are free ports from {} on", PORTS.start);
+    ports
 }
+
+/// Nodes are in this range: below that from which the kernel gives ports to outgoing connections, which would sooner or later
+/// have one whose node is away for a moment, and below that of `shardis local`.
+const PORTS: Range<u16> = 7_000..11_000;
 
 /// The port in `shardis 0.1.0 listens on 127.0.0.1:6380`; 0 if it listens on a unix socket alone.
 fn listening_port(output: &str) -> Option<u16> {
@@ -296,8 +313,8 @@ pub(crate) fn run(mut command: Command) -> Finished {
     Finished { code: status.code(), stdout: text(&out), stderr: text(&err) }
 }
 
-/// A whole redis-benchmark takes some seconds; nothing that [`run`] is given takes a minute.
-const RUN_PATIENCE: Duration = Duration::from_secs(60);
+/// A whole redis-benchmark takes some seconds; nothing that [`run`] is given takes a minute, but on a loaded machine.
+const RUN_PATIENCE: Duration = Duration::from_secs(180);
 
 /// How a program ended and what it printed.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! A network between the proxy and a node, within the test: bytes are late, come in a trickle, or get lost with their
 //! connection, and nobody is told.
 
+use super::acceptor::Acceptor;
 use super::poll_until;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -39,6 +40,7 @@ impl Weather {
 pub(crate) struct Relay {
     pub(crate) port: u16,
     shared: Arc<Shared>,
+    _acceptor: Acceptor,
 }
 
 struct Shared {
@@ -49,7 +51,6 @@ struct Shared {
     accepted: AtomicU64,
     /// Bytes that came from the proxy.
     taken: AtomicU64,
-    ended: AtomicBool,
 }
 
 /// One connection through it.
@@ -62,8 +63,6 @@ struct Link {
 impl Relay {
     /// A network like `weather` to the node at `port`.
     pub(crate) fn to(port: u16, weather: Weather, seed: u64) -> Relay {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
-        let own_port = listener.local_addr().expect("a bound socket has an address").port();
         let shared = Arc::new(Shared {
             node: port,
             weather,
@@ -71,20 +70,10 @@ impl Relay {
             open: Mutex::default(),
             accepted: AtomicU64::new(0),
             taken: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
         });
-        let accepting = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if accepting.ended.load(Ordering::SeqCst) {
-                    return;
-                }
-                if let Ok(stream) = stream {
-                    accepting.join(stream);
-                }
-            }
-        });
-        Relay { port: own_port, shared }
+        let joining = Arc::clone(&shared);
+        let acceptor = Acceptor::start(move |stream| joining.join(stream));
+        Relay { port: acceptor.port, shared, _acceptor: acceptor }
     }
 
     /// From now on nothing passes over the connections that there are, in either direction, as when a firewall has
@@ -117,9 +106,6 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, which sees that it has ended.
-        let _ = TcpStream::connect(("127.0.0.1", self.port));
         self.shared.open.lock().expect("no lock holder panics").iter().for_each(|link| link.end());
     }
 }

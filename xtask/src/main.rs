@@ -8,6 +8,7 @@
     reason = "chores measure real time, start processes and connect to them"
 )]
 
+mod apt;
 mod bench;
 mod clients;
 mod demo;
@@ -22,6 +23,7 @@ mod suites;
 mod test;
 mod tidy;
 mod tools;
+mod valkey;
 
 use std::process::ExitCode;
 
@@ -51,6 +53,8 @@ enum Task {
     Instructions(instructions::Options),
     /// Run other projects' tests of Redis and its clients against shardis
     Suites(suites::Options),
+    /// Run the tests that find differences between servers over a valkey-server, if it can be had
+    Valkey,
     /// Stand in for the redis-server that a suite starts
     #[command(hide = true)]
     Relay(suites::relay::Options),
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Instructions(options) => instructions::run(&options).map(drop),
         Task::Suites(options) => suites::run(&options).map(drop),
+        Task::Valkey => valkey::run().map(drop),
         Task::Relay(options) => suites::relay::run(&options),
     };
     match outcome {

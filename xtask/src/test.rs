@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use crate::clients::Language;
 use crate::process::{cargo, run as run_command};
 use crate::report::Report;
-use crate::{clients, fuzz, instructions, needs, sim, suites, tidy};
+use crate::{clients, fuzz, instructions, needs, sim, suites, tidy, valkey};
 
 /// Simulated worlds per run: enough that each fault meets each kind of request, in 22 s on one core.
 const WORLDS: u32 = 1_000;
@@ -38,6 +38,7 @@ fn run_steps(report: &mut Report) -> Option<()> {
     report.step("tests", || {
         run_command(cargo(["test", "--workspace"]).env(clients::LOCATION, programs.location))
     })?;
+    report.step("valkey", valkey::run)?.into_iter().for_each(|line| report.note(line));
     let skipped = report.step("suites", || suites::run(&suites::QUICK))?;
     skipped.into_iter().for_each(|line| report.note(line));
     let counted = report.step("counts", || instructions::run(&instructions::Options::default()))?;

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
+use crate::apt::{Apt, debian_sources};
 use crate::process::{self, command, target_dir};
 
 /// Where all of it is kept.
@@ -37,39 +38,10 @@ pub(super) fn debian_source(package: &str) -> Result<PathBuf> {
 /// Downloads with lists of our own: the machine's sources may not name the source packages, and are not ours to change.
 fn download_source(package: &str, place: &Path) -> Result<()> {
     println!("suites: {package}'s source from Debian");
-    let state = folder().join("apt");
-    std::fs::create_dir_all(state.join("lists/partial"))?;
-    let format = "deb-src $(SITE) $(RELEASE) $(COMPONENT)";
-    let targets = process::read(command("apt-get").args([
-        "indextargets",
-        "--format",
-        format,
-        "Created-By: Packages",
-        "Origin: Debian",
-    ]))?;
-    ensure!(!targets.is_empty(), "apt-get knows no sources of Debian's packages");
-    let sources = state.join("sources.list");
-    std::fs::write(&sources, targets)?;
-    let options = [
-        format!("Dir::Etc::SourceList={}", sources.display()),
-        "Dir::Etc::SourceParts=/dev/null".into(),
-        format!("Dir::State::Lists={}", state.join("lists").display()),
-        "Dir::Cache::pkgcache=".into(),
-        "Dir::Cache::srcpkgcache=".into(),
-        "APT::Sandbox::User=".into(),
-    ];
-    let apt_get = |args: &[&str]| {
-        let mut apt_get = command("apt-get");
-        apt_get
-            .args(options.iter().flat_map(|option| ["-o", option]))
-            .arg("-qq")
-            .args(args)
-            .current_dir(place);
-        apt_get
-    };
-    process::run(&mut apt_get(&["update"]))?;
+    let apt = Apt::new(folder().join("apt"), &debian_sources("deb-src $(SITE) $(RELEASE) $(COMPONENT)")?)?;
+    process::run(&mut apt.command(&["update"], place))?;
     // It may end with an error although the one file that we want is there: the packaging can be missing.
-    let output = apt_get(&["source", "--download-only", package]).output()?;
+    let output = apt.command(&["source", "--download-only", package], place).output()?;
     find(place, |name| name.contains(".orig.tar"))
         .map(drop)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +17,7 @@ use crate::process::command;
 const NODES: usize = 4;
 
 /// How long a process may take until it listens, on a loaded machine.
-const READY_TIMEOUT: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ports are chosen and taken one world after the other, so that none is given twice.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -127,8 +129,16 @@ impl Drop for World {
     }
 }
 
+/// A port that nobody listens on, and that no other world of this process gets: below those from which the kernel gives ports to
+/// outgoing connections, of which suites make thousands until the last process of a world listens.
 fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    const PORTS: Range<u16> = 7_000..11_000;
+    let len = u32::from(PORTS.end - PORTS.start);
+    let next = || PORTS.start + (TAKEN.fetch_add(1, Ordering::Relaxed) % len) as u16;
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let mut ports = std::iter::repeat_with(next).take(PORTS.len());
+    ports.find(is_free).with_context(|| format!("there is no free port from {} on", PORTS.start))
 }
 
 /// A redis-server that keeps nothing and lets tests do to it what they like.

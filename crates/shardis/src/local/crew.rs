@@ -40,6 +40,8 @@ pub(super) struct Ended {
 const LINES_SHOWN: usize = 5;
 /// Nodes that keep data have so long to write it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Redis does not end while it writes its first append-only file, and forgets that it was told to.
+const TELL_AGAIN_EVERY: Duration = Duration::from_millis(200);
 
 impl Crew {
     /// Starts `command` as `name`, which will listen on `port`. Must be called by the thread that lives as long as we do.
@@ -96,9 +98,14 @@ impl Crew {
         while !self.running.is_empty() {
             self.reap();
             let left = deadline.saturating_duration_since(Instant::now());
-            // All sides of the channel are threads of this process: it cannot be cut.
-            if left.is_zero() || (!self.running.is_empty() && events.recv_timeout(left).is_err()) {
+            if left.is_zero() {
                 return;
+            }
+            // All sides of the channel are threads of this process: it cannot be cut.
+            if !self.running.is_empty() && events.recv_timeout(left.min(TELL_AGAIN_EVERY)).is_err() {
+                // Not the proxy, which has no log here: told twice, it would not wait for what is in flight.
+                let nodes = self.running.iter().filter(|running| running.log.is_some());
+                nodes.for_each(|running| running.signal(Signal::TERM));
             }
         }
     }
@@ -198,6 +205,21 @@ mod tests {
         let mut rest = String::new();
         said.read_to_string(&mut rest).expect("a pipe can be read");
         assert_eq!(rest, "", "somebody was left");
+    }
+
+    #[test]
+    fn who_forgets_that_it_was_told_to_stop_is_told_again() {
+        let log = std::env::temp_dir().join(format!("shardis-crew-forgets-{}", std::process::id()));
+        let mut crew = Crew::default();
+        let script = "trap 'trap - TERM' TERM; echo ready; while true; do sleep 20; done";
+        crew.start("node-0", 7000, shell(script), Some(log.clone())).expect("there is a shell");
+        while !std::fs::read_to_string(&log).is_ok_and(|said| said.contains("ready")) {
+            std::thread::yield_now();
+        }
+        let (_silent, events) = channel();
+        crew.stop(&events);
+        assert!(crew.is_empty());
+        std::fs::remove_file(log).expect("it was written");
     }
 
     #[test]
