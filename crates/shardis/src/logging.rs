@@ -69,6 +69,9 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
                     client, peer, "client closed: a node was lost in the middle of a large reply to it"
                 );
             }
+            CloseReason::Denied => {
+                info!(worker, client, peer, "client closed: its user may not have what it is subscribed to");
+            }
             CloseReason::HalfRequest => {
                 info!(worker, client, peer, "client closed: it never finished its request")
             }
