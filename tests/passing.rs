@@ -326,3 +326,121 @@ fn a_user_with_few_rights_can_do_what_they_are_for() {
         waits.try_read_reply().ok()
     });
 }
+
+/// Users who may hear different things, and one who may hear what is for all.
+const LISTENERS: &[&str] = &[
+    "ACL SETUSER alice on >a ~* resetchannels &tea* &all +@all",
+    "ACL SETUSER bob on >b ~* resetchannels &coffee &all +@all",
+    "ACL SETUSER carol on >c ~* &* +@all -subscribe -pubsub",
+    "ACL SETUSER default resetpass >master-key",
+];
+
+#[test]
+fn users_of_the_nodes_may_subscribe_to_what_one_redis_lets_them() {
+    let oracle = nodes(1, LISTENERS);
+    let world = world(3, LISTENERS, &["--workers=2"]);
+    let conversations: &[&[&str]] = &[
+        &["SUBSCRIBE tea", "PSUBSCRIBE tea", "PUBSUB CHANNELS", "SSUBSCRIBE tea"],
+        &[
+            "AUTH alice a",
+            "SUBSCRIBE tea",
+            "SUBSCRIBE coffee",
+            "PSUBSCRIBE t*",
+            "PSUBSCRIBE tea*",
+            "SSUBSCRIBE tea1",
+            "SSUBSCRIBE coffee",
+            "GET a",
+            "UNSUBSCRIBE tea",
+            "PUNSUBSCRIBE tea*",
+            "SUNSUBSCRIBE",
+            "GET a",
+            "PUBSUB CHANNELS",
+            "SUBSCRIBE coffee",
+            "GET a",
+            "SUBSCRIBE tea",
+            "RESET",
+            "SUBSCRIBE tea",
+        ],
+        &[
+            "AUTH carol c",
+            "SUBSCRIBE tea",
+            "PSUBSCRIBE tea",
+            "PUNSUBSCRIBE",
+            "PUBSUB CHANNELS",
+            "PUBSUB NUMSUB a",
+        ],
+        &[
+            "AUTH alice a",
+            "HELLO 3 SETNAME a",
+            "SUBSCRIBE tea",
+            "AUTH bob b",
+            "SUBSCRIBE tea2",
+            "SUBSCRIBE coffee",
+            "UNSUBSCRIBE tea",
+            "UNSUBSCRIBE coffee",
+        ],
+    ];
+    for conversation in conversations {
+        let (mut theirs, mut ours) = (oracle[0].connect(), world.connect());
+        for line in *conversation {
+            let (expected, got) = (ask(&mut theirs, line), ask(&mut ours, line));
+            assert_eq!(comparable(&got), comparable(&expected), "{line} in {conversation:?}");
+        }
+    }
+}
+
+/// A client that is `user` and subscribed to `channel`.
+fn listener(world: &World, user: &str, channel: &str) -> Client {
+    let mut client = world.connect();
+    assert_eq!(client.ask(&format!("AUTH {user} {}", &user[..1])), r"+OK\r\n");
+    let said = client.ask(&format!("SUBSCRIBE {channel}"));
+    assert!(said.starts_with(r"*3\r\n$9\r\nsubscribe\r\n"), "{said}");
+    client
+}
+
+#[test]
+fn who_may_not_hear_a_channel_any_more_is_closed_and_others_of_the_same_user_are_not() {
+    let world = world(3, LISTENERS, &["--workers=2"]);
+    let mut alices: Vec<Client> = (0..4).map(|_| listener(&world, "alice", "all")).collect();
+    let mut drinkers: Vec<Client> = (0..4).map(|_| listener(&world, "alice", "tea")).collect();
+    let mut bobs: Vec<Client> = (0..4).map(|_| listener(&world, "bob", "all")).collect();
+    let mut speaker = world.connect();
+    assert_eq!(speaker.ask("AUTH alice a"), r"+OK\r\n");
+    assert_eq!(speaker.ask("PUBLISH tea x"), r":4\r\n");
+    assert_eq!(speaker.ask("PUBLISH all x"), r":8\r\n");
+    assert_eq!(speaker.ask("PUBSUB NUMSUB all tea"), r"*4\r\n$3\r\nall\r\n:8\r\n$3\r\ntea\r\n:4\r\n");
+    let heard = |client: &mut Client, channel: &str, text: &str| {
+        let message = crate::harness::show(&client.read_reply());
+        assert!(message.contains(channel) && message.contains(text), "{message}");
+    };
+    drinkers.iter_mut().for_each(|client| heard(client, "tea", "x"));
+    alices.iter_mut().chain(&mut bobs).for_each(|client| heard(client, "all", "x"));
+    for node in &world.nodes {
+        let mut admin = node.connect();
+        assert_eq!(admin.ask("AUTH master-key"), r"+OK\r\n");
+        assert_eq!(admin.ask("ACL SETUSER alice resetchannels &all"), r"+OK\r\n");
+    }
+    drinkers.iter_mut().for_each(Client::expect_eof);
+    // Hers were asked for again meanwhile, and what was published until then is lost; nobody else's was.
+    poll_until("all to be heard again", || (speaker.ask("PUBLISH all y") == r":8\r\n").then_some(()));
+    assert_eq!(speaker.ask("PUBLISH all z"), r":8\r\n");
+    for client in alices.iter_mut().chain(&mut bobs) {
+        poll_until("the last of them", || {
+            let message = crate::harness::show(&client.read_reply());
+            message.contains(r"$1\r\nz").then_some(())
+        });
+    }
+    // She is deleted on all nodes: those who listen as she are closed, and nobody else.
+    for node in &world.nodes {
+        let mut admin = node.connect();
+        assert_eq!(admin.ask("AUTH master-key"), r"+OK\r\n");
+        assert_eq!(admin.ask("ACL DELUSER alice"), r":1\r\n");
+    }
+    for client in &mut alices {
+        client.read_to_end();
+    }
+    let mut speaker = world.connect();
+    assert_eq!(speaker.ask("AUTH bob b"), r"+OK\r\n");
+    assert_eq!(speaker.ask("PUBLISH all w"), r":4\r\n");
+    bobs.iter_mut().for_each(|client| heard(client, "all", "w"));
+}

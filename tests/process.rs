@@ -1,7 +1,7 @@
 //! The program as its operator meets it: arguments, start, signals, end, and what it prints.
 
 use crate::harness::client::{Client, ReadError};
-use crate::harness::processes::{Finished, free_port, run, shardis};
+use crate::harness::processes::{Finished, free_port, run, shardis, shardis_binary};
 use crate::harness::{Proxy, RedisServer, World, kernel, poll_until};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ fn arguments_that_make_no_sense_are_refused_in_one_line_that_names_them() {
         (&[nodes, "--port=99999"], "99999"),
         (&[nodes, "--port=x"], "--port"),
         (&[nodes, "--port"], "--port"),
-        (&[nodes, "--workers=many"], "--workers"),
+        (&[nodes, "--workers=many"], "write a number"),
         (&[nodes, "--N=-1"], "-1"),
         (&[nodes, "--SO_REUSEPORT=yes"], "--SO_REUSEPORT"),
         (&[nodes, "--timeout=-1"], "--timeout"),
@@ -89,6 +89,12 @@ fn arguments_that_make_no_sense_are_refused_in_one_line_that_names_them() {
         assert_eq!(finished.code, Some(2), "{flags:?}: {finished:?}");
         assert_one_line(&finished, named);
     }
+    let mut command = shardis_binary();
+    command.arg("prxy");
+    let finished = run(command);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    assert_one_line(&finished, "'prxy'");
+    assert!(finished.stderr.contains("(see shardis --help)"), "there is no page for what there is not");
 }
 
 #[test]

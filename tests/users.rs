@@ -517,5 +517,5 @@ fn files_that_make_no_sense_are_refused_with_file_and_line() {
         assert!(!finished.stderr.contains("secret"), "{finished:?}");
     }
     let finished = run(shardis(&["--acl-file=/nowhere/users.acl"]));
-    assert!(finished.stderr.contains("/nowhere/users.acl: No such file"), "{finished:?}");
+    assert!(finished.stderr.contains("--acl-file /nowhere/users.acl: No such file"), "{finished:?}");
 }

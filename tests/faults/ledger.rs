@@ -3,6 +3,7 @@
 //! ok means there exactly once; never sent means not there; unknown means at most once.
 
 use crate::harness::certificates::Directory;
+use crate::harness::processes::free_port;
 use crate::harness::{Client, Proxy, RedisServer, World, poll_until};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -168,4 +169,34 @@ fn write(
         }
     }
     notes
+}
+
+/// What was acknowledged was carried out, whatever becomes of the proxy, and the next one has the same port.
+#[test]
+fn no_acknowledged_write_is_missing_when_the_proxy_is_killed() {
+    const ROUNDS: usize = 5;
+    let node = RedisServer::start();
+    let (nodes, listen) = (format!("--nodes=127.0.0.1:{}", node.port), format!("--port={}", free_port()));
+    let start = || poll_until("the proxy", || Proxy::try_start(&[&nodes, &listen]).ok());
+    for round in 0..ROUNDS {
+        let proxy = start();
+        let mut client = Client::connect(proxy.port);
+        let batch: String = (0..5_000).map(|number| format!("RPUSH round-{round} {number}\r\n")).collect();
+        client.send_if_open(batch.as_bytes());
+        let mut acknowledged = 0;
+        while let Ok(reply) = client.try_read_reply() {
+            acknowledged += 1;
+            assert_eq!(reply, format!(":{acknowledged}\r\n").as_bytes());
+            if acknowledged == 500 {
+                proxy.signal("KILL");
+            }
+        }
+        assert!(acknowledged >= 500);
+        let reply = node.connect().command(&[b"LRANGE", format!("round-{round}").as_bytes(), b"0", b"-1"]);
+        let stored = resp::reply::elements(&reply).expect("an array").filter_map(resp::reply::as_bulk);
+        let stored: Vec<&[u8]> = stored.collect();
+        assert!(stored.len() >= acknowledged, "{} are stored, {acknowledged} acknowledged", stored.len());
+        let is_in_place = |(number, element): (usize, &&[u8])| *element == number.to_string().as_bytes();
+        assert!(stored.iter().enumerate().all(is_in_place), "each is there once, in order");
+    }
 }

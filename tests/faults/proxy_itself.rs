@@ -3,8 +3,8 @@
 use crate::harness::client::{Client, ReadError, bulk, request};
 use crate::harness::processes::{Process, free_port, shardis};
 use crate::harness::{RedisServer, World, kernel, poll_for, poll_until, show};
-use std::io::Write;
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -138,4 +138,37 @@ fn half_a_request_takes_the_room_of_half_a_request() {
     }
     drop(clients);
     assert_eq!(world.connect().ask("EXISTS k"), ":0\\r\\n");
+}
+
+#[test]
+fn a_log_that_nobody_takes_stops_nobody_and_says_later_that_lines_are_missing() {
+    let port = free_port();
+    let program = shardis(&[&format!("--port={port}"), "--workers=1"]);
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let mut command = Command::new(program.get_program());
+    command.args(program.get_args()).stdout(Stdio::null()).stderr(writer);
+    let mut proxy = command.spawn().expect("shardis can be started");
+    drop(command);
+    let first = poll_until("the proxy to listen", || Client::try_connect(port));
+    // Each is a line of the log, which together are more than a pipe takes, and then more than may wait.
+    const LINES: usize = 4000;
+    for _ in 0..LINES {
+        let mut client = Client::connect(port);
+        client.send(b"*x\r\n");
+        assert!(client.read_to_end().0.starts_with(b"-ERR Protocol error"));
+    }
+    assert_eq!([first, Client::connect(port)].map(|mut client| client.ask("PING")), ["+PONG\\r\\n"; 2]);
+    // Whoever reads now gets what waited, and hears of the rest.
+    let taken = std::thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).map(|_| text)
+    });
+    let told = Command::new("kill").arg(proxy.id().to_string()).status();
+    assert!(told.is_ok_and(|status| status.success()));
+    let ended = poll_until("the proxy to end", || proxy.try_wait().expect("it is our child"));
+    let text = taken.join().expect("it reads").expect("it is text");
+    assert!(ended.success(), "{ended:?}");
+    let lines = text.lines().filter(|line| line.contains("it sent what is not RESP")).count();
+    assert!(lines > 0 && lines < LINES, "{lines} lines");
+    assert!(text.contains("lines of the log are missing here"), "{text}");
 }

@@ -102,7 +102,8 @@ mod tests {
     fn a_refusal_says_what_is_refused_and_why() {
         assert_eq!(
             refusal_of("CLUSTER addslots 1"),
-            "-ERR command 'cluster|addslots' is not supported by shardis yet (the cluster protocol)\r\n"
+            "-ERR command 'cluster|addslots' is not allowed through shardis: it is for the nodes of a cluster, and \
+             clients see one node only: ask those themselves\r\n"
         );
         assert_eq!(
             refusal_of("Config SET a b"),

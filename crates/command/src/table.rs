@@ -98,11 +98,6 @@ const REST: Find = Find::Range { last: -1, step: 1, limit: 0 };
 /// The first half of the arguments behind a keyword.
 const FIRST_HALF: Find = Find::Range { last: -1, step: 1, limit: 2 };
 
-/// Not carried until there is what it needs.
-const fn later(what: &'static str) -> Carry {
-    Carry::Refused(Refusal::Later(what))
-}
-
 /// Not carried, and why.
 const fn never(why: &'static str) -> Carry {
     Carry::Refused(Refusal::Never(why))

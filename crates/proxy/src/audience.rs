@@ -1,9 +1,10 @@
 //! How many clients of all workers are subscribed to what, and how many of our own connections nodes count for it.
 //!
-//! A node counts the connections that are subscribed, of which a worker has one for all its clients. So what it says of
+//! A node counts the connections that are subscribed, of which a worker has one for all its clients of a user. So what it says of
 //! a message (so many got it) is put right by what is known here: less our connections, plus our clients. Subscribers
 //! that come to the node by other ways stay counted as the node counts them.
 
+use crate::lanes::LaneId;
 use command::Topic as Kind;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,17 +23,20 @@ pub(crate) struct Audience {
 /// By kind and name.
 type Names = [BTreeMap<Arc<[u8]>, Figures>; Kind::COUNT];
 
-/// Who listens to one topic: by worker.
+/// Who listens to one topic: by worker and lane.
 #[derive(Debug, Default)]
 struct Figures(Vec<Listeners>);
 
-/// Those of one worker.
+/// A worker, and the lane whose connections to nodes it hears a topic over: a node counts each.
+pub(crate) type Ear = (usize, LaneId);
+
+/// Those of one ear.
 #[derive(Debug)]
 struct Listeners {
-    worker: usize,
+    ear: Ear,
     /// Clients of ours.
     clients: usize,
-    /// Shards whose node counts the worker's connection.
+    /// Shards whose node counts the connection.
     nodes: Vec<ShardId>,
 }
 
@@ -75,9 +79,9 @@ impl Figures {
         self.0.iter().map(|listeners| listeners.clients).sum()
     }
 
-    fn of_worker(&mut self, worker: usize) -> &mut Listeners {
-        let at = self.0.iter().position(|listeners| listeners.worker == worker).unwrap_or_else(|| {
-            self.0.push(Listeners { worker, clients: 0, nodes: Vec::new() });
+    fn of(&mut self, ear: Ear) -> &mut Listeners {
+        let at = self.0.iter().position(|listeners| listeners.ear == ear).unwrap_or_else(|| {
+            self.0.push(Listeners { ear, clients: 0, nodes: Vec::new() });
             self.0.len() - 1
         });
         &mut self.0[at]
@@ -93,13 +97,13 @@ impl Audience {
         self.by_name.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known of `worker`'s listeners to a topic, which is forgotten when nobody is left.
-    fn change(&self, worker: usize, kind: Kind, name: &Arc<[u8]>, change: impl FnOnce(&mut Listeners)) {
+    /// Changes what is known of the listeners to a topic at `ear`, which is forgotten when nobody is left.
+    fn change(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>, change: impl FnOnce(&mut Listeners)) {
         let mut names = self.write();
         let names = &mut names[kind as usize];
         let before = names.len();
         let figures = names.entry(Arc::clone(name)).or_default();
-        change(figures.of_worker(worker));
+        change(figures.of(ear));
         figures.0.retain(|listeners| listeners.clients > 0 || !listeners.nodes.is_empty());
         if figures.0.is_empty() {
             names.remove(name);
@@ -111,30 +115,30 @@ impl Audience {
         }
     }
 
-    /// One client more of `worker` is subscribed.
-    pub(crate) fn add_client(&self, worker: usize, kind: Kind, name: &Arc<[u8]>) {
-        self.change(worker, kind, name, |listeners| listeners.clients += 1);
+    /// One client more is subscribed at `ear`.
+    pub(crate) fn add_client(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>) {
+        self.change(ear, kind, name, |listeners| listeners.clients += 1);
     }
 
     /// One client less.
-    pub(crate) fn remove_client(&self, worker: usize, kind: Kind, name: &Arc<[u8]>) {
-        self.change(worker, kind, name, |listeners| {
+    pub(crate) fn remove_client(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>) {
+        self.change(ear, kind, name, |listeners| {
             debug_assert!(listeners.clients > 0, "a client was added before");
             listeners.clients = listeners.clients.saturating_sub(1);
         });
     }
 
-    /// The connection of `worker` to the node of `shard` is subscribed.
-    pub(crate) fn add_node(&self, worker: usize, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
-        self.change(worker, kind, name, |listeners| {
+    /// The connection of `ear` to the node of `shard` is subscribed.
+    pub(crate) fn add_node(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
+        self.change(ear, kind, name, |listeners| {
             debug_assert!(!listeners.nodes.contains(&shard), "it leaves before it is added again");
             listeners.nodes.push(shard);
         });
     }
 
     /// It is not any more.
-    pub(crate) fn remove_node(&self, worker: usize, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
-        self.change(worker, kind, name, |listeners| listeners.nodes.retain(|node| *node != shard));
+    pub(crate) fn remove_node(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
+        self.change(ear, kind, name, |listeners| listeners.nodes.retain(|node| *node != shard));
     }
 
     /// Who gets a message to `channel` that the node of `shard` is told. With patterns it takes a comparison with each, as
@@ -182,6 +186,11 @@ impl Audience {
 mod tests {
     use super::*;
 
+    /// That of a worker whose clients are all of the same user.
+    fn ear(worker: usize) -> Ear {
+        (worker, LaneId::FIRST)
+    }
+
     fn name(text: &str) -> Arc<[u8]> {
         text.as_bytes().into()
     }
@@ -194,52 +203,64 @@ mod tests {
             |channel: &[u8], counted| audience.receivers(Kind::Channel, channel, ShardId(0)).among(counted);
         assert_eq!(receivers(b"news", 0), 0);
         // Two workers, with three clients between them.
-        (0..2).for_each(|worker| audience.add_node(worker, Kind::Channel, &news, ShardId(0)));
-        [0, 0, 1].into_iter().for_each(|worker| audience.add_client(worker, Kind::Channel, &news));
+        (0..2).for_each(|worker| audience.add_node(ear(worker), Kind::Channel, &news, ShardId(0)));
+        [0, 0, 1].into_iter().for_each(|worker| audience.add_client(ear(worker), Kind::Channel, &news));
         assert_eq!((receivers(b"news", 2), receivers(b"sports", 0)), (3, 0));
         // A pattern of two clients of one worker.
-        (0..2).for_each(|shard| audience.add_node(0, Kind::Pattern, &all, ShardId(shard)));
-        (0..2).for_each(|_| audience.add_client(0, Kind::Pattern, &all));
+        (0..2).for_each(|shard| audience.add_node(ear(0), Kind::Pattern, &all, ShardId(shard)));
+        (0..2).for_each(|_| audience.add_client(ear(0), Kind::Pattern, &all));
         assert_eq!((receivers(b"news", 3), receivers(b"none", 1), receivers(b"sports", 0)), (5, 2, 0));
         assert_eq!(receivers(b"news", 3 + 4), 5 + 4, "four have come to the node by other ways");
         assert_eq!(audience.receivers(Kind::ShardChannel, b"news", ShardId(0)), Receivers::NONE);
         // The last clients have left, and the node does not know yet.
-        [0, 0, 1].into_iter().for_each(|worker| audience.remove_client(worker, Kind::Channel, &news));
+        [0, 0, 1].into_iter().for_each(|worker| audience.remove_client(ear(worker), Kind::Channel, &news));
         assert_eq!(receivers(b"news", 3), 2);
     }
 
     #[test]
     fn who_is_here_gets_the_message_though_another_has_just_left() {
         let (audience, news) = (Audience::default(), name("news"));
-        (0..2).for_each(|worker| audience.add_node(worker, Kind::Channel, &news, ShardId(0)));
-        (0..2).for_each(|worker| audience.add_client(worker, Kind::Channel, &news));
-        audience.remove_client(0, Kind::Channel, &news);
+        (0..2).for_each(|worker| audience.add_node(ear(worker), Kind::Channel, &news, ShardId(0)));
+        (0..2).for_each(|worker| audience.add_client(ear(worker), Kind::Channel, &news));
+        audience.remove_client(ear(0), Kind::Channel, &news);
         let receivers = audience.receivers(Kind::Channel, b"news", ShardId(0));
         assert_eq!((receivers.among(2), receivers.among(1)), (1, 1), "whether the node knows of it or not");
+    }
+
+    #[test]
+    fn users_of_the_nodes_are_heard_over_connections_of_their_own() {
+        let (audience, news) = (Audience::default(), name("news"));
+        let ears = [(0, LaneId::FIRST), (0, LaneId::NONE)];
+        ears.into_iter().for_each(|ear| audience.add_node(ear, Kind::Channel, &news, ShardId(0)));
+        [ears[0], ears[1], ears[1]]
+            .into_iter()
+            .for_each(|ear| audience.add_client(ear, Kind::Channel, &news));
+        let receivers = audience.receivers(Kind::Channel, b"news", ShardId(0));
+        assert_eq!((receivers.among(2), audience.clients(Kind::Channel, b"news")), (3, 3));
     }
 
     #[test]
     fn who_cannot_be_reached_is_no_receiver() {
         let (audience, news) = (Audience::default(), name("news"));
         let receivers = |counted| audience.receivers(Kind::Channel, b"news", ShardId(0)).among(counted);
-        (0..2).for_each(|worker| audience.add_node(worker, Kind::Channel, &news, ShardId(0)));
-        [0, 0, 1, 1, 1].into_iter().for_each(|worker| audience.add_client(worker, Kind::Channel, &news));
+        (0..2).for_each(|worker| audience.add_node(ear(worker), Kind::Channel, &news, ShardId(0)));
+        [0, 0, 1, 1, 1].into_iter().for_each(|worker| audience.add_client(ear(worker), Kind::Channel, &news));
         assert_eq!(receivers(2), 5);
-        audience.remove_node(1, Kind::Channel, &news, ShardId(0));
+        audience.remove_node(ear(1), Kind::Channel, &news, ShardId(0));
         assert_eq!((receivers(1), audience.clients(Kind::Channel, b"news")), (2, 5));
     }
 
     #[test]
     fn what_nobody_listens_to_is_forgotten() {
         let (audience, news) = (Audience::default(), name("news"));
-        audience.add_node(0, Kind::Channel, &news, ShardId(1));
+        audience.add_node(ear(0), Kind::Channel, &news, ShardId(1));
         assert_eq!(audience.names(Kind::Channel, None), [], "no client has been told");
-        audience.add_client(0, Kind::Channel, &news);
+        audience.add_client(ear(0), Kind::Channel, &news);
         assert_eq!(audience.names(Kind::Channel, Some(b"n?ws")), [Arc::clone(&news)]);
         assert_eq!(audience.names(Kind::Channel, Some(b"s*")), []);
         assert_eq!((audience.clients(Kind::Channel, b"news"), audience.count(Kind::Channel)), (1, 1));
-        audience.remove_client(0, Kind::Channel, &news);
-        audience.remove_node(0, Kind::Channel, &news, ShardId(1));
+        audience.remove_client(ear(0), Kind::Channel, &news);
+        audience.remove_node(ear(0), Kind::Channel, &news, ShardId(1));
         assert_eq!(audience.topics.load(Ordering::Acquire), 0);
         assert_eq!((audience.clients(Kind::Channel, b"news"), audience.count(Kind::Channel)), (0, 0));
     }

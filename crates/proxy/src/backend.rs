@@ -16,7 +16,7 @@
 mod opening;
 
 use crate::ConnId;
-use crate::lanes::{Greeting, LaneId};
+use crate::lanes::{Greeting, LaneId, PING};
 use crate::limits::Limits;
 use crate::proof::Proof;
 use crate::redirect::Kept;
@@ -603,6 +603,15 @@ impl Backend {
         matches!(self.used_by, Use::Shared | Use::Replica | Use::Subscription)
             && self.is_idle()
             && now.since(self.moved_at) >= limits.probe_after
+    }
+
+    /// The request that asks the node whether it lives.
+    pub(crate) fn probe(&self) -> &'static [u8] {
+        match self.used_by {
+            // Who is subscribed may say little else. Any answer will do.
+            Use::Subscription => PING,
+            _ => self.greeting.probe(),
+        }
     }
 
     /// Whether the node counts as up as long as this connection is.

@@ -201,4 +201,6 @@ pub enum CloseReason {
     HalfReply,
     /// It was idle for longer than `--timeout`.
     Idle,
+    /// The nodes do not let its user have any more what it is subscribed to.
+    Denied,
 }

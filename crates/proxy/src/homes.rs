@@ -16,7 +16,7 @@ use crate::proxy::{Peer, Proxy};
 use crate::pubsub::{Leaving, is_notification};
 use crate::redirect::Declined;
 use crate::replies::Fault;
-use crate::subscriptions::Moved;
+use crate::subscriptions::{Moved, Origin};
 use command::Topic as Kind;
 use resp::reply::{as_bulk, elements};
 use std::sync::Arc;
@@ -51,10 +51,10 @@ impl Core {
         let Some(moved) = self.subscriptions.topics.move_home(id, shard) else { return };
         let Moved { kind, name, from, asked, confirmed } = moved;
         if confirmed {
-            self.board.audience.remove_node(self.settings.worker, kind, &name, from);
+            self.board.audience.remove_node(self.ear(from.lane), kind, &name, from.shard);
         }
-        if asked && self.subscriptions.node(from).is_some() {
-            let leaving = self.subscriptions.begin_to_leave(Leaving::of(kind, &name, 1));
+        if asked && self.subscriptions.has_source(from) {
+            let leaving = self.subscriptions.begin_to_leave(Leaving::of(from.lane, kind, &name, 1));
             self.say_unsubscribed(from, kind, &name, leaving);
         }
     }
@@ -70,11 +70,12 @@ impl Core {
         }
     }
 
-    /// The topic of a message that comes from `shard`, if it counts: somebody is still subscribed, and the topic has not
+    /// The topic of a message that comes from `origin`, if it counts: somebody is still subscribed, and the topic has not
     /// moved since, of which what is said here last could come behind what is said there first. In a cluster, every node
     /// passes on what was published to any, and each only what happens to its own keys.
-    pub(crate) fn heard(&self, shard: ShardId, kind: Kind, name: &[u8], message: &[u8]) -> Option<Id> {
-        let id = self.subscriptions.topics.find(kind, name)?;
+    pub(crate) fn heard(&self, origin: Origin, kind: Kind, name: &[u8], message: &[u8]) -> Option<Id> {
+        let Origin { shard, lane } = origin;
+        let id = self.subscriptions.topics.find(lane, kind, name)?;
         let topic = self.subscriptions.topics.get(id).filter(|topic| topic.lives_on(shard))?;
         let is_told_by_all = || {
             let channel = elements(message).and_then(|mut fields| fields.nth(2)).and_then(as_bulk);
@@ -87,18 +88,18 @@ impl Core {
 }
 
 impl Proxy {
-    /// The node of `shard` says that it has ended our subscription to the shard channel `name`: its slot has moved.
-    pub(crate) fn handle_dropped(&mut self, shard: ShardId, name: &[u8]) {
+    /// The node at `origin` says that it has ended our subscription to the shard channel `name`: its slot has moved.
+    pub(crate) fn handle_dropped(&mut self, Origin { shard, lane }: Origin, name: &[u8]) {
         let core = &mut self.core;
         core.wish(None);
         let topics = &mut core.subscriptions.topics;
-        let Some(id) = topics.find(Kind::ShardChannel, name) else { return };
+        let Some(id) = topics.find(lane, Kind::ShardChannel, name) else { return };
         let Some(topic) = topics.get_mut(id).filter(|topic| topic.home() == Some(shard)) else { return };
         if !topic.drop_at(shard) {
             return;
         }
         let name = Arc::clone(&topic.name);
-        core.board.audience.remove_node(core.settings.worker, Kind::ShardChannel, &name, shard);
+        core.board.audience.remove_node(core.ear(lane), Kind::ShardChannel, &name, shard);
         // It will say where the slot is.
         core.ask_where_possible(id);
     }
@@ -134,9 +135,10 @@ impl Proxy {
             return;
         }
         let (kind, name, waits) = (topic.kind, Arc::clone(&topic.name), topic.take_waits());
+        let ear = (self.core.settings.worker, topic.lane);
         for (conn, waits) in waits {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            self.core.board.audience.add_client(self.core.settings.worker, kind, &name);
+            self.core.board.audience.add_client(ear, kind, &name);
             self.core.confirm_waits(session, kind, &name, waits);
         }
     }
@@ -146,7 +148,7 @@ impl Proxy {
         self.core.follow_topics();
         let topology = Arc::clone(&self.core.topology);
         let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
-        for node in gone.filter_map(|(_, id)| self.core.subscriptions.node(id)).collect::<Vec<_>>() {
+        for node in gone.flat_map(|(_, id)| self.core.subscriptions.nodes(id)).collect::<Vec<_>>() {
             self.fail_node(node, Fault::Gone("its shard is gone".to_owned()));
         }
         for id in self.core.subscriptions.topics.ids() {

@@ -402,7 +402,8 @@ fn clients(facts: &Facts<'_>, text: &mut String) {
 fn memory(facts: &Facts<'_>, text: &mut String) {
     let survey = facts.survey;
     let used = survey.sum(|figures| figures.used_memory);
-    let peak = survey.sum(|figures| figures.used_memory_peak);
+    // Stores of this process do not tell: it was that much at least.
+    let peak = survey.sum(|figures| figures.used_memory_peak).max(used);
     let resident = match survey.sum(|figures| figures.used_memory_rss) {
         0 => facts.usage.resident_bytes,
         resident => resident,

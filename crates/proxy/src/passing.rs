@@ -26,7 +26,7 @@ use crate::login::Login;
 use crate::proxy::{Peer, Proxy};
 use crate::route::Keys;
 use crate::session::{Owed, Session};
-use command::{AclQuestion, ClientTask, Command, Local, Merge, Refusal, Within};
+use command::{AclQuestion, ClientTask, Command, Local, Merge, PubSubQuestion, Refusal, Within};
 use resp::Request;
 use stdx::{Id, Slab, append};
 use users::DEFAULT;
@@ -37,6 +37,8 @@ pub(crate) struct Passing {
     pub default_user: DefaultUser,
     /// Clients that wait to be told whether they are in.
     pub attempts: Slab<Attempt>,
+    /// What clients are told once a node has said that they may ask for it.
+    judged: Slab<Vec<u8>>,
 }
 
 /// Whether clients are somebody to the nodes that have not said who they are.
@@ -73,7 +75,7 @@ impl Passing {
         // The first lane's connections are ours alone if we are somebody by ourselves.
         let is_ours = credentials.request().is_some();
         let default_user = if is_ours { DefaultUser::Closed } else { DefaultUser::Unknown };
-        Passing { default_user, attempts: Slab::default() }
+        Passing { default_user, attempts: Slab::default(), judged: Slab::default() }
     }
 }
 
@@ -241,7 +243,8 @@ impl Core {
     /// Clients' own lanes that nothing is left of are forgotten, and so are passwords with them.
     pub(crate) fn forget_lanes(&mut self) {
         for lane in self.lanes.deserted(&self.limits, self.now) {
-            if self.backends.iter().all(|backend| backend.lane != lane) {
+            let is_heard = self.subscriptions.topics.has_lane(lane);
+            if !is_heard && self.backends.iter().all(|backend| backend.lane != lane) {
                 self.lanes.remove(lane);
             }
         }
@@ -257,6 +260,8 @@ enum Decided {
     Here,
     /// A node, which has its own opinion of who may ask.
     OneNode,
+    /// The proxy, if a node does not mind.
+    HereIfAllowed(PubSubQuestion),
     /// All nodes, likewise.
     AllNodes(Merge),
     /// Nobody.
@@ -266,10 +271,11 @@ enum Decided {
 const OF_OTHERS: &str =
     "with --auth=nodes it cannot be asked whether this user may, and it concerns clients of others";
 const OF_EACH_NODE: &str = "with --auth=nodes each node has its own: ask them";
+const NOT_QUEUED: &str = "with --auth=nodes it cannot be asked within a transaction whether this user may";
 const SHARED_CONNS: &str = "with --auth=nodes it is not for users, since what nodes tell of comes over connections that all users share";
 
-/// Who answers `local`; the client `is_own` if it has logged in.
-fn decided(local: Local, is_own: bool) -> Decided {
+/// Who answers `local`.
+fn decided(local: Local) -> Decided {
     match local {
         Local::Acl(question) => match question {
             AclQuestion::Categories | AclQuestion::GenPass | AclQuestion::WhoAmI => Decided::Here,
@@ -280,12 +286,11 @@ fn decided(local: Local, is_own: bool) -> Decided {
             AclQuestion::DelUser => Decided::AllNodes(Merge::AnyReply),
             AclQuestion::Log => Decided::Refused(OF_EACH_NODE),
         },
-        Local::Client(ClientTask::Pause | ClientTask::Unpause)
-        | Local::Monitor
-        | Local::PubSub(_)
-        | Local::ResetStatistics => Decided::Refused(OF_OTHERS),
+        Local::Client(ClientTask::Pause | ClientTask::Unpause) | Local::Monitor | Local::ResetStatistics => {
+            Decided::Refused(OF_OTHERS)
+        }
+        Local::PubSub(question) => Decided::HereIfAllowed(question),
         Local::Client(ClientTask::Track | ClientTask::Caching) => Decided::Refused(SHARED_CONNS),
-        Local::Subscribe(_) if is_own => Decided::Refused(SHARED_CONNS),
         // CLIENT LIST, KILL and UNBLOCK are confined to clients of the same user, and INFO asks the nodes.
         Local::Client(_)
         | Local::Info
@@ -316,8 +321,10 @@ fn decided(local: Local, is_own: bool) -> Decided {
 
 /// What becomes in a transaction of what the proxy would otherwise answer by itself.
 pub(crate) fn within_transaction(local: Local, command: &Command) -> Within {
-    match (command.within_transaction(), decided(local, true)) {
+    match (command.within_transaction(), decided(local)) {
         (Within::Here, Decided::OneNode) => Within::Kept,
+        // Between the replies of a node to a transaction there is none that says whether.
+        (Within::Here, Decided::HereIfAllowed(_)) => Within::Refused(Refusal::Never(NOT_QUEUED)),
         (Within::Here, Decided::Refused(why)) => Within::Refused(Refusal::Never(why)),
         (within, _) => within,
     }
@@ -333,15 +340,43 @@ impl Core {
         request: &Request<'_>,
         (keys, reply): (&mut Keys, &mut Vec<u8>),
     ) {
-        let is_own = matches!(self.lanes.kind(session.lane).who, Who::Client(_));
-        match decided(local, is_own) {
+        match decided(local) {
             Decided::Here => self.answer_here(session, local, command, request, reply),
             Decided::OneNode => self.send(session, command, self.topology.keyless(), request.bytes),
+            Decided::HereIfAllowed(question) => {
+                let mut answer = Vec::new();
+                self.pubsub(question, request, &mut answer);
+                self.answer_if_allowed(session, request, answer);
+            }
             Decided::AllNodes(merge) => self.send_to_all(session, command, merge, request, keys),
             Decided::Refused(why) => {
                 self.refuse_command(session, command, Refusal::Never(why), request);
             }
         }
+    }
+}
+
+impl Core {
+    /// Sends `request` to a node, to hear whether it may be asked for: then `answer` answers it.
+    fn answer_if_allowed(&mut self, session: &mut Session, request: &Request<'_>, answer: Vec<u8>) {
+        let node = match self.node_for(session, self.topology.keyless()) {
+            Ok(node) => node,
+            Err(lost) => return self.refuse(session, &lost.text()),
+        };
+        let place = session.reserve(Owed::Judged(self.passing.judged.insert(answer)));
+        self.enqueue_on(node, request.bytes, Asked::by_client(session.conn, place));
+    }
+
+    /// A node has answered `reply` to what may be answered here: appends what the client gets.
+    pub(crate) fn end_judgement(&mut self, id: Id, reply: &[u8], out: &mut Vec<u8>) {
+        let answer = self.forget_judgement(id);
+        let may_ask = !resp::reply::is_error(reply);
+        append(out, if may_ask { &answer } else { reply });
+    }
+
+    /// Nobody waits for it any more, and what it would have been.
+    pub(crate) fn forget_judgement(&mut self, id: Id) -> Vec<u8> {
+        self.passing.judged.remove(id).unwrap_or_default()
     }
 }
 

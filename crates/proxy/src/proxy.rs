@@ -350,6 +350,7 @@ impl Proxy {
                 }
                 Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
                 Owed::Login(attempt) => drop(core.passing.attempts.remove(attempt)),
+                Owed::Judged(judged) => drop(core.forget_judgement(judged)),
                 Owed::Replay(replay) => {
                     if let Owed::Mixture(mixture) = core.forget_replay(replay) {
                         core.mixtures.remove(mixture);
@@ -484,15 +485,7 @@ impl Proxy {
         while let Some(node) = self.core.next_unused_node(self.core.now) {
             self.let_go(node);
         }
-        for node in 0..self.core.backends.len() {
-            self.core.backends[node].passed_over_bytes = 0;
-            if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
-                let conn = ConnId { index: 0, generation: 0 };
-                let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: Kept::NO };
-                let probe = self.core.backends[node].greeting.probe();
-                self.core.enqueue_on(node as u32, probe, asked);
-            }
-        }
+        // Before those that are silent are asked whether they live: their answers would make them look as if they were used.
         while let Some(node) = self
             .core
             .next_stale(self.core.now)
@@ -500,6 +493,15 @@ impl Proxy {
             .or_else(|| self.core.next_untracked())
         {
             self.let_go(node);
+        }
+        for node in 0..self.core.backends.len() {
+            self.core.backends[node].passed_over_bytes = 0;
+            if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
+                let conn = ConnId { index: 0, generation: 0 };
+                let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: Kept::NO };
+                let probe = self.core.backends[node].probe();
+                self.core.enqueue_on(node as u32, probe, asked);
+            }
         }
         self.core.forget_lanes();
         self.relieve_memory();

@@ -8,30 +8,36 @@
 //!
 //! A channel belongs to a shard by its hash, as a key, so each message comes from one node. Patterns are subscribed to
 //! on all nodes, and so are the channels of keyspace notifications, which each node publishes for its own keys. For all
-//! its clients a worker has one connection of this kind to a node: it is made when it is needed first, made again when
-//! it is lost, and closed when it has been of no use for some seconds. What its nodes say is RESP2, whatever the
-//! clients speak: the frame of a message differs by its first byte only.
+//! its clients a worker has one connection of this kind to a node, and with users of the nodes (`passing.rs`) one for all
+//! clients of a user: it is made when it is needed first, made again when it is lost, and closed when it has been of no use
+//! for some seconds. What its nodes say is RESP2, whatever the clients speak: the frame of a message differs by its first
+//! byte only.
 //!
 //! A client is told that it is subscribed when the nodes have confirmed that, and that it is not any more when they
 //! know: so what it does next on another connection finds it true. A node that cannot be had is an error in that place,
 //! which Redis does not know.
+//!
+//! A node closes connections that are subscribed to what their user may not have any more. What was subscribed to is asked
+//! for again then, and who is denied it is closed as well ([`Proxy::evict`]): so each client fares as with one Redis.
 
 use crate::ConnId;
-use crate::audience::Receivers;
+use crate::audience::{Ear, Receivers};
 use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::invalidations::changes_of;
 use crate::lanes::LaneId;
+use crate::passing::is_denial;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Fault;
 use crate::session::{Owed, Session};
-use crate::subscriptions::{Deserted, Topics, Wait};
+use crate::subscriptions::{Deserted, Origin, Topics, Wait};
 use command::{Carry, Command, Flags, Local, PubSubQuestion, Topic as Kind};
 use resp::reply::{as_bulk, as_integer, elements, is_error};
 use resp::{Request, encode};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use stdx::{Id, Slab};
 use topology::{ShardId, Topology};
@@ -40,19 +46,19 @@ use topology::{ShardId, Topology};
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
     pub topics: Topics,
-    /// The connections over which messages come, by shard.
-    sources: Vec<Source>,
+    /// The connections over which messages come.
+    sources: BTreeMap<Origin, Source>,
     /// Topics that nobody is subscribed to any more, until the nodes know.
     leaving: Slab<Leaving>,
     /// Reused by each message.
     listeners: Vec<ConnId>,
 }
 
-/// Where the messages of a shard come from.
-#[derive(Clone, Debug, Default)]
+/// A connection over which messages come.
+#[derive(Debug)]
 struct Source {
-    /// The connection's place among the backends.
-    node: Option<u32>,
+    /// Its place among the backends.
+    node: u32,
     /// The log was told that messages may be missing.
     has_gap: bool,
 }
@@ -60,6 +66,7 @@ struct Source {
 /// Nodes are told that a topic is of no interest any more.
 #[derive(Debug)]
 pub(crate) struct Leaving {
+    lane: LaneId,
     kind: Kind,
     name: Arc<[u8]>,
     /// Shards whose node counts our connection as a subscriber.
@@ -72,8 +79,8 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     /// Nobody waits for it to leave, and no node that counts us.
-    pub(crate) fn of(kind: Kind, name: &Arc<[u8]>, left: usize) -> Leaving {
-        Leaving { kind, name: Arc::clone(name), counted: Vec::new(), left, client: None }
+    pub(crate) fn of(lane: LaneId, kind: Kind, name: &Arc<[u8]>, left: usize) -> Leaving {
+        Leaving { lane, kind, name: Arc::clone(name), counted: Vec::new(), left, client: None }
     }
 }
 
@@ -84,7 +91,7 @@ impl Subscriptions {
     pub(crate) fn new(shards: usize) -> Subscriptions {
         Subscriptions {
             topics: Topics::new(shards),
-            sources: vec![Source::default(); shards],
+            sources: BTreeMap::new(),
             leaving: Slab::default(),
             listeners: Vec::new(),
         }
@@ -97,13 +104,17 @@ impl Subscriptions {
 
     /// There may be shards more, or less.
     pub(crate) fn fit(&mut self, topology: &Topology) {
-        self.sources.resize(topology.shard_count(), Source::default());
         self.topics.fit(topology);
     }
 
-    /// The connection over which messages of `shard` come.
-    pub(crate) fn node(&self, shard: ShardId) -> Option<u32> {
-        self.sources[shard.0 as usize].node
+    /// The connections over which messages of `shard` come.
+    pub(crate) fn nodes(&self, shard: ShardId) -> impl Iterator<Item = u32> {
+        self.sources.range(Origin::all_of(shard)).map(|(_, source)| source.node)
+    }
+
+    /// Whether there is a connection over which messages come from `origin`.
+    pub(crate) fn has_source(&self, origin: Origin) -> bool {
+        self.sources.contains_key(&origin)
     }
 }
 
@@ -118,11 +129,9 @@ impl Core {
 
     fn subscribe_to(&mut self, session: &mut Session, kind: Kind, name: &[u8]) {
         let conn = session.conn;
-        let known = self.subscriptions.topics.find(kind, name);
-        let own = known.filter(|id| session.is_subscribed_to(kind, *id));
-        let (id, waits) = match own {
+        let (id, waits) = match session.topic(kind, name) {
             Some(id) => (id, self.subscriptions.topics.get(id).is_some_and(|topic| topic.waits(conn))),
-            None => match self.topic_for(kind, name) {
+            None => match self.topic_for(session, kind, name) {
                 Ok(id) => (id, !self.join(session, kind, id)),
                 Err(text) => return self.refuse(session, &text),
             },
@@ -138,23 +147,44 @@ impl Core {
         unasked.into_iter().for_each(|shard| self.ask_for(id, shard));
     }
 
-    /// The topic, if a client may be subscribed to it now; else what it is told.
-    fn topic_for(&mut self, kind: Kind, name: &[u8]) -> Result<Id, String> {
+    /// The topic, if the session may be subscribed to it now; else what it is told.
+    fn topic_for(&mut self, session: &Session, kind: Kind, name: &[u8]) -> Result<Id, String> {
+        let lane = self.plain_lane(session);
         let topics = &self.subscriptions.topics;
         if topics.held_bytes() + name.len() > self.limits.subscription_bytes_max {
             return Err(errors::SUBSCRIPTIONS_MAX.to_owned());
         }
-        let known = topics.find(kind, name);
+        let known = topics.find(lane, kind, name);
         let home = self.home_of(kind, name);
         let needed: Vec<ShardId> = match known.and_then(|id| topics.get(id)) {
             Some(topic) => topic.lacking().collect(),
             None => topics.homes(home).collect(),
         };
         for shard in needed {
-            self.admit(shard).map_err(|lost| lost.text())?;
+            self.admit(shard)
+                .and_then(|()| self.admit_source(Origin { shard, lane }))
+                .map_err(|lost| lost.text())?;
         }
         let speaker = self.topology.shard_of(name);
-        Ok(known.unwrap_or_else(|| self.subscriptions.topics.insert(kind, name, home, speaker)))
+        Ok(known.unwrap_or_else(|| self.subscriptions.topics.insert(lane, (kind, name), home, speaker)))
+    }
+
+    /// Whether there may be a connection over which messages come from `origin`.
+    fn admit_source(&self, origin: Origin) -> Result<(), Lost> {
+        let is_full = self.subscriptions.sources.len() >= self.limits.lane_nodes_max;
+        match origin.lane {
+            LaneId::FIRST => Ok(()),
+            LaneId::NONE => Err(self.not_sent(origin.shard, errors::NO_LANE)),
+            _ if is_full && !self.subscriptions.has_source(origin) => {
+                Err(self.not_sent(origin.shard, errors::USER_NODES_MAX))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// By what a node counts clients that hear something over connections of `lane`.
+    pub(crate) fn ear(&self, lane: LaneId) -> Ear {
+        (self.settings.worker, lane)
     }
 
     /// The shard from which all messages of a topic come; `None` if they may come from any.
@@ -170,10 +200,11 @@ impl Core {
     /// Subscribes the session to a topic that it has not. Whether the nodes have confirmed before.
     fn join(&mut self, session: &mut Session, kind: Kind, id: Id) -> bool {
         self.counters.subscribers += u64::from(!session.has_topics());
-        session.subscribed.get_or_insert_default().insert(kind, id);
         let is_there = self.subscriptions.topics.join(id, session.conn);
-        if is_there && let Some(topic) = self.subscriptions.topics.get(id) {
-            self.board.audience.add_client(self.settings.worker, kind, &topic.name);
+        let Some(topic) = self.subscriptions.topics.get(id) else { return false };
+        session.subscribed.get_or_insert_default().insert(kind, &topic.name, id);
+        if is_there {
+            self.board.audience.add_client(self.ear(topic.lane), kind, &topic.name);
         }
         is_there
     }
@@ -181,9 +212,9 @@ impl Core {
     /// UNSUBSCRIBE and its kin, of those that are named or of all.
     pub(crate) fn unsubscribe(&mut self, session: &mut Session, kind: Kind, request: &Request<'_>) {
         for name in request.args().skip(1) {
-            match self.subscriptions.topics.find(kind, name) {
-                Some(id) if session.is_subscribed_to(kind, id) => self.leave(session, kind, id, true),
-                _ => self.tell(session, kind.unsubscribe(), Some(name), session.subscriptions(kind)),
+            match session.topic(kind, name) {
+                Some(id) => self.leave(session, kind, id, true),
+                None => self.tell(session, kind.unsubscribe(), Some(name), session.subscriptions(kind)),
             }
         }
         if request.len() == 1 {
@@ -205,16 +236,15 @@ impl Core {
 
     /// Ends a subscription. What was still to be confirmed is; with `is_told`, the client is told once the nodes know.
     fn leave(&mut self, session: &mut Session, kind: Kind, id: Id, is_told: bool) {
-        let Some(name) = self.subscriptions.topics.get(id).map(|topic| Arc::clone(&topic.name)) else {
-            return;
-        };
+        let Some(topic) = self.subscriptions.topics.get(id) else { return };
+        let (ear, name) = (self.ear(topic.lane), Arc::clone(&topic.name));
         let Some((subscription, deserted)) = self.subscriptions.topics.leave(id, session.conn) else {
             return;
         };
-        session.forget_topic(kind, id);
+        session.forget_topic(kind, &name);
         self.counters.subscribers -= u64::from(!session.has_topics());
         if subscription.waits.is_empty() {
-            self.board.audience.remove_client(self.settings.worker, kind, &name);
+            self.board.audience.remove_client(ear, kind, &name);
         }
         self.confirm_waits(session, kind, &name, subscription.waits);
         let leaving = deserted.and_then(|deserted| self.desert(deserted));
@@ -232,47 +262,52 @@ impl Core {
 
     /// Tells the nodes that nobody is left. What waits for their answers; nothing if none has to be told.
     fn desert(&mut self, deserted: Deserted) -> Option<Id> {
-        let Deserted { kind, name, asked } = deserted;
+        let Deserted { lane, kind, name, asked } = deserted;
         if asked.is_empty() {
             return None;
         }
         let confirmed = asked.iter().filter(|(_, confirmed)| *confirmed);
         let counted = confirmed.map(|(shard, _)| *shard).collect();
-        let leaving = Leaving { kind, name: Arc::clone(&name), counted, left: asked.len(), client: None };
+        let leaving = Leaving { counted, ..Leaving::of(lane, kind, &name, asked.len()) };
         let id = self.subscriptions.leaving.insert(leaving);
         for (shard, _) in asked {
-            self.say_unsubscribed(shard, kind, &name, id);
+            self.say_unsubscribed(Origin { shard, lane }, kind, &name, id);
         }
         Some(id)
     }
 
-    /// Tells the node of `shard` that a topic is of no interest any more.
-    pub(crate) fn say_unsubscribed(&mut self, shard: ShardId, kind: Kind, name: &[u8], id: Id) {
-        self.say(shard, kind.unsubscribe(), name, id, Purpose::Unsubscribe);
+    /// Tells the node at `origin` that a topic is of no interest any more.
+    pub(crate) fn say_unsubscribed(&mut self, origin: Origin, kind: Kind, name: &[u8], id: Id) {
+        self.say(origin, kind.unsubscribe(), name, id, Purpose::Unsubscribe);
     }
 
     /// Asks the node of `shard` for the messages of a topic.
     pub(crate) fn ask_for(&mut self, id: Id, shard: ShardId) {
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
         topic.ask(shard);
-        let (kind, name) = (topic.kind, Arc::clone(&topic.name));
-        self.say(shard, kind.subscribe(), &name, id, Purpose::Subscribe);
+        let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
+        self.say(Origin { shard, lane }, kind.subscribe(), &name, id, Purpose::Subscribe);
     }
 
     /// Queues a request with one name, which has one answer.
-    fn say(&mut self, shard: ShardId, word: &str, name: &[u8], id: Id, purpose: Purpose) {
-        let node = self.source_of(shard);
+    fn say(&mut self, origin: Origin, word: &str, name: &[u8], id: Id, purpose: Purpose) {
+        let node = self.source_of(origin);
         let mut request = self.pool.take();
         encode::request(&mut request, &[word.as_bytes(), name]);
         // A topic has no client: its number takes the place of one.
-        self.enqueue_on(node, &request, Asked { conn: id, place: 0, part: shard.0, purpose, kept: Kept::NO });
+        self.enqueue_on(
+            node,
+            &request,
+            Asked { conn: id, place: 0, part: origin.shard.0, purpose, kept: Kept::NO },
+        );
         self.pool.give(request);
     }
 
-    /// The connection over which messages of `shard` come; one is made if there is none, and at once.
-    fn source_of(&mut self, shard: ShardId) -> u32 {
-        let node = self.source_on(self.subscriptions.node(shard), LaneId::FIRST, shard);
-        self.subscriptions.sources[shard.0 as usize].node = Some(node);
+    /// The connection over which messages come from `origin`; one is made if there is none, and at once.
+    fn source_of(&mut self, origin: Origin) -> u32 {
+        let known = self.subscriptions.sources.get(&origin).map(|source| source.node);
+        let node = self.source_on(known, origin.lane, origin.shard);
+        self.subscriptions.sources.entry(origin).or_insert(Source { node, has_gap: false });
         node
     }
 
@@ -296,7 +331,8 @@ impl Core {
         let leaving = self.subscriptions.leaving.get_mut(id)?;
         if leaving.counted.contains(&shard) {
             leaving.counted.retain(|counted| *counted != shard);
-            self.board.audience.remove_node(self.settings.worker, leaving.kind, &leaving.name, shard);
+            let ear = (self.settings.worker, leaving.lane);
+            self.board.audience.remove_node(ear, leaving.kind, &leaving.name, shard);
         }
         leaving.left -= 1;
         if leaving.left > 0 {
@@ -401,13 +437,19 @@ impl Core {
     /// The worker's connections for messages that are of no use any more.
     pub(crate) fn next_deserted(&mut self) -> Option<u32> {
         let (now, after) = (self.now, self.limits.pinned_idle);
-        let Subscriptions { topics, sources, .. } = &mut self.subscriptions;
-        let (backends, shards) = (&self.backends, (0..).map(ShardId));
-        sources.iter_mut().zip(shards).find_map(|(source, shard)| {
-            let backend = &backends[source.node? as usize];
-            let is_deserted = topics.at_shard(shard) == 0 && backend.is_clean();
-            if is_deserted && backend.is_silent_for(after, now) { source.node.take() } else { None }
-        })
+        let Subscriptions { topics, sources, .. } = &self.subscriptions;
+        let is_deserted = |(origin, source): &(&Origin, &Source)| {
+            let backend = &self.backends[source.node as usize];
+            topics.at(**origin) == 0 && backend.is_clean() && backend.is_silent_for(after, now)
+        };
+        let origin = *sources.iter().find(is_deserted)?.0;
+        self.subscriptions.sources.remove(&origin).map(|source| source.node)
+    }
+
+    /// Where messages over the connection `node` come from.
+    fn origin_of(&self, node: u32) -> Origin {
+        let Backend { shard, lane, .. } = self.backends[node as usize];
+        Origin { shard, lane }
     }
 }
 
@@ -460,8 +502,7 @@ impl Proxy {
     /// A message, or the answer to what was asked first.
     fn handle_said(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
         if let Some((kind, name)) = message_of(reply) {
-            let shard = self.core.backends[node as usize].shard;
-            if let Some(id) = self.core.heard(shard, kind, name, reply) {
+            if let Some(id) = self.core.heard(self.core.origin_of(node), kind, name, reply) {
                 self.distribute(id, reply);
             }
             return Ok(());
@@ -486,6 +527,9 @@ impl Proxy {
                 }
                 if !self.redirect_topic(ticket.conn, node, reply) {
                     self.deny(ticket.conn, reply);
+                    if is_denial(&String::from_utf8_lossy(&reply[1..])) {
+                        self.evict(ticket.conn);
+                    }
                 }
             }
             Purpose::Subscribe => return self.handle_subscribed(ticket.conn, shard, reply),
@@ -508,13 +552,13 @@ impl Proxy {
         }
         let Some(name) = fields.next().and_then(as_bulk) else { return false };
         let backend = &self.core.backends[node as usize];
-        let (front, shard) = (backend.front().copied(), backend.shard);
+        let front = backend.front().copied();
         let leaving = front.filter(|ticket| ticket.purpose == Purpose::Unsubscribe);
         let leaving = leaving.and_then(|ticket| self.core.subscriptions.leaving.get(ticket.conn));
         if leaving.is_some_and(|leaving| leaving.kind == Kind::ShardChannel && *leaving.name == *name) {
             return false;
         }
-        self.handle_dropped(shard, name);
+        self.handle_dropped(self.core.origin_of(node), name);
         true
     }
 
@@ -575,8 +619,8 @@ impl Proxy {
         if !confirms(reply, topic.kind.subscribe(), &topic.name) {
             return Err(Fault::Garbled("a subscription that nobody asked for".to_owned()));
         }
-        let (kind, name) = (topic.kind, Arc::clone(&topic.name));
-        core.board.audience.add_node(core.settings.worker, kind, &name, shard);
+        let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
+        core.board.audience.add_node((core.settings.worker, lane), kind, &name, shard);
         if topic.confirm(shard) {
             self.conclude_subscription(id);
         }
@@ -586,11 +630,11 @@ impl Proxy {
     /// A node does not want to subscribe us, or cannot: those who wait are told, and are not subscribed.
     pub(crate) fn deny(&mut self, id: Id, error: &[u8]) {
         let Some(topic) = self.core.subscriptions.topics.get_mut(id) else { return };
-        let kind = topic.kind;
+        let (kind, name) = (topic.kind, Arc::clone(&topic.name));
         for (conn, waits) in topic.take_waits() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
-            session.forget_topic(kind, id);
+            session.forget_topic(kind, &name);
             core.counters.subscribers -= u64::from(!session.has_topics());
             for wait in waits {
                 core.counters.errors += 1;
@@ -599,6 +643,17 @@ impl Proxy {
             if let Some((_, Some(deserted))) = core.subscriptions.topics.leave(id, conn) {
                 core.desert(deserted);
             }
+        }
+    }
+
+    /// The node has taken away what it had confirmed: those who are subscribed are closed, as Redis closes them.
+    fn evict(&mut self, id: Id) {
+        let Some(topic) = self.core.subscriptions.topics.get(id) else { return };
+        for conn in topic.listeners().collect::<Vec<_>>() {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+                self.core.note_closed(session, CloseReason::Denied);
+            }
+            self.close_client(conn);
         }
     }
 
@@ -617,10 +672,12 @@ impl Proxy {
         if core.invalidations.is_source(shard, node) {
             return self.handle_changes_source(shard, node);
         }
-        let unasked = core.subscriptions.topics.unasked(shard);
+        let origin = core.origin_of(node);
+        let unasked = core.subscriptions.topics.unasked(origin);
         unasked.into_iter().for_each(|id| core.ask_for(id, shard));
-        if std::mem::take(&mut core.subscriptions.sources[shard.0 as usize].has_gap) {
-            let topics = core.subscriptions.topics.at_shard(shard);
+        let source = core.subscriptions.sources.get_mut(&origin);
+        if source.is_some_and(|source| std::mem::take(&mut source.has_gap)) {
+            let topics = core.subscriptions.topics.at(origin);
             let shard = core.shard_name(shard).to_owned();
             core.notice(Notice::SubscribedAgain { shard, topics });
         }
@@ -632,25 +689,32 @@ impl Proxy {
         if core.invalidations.is_source(shard, node) {
             return self.handle_changes_lost(shard, reason);
         }
-        let loss = core.subscriptions.topics.lose(shard);
+        let origin = core.origin_of(node);
+        let loss = core.subscriptions.topics.lose(origin);
+        let ear = core.ear(origin.lane);
         for topic in loss.confirmed.iter().filter_map(|id| core.subscriptions.topics.get(*id)) {
-            core.board.audience.remove_node(core.settings.worker, topic.kind, &topic.name, shard);
+            core.board.audience.remove_node(ear, topic.kind, &topic.name, shard);
         }
-        let name = core.shard_name(shard).to_owned();
         if !loss.confirmed.is_empty() {
             core.counters.message_gaps += 1;
-            core.subscriptions.sources[shard.0 as usize].has_gap = true;
+            let source = core.subscriptions.sources.get_mut(&origin);
+            source.into_iter().for_each(|source| source.has_gap = true);
             let (topics, reason) = (loss.confirmed.len(), reason.to_owned());
-            core.notice(Notice::MessagesMissed { shard: name.clone(), topics, reason });
+            let shard = core.shard_name(shard).to_owned();
+            core.notice(Notice::MessagesMissed { shard, topics, reason });
         }
-        let lost = Lost::NotSent { shard: name, reason: reason.to_owned() };
+        let lost = core.not_sent_on(&core.backends[node as usize], reason);
         let mut error = Vec::new();
         errors::write(&mut error, &lost.text());
         loss.waited_for.into_iter().for_each(|id| self.deny(id, &error));
+        if matches!(lost, Lost::Denied { .. }) {
+            let topics: Vec<Id> = self.core.subscriptions.topics.ids_at(origin).collect();
+            topics.into_iter().for_each(|id| self.evict(id));
+        }
         let core = &mut self.core;
-        if core.subscriptions.topics.at_shard(shard) == 0 {
-            let source = std::mem::take(&mut core.subscriptions.sources[shard.0 as usize]);
-            source.node.into_iter().for_each(|node| core.vacate(node));
+        if core.subscriptions.topics.at(origin) == 0 {
+            let source = core.subscriptions.sources.remove(&origin);
+            source.into_iter().for_each(|source| core.vacate(source.node));
         }
     }
 }
@@ -683,8 +747,9 @@ impl Session {
         !(touches_keys && self.monitors())
     }
 
-    fn is_subscribed_to(&self, kind: Kind, id: Id) -> bool {
-        self.subscribed.as_ref().is_some_and(|subscribed| subscribed.contains(kind, id))
+    /// The topic of this name that it is subscribed to.
+    fn topic(&self, kind: Kind, name: &[u8]) -> Option<Id> {
+        self.subscribed.as_ref()?.find(kind, name)
     }
 
     fn topics(&self, kind: Kind) -> Vec<Id> {
@@ -701,9 +766,9 @@ impl Session {
         self.subscribed.as_ref().map_or(0, |subscribed| subscribed.len(kind))
     }
 
-    fn forget_topic(&mut self, kind: Kind, id: Id) {
+    fn forget_topic(&mut self, kind: Kind, name: &[u8]) {
         if let Some(subscribed) = &mut self.subscribed {
-            subscribed.remove(kind, id);
+            subscribed.remove(kind, name);
         }
         self.forget_if_silent();
     }

@@ -60,7 +60,7 @@ impl Core {
     pub(crate) fn is_relayed(&self, session: &Session, ticket: &Ticket) -> bool {
         match session.owed(ticket.place) {
             Some(Owed::Merge(id)) => self.merges.get(id).is_some_and(Merge::is_of_values),
-            Some(Owed::Receivers(_)) => false,
+            Some(Owed::Receivers(_) | Owed::Judged(_)) => false,
             _ => true,
         }
     }

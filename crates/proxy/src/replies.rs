@@ -520,6 +520,10 @@ impl Proxy {
                 errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])
             }
+            (Some(Owed::Judged(judged)), Outcome::Reply(reply)) => {
+                core.end_judgement(judged, reply, &mut scratch);
+                Some(&scratch[..])
+            }
             (Some(Owed::Scan(scan)), Outcome::Reply(reply)) => {
                 let asked = Asked::by_client(recipient.conn, recipient.place);
                 core.absorb_page(scan, asked, reply, &mut scratch).then_some(&scratch[..])
@@ -538,9 +542,14 @@ impl Proxy {
                 pubsub::write_receivers(reply, receivers, &mut scratch);
                 Some(&scratch[..])
             }
-            (Some(owed @ (Owed::Node | Owed::Repeat(_) | Owed::Receivers(_))), Outcome::Lost(lost)) => {
-                if let Owed::Repeat(repeat) = owed {
-                    core.forget_repeat(repeat);
+            (
+                Some(owed @ (Owed::Node | Owed::Repeat(_) | Owed::Receivers(_) | Owed::Judged(_))),
+                Outcome::Lost(lost),
+            ) => {
+                match owed {
+                    Owed::Repeat(repeat) => core.forget_repeat(repeat),
+                    Owed::Judged(judged) => drop(core.forget_judgement(judged)),
+                    _ => {}
                 }
                 core.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text());

@@ -190,6 +190,8 @@ pub(crate) enum Owed {
     Mixture(Id),
     /// One node, which says whether the client is who it says that it is.
     Login(Id),
+    /// One node, which says whether the client may ask what is answered here.
+    Judged(Id),
 }
 
 /// How far a session had come before a request whose reply is not wanted.

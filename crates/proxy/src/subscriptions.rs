@@ -7,11 +7,17 @@
 //!
 //! A topic lives on one shard, or, if its messages may come from any node (a pattern, a keyspace notification), on all.
 //! A client's subscription waits as long as a node of its topic has not confirmed.
+//!
+//! A topic is of one lane, so that users of the nodes (`passing.rs`) each hear what a node lets them hear: clients share it
+//! only with clients of the same user.
 
 use crate::ConnId;
+use crate::lanes::LaneId;
 use crate::tracking::Tracking;
 use command::Topic as Kind;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use stdx::{Id, Instant, Slab};
 use topology::{ShardId, Topology};
@@ -20,18 +26,37 @@ use topology::{ShardId, Topology};
 #[derive(Debug)]
 pub(crate) struct Topics {
     topics: Slab<Topic>,
-    /// By kind. Looked up only: the order in a hash table is nobody's business.
-    by_name: [HashMap<Arc<[u8]>, Id>; Kind::COUNT],
-    /// By shard: how many topics live there.
-    at_shard: Vec<usize>,
+    /// By lane, of those that have topics, and kind.
+    by_name: BTreeMap<LaneId, Names>,
+    /// How many topics' messages come from there, if any.
+    at_origin: BTreeMap<Origin, usize>,
     /// Those that are there.
     shards: Vec<ShardId>,
     held_bytes: usize,
 }
 
+/// Looked up only: the order in a hash table is nobody's business.
+type Names = [HashMap<Arc<[u8]>, Id>; Kind::COUNT];
+
+/// Where messages come from: a shard's node, over the connection on which it takes us for whoever the lane is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Origin {
+    pub shard: ShardId,
+    pub lane: LaneId,
+}
+
+impl Origin {
+    /// All of `shard`, whatever their lane.
+    pub(crate) fn all_of(shard: ShardId) -> RangeInclusive<Origin> {
+        Origin { shard, lane: LaneId::FIRST }..=Origin { shard, lane: LaneId::NONE }
+    }
+}
+
 /// What somebody is subscribed to.
 #[derive(Debug)]
 pub(crate) struct Topic {
+    /// Whose it is.
+    pub lane: LaneId,
     pub kind: Kind,
     pub name: Arc<[u8]>,
     /// Where its messages come from; `None` is every shard.
@@ -74,6 +99,7 @@ pub(crate) struct Wait {
 /// What is left of a topic that nobody is subscribed to any more.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Deserted {
+    pub lane: LaneId,
     pub kind: Kind,
     pub name: Arc<[u8]>,
     /// Shards whose nodes were asked, and whether they have confirmed: they are to be told.
@@ -86,7 +112,7 @@ pub(crate) struct Moved {
     pub kind: Kind,
     pub name: Arc<[u8]>,
     /// Where it was.
-    pub from: ShardId,
+    pub from: Origin,
     /// The node there was asked for it, and is to be told.
     pub asked: bool,
     /// And has confirmed.
@@ -111,8 +137,8 @@ impl Topics {
     pub(crate) fn new(shards: usize) -> Topics {
         Topics {
             topics: Slab::default(),
-            by_name: Default::default(),
-            at_shard: vec![0; shards],
+            by_name: BTreeMap::new(),
+            at_origin: BTreeMap::new(),
             shards: (0..shards as u32).map(ShardId).collect(),
             held_bytes: 0,
         }
@@ -120,7 +146,6 @@ impl Topics {
 
     /// There may be shards more, or less.
     pub(crate) fn fit(&mut self, topology: &Topology) {
-        self.at_shard.resize(topology.shard_count(), 0);
         let before = std::mem::replace(&mut self.shards, topology.all_shards().collect());
         let came = self.shards.iter().copied().filter(|shard| !before.contains(shard));
         let went = before.iter().copied().filter(|shard| !self.shards.contains(shard));
@@ -129,8 +154,9 @@ impl Topics {
             let Some(topic) = self.topics.get_mut(id).filter(|topic| topic.home.is_none()) else { continue };
             topic.lacking.retain(|lack| !went.contains(&lack.shard));
             topic.lacking.extend(came.iter().map(|&shard| Lack { shard, asked: false }));
-            came.iter().for_each(|shard| self.at_shard[shard.0 as usize] += 1);
-            went.iter().for_each(|shard| self.at_shard[shard.0 as usize] -= 1);
+            let lane = topic.lane;
+            came.iter().for_each(|&shard| self.count_in(Origin { shard, lane }));
+            went.iter().for_each(|&shard| self.count_out(Origin { shard, lane }));
         }
     }
 
@@ -145,14 +171,34 @@ impl Topics {
         let from = topic.home.filter(|home| *home != shard)?;
         let lack = topic.lacking.first().copied();
         (topic.home, topic.lacking) = (Some(shard), vec![Lack { shard, asked: false }]);
-        self.at_shard[from.0 as usize] -= 1;
-        self.at_shard[shard.0 as usize] += 1;
+        let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
+        let from = Origin { shard: from, lane };
+        self.count_out(from);
+        self.count_in(Origin { shard, lane });
         let (asked, confirmed) = (lack.is_none_or(|lack| lack.asked), lack.is_none());
-        Some(Moved { kind: topic.kind, name: Arc::clone(&topic.name), from, asked, confirmed })
+        Some(Moved { kind, name, from, asked, confirmed })
     }
 
-    pub(crate) fn find(&self, kind: Kind, name: &[u8]) -> Option<Id> {
-        self.by_name[kind as usize].get(name).copied()
+    fn count_in(&mut self, origin: Origin) {
+        *self.at_origin.entry(origin).or_default() += 1;
+    }
+
+    fn count_out(&mut self, origin: Origin) {
+        if let Entry::Occupied(mut topics) = self.at_origin.entry(origin) {
+            *topics.get_mut() -= 1;
+            if *topics.get() == 0 {
+                topics.remove();
+            }
+        }
+    }
+
+    pub(crate) fn find(&self, lane: LaneId, kind: Kind, name: &[u8]) -> Option<Id> {
+        self.by_name.get(&lane)?[kind as usize].get(name).copied()
+    }
+
+    /// Whether there is a topic of `lane`.
+    pub(crate) fn has_lane(&self, lane: LaneId) -> bool {
+        self.by_name.contains_key(&lane)
     }
 
     pub(crate) fn get(&self, id: Id) -> Option<&Topic> {
@@ -163,16 +209,23 @@ impl Topics {
         self.topics.get_mut(id)
     }
 
-    /// Adds a topic, on the shard `home` or on all. Nobody is subscribed to it yet and no node was asked.
-    pub(crate) fn insert(&mut self, kind: Kind, name: &[u8], home: Option<ShardId>, speaker: ShardId) -> Id {
+    /// Adds a topic of `lane`, on the shard `home` or on all. Nobody is subscribed to it yet and no node was asked.
+    pub(crate) fn insert(
+        &mut self,
+        lane: LaneId,
+        (kind, name): (Kind, &[u8]),
+        home: Option<ShardId>,
+        speaker: ShardId,
+    ) -> Id {
         let name: Arc<[u8]> = name.into();
         self.held_bytes += TOPIC_BYTES + name.len();
         let lacking = self.homes(home).map(|shard| Lack { shard, asked: false }).collect();
         let subscribers = BTreeMap::new();
-        let topic = Topic { kind, name: Arc::clone(&name), home, speaker, moves: 0, lacking, subscribers };
-        self.homes(home).for_each(|shard| self.at_shard[shard.0 as usize] += 1);
+        let topic =
+            Topic { lane, kind, name: Arc::clone(&name), home, speaker, moves: 0, lacking, subscribers };
+        self.homes(home).for_each(|shard| self.count_in(Origin { shard, lane }));
         let id = self.topics.insert(topic);
-        self.by_name[kind as usize].insert(name, id);
+        self.by_name.entry(lane).or_default()[kind as usize].insert(name, id);
         id
     }
 
@@ -200,18 +253,24 @@ impl Topics {
 
     fn remove(&mut self, id: Id) -> Option<Deserted> {
         let topic = self.topics.remove(id)?;
-        self.by_name[topic.kind as usize].remove(&topic.name);
+        let lane = topic.lane;
+        if let Entry::Occupied(mut names) = self.by_name.entry(lane) {
+            names.get_mut()[topic.kind as usize].remove(&topic.name);
+            if names.get().iter().all(HashMap::is_empty) {
+                names.remove();
+            }
+        }
         self.held_bytes -= TOPIC_BYTES + topic.name.len();
         let mut asked = Vec::new();
         for shard in self.homes(topic.home) {
-            self.at_shard[shard.0 as usize] -= 1;
+            self.count_out(Origin { shard, lane });
             match topic.lacking.iter().find(|lack| lack.shard == shard) {
                 None => asked.push((shard, true)),
                 Some(Lack { asked: true, .. }) => asked.push((shard, false)),
                 Some(_) => {}
             }
         }
-        Some(Deserted { kind: topic.kind, name: topic.name, asked })
+        Some(Deserted { lane, kind: topic.kind, name: topic.name, asked })
     }
 
     /// Bytes that all this is counted for.
@@ -224,20 +283,22 @@ impl Topics {
         self.topics.len()
     }
 
-    /// How many topics live on `shard`.
-    pub(crate) fn at_shard(&self, shard: ShardId) -> usize {
-        self.at_shard[shard.0 as usize]
+    /// How many topics' messages come from `origin`.
+    pub(crate) fn at(&self, origin: Origin) -> usize {
+        self.at_origin.get(&origin).copied().unwrap_or_default()
     }
 
-    /// The topics that live on `shard`.
-    fn ids_at(&self, shard: ShardId) -> impl Iterator<Item = Id> {
+    /// The topics whose messages come from `origin`.
+    pub(crate) fn ids_at(&self, Origin { shard, lane }: Origin) -> impl Iterator<Item = Id> {
         let ids = (0..self.topics.places()).filter_map(|index| self.topics.id_at(index));
-        ids.filter(move |id| self.topics.get(*id).is_some_and(|topic| topic.lives_on(shard)))
+        let comes_from_there = move |topic: &Topic| topic.lane == lane && topic.lives_on(shard);
+        ids.filter(move |id| self.topics.get(*id).is_some_and(comes_from_there))
     }
 
-    /// The node of `shard` forgot all: the connection to it is gone. Looks at every topic.
-    pub(crate) fn lose(&mut self, shard: ShardId) -> Loss {
-        let ids: Vec<Id> = self.ids_at(shard).collect();
+    /// The node at `origin` forgot all: the connection to it is gone. Looks at every topic.
+    pub(crate) fn lose(&mut self, origin: Origin) -> Loss {
+        let ids: Vec<Id> = self.ids_at(origin).collect();
+        let shard = origin.shard;
         let is_there = self.shards.contains(&shard);
         let mut loss = Loss::default();
         for id in ids {
@@ -256,11 +317,11 @@ impl Topics {
         loss
     }
 
-    /// What the node of `shard` is to be asked for, now that there is a connection: see [`Topic::ask`].
-    pub(crate) fn unasked(&self, shard: ShardId) -> Vec<Id> {
-        let unasked = Lack { shard, asked: false };
+    /// What the node at `origin` is to be asked for, now that there is a connection: see [`Topic::ask`].
+    pub(crate) fn unasked(&self, origin: Origin) -> Vec<Id> {
+        let unasked = Lack { shard: origin.shard, asked: false };
         let lacks = |id: &Id| self.topics.get(*id).is_some_and(|topic| topic.lacking.contains(&unasked));
-        self.ids_at(shard).filter(lacks).collect()
+        self.ids_at(origin).filter(lacks).collect()
     }
 }
 
@@ -358,7 +419,8 @@ impl Topic {
 /// What comes to one client beside replies: what it is subscribed to, and whether it monitors or tracks keys.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
-    topics: [BTreeSet<Id>; Kind::COUNT],
+    /// By kind and name. A client that has become another user stays subscribed to what another lane is for, as in Redis.
+    topics: [BTreeMap<Arc<[u8]>, Id>; Kind::COUNT],
     /// The last place in its order that must not be overtaken by a message: that of a confirmation, or of a message
     /// that waits there itself.
     pub fence: Option<u32>,
@@ -371,20 +433,20 @@ pub(crate) struct Subscribed {
 }
 
 impl Subscribed {
-    pub(crate) fn insert(&mut self, kind: Kind, id: Id) {
-        self.topics[kind as usize].insert(id);
+    pub(crate) fn insert(&mut self, kind: Kind, name: &Arc<[u8]>, id: Id) {
+        self.topics[kind as usize].insert(Arc::clone(name), id);
     }
 
-    pub(crate) fn remove(&mut self, kind: Kind, id: Id) {
-        self.topics[kind as usize].remove(&id);
+    pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) {
+        self.topics[kind as usize].remove(name);
     }
 
-    pub(crate) fn contains(&self, kind: Kind, id: Id) -> bool {
-        self.topics[kind as usize].contains(&id)
+    pub(crate) fn find(&self, kind: Kind, name: &[u8]) -> Option<Id> {
+        self.topics[kind as usize].get(name).copied()
     }
 
     pub(crate) fn has_topics(&self) -> bool {
-        !self.topics.iter().all(BTreeSet::is_empty)
+        !self.topics.iter().all(BTreeMap::is_empty)
     }
 
     /// Whether nothing comes for it any more but replies.
@@ -392,9 +454,9 @@ impl Subscribed {
         !self.has_topics() && !self.monitors && self.tracking.is_none()
     }
 
-    /// The topics of `kind`, the place that was taken first in the table first.
+    /// The topics of `kind`, by name.
     pub(crate) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = Id> {
-        self.topics[kind as usize].iter().copied()
+        self.topics[kind as usize].values().copied()
     }
 
     /// How many topics of `kind`.
@@ -419,10 +481,14 @@ mod tests {
     const OTHER: ConnId = ConnId { index: 2, generation: 0 };
     const WAIT: Wait = Wait { place: 3, count: 1, resp3: false };
 
+    fn at(shard: u32) -> Origin {
+        Origin { shard: ShardId(shard), lane: LaneId::FIRST }
+    }
+
     /// Over two shards, with a topic that `ONE` is subscribed to and whose nodes were asked.
     fn asked(kind: Kind, home: Option<ShardId>) -> (Topics, Id) {
         let mut topics = Topics::new(2);
-        let id = topics.insert(kind, b"news", home, ShardId(0));
+        let id = topics.insert(LaneId::FIRST, (kind, b"news"), home, ShardId(0));
         assert!(!topics.join(id, ONE), "no node has confirmed");
         let topic = topics.get_mut(id).expect("it is there");
         topic.wait(ONE, WAIT);
@@ -434,7 +500,7 @@ mod tests {
     #[test]
     fn a_topic_on_all_shards_is_there_once_all_nodes_have_confirmed() {
         let (mut topics, id) = asked(Kind::Pattern, None);
-        assert_eq!([0, 1].map(|shard| topics.at_shard(ShardId(shard))), [1, 1]);
+        assert_eq!([0, 1].map(|shard| topics.at(at(shard))), [1, 1]);
         let topic = topics.get_mut(id).expect("it is there");
         assert_eq!(topic.unasked().count(), 0);
         assert!(!topic.confirm(ShardId(1)));
@@ -448,8 +514,10 @@ mod tests {
     #[test]
     fn the_last_who_leaves_takes_the_topic_with_him() {
         let (mut topics, id) = asked(Kind::Channel, Some(ShardId(1)));
-        assert_eq!(topics.find(Kind::Channel, b"news"), Some(id));
-        assert_eq!(topics.find(Kind::ShardChannel, b"news"), None, "kinds have names of their own");
+        let find = |topics: &Topics, lane, kind| topics.find(lane, kind, b"news");
+        assert_eq!(find(&topics, LaneId::FIRST, Kind::Channel), Some(id));
+        assert_eq!(find(&topics, LaneId::FIRST, Kind::ShardChannel), None, "kinds have names of their own");
+        assert_eq!(find(&topics, LaneId::NONE, Kind::Channel), None, "and so have lanes");
         topics.join(id, OTHER);
         topics.get_mut(id).expect("it is there").confirm(ShardId(1));
         assert_eq!(topics.leave(id, ONE), Some((Subscription { waits: vec![WAIT] }, None)));
@@ -457,17 +525,19 @@ mod tests {
         let (subscription, deserted) = topics.leave(id, OTHER).expect("it was there");
         let name: Arc<[u8]> = b"news"[..].into();
         assert_eq!(subscription, Subscription::default());
-        let expected = Deserted { kind: Kind::Channel, name, asked: vec![(ShardId(1), true)] };
+        let asked = vec![(ShardId(1), true)];
+        let expected = Deserted { lane: LaneId::FIRST, kind: Kind::Channel, name, asked };
         assert_eq!(deserted, Some(expected));
-        assert_eq!((topics.len(), topics.held_bytes(), topics.at_shard(ShardId(1))), (0, 0, 0));
-        assert_eq!(topics.find(Kind::Channel, b"news"), None);
+        assert_eq!((topics.len(), topics.held_bytes(), topics.at(at(1))), (0, 0, 0));
+        assert_eq!(find(&topics, LaneId::FIRST, Kind::Channel), None);
+        assert!(!topics.has_lane(LaneId::FIRST));
     }
 
     #[test]
     fn only_nodes_that_were_asked_are_told_that_nobody_is_left() {
         let (mut topics, id) = asked(Kind::Pattern, None);
         topics.get_mut(id).expect("it is there").confirm(ShardId(0));
-        topics.lose(ShardId(0));
+        topics.lose(at(0));
         let (_, deserted) = topics.leave(id, ONE).expect("it was there");
         assert_eq!(deserted.map(|topic| topic.asked), Some(vec![(ShardId(1), false)]));
     }
@@ -475,33 +545,39 @@ mod tests {
     #[test]
     fn what_a_lost_node_had_confirmed_is_asked_for_again() {
         let (mut topics, id) = asked(Kind::Channel, Some(ShardId(0)));
-        let elsewhere = topics.insert(Kind::Channel, b"sports", Some(ShardId(1)), ShardId(1));
-        assert_eq!(topics.lose(ShardId(0)), Loss { confirmed: vec![], waited_for: vec![id] });
-        assert_eq!(topics.unasked(ShardId(0)), [id]);
+        let home = Some(ShardId(1));
+        let elsewhere = topics.insert(LaneId::FIRST, (Kind::Channel, b"sports"), home, ShardId(1));
+        assert_eq!(topics.lose(at(0)), Loss { confirmed: vec![], waited_for: vec![id] });
+        assert_eq!(topics.unasked(at(0)), [id]);
         topics.get_mut(id).expect("it is there").confirm(ShardId(0));
         topics.get_mut(id).expect("it is there").take_waits();
-        assert_eq!(topics.lose(ShardId(0)), Loss { confirmed: vec![id], waited_for: vec![] });
+        assert_eq!(topics.lose(at(0)), Loss { confirmed: vec![id], waited_for: vec![] });
         let topic = topics.get_mut(id).expect("it is there");
         assert_eq!(topic.listeners().count(), 1, "who was confirmed stays");
         topic.ask(ShardId(0));
-        assert_eq!(topics.unasked(ShardId(0)), []);
-        assert_eq!(topics.unasked(ShardId(1)), [elsewhere]);
+        assert_eq!(topics.unasked(at(0)), []);
+        assert_eq!(topics.unasked(at(1)), [elsewhere]);
+        let others = Origin { shard: ShardId(1), lane: LaneId::NONE };
+        assert_eq!((topics.unasked(others), topics.lose(others)), (vec![], Loss::default()), "not theirs");
     }
 
     #[test]
     fn clients_are_told_counts_as_by_redis() {
         let mut subscribed = Subscribed::default();
+        let names: [Arc<[u8]>; 4] = [b"a", b"b", b"c", b"d"].map(|name| Arc::from(&name[..]));
         let ids = [0, 1, 2, 3].map(|index| Id { index, generation: 0 });
         let kinds = [Kind::Channel, Kind::Channel, Kind::Pattern, Kind::ShardChannel];
-        ids.into_iter().zip(kinds).for_each(|(id, kind)| subscribed.insert(kind, id));
+        for ((id, kind), name) in ids.into_iter().zip(kinds).zip(&names) {
+            subscribed.insert(kind, name, id);
+        }
         let counts = |subscribed: &Subscribed| {
             [Kind::Channel, Kind::Pattern, Kind::ShardChannel].map(|kind| subscribed.count(kind))
         };
         assert_eq!(counts(&subscribed), [3, 3, 1]);
-        subscribed.remove(Kind::Channel, ids[0]);
+        subscribed.remove(Kind::Channel, b"a");
         assert_eq!(counts(&subscribed), [2, 2, 1]);
-        assert!(!subscribed.contains(Kind::Channel, ids[0]) && subscribed.contains(Kind::Channel, ids[1]));
-        kinds.into_iter().zip(ids).for_each(|(kind, id)| subscribed.remove(kind, id));
+        assert_eq!([b"a", b"b"].map(|name| subscribed.find(Kind::Channel, name)), [None, Some(ids[1])]);
+        kinds.into_iter().zip(&names).for_each(|(kind, name)| subscribed.remove(kind, name));
         assert!(subscribed.is_silent());
     }
 }

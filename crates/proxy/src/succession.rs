@@ -190,6 +190,6 @@ impl Core {
 
     /// The connections over which the primary of `shard` says what it was not asked for.
     fn sources_of(&self, shard: ShardId) -> Vec<u32> {
-        self.subscriptions.node(shard).into_iter().chain(self.invalidations.node(shard)).collect()
+        self.subscriptions.nodes(shard).chain(self.invalidations.node(shard)).collect()
     }
 }

@@ -12,6 +12,7 @@ mod halves;
 mod inlays;
 mod lanes;
 mod large;
+mod listeners;
 mod logins;
 mod passing;
 mod proof;

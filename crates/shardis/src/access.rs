@@ -18,12 +18,12 @@ impl Secret {
         Secret::of(text.as_bytes())
     }
 
-    /// The first line of the file at `path`.
-    pub(crate) fn read(path: &Path) -> Result<Secret, String> {
-        let text = read(path)?;
+    /// The first line of the file at `path`, which `option` names.
+    pub(crate) fn read(option: &str, path: &Path) -> Result<Secret, String> {
+        let text = read(option, path)?;
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        Secret::of(line).map_err(|error| format!("{}: {error}", path.display()))
+        Secret::of(line).map_err(|error| format!("{option} {}: {error}", path.display()))
     }
 
     /// What nodes are told with it.
@@ -65,9 +65,9 @@ impl Source {
         match self {
             Source::Nothing => Ok(Users::default()),
             Source::Password(password) => Ok(Users::with_password(&password.0)),
-            Source::PasswordFile(path) => Ok(Users::with_password(&Secret::read(path)?.0)),
+            Source::PasswordFile(path) => Ok(Users::with_password(&Secret::read(self.option(), path)?.0)),
             Source::AclFile(path) => {
-                let text = read(path)?;
+                let text = read(self.option(), path)?;
                 Users::parse(&path.display().to_string(), &text).map_err(|error| error.to_string())
             }
         }
@@ -141,6 +141,6 @@ fn write_anew(path: &Path, text: &[u8], model: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+fn read(option: &str, path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("{option} {}: {error}", path.display()))
 }

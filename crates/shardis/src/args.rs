@@ -223,7 +223,7 @@ pub(crate) fn parse() -> Result<Commands, ExitCode> {
     match Cli::try_parse() {
         Ok(Cli { command }) => match command.check() {
             Ok(()) => Ok(command),
-            Err(error) => Err(refuse(&error, command.name())),
+            Err(error) => Err(refuse(&error, Some(command.name()))),
         },
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // A closed stderr is no reason to complain either.
@@ -237,13 +237,14 @@ pub(crate) fn parse() -> Result<Commands, ExitCode> {
         }
         Err(error) => {
             let named = std::env::args().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
-            Err(refuse(&one_line(&error.to_string()), named.as_deref().unwrap_or("proxy")))
+            Err(refuse(&one_line(&error.to_string()), named.as_deref()))
         }
     }
 }
 
-fn refuse(what: &str, command: &str) -> ExitCode {
-    eprintln!("shardis: {what} (see shardis {command} --help)");
+fn refuse(what: &str, command: Option<&str>) -> ExitCode {
+    let command = command.map(|command| format!(" {command}")).unwrap_or_default();
+    eprintln!("shardis: {what} (see shardis{command} --help)");
     ExitCode::from(2)
 }
 
@@ -254,8 +255,16 @@ fn one_line(text: &str) -> String {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
     let words: Vec<&str> = said.flat_map(str::split_whitespace).collect();
     let line = words.join(" ");
-    line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line)
+    let line = line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line);
+    // What the standard library says of numbers is not for people who are looking for a slip of the finger.
+    NUMBERS.iter().fold(line, |line, (said, meant)| line.replace(said, meant))
 }
+
+const NUMBERS: [(&str, &str); 3] = [
+    ("invalid digit found in string", "write a number"),
+    ("cannot parse integer from empty string", "write a number"),
+    ("number too large to fit in target type", "the number is too large"),
+];
 
 /// What the proxy may have. With less than this it would do little but wait.
 fn parse_memory_max(text: &str) -> Result<usize, String> {
@@ -429,7 +438,7 @@ impl ProxyArgs {
     /// Who we are to the nodes.
     pub(crate) fn credentials(&self) -> Result<proxy::Credentials, String> {
         match &self.node_auth_file {
-            Some(path) => Ok(Secret::read(path)?.credentials(self.node_user.as_deref())),
+            Some(path) => Ok(Secret::read("--node-auth-file", path)?.credentials(self.node_user.as_deref())),
             None => Ok(proxy::Credentials::default()),
         }
     }

@@ -53,7 +53,7 @@ const OWN_PART: u64 = 8;
 
 /// Runs the proxy until it is told to stop.
 pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
-    logging::start(args.log_level);
+    logging::start(args.log_level).context("the thread that writes the log")?;
     let topology = Arc::new(args.topology().map_err(|error| anyhow!(error))?);
     let access = args.users();
     let registry = access.registry().map_err(|error| anyhow!(error))?;

@@ -314,6 +314,9 @@ pub(crate) fn log(news: &News) {
         News::NoCluster { address } => {
             error!(%address, "it is no node of a Redis Cluster (cluster-enabled is no); for plain nodes there is --nodes");
         }
+        News::NoSentinel { address } => {
+            error!(%address, "it is no sentinel; for plain nodes there is --nodes, for those of a Redis Cluster --cluster");
+        }
         News::Stranger { address } => {
             error!(
                 %address,

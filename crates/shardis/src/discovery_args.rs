@@ -140,7 +140,9 @@ impl DiscoveryArgs {
             return Ok(None);
         }
         let sentinel = match &self.sentinel_auth_file {
-            Some(path) => Secret::read(path)?.credentials(self.sentinel_user.as_deref()),
+            Some(path) => {
+                Secret::read("--sentinel-auth-file", path)?.credentials(self.sentinel_user.as_deref())
+            }
             None => proxy::Credentials::default(),
         };
         let settings = SentinelSettings {

@@ -1,21 +1,21 @@
-//! The log: what the core notices, said on stderr by the control thread.
-//!
-//! Workers never write to it themselves: a terminal that is stopped, or a full disk behind a pipe, must not stop them.
+//! The log: what the core notices, said by the control thread and written to stderr by a thread of its own (`log_sink.rs`).
 
+use crate::log_sink::{self, Line};
 use proxy::{CloseReason, Notice};
 use std::io::IsTerminal;
 use tracing::{Level, debug, info, warn};
 
 /// Starts logging at `level` to stderr.
-pub(crate) fn start(level: Level) {
-    let stderr = std::io::stderr;
-    let colours = stderr().is_terminal();
+pub(crate) fn start(level: Level) -> std::io::Result<()> {
+    log_sink::start()?;
+    let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(stderr)
+        .with_writer(|| Line)
         .with_ansi(colours)
         .with_target(false)
         .init();
+    Ok(())
 }
 
 /// Logs what worker `worker` noticed.
@@ -68,6 +68,9 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
                     worker,
                     client, peer, "client closed: a node was lost in the middle of a large reply to it"
                 );
+            }
+            CloseReason::Denied => {
+                info!(worker, client, peer, "client closed: its user may not have what it is subscribed to");
             }
             CloseReason::HalfRequest => {
                 info!(worker, client, peer, "client closed: it never finished its request")

@@ -16,6 +16,7 @@ mod leash;
 mod listener_args;
 mod listeners;
 mod local;
+mod log_sink;
 mod logging;
 mod pace;
 mod reading;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Commands::Tcp(args) => tcp::run(args).map(|()| ExitCode::SUCCESS),
         Commands::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
     };
+    log_sink::finish();
     match outcome {
         Ok(exit) => exit,
         Err(error) => {

@@ -51,3 +51,27 @@ fn resolve(question: &Question, last_good: &mut HashMap<String, SocketAddr>) -> 
         Ok(SocketAddr::new(known.ip(), question.port))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(host: &str) -> Question {
+        Question { host: host.to_owned(), port: 6379, answer: Box::new(|_| ()), asked_at: Instant::now() }
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve_any_more_keeps_its_last_address() {
+        // No server is asked for names like this.
+        let name = "no such host";
+        let mut last_good = HashMap::new();
+        let error = resolve(&question(name), &mut last_good).expect_err("it never was one");
+        assert!(error.starts_with("name not resolved: "), "{error}");
+        last_good.insert(name.to_owned(), SocketAddr::from(([10, 0, 0, 7], 1)));
+        let addr = resolve(&question(name), &mut last_good);
+        assert_eq!(addr, Ok(SocketAddr::from(([10, 0, 0, 7], 6379))), "at the port that is wanted now");
+        let addr = resolve(&question("127.0.0.1"), &mut last_good);
+        assert_eq!(addr, Ok(SocketAddr::from(([127, 0, 0, 1], 6379))));
+        assert!(last_good.contains_key("127.0.0.1"));
+    }
+}

@@ -1,27 +1,32 @@
-//! The walk tables of ARCHITECTURE.md: every row names a file and functions in it, which must exist.
+//! The walk tables of ARCHITECTURE.md, and the table of faults and tests of tests/matrix.md: every row names a file and
+//! functions in it, which must exist.
 
 use super::Finding;
 use super::tree::Tree;
 
-const PATH: &str = "ARCHITECTURE.md";
+const WALKS: &str = "ARCHITECTURE.md";
+const FAULTS: &str = "tests/matrix.md";
+/// In place of a file, where there is no test.
+const NONE: &str = "none";
 
 /// Rows `| n | file | function | …` that lead nowhere.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let rows = tree
-        .text(PATH)
-        .unwrap_or_default()
-        .lines()
-        .enumerate()
-        .filter_map(|(index, line)| Row::parse(index + 1, line));
-    let rows: Vec<Row<'_>> = rows.collect();
+    [WALKS, FAULTS].into_iter().flat_map(|page| check_page(tree, page)).collect()
+}
+
+fn check_page(tree: &Tree, page: &'static str) -> Vec<Finding> {
+    let lines = tree.text(page).unwrap_or_default().lines().enumerate();
+    let rows: Vec<Row<'_>> = lines.filter_map(|(index, line)| Row::parse(page, index + 1, line)).collect();
     if rows.is_empty() {
-        return vec![Finding::new(PATH, 1, "no walk table; rows are `| 1 | crate/file.rs | function | … |`")];
+        return vec![Finding::new(page, 1, "no walk table; rows are `| 1 | crate/file.rs | function | … |`")];
     }
-    rows.iter().flat_map(|row| row.check(tree)).collect()
+    let leads_nowhere_on_purpose = |row: &&Row<'_>| page == FAULTS && row.file == NONE;
+    rows.iter().filter(|row| !leads_nowhere_on_purpose(row)).flat_map(|row| row.check(tree)).collect()
 }
 
 /// One step of a walk.
 struct Row<'a> {
+    page: &'static str,
     line: usize,
     /// `proxy/route.rs` for crates/proxy/src/route.rs, or a path from the root.
     file: &'a str,
@@ -31,11 +36,11 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// `None` if `line` is not a row that begins with a number.
-    fn parse(line_number: usize, line: &'a str) -> Option<Row<'a>> {
+    fn parse(page: &'static str, line_number: usize, line: &'a str) -> Option<Row<'a>> {
         let mut cells = line.trim().strip_prefix('|')?.split('|').map(str::trim);
         cells.next()?.parse::<u32>().ok()?;
         let file = link_target(cells.next()?).trim_matches('`');
-        Some(Row { line: line_number, file, functions: cells.next()? })
+        Some(Row { page, line: line_number, file, functions: cells.next()? })
     }
 
     fn check(&self, tree: &Tree) -> Vec<Finding> {
@@ -43,7 +48,7 @@ impl<'a> Row<'a> {
         let text = tree.text(self.file).or_else(|| tree.text(short.as_deref()?));
         let Some(text) = text else {
             return vec![Finding::new(
-                PATH,
+                self.page,
                 self.line,
                 format!("no file `{}`; name one, as proxy/route.rs", self.file),
             )];
@@ -51,7 +56,11 @@ impl<'a> Row<'a> {
         let absent = names(self.functions).filter(|name| !defines(text, name));
         absent
             .map(|name| {
-                Finding::new(PATH, self.line, format!("no `fn {name}` in {}; correct the walk", self.file))
+                Finding::new(
+                    self.page,
+                    self.line,
+                    format!("no `fn {name}` in {}; correct the walk", self.file),
+                )
             })
             .collect()
     }
@@ -81,7 +90,8 @@ mod tests {
 
     fn findings(row: &str) -> Vec<String> {
         let tree = Tree::of(&[
-            (PATH, &format!("# Walk\n| # | file | function | takes |\n| --- | --- | --- | --- |\n{row}\n")),
+            (WALKS, &format!("# Walk\n| # | file | function | takes |\n| --- | --- | --- | --- |\n{row}\n")),
+            (FAULTS, "| 1 | none | | of which nothing is shown |\n| 2 | proxy/route.rs | route | x |"),
             ("crates/proxy/src/route.rs", "pub fn route(r: &R) {}\nfn choose<T>() {}\nfn shorter_route() {}"),
         ]);
         check(&tree).iter().map(Finding::to_string).collect()
@@ -105,11 +115,12 @@ mod tests {
         let no_function = "ARCHITECTURE.md:4: no `fn shorter` in proxy/route.rs; correct the walk";
         assert_eq!(findings("| 1 | proxy/route.rs | route → shorter | x |"), [no_function]);
         assert_eq!(findings("| 1 | driver | wait | x |").len(), 1);
+        assert_eq!(findings("| 1 | none | | x |").len(), 1, "a walk has a way");
     }
 
     #[test]
     fn a_page_without_a_walk_is_a_finding() {
         assert_eq!(findings("| step | file |").len(), 1);
-        assert_eq!(check(&Tree::of(&[])).len(), 1);
+        assert_eq!(check(&Tree::of(&[])).len(), 2);
     }
 }

@@ -481,7 +481,7 @@ fn to_cluster_clients_the_proxy_is_one_node_at_the_address_that_they_know() {
         assert_eq!(rig.taken(client), reply, "{request}");
     }
     rig.client_sends(client, "cluster countkeysinslot 1|");
-    assert!(rig.taken(client).ends_with("plain nodes do not keep their keys by slot|"));
+    assert!(rig.taken(client).ends_with("ask the nodes of a cluster themselves|"));
 }
 
 #[test]

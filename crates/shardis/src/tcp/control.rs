@@ -32,7 +32,7 @@ const REFUSED_LOGGED_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &TcpArgs) -> Result<()> {
-    logging::start(args.log_level);
+    logging::start(args.log_level).context("the thread that writes the log")?;
     let targets = args.targets().map_err(|error| anyhow!(error))?;
     let listener = Listener::tcp(
         args.listen_addr().map_err(|error| anyhow!(error))?,

@@ -29,6 +29,11 @@ pub enum News {
         /// Who was asked.
         address: Address,
     },
+    /// What was meant to be a sentinel is none.
+    NoSentinel {
+        /// Who was asked.
+        address: Address,
+    },
     /// Who answers at an address of ours belongs to another cluster: it is not believed. An alarm.
     Stranger {
         /// Who was asked.

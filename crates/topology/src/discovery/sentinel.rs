@@ -269,6 +269,7 @@ impl SentinelDiscovery {
                 Err(NoClaim::UnknownName) => {
                     Some(News::UnknownName { address: address.clone(), name: self.names[name].clone() })
                 }
+                Err(NoClaim::NoSentinel) => Some(News::NoSentinel { address: address.clone() }),
                 Err(NoClaim::Reason(reason)) => {
                     Some(News::NoAnswer { address: address.clone(), reason: reason.clone() })
                 }

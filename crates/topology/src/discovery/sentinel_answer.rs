@@ -48,6 +48,8 @@ pub(super) enum Role {
 pub(super) enum NoClaim {
     /// The sentinel does not know the name.
     UnknownName,
+    /// It is no sentinel.
+    NoSentinel,
     /// It says something else.
     Reason(String),
 }
@@ -70,7 +72,9 @@ pub(super) fn parse(replies: &[Vec<u8>]) -> Result<Claim, NoClaim> {
         return Err(NoClaim::UnknownName);
     }
     if is_error(address) {
-        return Err(NoClaim::Reason(error_text(address)));
+        let reason = error_text(address);
+        let is_unknown = reason.starts_with("ERR unknown command");
+        return Err(if is_unknown { NoClaim::NoSentinel } else { NoClaim::Reason(reason) });
     }
     let address =
         parse_address(address).ok_or_else(|| NoClaim::Reason("its answer makes no sense".to_owned()))?;

@@ -35,6 +35,8 @@ fn a_name_that_a_sentinel_does_not_know_is_no_claim() {
     let refused = || b"-NOPERM this user has no permissions\r\n".to_vec();
     let reason = "NOPERM this user has no permissions".to_owned();
     assert_eq!(parse(&[refused(), refused(), refused(), refused()]), Err(NoClaim::Reason(reason)));
+    let plain = || b"-ERR unknown command 'SENTINEL', with args beginning with: \r\n".to_vec();
+    assert_eq!(parse(&[plain(), plain(), plain(), plain()]), Err(NoClaim::NoSentinel));
     for odd in [&b"+x\r\n"[..], b"*1\r\n$1\r\na\r\n", b"*2\r\n$1\r\na\r\n$1\r\n0\r\n"] {
         assert!(parse(&[odd.to_vec(), unknown(), unknown(), unknown()]).is_err(), "{odd:?}");
     }

@@ -1,0 +1,222 @@
+//! Transcripts of users of the nodes (`--auth=nodes`) who listen to what is published. `|` stands for CR LF.
+
+use crate::testing::Rig;
+use crate::{CloseReason, ConnId, Credentials, Event, Limits, Notice};
+use std::time::Duration;
+
+const HELLO: &str = "*1|$5|HELLO|";
+const NO_CHANNELS: &str =
+    "-NOPERM this user has no permissions to access one of the channels used as arguments|";
+const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
+
+/// `AUTH name password`, of which the password is the first letter.
+fn auth(name: &str) -> String {
+    format!("*3|$4|AUTH|${}|{name}|$1|{}|", name.len(), &name[..1])
+}
+
+/// The request or answer `word` for one name; an answer has a count.
+fn said(word: &str, name: &str, count: Option<usize>) -> String {
+    let len = 2 + usize::from(count.is_some());
+    let count = count.map_or_else(String::new, |count| format!(":{count}|"));
+    format!("*{len}|${}|{word}|${}|{name}|{count}", word.len(), name.len())
+}
+
+fn message(channel: &str, text: &str) -> String {
+    format!("*3|$7|message|${}|{channel}|${}|{text}|", channel.len(), text.len())
+}
+
+/// One node, and clients that are these users.
+fn world<const COUNT: usize>(limits: Limits, names: [&str; COUNT]) -> (Rig, ConnId, [ConnId; COUNT]) {
+    let mut rig = Rig::passing(1, limits, Credentials::default());
+    rig.bring_up(0);
+    let mut door = None;
+    let clients = names.map(|name| {
+        let client = rig.client();
+        rig.client_sends(client, &format!("auth {name} {}|", &name[..1]));
+        let door = *door.get_or_insert_with(|| rig.bring_up_greeted(0, HELLO, "*0|"));
+        assert_eq!(rig.taken(door), auth(name));
+        rig.sends(door, "+OK|");
+        assert_eq!(rig.taken(client), "+OK|");
+        client
+    });
+    (rig, door.expect("there are clients"), clients)
+}
+
+/// The connection that was asked for last, which begins as one of `name`.
+fn bring_up(rig: &mut Rig, name: &str) -> ConnId {
+    rig.bring_up_greeted(0, &format!("{}{HELLO}", auth(name)), "+OK|*0|")
+}
+
+/// Bob, whom the node lets hear `channel`; and the connection over which he does.
+fn listening(rig: &mut Rig, bob: ConnId, channel: &str) -> ConnId {
+    rig.client_sends(bob, &format!("subscribe {channel}|"));
+    let source = bring_up(rig, "bob");
+    assert_eq!(rig.taken(source), said("subscribe", channel, None));
+    rig.sends(source, &said("subscribe", channel, Some(1)));
+    assert_eq!(rig.taken(bob), said("subscribe", channel, Some(1)));
+    source
+}
+
+#[test]
+fn users_hear_over_connections_of_their_own_what_a_node_lets_them_hear() {
+    let (mut rig, _, [bob, twin, eve]) = world(Limits::default(), ["bob", "bob", "eve"]);
+    let bobs = listening(&mut rig, bob, "tea");
+    rig.client_sends(twin, "subscribe tea|");
+    assert_eq!(rig.taken(twin), said("subscribe", "tea", Some(1)), "he shares it");
+    rig.client_sends(eve, "subscribe tea|psubscribe t*|");
+    let eves = bring_up(&mut rig, "eve");
+    assert_eq!(rig.taken(eves), said("subscribe", "tea", None) + &said("psubscribe", "t*", None));
+    rig.sends(eves, &NO_CHANNELS.repeat(2));
+    assert_eq!(rig.taken(eve), NO_CHANNELS.repeat(2));
+    // Who has not logged in is the default user, and hears over ours.
+    let anybody = rig.client();
+    rig.client_sends(anybody, "subscribe tea|");
+    let ours = rig.bring_up_pinned(0);
+    rig.sends(ours, &said("subscribe", "tea", Some(1)));
+    rig.taken(anybody);
+    rig.sends(bobs, &message("tea", "hi"));
+    let heard = [bob, twin, eve, anybody].map(|client| rig.taken(client));
+    assert_eq!(heard, [message("tea", "hi"), message("tea", "hi"), String::new(), String::new()]);
+    // A node counts two connections where there are three clients.
+    let other = rig.client();
+    rig.client_sends(other, "publish tea x|");
+    rig.node_sends(0, ":2|");
+    assert_eq!(rig.taken(other), ":3|");
+    assert_eq!(rig.proxy.counters().subscribers, 3);
+    // The last of a user leaves for all of this user, and for nobody else.
+    rig.client_sends(bob, "unsubscribe|");
+    assert_eq!(rig.taken(bob), said("unsubscribe", "tea", Some(0)));
+    rig.event(Event::Closed { conn: twin, reason: "reset" });
+    rig.pass(Duration::ZERO);
+    assert_eq!([bobs, ours].map(|source| rig.taken(source).contains("unsubscribe")), [true, false]);
+}
+
+#[test]
+fn who_may_not_hear_any_more_what_he_is_subscribed_to_is_closed_and_others_stay() {
+    let (mut rig, _, [bob, twin]) = world(Limits::default(), ["bob", "bob"]);
+    let source = listening(&mut rig, bob, "tea");
+    rig.client_sends(twin, "subscribe coffee|");
+    rig.sends(source, &said("subscribe", "coffee", Some(2)));
+    rig.taken(twin);
+    // Redis closes a connection that is subscribed to what its user may not have any more.
+    rig.event(Event::Ended { conn: source });
+    rig.pass(Duration::from_millis(11));
+    let source = bring_up(&mut rig, "bob");
+    assert_eq!(rig.taken(source), said("subscribe", "tea", None) + &said("subscribe", "coffee", None));
+    rig.sends(source, &(said("subscribe", "tea", Some(1)) + NO_CHANNELS));
+    rig.pass(Duration::ZERO);
+    assert_eq!([bob, twin].map(|client| rig.is_closed(client)), [false, true]);
+    let is_told = |notice: &Notice| {
+        matches!(notice, Notice::ClientClosed { client: 2, reason: CloseReason::Denied, .. })
+    };
+    assert!(rig.notices().iter().any(is_told));
+    rig.sends(source, &message("tea", "hi"));
+    assert_eq!(rig.taken(bob), message("tea", "hi"));
+    assert_eq!((rig.proxy.topics(), rig.proxy.counters().subscribers), (1, 1));
+}
+
+#[test]
+fn listeners_of_a_user_who_is_deleted_are_closed_and_his_connection_is_not_made_again() {
+    let (mut rig, door, [bob, eve]) = world(Limits::default(), ["bob", "eve"]);
+    let source = listening(&mut rig, bob, "tea");
+    rig.client_sends(eve, "subscribe tea|");
+    let eves = bring_up(&mut rig, "eve");
+    rig.sends(eves, &said("subscribe", "tea", Some(1)));
+    rig.taken(eve);
+    rig.event(Event::Ended { conn: source });
+    rig.pass(Duration::from_millis(11));
+    rig.bring_up_greeted(0, &format!("{}{HELLO}", auth("bob")), WRONG);
+    rig.pass(Duration::ZERO);
+    assert_eq!([bob, eve].map(|client| rig.is_closed(client)), [true, false]);
+    rig.sends(eves, &message("tea", "hi"));
+    assert_eq!(rig.taken(eve), message("tea", "hi"));
+    let conns = rig.conns();
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.conns(), conns, "there is nobody left to hear anything");
+    // Who comes back is told what the node says of him.
+    let bob = rig.client();
+    rig.client_sends(bob, "auth bob b|");
+    assert_eq!(rig.taken(door), auth("bob"));
+    rig.sends(door, "+OK|");
+    rig.client_sends(bob, "subscribe tea|");
+    rig.bring_up_greeted(0, &format!("{}{HELLO}", auth("bob")), WRONG);
+    assert_eq!(rig.taken(bob), format!("+OK|{WRONG}"));
+}
+
+#[test]
+fn who_becomes_somebody_else_stays_subscribed_and_leaves_as_who_he_was() {
+    let (mut rig, door, [client]) = world(Limits::default(), ["bob"]);
+    rig.client_sends(client, "hello 3|subscribe tea|");
+    let bobs = bring_up(&mut rig, "bob");
+    assert_eq!(rig.taken(bobs), said("subscribe", "tea", None));
+    rig.sends(bobs, &said("subscribe", "tea", Some(1)));
+    rig.client_sends(client, "auth eve e|");
+    assert_eq!(rig.taken(door), auth("eve"));
+    rig.sends(door, "+OK|");
+    rig.client_sends(client, "subscribe tea coffee|");
+    let eves = bring_up(&mut rig, "eve");
+    assert_eq!(rig.taken(eves), said("subscribe", "coffee", None));
+    rig.sends(eves, &said("subscribe", "coffee", Some(1)));
+    rig.taken(client);
+    rig.sends(bobs, &message("tea", "hi"));
+    assert_eq!(rig.taken(client), message("tea", "hi").replacen('*', ">", 1));
+    rig.client_sends(client, "unsubscribe|");
+    let left = [bobs, eves].map(|source| rig.taken(source));
+    assert_eq!(left, [said("unsubscribe", "tea", None), said("unsubscribe", "coffee", None)]);
+    rig.sends(bobs, &said("unsubscribe", "tea", Some(0)));
+    rig.sends(eves, &said("unsubscribe", "coffee", Some(0)));
+    rig.event(Event::Closed { conn: client, reason: "reset" });
+    for _ in 0..14 {
+        rig.pass(Duration::from_secs(1));
+        for (_, conn) in rig.conns() {
+            match rig.taken(conn).as_str() {
+                "*1|$4|PING|" => rig.sends(conn, "+PONG|"),
+                HELLO => rig.sends(conn, "*0|"),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((rig.is_closed(bobs), rig.is_closed(eves)), (true, true));
+    assert_eq!(rig.proxy.core.lanes.identities.len(), 0, "and with it all passwords are forgotten");
+}
+
+#[test]
+fn a_silent_connection_of_a_listener_is_asked_what_a_listener_may_be_asked() {
+    let (mut rig, _, [bob]) = world(Limits::default(), ["bob"]);
+    let source = listening(&mut rig, bob, "tea");
+    let asked = (0..7).find_map(|_| {
+        rig.pass(Duration::from_secs(1));
+        Some(rig.taken(source)).filter(|asked| !asked.is_empty())
+    });
+    assert_eq!(asked.as_deref(), Some("*1|$4|PING|"));
+    rig.sends(source, "-NOPERM this user has no permissions to run this|");
+    rig.sends(source, &message("tea", "hi"));
+    assert_eq!(rig.taken(bob), message("tea", "hi"), "whatever it says, it lives");
+}
+
+#[test]
+fn connections_of_listeners_are_bounded() {
+    let (mut rig, _, [bob]) = world(Limits { lane_nodes_max: 0, ..Limits::default() }, ["bob"]);
+    rig.client_sends(bob, "subscribe tea|ping|");
+    let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: too many users are logged in at once|";
+    assert_eq!(rig.taken(bob), format!("{refusal}+PONG|"));
+}
+
+#[test]
+fn who_listens_to_what_is_told_to_whom_a_node_lets_ask() {
+    let (mut rig, _, [bob, eve]) = world(Limits::default(), ["bob", "eve"]);
+    listening(&mut rig, bob, "tea");
+    let question = "*2|$6|pubsub|$8|channels|";
+    rig.client_sends(eve, "pubsub channels|pubsub numsub tea|");
+    let eves = bring_up(&mut rig, "eve");
+    assert_eq!(rig.taken(eves), format!("{question}*3|$6|pubsub|$6|numsub|$3|tea|"));
+    let denied = "-NOPERM this user has no permissions to run this|";
+    rig.sends(eves, &format!("*0|{denied}"));
+    assert_eq!(rig.taken(eve), format!("*1|$3|tea|{denied}"));
+    rig.client_sends(eve, "pubsub channels|");
+    rig.event(Event::Ended { conn: eves });
+    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    assert_eq!(rig.taken(eve), lost);
+    rig.client_sends(eve, "multi|pubsub channels|discard|");
+    assert!(rig.taken(eve).contains("within a transaction"));
+}
