@@ -237,7 +237,9 @@ impl Ledger {
     /// `client` was told that replicas have all that it has written.
     pub(crate) fn have_replicas(&mut self, client: usize) {
         let its = self.keys.iter().filter(|(key, history)| {
-            writer_of(key) == Some(client) && history.unknown.is_empty() && !self.has_moved.contains(&slot(key))
+            writer_of(key) == Some(client)
+                && history.unknown.is_empty()
+                && !self.has_moved.contains(&slot(key))
         });
         self.acknowledged.extend(its.filter_map(|(key, history)| {
             Some((key.clone(), history.acknowledged.as_deref().and_then(token_of)?))

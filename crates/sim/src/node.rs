@@ -152,8 +152,7 @@ impl Node {
                     if asks_for_replication(&request) {
                         let is_loading = now < self.loading_until;
                         // Who was replaced and has not heard of it says what it is as far as it knows.
-                        let follower =
-                            self.follower.as_ref().filter(|_| !believes_to_be_primary(cluster));
+                        let follower = self.follower.as_ref().filter(|_| !believes_to_be_primary(cluster));
                         out.extend(report(&self.log, follower, is_loading));
                     } else if now < self.loading_until && !is_about_transactions(&request) {
                         // As in Redis, it spoils a transaction.

@@ -166,7 +166,8 @@ impl World<'_> {
             let known = &self.known;
             let primary = |slot: u16| known.shard(known.shard_at(slot)).primary;
             self.ledger.proxy_knows(|slot| {
-                primary(slot).is_some_and(|id| known.node(id).address == address(cluster.primary_at(slot)).address)
+                primary(slot)
+                    .is_some_and(|id| known.node(id).address == address(cluster.primary_at(slot)).address)
             });
         }
         for node in 0..self.nodes.len() {

@@ -33,7 +33,8 @@ impl World<'_> {
     pub(super) fn plan_followers(&mut self, node: usize) {
         for follower in self.followers_of(node) {
             let log = &self.nodes[node].log;
-            let lags = self.nodes[follower].follower.as_ref().is_some_and(|is| is.lags(log) || !is.is_linked());
+            let lags =
+                self.nodes[follower].follower.as_ref().is_some_and(|is| is.lags(log) || !is.is_linked());
             if lags {
                 self.plan_replication(follower);
             }
@@ -159,8 +160,10 @@ impl World<'_> {
         for (key, token) in std::mem::take(&mut self.ledger.acknowledged) {
             let primary = self.node_of(&key);
             for replica in self.followers_of(primary) {
-                let follows =
-                    self.nodes[replica].follower.as_ref().is_some_and(|it| it.follows(&self.nodes[primary].log));
+                let follows = self.nodes[replica]
+                    .follower
+                    .as_ref()
+                    .is_some_and(|it| it.follows(&self.nodes[primary].log));
                 let mut token_on = |node: usize| {
                     let value = self.nodes[node].keyspace.ask(&[b"GET", &key], now);
                     resp::reply::as_bulk(&value).and_then(token_of)
