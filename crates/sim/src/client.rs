@@ -25,7 +25,8 @@ pub(crate) struct Client {
     pub reads_at: Instant,
     /// It was told, or has asked, that the connection ends after what it waits for.
     pub ending: bool,
-    expected: VecDeque<Expect>,
+    /// With the times when it was sent.
+    expected: VecDeque<(Expect, Instant)>,
     input: Vec<u8>,
     scanner: Scanner,
     /// Its last WATCH was carried out.
@@ -101,22 +102,22 @@ impl Client {
 
     /// Whether the reply that comes next is one that is waited for: an element, or replicas.
     pub(crate) fn is_kept_waiting(&self) -> bool {
-        matches!(self.expected.front(), Some(Expect::Popped { .. } | Expect::Replicas))
+        matches!(self.expected.front(), Some((Expect::Popped { .. } | Expect::Replicas, _)))
     }
 
     /// Whether it has sent a write of `key`, and does not know yet what came of it.
     pub(crate) fn is_writing(&self, key: &[u8]) -> bool {
         let is_it = |expect: &Expect| matches!(expect, Expect::Tracking(trackers::Expected::Overwritten(its)) if its == key);
-        self.expected.iter().any(is_it)
+        self.expected.iter().any(|(expect, _)| is_it(expect))
     }
 
     /// Notes what the request that it just sent must bring.
-    pub(crate) fn expect(&mut self, expect: Expect) {
+    pub(crate) fn expect(&mut self, expect: Expect, now: Instant) {
         if let Expect::Each(all) = expect {
-            return all.into_iter().for_each(|expect| self.expect(expect));
+            return all.into_iter().for_each(|expect| self.expect(expect, now));
         }
         self.program.scanning |= matches!(expect, Expect::ScanPage);
-        self.expected.push_back(expect);
+        self.expected.push_back((expect, now));
     }
 
     /// Bytes came.
@@ -149,10 +150,11 @@ impl Client {
     /// One reply came: is it the one for the request whose turn it is?
     fn check(&mut self, reply: &[u8], moment: Moment, ledger: &mut Ledger, tally: &mut Tally) {
         tally.replies += 1;
-        let Some(expect) = self.expected.pop_front() else {
+        let Some((expect, sent_at)) = self.expected.pop_front() else {
             return ledger
                 .violate(format!("a client got a reply that it did not ask for: {:?}", text(reply)));
         };
+        ledger.asked_at = sent_at;
         let expect = match expect {
             Expect::Guarded(guard) => {
                 match ledger.rights.check(self.program.client, &guard, reply, moment.now) {
@@ -430,7 +432,7 @@ impl Client {
     /// unknown, and `behind` says what of the others.
     pub(crate) fn disconnect(&mut self, behind: Told, ledger: &mut Ledger) -> usize {
         let missing = self.expected.len();
-        for (number, expect) in std::mem::take(&mut self.expected).into_iter().enumerate() {
+        for (number, (expect, _)) in std::mem::take(&mut self.expected).into_iter().enumerate() {
             self.settle_lost(&expect, if number == 0 { Told::Unknown } else { behind }, ledger);
         }
         self.conn = None;

@@ -12,12 +12,8 @@ use command::Resolved;
 use resp::Request;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 use stdx::Instant;
 use topology::{ShardId, Topology};
-
-/// No request is answered later.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Names one write of one key.
 pub(crate) type Token = u64;
@@ -58,12 +54,16 @@ pub(crate) struct Ledger {
     pub reads_replicas: bool,
     /// And do so while a primary is down, whatever they lack.
     pub reads_anything: bool,
-    /// Slots that are on their way, or were until shortly before these times.
-    moving: BTreeMap<u16, Instant>,
+    /// Slots that are on their way, or have moved.
+    moving: BTreeMap<u16, Moving>,
+    /// When the request was sent whose reply is looked at.
+    pub asked_at: Instant,
     /// Slots that have moved: what is in them may be where no replica has got it yet.
     has_moved: BTreeSet<u16>,
     /// Keys that were written last on a connection that their writer has no more.
     forgotten: BTreeSet<Vec<u8>>,
+    /// Nodes are a cache: what was written may be missing, or be what was there before.
+    pub is_cache: bool,
     /// Nodes do not know at once what changes: they may send requests to where nobody would.
     pub is_gossiping: bool,
     /// What time it is.
@@ -79,6 +79,15 @@ struct History {
     acknowledged: Option<Vec<u8>>,
     /// Values of writes whose outcome nobody knows: they may be there, or come yet.
     unknown: BTreeSet<Option<Vec<u8>>>,
+}
+
+/// A slot on its way.
+#[derive(Debug)]
+struct Moving {
+    /// It has arrived.
+    has_moved: bool,
+    /// Since when the proxy knows that: what is sent to it from then on goes there.
+    known_at: Instant,
 }
 
 /// How a write ended, as its client was told.
@@ -114,8 +123,10 @@ impl Ledger {
             reads_replicas: false,
             reads_anything: false,
             moving: BTreeMap::new(),
+            asked_at: Instant::ZERO,
             has_moved: BTreeSet::new(),
             forgotten: BTreeSet::new(),
+            is_cache: false,
             is_gossiping: false,
             now: Instant::ZERO,
             violation: None,
@@ -172,7 +183,7 @@ impl Ledger {
         if request.arg(0).to_ascii_lowercase().ends_with(b"publish") {
             return self.radio.ran(request.get(2).unwrap_or_default(), shard);
         }
-        if self.is_cluster() {
+        if self.is_cluster() || self.is_cache {
             return;
         }
         let mut places = Vec::new();
@@ -293,22 +304,28 @@ impl Ledger {
     pub(crate) fn slot_moves(&mut self, its: u16) {
         self.has_moved.insert(its);
         if self.reads_replicas {
-            self.moving.insert(its, Instant::NEVER);
+            self.moving.insert(its, Moving { has_moved: false, known_at: Instant::NEVER });
             let moving: Vec<Vec<u8>> = self.names.iter().filter(|key| slot(key) == its).cloned().collect();
             moving.iter().for_each(|key| self.model.give_up_key(key));
         }
     }
 
-    /// It has moved. What was asked before may still be answered.
+    /// It has moved.
     pub(crate) fn slot_moved(&mut self, its: u16) {
-        if let Some(until) = self.moving.get_mut(&its) {
-            *until = self.now + ANSWERED_WITHIN;
+        if let Some(moving) = self.moving.get_mut(&its) {
+            moving.has_moved = true;
         }
     }
 
-    /// Whether a replica may not know of `key` though its writer does, since its slot moves.
-    pub(crate) fn is_moving(&self, key: &[u8]) -> bool {
-        !self.moving.is_empty() && self.moving.get(&slot(key)).is_some_and(|until| *until >= self.now)
+    /// The proxy has another topology, in which these slots are where they are.
+    pub(crate) fn proxy_knows(&mut self, knows: impl Fn(u16) -> bool) {
+        let known = self.moving.iter_mut().filter(|(slot, moving)| moving.has_moved && knows(**slot));
+        known.for_each(|(_, moving)| moving.known_at = moving.known_at.min(self.now));
+    }
+
+    /// Whether a replica that was asked at `then` may not know of `key` though its writer does, since its slot moves.
+    pub(crate) fn is_moving(&self, key: &[u8], then: Instant) -> bool {
+        !self.moving.is_empty() && self.moving.get(&slot(key)).is_some_and(|moving| moving.known_at >= then)
     }
 
     /// A client has lost its connection. On its next one it may read what is older than what it wrote before.
@@ -355,7 +372,7 @@ impl Ledger {
 
     /// Whether its writer may find `value` at `key` when it asks for it.
     pub(crate) fn check_own_read(&mut self, key: &[u8], value: Option<&[u8]>) {
-        if !self.reads_anything && !self.forgotten.contains(key) && !self.is_moving(key) {
+        if !self.reads_anything && !self.forgotten.contains(key) && !self.is_moving(key, self.asked_at) {
             self.check_own(key, value);
         }
     }
@@ -364,7 +381,7 @@ impl Ledger {
     pub(crate) fn check_own(&mut self, key: &[u8], value: Option<&[u8]>) {
         let history = self.keys.entry(key.to_vec()).or_default();
         let value = value.map(<[u8]>::to_vec);
-        if value != history.acknowledged && !history.unknown.contains(&value) {
+        if value != history.acknowledged && !history.unknown.contains(&value) && !self.is_cache {
             let expected = history.acknowledged.as_deref().map(text);
             let found = value.as_deref().map(text);
             self.violate(format!("{:?} holds {found:?} and should hold {expected:?}", text(key)));

@@ -1,7 +1,7 @@
 //! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
 
 use crate::cluster::Cluster;
-use proxy::{CrossShard, Limits, ReadFrom, Reading};
+use proxy::{CrossShard, Ejecting, Limits, ReadFrom, Reading};
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
@@ -126,6 +126,8 @@ pub struct Plan {
     pub is_replicated: bool,
     /// Where reads go.
     pub reading: Reading,
+    /// The nodes are a cache: who fails is left out for a while, and its keys are the others' then.
+    pub ejecting: Option<Ejecting>,
     /// How long replicas may take to go on, one of these at a time.
     pub lags: Vec<Duration>,
     topology: TopologySpec,
@@ -147,7 +149,7 @@ impl Plan {
         let delays: &[u64] = if fault_count == 0 { &[50, 500] } else { &[50, 500, 5_000, 50_000] };
         let delay_max = Duration::from_micros(*prng.pick(delays));
         let mut topology = topology(&mut prng, shards);
-        let limits = limits(&mut prng, delay_max);
+        let mut limits = limits(&mut prng, delay_max);
         // What is gathered may be more than little memory allows, which nobody could tell from a fault.
         let is_roomy = limits.memory_bytes_max == Limits::default().memory_bytes_max;
         let cross_shard = if is_roomy && prng.one_in(2) { CrossShard::Emulate } else { CrossShard::Refuse };
@@ -176,6 +178,11 @@ impl Plan {
         }
         let lags = [0, 1, 20, 300, 2_000, 6_000].map(Duration::from_millis);
         let lags = lags[..1 + prng.below(6) as usize].to_vec();
+        let is_plain = !is_cluster && !is_replicated && cross_shard == CrossShard::Refuse;
+        let ejecting = (is_plain && shards > 1 && prng.one_in(4)).then(|| ejecting(&mut prng));
+        if ejecting.is_some() {
+            limits.ramp_up = *prng.pick(&[Duration::from_millis(500), Duration::from_secs(5)]);
+        }
         Plan {
             seed,
             shards,
@@ -191,6 +198,7 @@ impl Plan {
             discovers,
             is_replicated,
             reading,
+            ejecting,
             lags,
             topology,
         }
@@ -331,6 +339,12 @@ fn reading(prng: &mut Prng) -> Reading {
         covers_for_primary: prng.one_in(4),
         ..Reading::default()
     }
+}
+
+/// Who fails so often is left out for so long at least.
+fn ejecting(prng: &mut Prng) -> Ejecting {
+    let retry_after = Duration::from_millis(*prng.pick(&[20, 300, 2_000]));
+    Ejecting { failures_max: 1 + prng.below(3) as u32, retry_after }
 }
 
 /// The largest values and their copies on the way do not fit into it.

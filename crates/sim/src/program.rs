@@ -154,6 +154,12 @@ impl Program {
         }
     }
 
+    /// One who listens or keeps nothing.
+    pub(crate) fn with_account(mut self, rights: &Rights, prng: &mut Prng) -> Program {
+        self.account = Account::draw(self.client, rights, prng);
+        self
+    }
+
     /// The same, for a client that does one thing more than others, or not. `is_sure`: nothing will go wrong.
     pub(crate) fn with_role(mut self, is_sure: bool, rights: &Rights, prng: &mut Prng) -> Program {
         self.account = Account::draw(self.client, rights, prng);
@@ -194,8 +200,11 @@ impl Program {
     }
 
     fn make_up(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
-        let special = self
-            .log_in(prng)
+        let special = self.log_in(prng);
+        if special.is_none() && ledger.is_cache {
+            return self.use_cache(prng, ledger);
+        }
+        let special = special
             .or_else(|| self.lend_ear(prng))
             .or_else(|| self.listen(now, prng, &mut ledger.radio))
             .or_else(|| self.track(prng, &mut ledger.caches));
@@ -235,6 +244,22 @@ impl Program {
         }
     }
 
+    /// What may be asked of nodes that come and go.
+    fn use_cache(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        match prng.below(24) {
+            0..=4 => self.set(prng, ledger),
+            5..=11 => self.get(prng),
+            12 | 13 => self.mset(prng, ledger),
+            14..=17 => self.mget(prng),
+            18 => self.delete(prng),
+            19 => self.count(prng),
+            20 => self.learnt(prng, ledger),
+            21 => nothing(prng),
+            22 => self.refused(prng),
+            _ => local(self.lane.resp3, prng),
+        }
+    }
+
     /// A family to use: a new one in place of one whose keys are not known well any more.
     fn family(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> FamilyId {
         let place = prng.below(FAMILIES as u64) as usize;
@@ -249,7 +274,7 @@ impl Program {
         *total += 1;
         ledger.model.open(family);
         family.keys().for_each(|key| ledger.name(key));
-        if family.keys().any(|key| ledger.is_moving(&key)) {
+        if family.keys().any(|key| ledger.is_moving(&key, ledger.now)) {
             ledger.model.give_up_key(&family.key(0));
         }
         match families.get_mut(place) {

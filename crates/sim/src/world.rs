@@ -238,6 +238,7 @@ impl<'p> World<'p> {
             cross_shard,
             registry: Arc::clone(&registry),
             reading: plan.reading.clone(),
+            ejecting: plan.ejecting,
             ..Settings::default()
         };
         let board = Arc::new(Board::new(1));
@@ -248,7 +249,10 @@ impl<'p> World<'p> {
         (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
         let clients = (0..plan.clients)
             .map(|client| Program::new(client, plan.clients, filling_max, &mut ledger))
-            .map(|program| Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)))
+            .map(|program| match plan.ejecting {
+                Some(_) => Client::new(program.with_account(&rights, &mut prng)),
+                None => Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)),
+            })
             .collect();
         ledger.rights = rights;
         if !plan.is_fast() {
@@ -256,6 +260,7 @@ impl<'p> World<'p> {
         }
         ledger.model.carries_across = plan.cross_shard == CrossShard::Emulate;
         ledger.is_gossiping = plan.discovers;
+        ledger.is_cache = plan.ejecting.is_some();
         ledger.reads_replicas = plan.reads_replicas();
         ledger.reads_anything = plan.reading.covers_for_primary && !plan.faults.is_empty();
         ledger.radio.is_bounded = plan.has_few_subscriptions();

@@ -82,7 +82,7 @@ impl World<'_> {
             tell(self.trace, "sends", client.program.client, &sent.bytes);
             bytes.extend_from_slice(&sent.bytes);
             if let Some(expect) = sent.expect {
-                client.expect(expect);
+                client.expect(expect, self.now);
                 self.report.requests += 1;
             }
         }
@@ -120,7 +120,7 @@ impl World<'_> {
     fn end_with(&mut self, client: usize, bytes: &mut Vec<u8>, last: &[u8], reply: &[u8]) {
         bytes.extend_from_slice(last);
         self.report.requests += 1;
-        self.clients[client].expect(Expect::Exactly(reply.to_vec()));
+        self.clients[client].expect(Expect::Exactly(reply.to_vec()), self.now);
         self.clients[client].ending = true;
     }
 

@@ -136,7 +136,7 @@ impl World<'_> {
         }
         self.report.maps += 1;
         self.check_nothing_goes_back();
-        self.note_demoted();
+        self.note_known();
         self.proxy.handle_topology(Arc::clone(&self.known), self.now);
         self.perform();
     }
@@ -160,8 +160,16 @@ impl World<'_> {
         }
     }
 
-    /// Nodes that are no primaries any more, as the proxy is told now, are not written to from now on.
-    pub(super) fn note_demoted(&mut self) {
+    /// The proxy is told now where slots are. Nodes that are no primaries any more are not written to from now on.
+    pub(super) fn note_known(&mut self) {
+        if let Some(cluster) = &self.cluster {
+            let known = &self.known;
+            let primary = |slot: u16| known.shard(known.shard_at(slot)).primary;
+            self.ledger.proxy_knows(|slot| {
+                primary(slot)
+                    .is_some_and(|id| known.node(id).address == address(cluster.primary_at(slot)).address)
+            });
+        }
         for node in 0..self.nodes.len() {
             let id = self.known.node_at(&address(node).address);
             let is_primary = id.is_some_and(|id| {

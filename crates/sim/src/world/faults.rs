@@ -45,7 +45,7 @@ impl World<'_> {
                 }
                 self.plan_at(self.now + lasts, What::Revive(node));
             }
-            Fault::Reset { shard } => self.reset_links(shard as usize),
+            Fault::Reset { shard } => self.reset_some_links(shard as usize),
             Fault::Vanish { shard } => self.lose_links(shard as usize, Some(KEEPALIVE)),
             Fault::Garbage { shard } => {
                 for conn in self.links_of(shard as usize) {
@@ -61,7 +61,7 @@ impl World<'_> {
             Fault::Full { shard, lasts } => {
                 let node = shard as usize;
                 self.nodes[node].full = true;
-                self.reset_links(node);
+                self.reset_some_links(node);
                 self.plan_at(self.now + lasts, What::Revive(node));
             }
         }
@@ -73,6 +73,15 @@ impl World<'_> {
             link.who == Who::Node(node) && link.connected && !link.closed_by_proxy && !link.dead
         };
         self.links.iter().filter(|(_, link)| of_node(link)).map(|(conn, _)| *conn).collect()
+    }
+
+    /// Resets a node's connections, or some of them.
+    fn reset_some_links(&mut self, node: usize) {
+        let mut links = self.links_of(node);
+        if self.prng.one_in(2) {
+            links.retain(|_| self.prng.one_in(2));
+        }
+        self.lose(node, &links, None);
     }
 
     /// Resets a node's connections; any piece of what was on the way may still arrive.
@@ -87,7 +96,13 @@ impl World<'_> {
         {
             link.dead = true;
         }
-        for conn in self.links_of(node) {
+        let links = self.links_of(node);
+        self.lose(node, &links, after);
+    }
+
+    /// The same of these.
+    fn lose(&mut self, node: usize, links: &[ConnId], after: Option<Duration>) {
+        for &conn in links {
             self.nodes[node].forget(conn);
             let Some(link) = self.links.get_mut(&conn) else { continue };
             let keep = self.prng.below(link.to_proxy.len() as u64 + 1) as usize;

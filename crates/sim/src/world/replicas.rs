@@ -12,7 +12,7 @@ use stdx::Instant;
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// The proxy knows so long after it is so what is wrong with a replica, and nothing that it sent before is under way.
-const KNOWN_WITHIN: Duration = Duration::from_secs(4);
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
 impl World<'_> {
     /// The primary that `node` follows.

@@ -147,7 +147,7 @@ impl World<'_> {
         let Some(cluster) = &self.cluster else { return };
         if self.scout.is_none() && cluster.number() > self.known.epoch() {
             self.known = Arc::new(cluster.topology(Some(&self.known)));
-            self.note_demoted();
+            self.note_known();
             self.proxy.handle_topology(Arc::clone(&self.known), self.now);
         }
     }
