@@ -36,8 +36,8 @@ pub(crate) struct Options {
     /// How many primaries are taken away, one after the other: killed, frozen and asked to hand over in turn
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Clients, each with 500 requests a second at most
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Clients, each of one of three shards, and with 500 requests a second
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=1000))]
     clients: u32,
     /// Take primaries away in this way alone
     #[arg(long, value_enum)]

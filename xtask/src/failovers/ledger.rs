@@ -1,4 +1,8 @@
 //! Clients that count up keys through the proxy, and what came of each request.
+//!
+//! Each has keys of one shard alone. If it had some of every shard, it would wait for the shard that failed like all
+//! others, and be told at the same moment: the healthy shards would be asked less meanwhile, and then by all at once, and
+//! what their clients feel would be the doing of these.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +14,19 @@ use serde::Serialize;
 
 use super::scene::{self, Scene};
 
-/// Keys that each client counts up in turn: so that it has some on every shard.
-const KEYS_PER_CLIENT: u32 = 12;
-/// Between two requests of a client. All share two cores with the nodes and the proxy: more would measure the machine.
+/// Keys that each client counts up in turn.
+const KEYS_PER_CLIENT: usize = 12;
+/// Between two requests of a client, on average. All share two cores with the nodes and the proxy: more would measure the
+/// machine.
 const PACE: Duration = Duration::from_millis(2);
+
+/// How long a client waits before its next request: from half of [`PACE`] to one and a half, so that those that were told
+/// something at the same moment do not keep in step.
+fn pause_of(client: usize, turn: usize) -> Duration {
+    // Far apart for two clients, and for two turns of one; coprime to what they are divided by.
+    let part = (client * 389 + turn * 617) % 1000;
+    PACE / 2 + PACE * part as u32 / 1000
+}
 
 /// What came of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,26 +87,31 @@ pub(super) struct Ledger {
 }
 
 impl Load {
-    /// Writes every key once and lets `clients` clients begin.
+    /// Writes every key once and lets `clients` clients begin, as many for each shard.
     pub(super) fn start(scene: &Scene, clients: u32) -> Result<Load> {
         let shared = Arc::new(Shared {
             entries: Mutex::default(),
             strange: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
-        let client = |number: u32| {
+        let client = |number: usize| {
             let mut connection = scene::connect(&scene.proxy)?;
-            let counter = |at: u32| {
+            let pair = number % scene.pairs.len();
+            let mut counters = Vec::new();
+            for at in 0.. {
                 let key = format!("count:{number}:{at}");
                 let () = redis::cmd("SET").arg(&key).arg(0).query(&mut connection)?;
-                let pair = scene.pair_of(&key)?;
-                Ok(Counter { key, pair, acknowledged: 0, unknown: 0 })
-            };
-            let counters = (0..KEYS_PER_CLIENT).map(counter).collect::<Result<Vec<_>>>()?;
+                if scene.pair_of(&key)? == pair {
+                    counters.push(Counter { key, pair, acknowledged: 0, unknown: 0 });
+                }
+                if counters.len() == KEYS_PER_CLIENT {
+                    break;
+                }
+            }
             let (proxy, shared) = (scene.proxy.clone(), shared.clone());
-            Ok(std::thread::spawn(move || count_up(&proxy, connection, counters, &shared)))
+            Ok(std::thread::spawn(move || count_up(number, &proxy, connection, counters, &shared)))
         };
-        let clients = (0..clients).map(client).collect::<Result<_>>()?;
+        let clients = (0..clients as usize).map(client).collect::<Result<_>>()?;
         Ok(Load { proxy: scene.proxy.clone(), shared, clients })
     }
 
@@ -125,6 +143,7 @@ impl Load {
 
 /// One client.
 fn count_up(
+    client: usize,
     proxy: &str,
     mut connection: redis::Connection,
     mut counters: Vec<Counter>,
@@ -153,7 +172,7 @@ fn count_up(
             connection = scene::connect(proxy).context("the proxy is gone")?;
         }
         // tidy: allow(sleep): the pace of the load
-        std::thread::sleep(PACE);
+        std::thread::sleep(pause_of(client, turn));
     }
     Ok(counters)
 }
@@ -180,6 +199,15 @@ fn outcome_of(error: &str) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_are_out_of_step_and_keep_the_pace() {
+        let pauses = |client| (0..1000).map(|turn| pause_of(client, turn)).collect::<Vec<_>>();
+        let sum: Duration = pauses(3).iter().sum();
+        assert!(sum > PACE * 999 && sum <= PACE * 1000, "{sum:?}");
+        let close = (0..1000).filter(|&turn| pause_of(3, turn).abs_diff(pause_of(4, turn)) < PACE / 10);
+        assert_eq!(close.count(), 0);
+    }
 
     #[test]
     fn the_words_of_an_error_tell_what_came_of_the_request() {

@@ -10,6 +10,9 @@ use super::rounds::{Felt, Kind, Moved, Round};
 use super::strain::Strain;
 use crate::bench::Machine;
 
+/// Clients of healthy shards are to feel no more than this of a failover, beside what they feel without one.
+const RATIO_WANTED: f64 = 1.2;
+
 /// All of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -48,10 +51,10 @@ impl fmt::Display for Strain {
 impl Felt {
     fn line(&self) -> String {
         let Felt { requests, refused, unknown, failed_elsewhere, p99_us, p99_before_us, .. } = self;
-        let Felt { direct_p99_us, direct_p99_before_us, proxy, proxy_before, .. } = self;
+        let Felt { requests_elsewhere, direct_p99_us, direct_p99_before_us, proxy, proxy_before, .. } = self;
         format!(
-            "of {requests} requests {refused} refused, {unknown} unknown; other shards: {failed_elsewhere} failed, \
-             p99 {p99_us:.0} us ({p99_before_us:.0} before), past the proxy {direct_p99_us:.0} us \
+            "of {requests} requests {refused} refused, {unknown} unknown; other shards: {failed_elsewhere} of \
+             {requests_elsewhere} failed, p99 {p99_us:.0} us ({p99_before_us:.0} before), past the proxy {direct_p99_us:.0} us \
              ({direct_p99_before_us:.0} before); the proxy {proxy} ({proxy_before} before)"
         )
     }
@@ -74,8 +77,10 @@ impl Report {
         for kind in [Kind::Killed, Kind::Frozen, Kind::Asked] {
             let _ = write!(text, "{}", self.summary(kind));
         }
+        let failovers = [Kind::Killed, Kind::Frozen, Kind::Asked];
+        let _ = write!(text, "{}", self.elsewhere("other shards", &failovers));
         for kind in [Kind::Nothing, Kind::Elsewhere] {
-            let _ = write!(text, "{}", self.control(kind));
+            let _ = write!(text, "{}", self.elsewhere(&kind.to_string(), &[kind]));
         }
         if let Some(Moved { slots, took_ms, felt }) = &self.moved {
             let _ = writeln!(text, "{slots} slots moved in {took_ms:.0} ms: {}", felt.line());
@@ -110,15 +115,19 @@ impl Report {
         )
     }
 
-    /// What clients felt, beside a quiet second, in the controls of one kind.
-    fn control(&self, kind: Kind) -> String {
-        let controls = self.rounds.iter().filter(|round| round.kind == kind);
+    /// What clients of the other shards felt, beside a quiet second, in the rounds of these `kinds`.
+    fn elsewhere(&self, what: &str, kinds: &[Kind]) -> String {
+        let rounds = self.rounds.iter().filter(|round| kinds.contains(&round.kind));
         let mut ratios: Vec<f64> =
-            controls.map(|round| round.felt.p99_us / round.felt.p99_before_us.max(1.0)).collect();
+            rounds.map(|round| round.felt.p99_us / round.felt.p99_before_us.max(1.0)).collect();
         ratios.sort_by(f64::total_cmp);
         let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else { return String::new() };
-        let count = ratios.len();
-        format!("{kind}, {count} times: p99 {least:.2} to {most:.2} times that of the second before\n")
+        let (count, median) = (ratios.len(), ratios[ratios.len() / 2]);
+        let within = ratios.iter().filter(|ratio| **ratio <= RATIO_WANTED).count();
+        format!(
+            "{what}, {count} times: p99 {least:.2} to {most:.2} times that of the second before (median {median:.2}; at most \
+             {RATIO_WANTED} in {within})\n"
+        )
     }
 
     /// Whether all answers were true. Acknowledged writes may be lost where a primary died or froze: Redis replicates

@@ -72,7 +72,9 @@ pub(super) struct Felt {
     pub(super) unknown: usize,
     /// Errors of the other shards.
     pub(super) failed_elsewhere: usize,
-    /// 99th percentile of the other shards' requests, now and before.
+    /// How many of the other shards' requests there were.
+    pub(super) requests_elsewhere: usize,
+    /// Their 99th percentile, now and before.
     pub(super) p99_us: f64,
     pub(super) p99_before_us: f64,
     /// The same of those who ask the other shards' nodes themselves.
@@ -94,7 +96,7 @@ const FOUND_IN: Duration = Duration::from_secs(60);
 pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) -> Result<Round> {
     let pair = number % scene.pairs.len();
     let (primary, replica) = scene.settled(pair)?;
-    let before = quiet_second(scene, load);
+    let before = quiet_second(scene, load, replica);
     let began = Instant::now();
     take_away(scene, pair, primary, replica, kind)?;
     let promoted = wait_for_promotion(scene, replica, began)?;
@@ -108,8 +110,7 @@ pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) ->
     // What happens when the old one comes back belongs to it: it may still believe that it is the primary.
     scene.settled(pair)?;
     // A primary that is asked is replaced at once, and of a hundred requests the 99th percentile is the slowest one.
-    // tidy: allow(sleep): the time over which is measured
-    std::thread::sleep(QUIET.saturating_sub(began.elapsed()));
+    look_at(scene, replica, QUIET.saturating_sub(began.elapsed()));
     let seen = Seen::of(scene, load, entries);
     let of_pair = Some((pair, scene.pairs[pair].nodes));
     let ms = |from: Instant, until: Instant| until.saturating_duration_since(from).as_secs_f64() * 1000.0;
@@ -137,11 +138,20 @@ impl Seen {
 }
 
 /// A second in which nothing happens.
-fn quiet_second(scene: &Scene, load: &Load) -> Seen {
+fn quiet_second(scene: &Scene, load: &Load, node: usize) -> Seen {
     Seen::of(scene, load, Vec::new());
-    // tidy: allow(sleep): the time over which is measured
-    std::thread::sleep(QUIET);
+    look_at(scene, node, QUIET);
     Seen::of(scene, load, Vec::new())
+}
+
+/// Looks at the node for some time as [`wait_for_promotion`] does: what that costs the machine is to be the same whether
+/// something happens or not.
+fn look_at(scene: &Scene, node: usize, time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        scene.is_primary(node);
+        pause();
+    }
 }
 
 /// What clients feel while nothing happens to their nodes: all shards are healthy ones.
@@ -150,11 +160,11 @@ pub(super) fn control(scene: &Scene, load: &Load, kind: Kind) -> Result<Round> {
         Kind::Elsewhere => Some(Strangers::start()?),
         _ => None,
     };
-    let before = quiet_second(scene, load);
+    let (_, replica) = scene.settled(0)?;
+    let before = quiet_second(scene, load, replica);
     match &mut strangers {
-        Some(strangers) => strangers.fail_over(REPLACED_IN)?,
-        // tidy: allow(sleep): the time over which is measured
-        None => std::thread::sleep(REPLACED_IN),
+        Some(strangers) => strangers.fail_over(|| look_at(scene, replica, REPLACED_IN))?,
+        None => look_at(scene, replica, REPLACED_IN),
     }
     let felt = Felt::of(&Seen::of(scene, load, Vec::new()), &before, None);
     Ok(Round { kind, promoted_ms: 0.0, gap_ms: 0.0, felt })
@@ -226,7 +236,7 @@ pub(super) struct Moved {
 pub(super) fn reshard(scene: &mut Scene, load: &Load, slots: u32) -> Result<Moved> {
     let (source, _) = scene.settled(0)?;
     let (target, _) = scene.settled(1)?;
-    let before = quiet_second(scene, load);
+    let before = quiet_second(scene, load, target);
     let began = Instant::now();
     let name = |node: usize| {
         ask::<String>(&scene.nodes[node].address, &["CLUSTER", "MYID"]).context("CLUSTER MYID says nothing")
@@ -262,6 +272,7 @@ impl Felt {
             requests: seen.entries.len(),
             refused: count(Outcome::Refused),
             unknown: count(Outcome::Unknown) + count(Outcome::Strange),
+            requests_elsewhere: seen.entries.iter().filter(elsewhere).count(),
             failed_elsewhere: match pair {
                 Some(_) => seen.entries.iter().filter(elsewhere).filter(failed).count(),
                 None => 0,
@@ -321,7 +332,7 @@ mod tests {
         let during = seen(&entries, vec![answer(0, 90), answer(3, 80), answer(2, 7)]);
         let felt = Felt::of(&during, &before, Some((0, [0, 3])));
         assert_eq!((felt.refused, felt.unknown, felt.failed_elsewhere), (1, 1, 1));
-        assert_eq!((felt.p99_us, felt.p99_before_us), (30.0, 20.0));
+        assert_eq!((felt.requests_elsewhere, felt.p99_us, felt.p99_before_us), (2, 30.0, 20.0));
         assert_eq!((felt.direct_p99_us, felt.direct_p99_before_us), (7.0, 5.0));
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct Scene {
 
 /// Until a topology must have settled after what was done to it: nodes that come back load and ask for all data.
 const SETTLED_IN: Duration = Duration::from_secs(60);
+/// Between two looks at whether it has.
+const SETTLED_EVERY: Duration = Duration::from_millis(50);
 
 impl Scene {
     /// Starts everything and waits until it is ready.
@@ -172,7 +174,9 @@ impl Scene {
                 }
             }
             ensure!(Instant::now() < deadline, "the nodes of pair {pair} do not find together");
-            pause();
+            // All nodes are asked, over connections that are made for it: oftener, clients would feel it.
+            // tidy: allow(sleep): the pause between two looks
+            std::thread::sleep(SETTLED_EVERY);
         }
     }
 
@@ -283,11 +287,10 @@ impl Strangers {
         format!("127.0.0.1:{}", self.ports[node])
     }
 
-    /// The primary is killed, its replica takes its place after `until_promotion`, and it comes back as the replica.
-    pub(super) fn fail_over(&mut self, until_promotion: Duration) -> Result<()> {
+    /// The primary is killed, its replica takes its place when `wait` is over, and it comes back as the replica.
+    pub(super) fn fail_over(&mut self, wait: impl FnOnce()) -> Result<()> {
         self.end(0)?;
-        // tidy: allow(sleep): the time that a cluster takes for it
-        std::thread::sleep(until_promotion);
+        wait();
         let said: String =
             ask(&self.address(1), &["REPLICAOF", "NO", "ONE"]).context("it does not answer")?;
         ensure!(said == "OK", "REPLICAOF says {said}");

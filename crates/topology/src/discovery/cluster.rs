@@ -103,7 +103,13 @@ impl ClusterDiscovery {
                 self.note_failure(&address, now);
                 if self.has_primary(&address) {
                     self.pace.wish();
-                    self.down.entry(address).or_insert(now);
+                    self.down.entry(address.clone()).or_insert(now);
+                }
+                if let Some(Asking { conn, .. }) = self.asking.take_if(|asking| asking.address == address) {
+                    // Workers see first that something is wrong, and then what: so the very node may have been asked, and
+                    // it would be waited for as long as a failover takes.
+                    self.talks.close(conn);
+                    self.rest(false, now);
                 }
             }
             Wish::Up(address) => {

@@ -451,6 +451,25 @@ fn a_node_that_says_nothing_costs_no_more_than_a_moment() {
 }
 
 #[test]
+fn a_node_that_turns_out_to_be_down_is_not_waited_for() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(5));
+    // It is frozen. What workers notice first is that requests are late, so that a newer map would be good: it may be the
+    // very node that is asked for one.
+    world.cut.insert("a:1".to_owned());
+    world.wish(Wish::Redirected(address("a:1")));
+    world.run_for(Duration::from_millis(50));
+    assert_eq!(world.connected.last(), Some(&("a:1".to_owned(), Party::Node)));
+    show(&mut world, PROMOTED, 3);
+    world.wish(Wish::Down(address("a:1")));
+    world.run_for(Duration::from_millis(200));
+    assert_eq!(
+        world.views.last().map(|view| lines(&view.shards)[0].clone()),
+        Some("c:1 [] 0-9999".to_owned())
+    );
+}
+
+#[test]
 fn a_storm_of_redirects_is_a_breeze_to_the_nodes() {
     let mut world = world();
     world.run_for(Duration::from_secs(5));
