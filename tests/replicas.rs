@@ -4,8 +4,10 @@
 use crate::harness::certificates::{Authority, Dialect, Directory, identity_flags};
 use crate::harness::local::{Local, is_primary, kill_node};
 use crate::harness::processes::{Process, free_port};
+use crate::harness::server::server;
 use crate::harness::wire::Wire;
 use crate::harness::{Client, Proxy, RedisServer, poll_until, seed_for, shard_of, show};
+use command::Server;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -437,9 +439,12 @@ fn who_waits_for_replicas_is_told_when_all_shards_have_them() {
 fn no_functions_added_are_a_write_that_changes_nothing() {
     let world = World::new(1, &[]);
     let mut node = world.primaries[0].connect();
-    let nothing = node.command(&[b"FUNCTION", b"DUMP"]);
-    let nothing = resp::reply::as_bulk(&nothing).expect("a dump").to_vec();
-    assert_eq!(nothing, b"\x0a\0\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda", "as the proxy sends it");
+    // As the proxy sends it to all.
+    let nothing = b"\x0a\0\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda".to_vec();
+    if server() == Server::Redis(7, 0) {
+        let dump = node.command(&[b"FUNCTION", b"DUMP"]);
+        assert_eq!(resp::reply::as_bulk(&dump), Some(&nothing[..]));
+    }
     node.command(&[
         b"FUNCTION",
         b"LOAD",
