@@ -4,6 +4,7 @@ use crate::harness::client::{Client, ReadError};
 use crate::harness::processes::{Finished, free_port, run, shardis, shardis_binary};
 use crate::harness::{Proxy, RedisServer, World, kernel, poll_until};
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -339,4 +340,34 @@ fn assert_one_line(finished: &Finished, named: &str) {
     assert_eq!(stderr.lines().count(), 1, "one line on stderr, not: {stderr}");
     assert!(stderr.contains(named), "the line names {named:?}: {stderr}");
     assert!(stdout.is_empty(), "nothing on stdout: {stdout}");
+}
+
+#[test]
+fn a_hang_up_ends_nothing() {
+    let proxy = Proxy::start(&["--port=0"]);
+    let nodes = [RedisServer::start()];
+    let over_nodes = Proxy::over(&nodes, &[]);
+    for proxy in [proxy, over_nodes] {
+        proxy.signal("HUP");
+        poll_until("the log to say so", || {
+            proxy.output().contains("there is no file to be read").then_some(())
+        });
+        assert_eq!(Client::connect(proxy.port).ask("PING"), "+PONG\\r\\n");
+    }
+}
+
+#[test]
+fn a_stderr_that_nobody_reads_any_more_ends_nothing() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let port = free_port();
+    let program = shardis(&[&format!("--port={port}"), "--log-level=debug"]);
+    let mut command = Command::new(program.get_program());
+    let mut proxy = command.args(program.get_args()).stderr(writer).spawn().expect("shardis can be started");
+    let mut client = poll_until("the proxy to listen", || Client::try_connect(port));
+    assert_eq!(client.ask("PING"), "+PONG\\r\\n");
+    let told = Command::new("kill").arg(proxy.id().to_string()).status();
+    assert!(told.is_ok_and(|status| status.success()));
+    let ended = poll_until("the proxy to end", || proxy.try_wait().expect("it is our child"));
+    assert!(ended.success(), "{ended:?}");
 }

@@ -23,7 +23,10 @@ fn replies_that_wait_are_not_timeouts_after_the_proxy_was_frozen() {
     world.proxy.signal("STOP");
     let stopped_after = asked.elapsed();
     world.nodes[0].thaw();
-    // Longer than the timeout: the reply waits in the proxy's socket meanwhile.
+    poll_until("the reply to wait in the proxy's socket", || {
+        (kernel::unread_bytes_from(world.nodes[0].port) > 0).then_some(())
+    });
+    // Longer than the timeout.
     poll_for(TIMEOUT + Duration::from_millis(300), || None::<()>);
     world.proxy.signal("CONT");
     let reply = client.read_reply();

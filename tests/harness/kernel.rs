@@ -14,6 +14,11 @@ pub(crate) fn unread_bytes_of_all(port: u16) -> u64 {
     connections().filter(|conn| conn.port == port).map(|conn| conn.unread).sum()
 }
 
+/// Bytes that arrived at any connection from `peer_port` and were not read by its owner.
+pub(crate) fn unread_bytes_from(peer_port: u16) -> u64 {
+    connections().filter(|conn| conn.peer_port == peer_port).map(|conn| conn.unread).sum()
+}
+
 /// Resident memory of a process in bytes, if the kernel tells.
 pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
     status_bytes(pid, "VmRSS:")

@@ -158,7 +158,9 @@ impl Core {
         }
         for backend in &mut self.backends {
             backend.keeps_all = self.keeps.is_kept();
-            if let Some(node) = topology.nodes().get(backend.node.0 as usize)
+            // A connection for messages is its shard's, whichever node is its primary: see [`Proxy::move_sources`].
+            if backend.used_by != Use::Subscription
+                && let Some(node) = topology.nodes().get(backend.node.0 as usize)
                 && let Some(shard) = node.shard
             {
                 backend.shard = shard;

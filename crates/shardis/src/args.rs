@@ -12,6 +12,7 @@ use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use proxy::{Authority, CrossShard};
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -244,7 +245,8 @@ pub(crate) fn parse() -> Result<Commands, ExitCode> {
 
 fn refuse(what: &str, command: Option<&str>) -> ExitCode {
     let command = command.map(|command| format!(" {command}")).unwrap_or_default();
-    eprintln!("shardis: {what} (see shardis{command} --help)");
+    // A closed stderr is no reason to complain.
+    let _ = writeln!(std::io::stderr(), "shardis: {what} (see shardis{command} --help)");
     ExitCode::from(2)
 }
 

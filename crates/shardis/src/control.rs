@@ -5,6 +5,7 @@ use crate::args::ProxyArgs;
 use crate::discovery::{self, DiscoveryThread, Surroundings};
 use crate::embedded::Embedded;
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, Listener, Newcomer, Next};
+use crate::log_sink::say;
 use crate::logging;
 use crate::pace::Gather;
 use crate::resolver;
@@ -34,6 +35,8 @@ use users::{Registry, Users};
 
 const SIGNALS: Token = Token(0);
 const HANGUPS: Token = Token(1);
+/// Said to SIGHUP, which must not end a process that others have told to read its files.
+pub(crate) const NOTHING_TO_READ: &str = "SIGHUP: there is no file to be read again (SIGTERM ends shardis)";
 const WAKER: Token = Token(2);
 /// Of the first listener; the others follow.
 const LISTENERS: usize = 3;
@@ -74,13 +77,14 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
     let epoch_us = unix_time_us();
     let seed = epoch_us ^ u64::from(std::process::id()) << 32;
     let embedded = args.embedded(seed);
-    announce(&listeners, workers);
-    match args.discovery.is_given() {
-        true => eprintln!("{}", args.discovery.describe()),
-        false => describe(&topology, embedded.is_some()),
-    }
     let credentials = args.credentials().map_err(|error| anyhow!(error))?;
     let machine = args.discovery.machine(&credentials, args.transport.node_tls, seed);
+    let machine = machine.map_err(|error| anyhow!(error))?;
+    announce(&listeners, workers);
+    match args.discovery.is_given() {
+        true => say(&args.discovery.describe()),
+        false => describe(&topology, embedded.is_some()),
+    }
     let own_policies = listeners.iter().zip(0..).filter_map(|(listener, id)| Some((id, listener.read_from?)));
     let mut plan = Plan {
         port: listeners.iter().find_map(Listener::port).unwrap_or(0),
@@ -105,7 +109,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
         registry: Arc::new(registry),
         credentials,
         topology,
-        machine: machine.map_err(|error| anyhow!(error))?,
+        machine,
         is_sentinel_tls: args.discovery.sentinel_tls,
         embedded: embedded.map(|settings| Embedded::start(&settings)).transpose()?.map(Arc::new),
         clock: Clock::start(),
@@ -122,7 +126,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<()> {
 fn announce(listeners: &[Listener], workers: usize) {
     let version = env!("CARGO_PKG_VERSION");
     let places: Vec<String> = listeners.iter().map(Listener::to_string).collect();
-    eprintln!("shardis {version} listens on {} ({workers} worker{})", places.join(", "), plural(workers));
+    say(&format!("shardis {version} listens on {} ({workers} worker{})", places.join(", "), plural(workers)));
 }
 
 fn plural(count: usize) -> &'static str {
@@ -139,14 +143,14 @@ fn describe(topology: &Topology, embedded: bool) {
     }
     let (count, how) = (shards.len(), topology.describe());
     if embedded {
-        eprintln!(
-            "serves {count} shard{} of its own memory ({how}); their data is lost when it ends",
-            plural(count)
-        );
-        eprintln!("to serve redis-servers instead, name them: --nodes=127.0.0.1:6379,…");
+        let plural = plural(count);
+        say(&format!(
+            "serves {count} shard{plural} of its own memory ({how}); their data is lost when it ends"
+        ));
+        say("to serve redis-servers instead, name them: --nodes=127.0.0.1:6379,…");
         return;
     }
-    eprintln!("shards over {count} node{} ({how}): {}", plural(count), names.join(" "));
+    say(&format!("shards over {count} node{} ({how}): {}", plural(count), names.join(" ")));
     for shard in topology.shards_without_keys() {
         let name = &topology.shard(shard).name;
         warn!(shard = name, "this node will own no key: it weighs too little beside the others");
@@ -262,8 +266,8 @@ struct Control {
     poll: Poll,
     listeners: Vec<Listener>,
     signals: UnixStream,
-    /// Where SIGHUP shows, if there is something to be read again then.
-    hangups: Option<UnixStream>,
+    /// Where SIGHUP shows: what there is to read is read again then.
+    hangups: UnixStream,
     access: Source,
     transport: TransportArgs,
     entry: Entry,
@@ -299,8 +303,7 @@ impl Control {
             listener.register(poll.registry(), Token(LISTENERS + index))?;
         }
         let signals = signal_pipe(&poll, &[SIGTERM, SIGINT], SIGNALS)?;
-        let has_files = plan.access.is_file() || plan.transport.has_files();
-        let hangups = has_files.then(|| signal_pipe(&poll, &[SIGHUP], HANGUPS)).transpose()?;
+        let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let (errand_sender, errands) = mpsc::channel();
@@ -376,10 +379,10 @@ impl Control {
             self.write_log();
             self.run_errands();
             self.measure();
-            if has_bytes(self.hangups.as_mut()) {
+            if has_bytes(&mut self.hangups) {
                 self.reload();
             }
-            if has_bytes(Some(&mut self.signals)) {
+            if has_bytes(&mut self.signals) {
                 return Ok(());
             }
             if self.workers.iter().any(Handle::has_stopped) {
@@ -449,6 +452,9 @@ impl Control {
         }
         if self.transport.has_files() {
             self.reload_certificates();
+        }
+        if !self.access.is_file() && !self.transport.has_files() {
+            info!("{NOTHING_TO_READ}");
         }
     }
 
@@ -552,7 +558,7 @@ impl Control {
                 warn!("not everything was finished in time");
                 return;
             }
-            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || has_bytes(Some(&mut self.signals)) {
+            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || has_bytes(&mut self.signals) {
                 warn!("ended at once");
                 return;
             }
@@ -596,9 +602,9 @@ fn spawn(number: usize, worker: Worker, waker: Arc<Waker>) -> Result<JoinHandle<
 }
 
 /// Whether something came on a stream of signals since the last call.
-pub(crate) fn has_bytes(stream: Option<&mut UnixStream>) -> bool {
+pub(crate) fn has_bytes(stream: &mut UnixStream) -> bool {
     let mut bytes = [0; 16];
-    stream.is_some_and(|stream| matches!(stream.read(&mut bytes), Ok(count) if count > 0))
+    matches!(stream.read(&mut bytes), Ok(count) if count > 0)
 }
 
 /// A stream that becomes readable when one of `signals` comes.

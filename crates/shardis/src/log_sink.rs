@@ -65,6 +65,11 @@ pub(crate) fn start() -> io::Result<()> {
     std::thread::Builder::new().name("log".to_owned()).spawn(write).map(drop)
 }
 
+/// Says `text` to whoever started the process, as a line without time and level.
+pub(crate) fn say(text: &str) {
+    SINK.push(format!("{text}\n").as_bytes());
+}
+
 /// Returns when all lines were written, or after a while.
 pub(crate) fn finish() {
     SINK.wait_until_written(PATIENCE);

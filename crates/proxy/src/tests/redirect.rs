@@ -3,8 +3,8 @@
 use crate::ConnId;
 use crate::testing::{Rig, even};
 use std::time::Duration;
-use topology::Address;
 use topology::discovery::Wish;
+use topology::{Address, NodeSpec, ShardSpec, Topology};
 
 const ASKING: &str = "*1|$6|ASKING|";
 pub(super) const MULTI: &str = "*1|$5|MULTI|";
@@ -545,6 +545,39 @@ fn a_shard_channel_goes_where_the_map_says() {
     rig.sends(old, &changed("sunsubscribe", &channel));
     rig.sends(new, &message("smessage", &channel));
     assert_eq!(rig.taken(client), message("smessage", &channel));
+}
+
+#[test]
+fn who_listens_stays_when_a_primary_becomes_the_replica_of_another() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, _, old) = listener(&mut rig);
+    let (other, elsewhere) = (rig.client(), rig.key(1));
+    rig.client_sends(other, &format!("ssubscribe {elsewhere}|"));
+    let source = rig.bring_up_pinned(1);
+    rig.taken(source);
+    rig.sends(source, &changed("ssubscribe", &elsewhere));
+    rig.taken(other);
+    // A node that has lost its last slot follows, by itself, the one that has got it.
+    let present = rig.proxy.core.topology.clone();
+    let node = |port| NodeSpec::tcp("127.0.0.1", port);
+    let (primary, replicas, slots) = (Some(node(7001)), vec![node(7000)], vec![0..=16383]);
+    let map = ShardSpec { name: "s1".to_owned(), primary, replicas, slots };
+    rig.adopt(Topology::of_cluster(Some(&present), present.epoch() + 1, &[map]).expect("valid"));
+    assert_eq!((rig.is_closed(old), rig.is_closed(source)), (true, false));
+    assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
+    rig.sends(source, &changed("ssubscribe", &channel));
+    rig.sends(source, &message("smessage", &channel));
+    rig.sends(source, &message("smessage", &elsewhere));
+    let heard = [client, other].map(|client| rig.taken(client));
+    assert_eq!(heard, [message("smessage", &channel), message("smessage", &elsewhere)]);
+    rig.client_sends(client, &format!("ssubscribe {elsewhere}|"));
+    assert_eq!(rig.taken(client), changed("ssubscribe", &elsewhere).replace(":1|", ":2|"), "it is there");
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(
+        rig.conns().iter().filter(|(shard, _)| *shard == 0).count(),
+        0,
+        "nobody connects there any more"
+    );
 }
 
 #[test]

@@ -4,14 +4,15 @@ use super::arguments::TcpArgs;
 use super::core::{Core, Notice};
 use super::nodes::{Nodes, Verdict};
 use super::worker::{Mailbox, Message, READ_BYTES_MAX, Shared, Worker};
-use crate::control::{ClientsMax, has_bytes, signal_pipe};
+use crate::control::{ClientsMax, NOTHING_TO_READ, has_bytes, signal_pipe};
 use crate::listeners::{ACCEPTS_PER_TURN_MAX, Listener, Newcomer, Next};
+use crate::log_sink::say;
 use crate::logging;
 use crate::worker::Clock;
 use anyhow::{Context, Result, anyhow};
 use mio::net::UnixStream;
 use mio::{Events, Poll, Token};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -22,6 +23,7 @@ use tracing::{debug, error, info, warn};
 const SIGNALS: Token = Token(0);
 const LISTENER: Token = Token(1);
 const WAKER: Token = Token(2);
+const HANGUPS: Token = Token(3);
 
 /// Lines that wait for the log; workers drop more.
 const LOG_LINES_MAX: usize = 1024;
@@ -51,6 +53,7 @@ struct Control {
     poll: Poll,
     listener: Option<Listener>,
     signals: UnixStream,
+    hangups: UnixStream,
     workers: Vec<Handle>,
     log: mpsc::Receiver<Notice>,
     clients_max: usize,
@@ -82,6 +85,7 @@ impl Control {
         let poll = Poll::new()?;
         listener.register(poll.registry(), LISTENER)?;
         let signals = signal_pipe(&poll, &[SIGTERM, SIGINT], SIGNALS)?;
+        let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS)?;
         let waker = Arc::new(mio::Waker::new(poll.registry(), WAKER)?);
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let specs = args.node_specs().map_err(|error| anyhow!(error))?;
@@ -115,6 +119,7 @@ impl Control {
             poll,
             listener,
             signals,
+            hangups,
             workers,
             log,
             clients_max,
@@ -134,7 +139,10 @@ impl Control {
                 self.accept();
             }
             self.write_log();
-            if has_bytes(Some(&mut self.signals)) {
+            if has_bytes(&mut self.hangups) {
+                info!("{NOTHING_TO_READ}");
+            }
+            if has_bytes(&mut self.signals) {
                 return Ok(());
             }
             if self.workers.iter().any(|handle| handle.thread.is_finished()) {
@@ -213,7 +221,7 @@ impl Control {
                 warn!(clients, "not all clients have left in time");
                 return;
             }
-            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || has_bytes(Some(&mut self.signals)) {
+            if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || has_bytes(&mut self.signals) {
                 warn!("ended at once");
                 return;
             }
@@ -227,9 +235,9 @@ impl Control {
 fn announce(listener: &Listener, workers: usize, nodes: &[topology::NodeSpec]) {
     let version = env!("CARGO_PKG_VERSION");
     let plural = |count: usize| if count == 1 { "" } else { "s" };
-    eprintln!("shardis {version} listens on {listener} ({workers} worker{})", plural(workers));
+    say(&format!("shardis {version} listens on {listener} ({workers} worker{})", plural(workers)));
     let names: Vec<String> = nodes.iter().map(topology::NodeSpec::label).collect();
-    eprintln!("passes bytes to {} node{}: {}", names.len(), plural(names.len()), names.join(" "));
+    say(&format!("passes bytes to {} node{}: {}", names.len(), plural(names.len()), names.join(" ")));
 }
 
 /// Starts a worker's thread. When it ends, the control thread is woken.
