@@ -388,13 +388,7 @@ fn users_of_the_nodes_may_subscribe_to_what_one_redis_lets_them() {
             "UNSUBSCRIBE coffee",
         ],
     ];
-    for conversation in conversations {
-        let (mut theirs, mut ours) = (oracle[0].connect(), world.connect());
-        for line in *conversation {
-            let (expected, got) = (ask(&mut theirs, line), ask(&mut ours, line));
-            assert_eq!(comparable(&got), comparable(&expected), "{line} in {conversation:?}");
-        }
-    }
+    expect_alike(&oracle[0], &world, conversations);
 }
 
 /// A client that is `user` and subscribed to `channel`.
