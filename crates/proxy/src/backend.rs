@@ -13,12 +13,20 @@
 //! cost anybody time. Replies match tickets by order alone, so a ticket stays in the queue until its reply came or the
 //! connection is gone, also when its client has long been told that the time was up.
 
+pub(crate) mod doubt;
+pub(crate) mod lanes;
+pub(crate) mod pinned;
+pub(crate) mod proof;
+pub(crate) mod retire;
+
 mod opening;
+#[cfg(test)]
+mod tests;
 
 use crate::ConnId;
-use crate::lanes::{Greeting, LaneId, PING};
+use crate::backend::lanes::{Greeting, LaneId, PING};
+use crate::backend::proof::Proof;
 use crate::limits::Limits;
-use crate::proof::Proof;
 use crate::redirect::Kept;
 use crate::scripts::Loaded;
 use command::Number;
@@ -229,7 +237,7 @@ pub(crate) struct Backend {
     pub name: Option<i64>,
     /// It did not say.
     pub hides_name: bool,
-    /// Whether its node knows WAITAOF; `None` as long as it has not said so. See [`crate::acknowledged`].
+    /// Whether its node knows WAITAOF; `None` as long as it has not said so. See [`crate::held::acknowledged`].
     pub knows_waitaof: Option<bool>,
     /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
     pub is_sought: bool,
@@ -795,194 +803,4 @@ fn shown(reply: &[u8]) -> String {
         .take(SHOWN_BYTES_MAX)
         .map(|&byte| if byte.is_ascii_graphic() { char::from(byte) } else { ' ' })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::credentials::Credentials;
-    use crate::lanes::{LaneKind, PING, PONG};
-
-    const CONN: ConnId = ConnId { index: 1, generation: 0 };
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_nanos(ms * 1_000_000)
-    }
-
-    /// A node that was not connected to yet.
-    fn waiting() -> Backend {
-        let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
-        Backend::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting)
-    }
-
-    /// A backend through which requests flow since `at(0)`.
-    fn ready() -> Backend {
-        let mut backend = waiting();
-        backend.state = State::Ready { conn: CONN, since: at(0) };
-        backend
-    }
-
-    fn queue(backend: &mut Backend, pool: &mut BufferPool, sent_at: Instant) {
-        let (tail, start) = backend.tail(pool);
-        tail.extend_from_slice(PING);
-        let deadline = sent_at + Duration::from_secs(1);
-        let (purpose, command, kept) = (Purpose::Client, Number::NONE, Kept::READ);
-        let ticket =
-            Ticket { conn: CONN, place: 0, part: 0, purpose, command, kept, queued_us: 0, start, deadline };
-        backend.push(ticket);
-    }
-
-    fn pool() -> BufferPool {
-        BufferPool::new(4, 1 << 20)
-    }
-
-    #[test]
-    fn a_connection_is_used_only_after_a_pong() {
-        let mut pool = pool();
-        let mut backend = waiting();
-        assert_eq!(backend.due(at(0), &Limits::default()), Due::Connect);
-        backend.state = State::Connecting { conn: CONN, deadline: at(1000) };
-        queue(&mut backend, &mut pool, at(0));
-        assert_eq!(backend.output(), b"");
-        backend.handle_connected(Proof::Nothing);
-        assert_eq!(backend.output(), PING);
-        backend.handle_sent(4, &mut pool);
-        assert_eq!(backend.output(), &PING[4..]);
-        assert!(backend.handle_probe_reply(PONG, at(1)).is_err(), "an answer before the question");
-        backend.handle_sent(PING.len() - 4, &mut pool);
-        let refusal = backend.handle_probe_reply(b"-LOADING Redis is loading\r\n", at(1));
-        assert_eq!(refusal, Err("LOADING Redis is loading".to_owned()));
-        assert_eq!(backend.handle_probe_reply(PONG, at(1)), Ok(true));
-        assert_eq!(backend.output(), PING, "what waited is sent now");
-    }
-
-    #[test]
-    fn a_ticket_stays_small() {
-        assert_eq!(size_of::<Ticket>(), 40);
-    }
-
-    #[test]
-    fn a_late_reply_meets_its_tombstone() {
-        let (mut pool, limits) = (pool(), Limits::default());
-        let mut backend = ready();
-        queue(&mut backend, &mut pool, at(0));
-        queue(&mut backend, &mut pool, at(500));
-        backend.handle_sent(PING.len() * 2, &mut pool);
-        assert_eq!(backend.due(at(999), &limits), Due::Nothing);
-        assert_eq!(backend.due(at(1000), &limits), Due::Expire);
-        assert_eq!(backend.expire().map(|ticket| ticket.purpose), Some(Purpose::Client));
-        assert_eq!(backend.due(at(1000), &limits), Due::Nothing);
-        assert_eq!(backend.deadline(&limits), at(1500));
-        assert_eq!(backend.front().map(|ticket| ticket.purpose), Some(Purpose::Late));
-        backend.pop();
-        assert_eq!(backend.front().map(|ticket| ticket.purpose), Some(Purpose::Client));
-        backend.pop();
-        assert!(backend.front().is_none());
-    }
-
-    #[test]
-    fn a_kept_request_is_there_until_its_reply_is() {
-        let mut pool = pool();
-        let mut backend = ready();
-        queue(&mut backend, &mut pool, at(0));
-        queue(&mut backend, &mut pool, at(0));
-        let ping = Some(PING.to_vec());
-        // Unsent, sent but for its end, sent by itself, sent behind others.
-        for count in [0, 20, 8, 0] {
-            backend.handle_sent(count, &mut pool);
-            backend.forget_answered(&mut pool);
-            assert_eq!((backend.kept_request(0), backend.kept_request(1)), (ping.clone(), ping.clone()));
-        }
-        backend.pop();
-        backend.forget_answered(&mut pool);
-        assert_eq!((backend.kept_request(0), backend.kept_request(1)), (ping, None));
-        backend.pop();
-        backend.forget_answered(&mut pool);
-        assert_eq!(backend.kept.capacity(), 0);
-    }
-
-    #[test]
-    fn what_is_too_much_to_be_kept_is_not_asked_again() {
-        let mut pool = pool();
-        let mut backend = ready();
-        queue(&mut backend, &mut pool, at(0));
-        backend.handle_sent(PING.len(), &mut pool);
-        queue(&mut backend, &mut pool, at(0));
-        backend.tail(&mut pool).0.resize(KEPT_BYTES_MAX, b'x');
-        backend.handle_sent(KEPT_BYTES_MAX, &mut pool);
-        queue(&mut backend, &mut pool, at(0));
-        backend.handle_sent(PING.len(), &mut pool);
-        let kept = [0, 1, 2].map(|number| backend.kept_request(number).is_some());
-        assert_eq!(kept, [false, false, true]);
-    }
-
-    #[test]
-    fn a_large_reply_that_is_on_its_way_is_not_late() {
-        let (mut pool, limits) = (pool(), Limits::default());
-        let mut backend = ready();
-        queue(&mut backend, &mut pool, at(0));
-        backend.handle_sent(PING.len(), &mut pool);
-        backend.keep_input(&vec![b'x'; 16 << 20], &mut pool);
-        backend.handle_progress(at(1990));
-        assert_eq!(backend.due(at(1999), &limits), Due::Nothing);
-        assert_eq!(backend.due(at(2000), &limits), Due::Expire);
-    }
-
-    #[test]
-    fn a_silent_connection_is_given_up_after_a_second_timeout() {
-        let (mut pool, limits) = (pool(), Limits::default());
-        let mut backend = ready();
-        queue(&mut backend, &mut pool, at(0));
-        backend.handle_sent(PING.len(), &mut pool);
-        backend.expire();
-        assert_eq!(backend.due(at(1999), &limits), Due::Nothing);
-        assert_eq!(backend.due(at(2000), &limits), Due::Fail("no reply in time"));
-        backend.handle_progress(at(1900));
-        assert_eq!(backend.due(at(2000), &limits), Due::Nothing);
-    }
-
-    #[test]
-    fn nobody_waits_for_the_next_connection_to_a_node_that_was_silent() {
-        let (mut pool, limits, mut prng) = (pool(), Limits::default(), Prng::new(7));
-        let mut backend = ready();
-        queue(&mut backend, &mut pool, at(2000));
-        backend.handle_sent(PING.len(), &mut pool);
-        backend.expire();
-        backend.fail("no reply in time".into(), at(4000), &limits, &mut prng, &mut pool);
-        assert_eq!(backend.admit(&limits), Err("no reply in time"));
-        // Half open: its PING is asked for once, and only its answer closes the breaker.
-        backend.state = State::Connecting { conn: CONN, deadline: at(5000) };
-        backend.handle_connected(Proof::Nothing);
-        backend.handle_sent(PING.len(), &mut pool);
-        assert_eq!(backend.admit(&limits), Err("no reply in time"));
-        assert_eq!(backend.handle_probe_reply(PONG, at(4500)), Ok(true));
-        assert_eq!(backend.admit(&limits), Ok(()));
-    }
-
-    #[test]
-    fn what_was_never_written_is_not_made_a_tombstone() {
-        let mut pool = pool();
-        let mut backend = ready();
-        queue(&mut backend, &mut pool, at(0));
-        assert!(backend.expire().is_none());
-    }
-
-    #[test]
-    fn a_node_that_failed_refuses_at_once_and_a_lost_healthy_one_does_not() {
-        let (mut pool, limits, mut prng) = (pool(), Limits::default(), Prng::new(7));
-        let mut backend = ready();
-        queue(&mut backend, &mut pool, at(2000));
-        backend.handle_sent(3, &mut pool);
-        let (tickets, written) = backend.fail("reset".into(), at(5000), &limits, &mut prng, &mut pool);
-        assert_eq!((tickets.len(), written), (1, 3));
-        assert_eq!(backend.state, State::Waiting { until: at(5000) });
-        assert_eq!(backend.admit(&limits), Ok(()));
-        backend.fail("connection refused".into(), at(5001), &limits, &mut prng, &mut pool);
-        assert_eq!(backend.admit(&limits), Err("connection refused"));
-        for _ in 0..40 {
-            backend.fail("connection refused".into(), at(6000), &limits, &mut prng, &mut pool);
-            let State::Waiting { until } = backend.state else { panic!("a failed backend waits") };
-            assert!(until <= at(7000), "the pause is bounded");
-        }
-    }
 }

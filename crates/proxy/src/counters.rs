@@ -1,10 +1,10 @@
 //! What a worker counts, and the board on which workers show each other what all must know: counts (INFO answers for
 //! all) and scripts.
 
-use crate::audience::Audience;
-use crate::discovered::{Discovered, DiscoveryBoard};
 use crate::monitor::Monitors;
+use crate::pubsub::audience::Audience;
 use crate::scripts::Scripts;
+use crate::succession::discovered::{Discovered, DiscoveryBoard};
 use crate::tally::Tally;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -20,16 +20,16 @@ mod moves;
 
 use crate::ConnId;
 use crate::backend::Purpose;
+use crate::backend::lanes::{LaneId, LaneKind};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::CloseReason;
-use crate::lanes::{LaneId, LaneKind};
 use crate::limits::CrossShard;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
 use crate::requests::Step;
-use crate::route::Keys;
+use crate::requests::route::Keys;
 use crate::session::{Owed, Session};
 use command::{Across, Command, Number};
 use gather::Gather;

@@ -14,18 +14,21 @@
 //! stay where it is. If a connection that watches is lost, nobody knows whether the keys have changed: EXEC is answered
 //! as if they had.
 
+pub(crate) mod acknowledged;
+pub(crate) mod fan;
+pub(crate) mod streams;
+
 use crate::ConnId;
+use crate::backend::lanes::{LaneId, Who};
+use crate::backend::pinned::Pinning;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::lanes::{LaneId, Who};
-use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
 use crate::requests::Step;
-use crate::route::{self, Keys, Route};
+use crate::requests::route::{self, Keys, Route};
 use crate::session::{Owed, Phase, Session};
-use crate::streams;
 use command::{Command, Wait};
 use resp::integer::parse_i64;
 use resp::{Request, encode};

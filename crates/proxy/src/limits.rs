@@ -1,9 +1,9 @@
 //! The named bounds of one worker, and what it is told at start.
 
-use crate::credentials::Credentials;
-use crate::ejection::Ejecting;
-use crate::lanes;
+use crate::backend::lanes;
+use crate::login::credentials::Credentials;
 use crate::reading::Reading;
+use crate::succession::ejection::Ejecting;
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
 use std::sync::Arc;

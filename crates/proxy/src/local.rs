@@ -1,11 +1,16 @@
 //! What the proxy answers itself, as Redis would.
 
+pub(crate) mod admin;
+pub(crate) mod clients;
+pub(crate) mod cluster;
+pub(crate) mod help;
+pub(crate) mod info;
+pub(crate) mod inquiry;
+
+use crate::backend::lanes::LaneKind;
 use crate::core::Core;
 use crate::errors;
-use crate::help;
-use crate::info;
-use crate::inquiry::{Gathered, Question};
-use crate::lanes::LaneKind;
+use crate::local::inquiry::{Gathered, Question};
 use crate::pubsub;
 use crate::session::{Mute, Phase, Session};
 use command::{Command, Local, Resolved};

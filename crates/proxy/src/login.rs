@@ -8,10 +8,15 @@
 //! A client that may do everything costs a look at one byte for each request. When the users change, every worker gives
 //! its clients those of the same name, and closes the clients of users that are gone.
 
+pub(crate) mod acl;
+pub(crate) mod credentials;
+pub(crate) mod identities;
+pub(crate) mod passing;
+
 use crate::core::Core;
 use crate::errors;
-use crate::inquiry::{Gathered, Question};
-use crate::passing::DefaultUser;
+use crate::local::inquiry::{Gathered, Question};
+use crate::login::passing::DefaultUser;
 use crate::proxy::{Peer, Proxy};
 use crate::session::{Phase, Session};
 use command::{Carry, Command, Flags, Guard, Number};

@@ -10,7 +10,7 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors;
-use crate::inquiry::{Gathered, Question};
+use crate::local::inquiry::{Gathered, Question};
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
 use crate::session::Session;

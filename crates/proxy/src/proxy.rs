@@ -3,15 +3,15 @@
 //! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
 
 use crate::ConnId;
+use crate::backend::pinned::Pinning;
 use crate::backend::{Backend, Due, Purpose, State, Use};
 use crate::core::{Asked, Control, Core};
 use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
-use crate::pinned::Pinning;
+use crate::reading::replicas::Reads;
 use crate::redirect::Kept;
-use crate::replicas::Reads;
 use crate::replies::Fault;
 use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;

@@ -20,20 +20,24 @@
 //! A node closes connections that are subscribed to what their user may not have any more. What was subscribed to is asked
 //! for again then, and who is denied it is closed as well ([`Proxy::evict`]): so each client fares as with one Redis.
 
+pub(crate) mod audience;
+pub(crate) mod homes;
+pub(crate) mod subscriptions;
+
 use crate::ConnId;
-use crate::audience::{Ear, Receivers};
+use crate::backend::lanes::LaneId;
 use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
-use crate::invalidations::changes_of;
-use crate::lanes::LaneId;
-use crate::passing::is_denial;
+use crate::login::passing::is_denial;
 use crate::proxy::{Peer, Proxy};
+use crate::pubsub::audience::{Ear, Receivers};
+use crate::pubsub::subscriptions::{Deserted, Origin, Topics, Wait};
 use crate::redirect::Kept;
 use crate::replies::Fault;
 use crate::session::{Owed, Session};
-use crate::subscriptions::{Deserted, Origin, Topics, Wait};
+use crate::tracking::invalidations::changes_of;
 use command::{Carry, Command, Flags, Local, PubSubQuestion, Topic as Kind};
 use resp::reply::{as_bulk, as_integer, elements, is_error};
 use resp::{Request, encode};

@@ -12,7 +12,9 @@
 //! that has come so far has the write. What nodes do not tell cannot be known: then a client's own writes are waited for
 //! as long as [`crate::Limits::own_write_patience`] says.
 //!
-//! Nothing here sends anything: `replicas.rs` does.
+//! Nothing here sends anything; only `replicas.rs` does.
+
+pub(crate) mod replicas;
 
 mod policy;
 mod ramp;

@@ -19,14 +19,16 @@
 //! node may decline one and then carry out the next ([`Declined::may_change`]), a request is only repeated if its client
 //! has sent nothing for the same slot behind it; while it is parked, nothing more is read from that client.
 
+pub(crate) mod kept;
+
 use crate::ConnId;
+use crate::backend::lanes::LaneId;
+use crate::backend::pinned::Pinning;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::lanes::LaneId;
-use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
-use crate::replicas::is_turned_away;
+use crate::reading::replicas::is_turned_away;
 use crate::replies::Outcome;
 use crate::session::{Owed, Phase, is_behind};
 use crate::transaction::Held;

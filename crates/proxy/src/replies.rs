@@ -1,11 +1,16 @@
 //! From a node's bytes to what waits for clients: the way up.
 
+pub(crate) mod halves;
+pub(crate) mod merge;
+pub(crate) mod relay;
+pub(crate) mod reports;
+
 use crate::ConnId;
+use crate::backend::pinned::Pinning;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Control, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
-use crate::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub;
 use crate::session::{Owed, Session};

@@ -1,14 +1,20 @@
 //! From a client's bytes to what is queued for nodes: the way down.
 
+pub(crate) mod fragment;
+pub(crate) mod heads;
+pub(crate) mod learn;
+pub(crate) mod route;
+pub(crate) mod upload;
+
 use crate::backend::Purpose;
+use crate::backend::pinned::Pinning;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
-use crate::learn::Lookup;
 use crate::login;
-use crate::pinned::Pinning;
 use crate::redirect::Kept;
-use crate::route::{self, Keys, Route, Scratch};
+use crate::requests::learn::Lookup;
+use crate::requests::route::{Keys, Route, Scratch};
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{
     Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,

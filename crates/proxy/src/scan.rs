@@ -5,10 +5,12 @@
 //! return all of a few keys at once, so do we. If that next shard fails, what was found is returned, with a cursor that
 //! names it: the client learns of the failure when it goes on there.
 
+pub(crate) mod cursor;
+
+use crate::backend::lanes::LaneId;
 use crate::core::{Asked, Core};
-use crate::cursor::Cursor;
 use crate::errors;
-use crate::lanes::LaneId;
+use crate::scan::cursor::Cursor;
 use crate::session::{Owed, Session};
 use resp::integer::parse_i64;
 use resp::{Request, encode};

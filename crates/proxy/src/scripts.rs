@@ -11,10 +11,10 @@
 //! A request that fails for a missing script did not run, so it may be repeated; but not if its client has sent more
 //! behind it, which would then run before it.
 
+use crate::backend::lanes::LaneId;
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::lanes::LaneId;
-use crate::route::{self, Keys, Part, Route};
+use crate::requests::route::{self, Keys, Part, Route};
 use crate::session::{Owed, Session};
 use command::{Command, Script};
 use resp::{Request, encode};

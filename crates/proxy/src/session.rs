@@ -4,15 +4,15 @@
 //! places. A client that has too much pending, or does not read, is not read from until it caught up.
 
 use crate::ConnId;
-use crate::audience::Receivers;
+use crate::backend::lanes::LaneId;
+use crate::backend::pinned::Pinning;
 use crate::event::Arrival;
 use crate::held::{HeldNode, Watch};
-use crate::lanes::LaneId;
 use crate::limits::Limits;
 use crate::login::Login;
-use crate::pinned::Pinning;
-use crate::replicas::Reads;
-use crate::subscriptions::Subscribed;
+use crate::pubsub::audience::Receivers;
+use crate::pubsub::subscriptions::Subscribed;
+use crate::reading::replicas::Reads;
 use crate::transaction::Transaction;
 use command::Number;
 use resp::request;

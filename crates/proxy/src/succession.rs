@@ -11,6 +11,9 @@
 //! must not overtake that. What is in flight is answered by the node that has it; in a cluster it may answer that the
 //! key is elsewhere by now.
 
+pub(crate) mod discovered;
+pub(crate) mod ejection;
+
 use crate::backend::{Backend, State, Use};
 use crate::core::Core;
 use crate::proxy::{Peer, Proxy};

@@ -1,7 +1,7 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
 use crate::backend::State;
-use crate::lanes::LaneKind;
+use crate::backend::lanes::LaneKind;
 use crate::proxy::Peer;
 use crate::{Action, Arrival, Authority, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;

@@ -1,9 +1,12 @@
 //! CLIENT TRACKING: what one client wants to be told of keys that it may have cached, and which keys a worker's clients
 //! have read. Nothing here sends; `invalidations.rs` does.
 
+pub(crate) mod invalidations;
+pub(crate) mod noloop;
+
 use crate::ConnId;
 use crate::errors;
-use crate::noloop::OwnWrites;
+use crate::tracking::noloop::OwnWrites;
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,22 +10,24 @@
 //! over the connection that all clients share, so that nothing of another client can get between. All keys must be on
 //! one shard: the first command that does not fit is refused, and EXEC then says so, as after every refused command.
 //! What a node could not answer truthfully for all shards is refused the same way ([`command::Within`] says what); what
-//! the proxy answers itself is laid in ([`crate::inlays`]).
+//! the proxy answers itself is laid in ([`crate::transaction::inlays`]).
 //!
 //! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
 //! on whether a byte of EXEC was written.
+
+pub(crate) mod inlays;
 
 use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::{HeldNode, Watch};
-use crate::inlays::Inlays;
-use crate::passing;
+use crate::login::passing;
 use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
-use crate::route::{self, Keys, Route};
+use crate::requests::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
+use crate::transaction::inlays::Inlays;
 use command::{Carry, Command, Guard, Local, Naming, Refusal, Topic, Transaction as Act, Within};
 use resp::{Request, encode};
 use stdx::{BufferPool, Id, append};

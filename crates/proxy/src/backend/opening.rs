@@ -2,7 +2,7 @@
 
 use super::{Backend, State, shown};
 use crate::ConnId;
-use crate::proof::Proof;
+use crate::backend::proof::Proof;
 use resp::reply;
 use stdx::Instant;
 
@@ -65,8 +65,8 @@ impl Backend {
 mod tests {
     use super::*;
     use crate::backend::Use;
-    use crate::credentials::Credentials;
-    use crate::lanes::{Greeting, LaneId, LaneKind, PING, PONG};
+    use crate::backend::lanes::{Greeting, LaneId, LaneKind, PING, PONG};
+    use crate::login::credentials::Credentials;
     use stdx::BufferPool;
     use topology::{NodeId, ShardId};
 

@@ -2,8 +2,8 @@
 
 use super::ramp::WHOLE;
 use super::{Reader, Zone};
+use crate::backend::lanes::LaneId;
 use crate::core::Core;
-use crate::lanes::LaneId;
 use std::fmt::{Result, Write};
 use topology::{NodeId, ShardId};
 

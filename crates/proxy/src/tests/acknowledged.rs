@@ -17,7 +17,7 @@ const DEMOTED: &str =
 
 /// What has a connection count as one that has written.
 fn mark() -> String {
-    String::from_utf8_lossy(crate::acknowledged::MARK).replace("\r\n", "|")
+    String::from_utf8_lossy(crate::held::acknowledged::MARK).replace("\r\n", "|")
 }
 
 /// What a node is asked over a connection over which it was not asked before.

@@ -1,6 +1,6 @@
 //! Transcripts of XREAD over several shards. `|` stands for CR LF.
 
-use crate::lanes::LaneKind;
+use crate::backend::lanes::LaneKind;
 use crate::testing::Rig;
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Transcripts of client-side caching. `|` stands for CR LF.
 
-use crate::lanes::LaneKind;
+use crate::backend::lanes::LaneKind;
 use crate::testing::{Rig, deliver_mail};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use std::time::Duration;

@@ -11,10 +11,10 @@
 //! SELECT goes to the node, since what follows it must run in the other database. The connection is the client's own
 //! then, and is closed afterwards; the client goes on in the lane of that database.
 
+use crate::backend::lanes::LaneKind;
 use crate::core::Core;
 use crate::errors;
-use crate::lanes::LaneKind;
-use crate::route::Scratch;
+use crate::requests::route::Scratch;
 use crate::session::{Owed, Session};
 use command::{Carry, Resolved};
 use resp::reply::elements;

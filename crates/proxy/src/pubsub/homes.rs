@@ -13,10 +13,10 @@
 use crate::core::Core;
 use crate::errors;
 use crate::proxy::{Peer, Proxy};
+use crate::pubsub::subscriptions::{Moved, Origin};
 use crate::pubsub::{Leaving, is_notification};
 use crate::redirect::Declined;
 use crate::replies::Fault;
-use crate::subscriptions::{Moved, Origin};
 use command::Topic as Kind;
 use resp::reply::{as_bulk, elements};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! CLIENT: what a client may know of itself and of others, and do to them.
 
+use crate::backend::lanes::LaneKind;
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::inquiry::{Gathered, Question};
-use crate::lanes::LaneKind;
+use crate::local::inquiry::{Gathered, Question};
 use crate::session::{Mute, Owed, Phase, Session, Wishes};
 use crate::tracking::{self, Mode};
 use crate::transaction::Transaction;

@@ -6,8 +6,8 @@
 //! request is never carried out.
 
 use crate::backend::Purpose;
+use crate::backend::pinned::Pinning;
 use crate::core::{Asked, Core};
-use crate::pinned::Pinning;
 use crate::redirect::Kept;
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Number, Resolved};

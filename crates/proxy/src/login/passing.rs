@@ -15,16 +15,16 @@
 //! What the proxy answers itself no node judges. So of that, only what concerns the client alone is left; what concerns
 //! others is confined to clients of the same user, sent to the nodes, or refused ([`decided`]).
 
+use crate::backend::lanes::{LaneId, LaneKind, Who};
 use crate::backend::{Backend, Use};
 use crate::core::{Asked, Core};
-use crate::credentials::Credentials;
 use crate::errors::{self, Lost};
-use crate::lanes::{LaneId, LaneKind, Who};
 use crate::limits::Authority;
 use crate::local;
 use crate::login::Login;
+use crate::login::credentials::Credentials;
 use crate::proxy::{Peer, Proxy};
-use crate::route::Keys;
+use crate::requests::route::Keys;
 use crate::session::{Owed, Session};
 use command::{AclQuestion, ClientTask, Command, Local, Merge, PubSubQuestion, Refusal, Within};
 use resp::Request;

@@ -7,7 +7,7 @@ use crate::backend::State;
 use crate::core::Core;
 use crate::counters::{Counters, Usage};
 use crate::errors;
-use crate::passing::is_denial;
+use crate::login::passing::is_denial;
 use crate::replies::Outcome;
 use crate::session::Session;
 use crate::tally::{ReadRow, Tally};

@@ -11,11 +11,11 @@
 
 use crate::ConnId;
 use crate::backend::Purpose;
-use crate::clients::{Filter, Listing};
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
-use crate::info::Survey;
+use crate::local::clients::{Filter, Listing};
+use crate::local::info::Survey;
 use crate::login::Task;
 use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};

@@ -12,7 +12,7 @@
 //! only with clients of the same user.
 
 use crate::ConnId;
-use crate::lanes::LaneId;
+use crate::backend::lanes::LaneId;
 use crate::tracking::Tracking;
 use command::Topic as Kind;
 use std::collections::btree_map::Entry;

@@ -10,7 +10,7 @@
 //! The client holds a connection to each shard ([`crate::held`]). As soon as one of them has entries, the others are let
 //! go, and the client gets what all have answered: so nothing that a shard has given is kept from it, also not with `$`,
 //! which each shard resolves once, when it begins to wait. A shard that does not let go in time is not waited for: XREAD
-//! takes nothing, so what it would have said is still there. For replicas ([`crate::acknowledged`]) all shards are waited
+//! takes nothing, so what it would have said is still there. For replicas ([`crate::held::acknowledged`]) all shards are waited
 //! for, and each must have said something.
 //!
 //! A part that its node declines goes over another connection to where its keys are ([`crate::redirect`]). One that is to
@@ -20,17 +20,17 @@
 //! come and meet that client.
 
 use crate::ConnId;
-use crate::acknowledged::Acknowledged;
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::CloseReason;
 use crate::held::HeldNode;
+use crate::held::acknowledged::Acknowledged;
+use crate::held::streams::Streams;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
 use crate::session::{Owed, Session};
-use crate::streams::Streams;
 use command::Number;
 use resp::reply::is_error;
 use std::time::Duration;

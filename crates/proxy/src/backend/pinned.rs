@@ -15,7 +15,7 @@
 //!   the read is asked again on a pinned connection ("refetch"): not a byte of it was passed on before. With it go the
 //!   client's later requests in flight to that node, which must all be reads, so that their order is kept.
 //! - Its last replies were large, so the next one is expected to be.
-//! - Its request is large: it is passed on while it comes ([`crate::upload`]), or, if several shards must see it or its
+//! - Its request is large: it is passed on while it comes ([`crate::requests::upload`]), or, if several shards must see it or its
 //!   key is not known from its beginning, once it is whole.
 //!
 //! While pinned, a client's requests are carried out one at a time, and begin when all earlier ones were answered.
@@ -24,13 +24,13 @@
 //! `output_stall` is closed.
 
 use crate::ConnId;
+use crate::backend::lanes::{Greeting, LaneId};
 use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
-use crate::lanes::{Greeting, LaneId};
 use crate::redirect::Kept;
+use crate::requests::upload::Upload;
 use crate::session::{Owed, Session, is_behind};
-use crate::upload::Upload;
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Id, Instant, Slab};
 use topology::{NodeId, ShardId};
@@ -41,7 +41,7 @@ pub(crate) enum Pinning {
     /// It has none.
     #[default]
     No,
-    /// It has none, and has changed its lane ([`crate::lanes`]): no request is read until all earlier ones were answered.
+    /// It has none, and has changed its lane ([`crate::backend::lanes`]): no request is read until all earlier ones were answered.
     Turning,
     /// It waits for a permit.
     Waiting(Id),

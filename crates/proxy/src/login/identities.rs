@@ -1,7 +1,7 @@
 //! Who clients have said to be, where the nodes decide that: a number for each user and password that a node has taken,
 //! for as long as a lane is theirs.
 
-use crate::credentials::Credentials;
+use crate::login::credentials::Credentials;
 use std::collections::HashMap;
 use std::sync::Arc;
 use stdx::{Id, Slab};

@@ -16,8 +16,8 @@
 
 use crate::ConnId;
 use crate::backend::Purpose;
+use crate::backend::lanes::LaneId;
 use crate::core::Asked;
-use crate::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;

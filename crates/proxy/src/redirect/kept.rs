@@ -2,8 +2,8 @@
 //! how long it may still wait.
 
 use crate::core::Core;
-use crate::learn::Lookup;
 use crate::redirect::Aim;
+use crate::requests::learn::Lookup;
 use command::{Carry, Command, Resolved};
 use resp::Request;
 use resp::request::{Scanned, Scanner};

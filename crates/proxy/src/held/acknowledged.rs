@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A node answers for what its own connection wrote: for all that it had done when that connection last wrote something. So
-//! each connection that the client holds for this ([`crate::fan`]) is made to count as one that has written a moment ago. That
+//! each connection that the client holds for this ([`crate::held::fan`]) is made to count as one that has written a moment ago. That
 //! is all that the node had done by then, and with it all that the client was answered there: nothing of it is in flight
 //! when WAIT goes out. Nobody notes where a client has written, so all shards are asked. Both can only make the number
 //! smaller.
@@ -22,8 +22,8 @@
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::fan::Answers;
 use crate::held::HeldNode;
+use crate::held::fan::Answers;
 use crate::redirect::Kept;
 use crate::session::Session;
 use resp::reply::{as_integer, elements, is_error};

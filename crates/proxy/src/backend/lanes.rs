@@ -15,12 +15,12 @@
 
 use crate::backend::{Backend, Use};
 use crate::core::Core;
-use crate::credentials::Credentials;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
-use crate::identities::Identities;
 use crate::limits::{Authority, Limits};
-use crate::passing;
+use crate::login::credentials::Credentials;
+use crate::login::identities::Identities;
+use crate::login::passing;
 use crate::session::Session;
 use command::Naming;
 use resp::{Request, encode};

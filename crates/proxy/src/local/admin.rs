@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::errors;
-use crate::route::Keys;
+use crate::requests::route::Keys;
 use crate::session::Session;
 use command::{Admin, Command, Merge, Refusal, Report};
 use resp::Request;

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! What it reads it does not take, so nothing is lost whatever becomes of a part. `$` is resolved by the shard that has
-//! the stream. With BLOCK, [`crate::fan`] waits for the parts.
+//! the stream. With BLOCK, [`crate::held::fan`] waits for the parts.
 
 use crate::core::Core;
-use crate::fan::Answers;
-use crate::merge::Merge;
+use crate::held::fan::Answers;
 use crate::redirect::Kept;
-use crate::route::Keys;
+use crate::replies::merge::Merge;
+use crate::requests::route::Keys;
 use crate::session::Session;
 use resp::reply::{as_bulk, elements, first_len, is_null};
 use resp::{Request, encode};

@@ -12,18 +12,18 @@
 //! lost and once when it is back. All nodes are flushed by one FLUSHALL, which the clients are told of once.
 //!
 //! Nodes know us, and not who asked: what a client has written itself, and does not want to hear of, is sorted out in
-//! [`crate::noloop`].
+//! [`crate::tracking::noloop`].
 
 use crate::ConnId;
 use crate::backend::Purpose;
+use crate::backend::lanes::LaneKind;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::inquiry::{Gathered, Question};
-use crate::lanes::LaneKind;
-use crate::noloop::Check;
+use crate::local::inquiry::{Gathered, Question};
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::session::{Owed, Session};
+use crate::tracking::noloop::Check;
 use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
 use command::{Carry, Command, Flags, Local, Transaction as Act};
 use resp::reply::{as_bulk, elements};

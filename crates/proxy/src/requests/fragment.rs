@@ -2,9 +2,9 @@
 
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
-use crate::merge::Merge;
 use crate::redirect::Kept;
-use crate::route::{Keys, Part};
+use crate::replies::merge::Merge;
+use crate::requests::route::{Keys, Part};
 use crate::scripts::Library;
 use crate::session::{Owed, Session};
 use command::{Command, Flags};

@@ -3,11 +3,11 @@
 //! A request that went to several shards holds one place in its client's order and one [`Merge`]. Each reply (or its
 //! loss) is absorbed once; the last one yields the bytes for the client.
 
+use crate::backend::lanes::LaneKind;
 use crate::errors::{self, Lost};
-use crate::lanes::LaneKind;
-use crate::reports::Reports;
+use crate::held::streams::Streams;
+use crate::replies::reports::Reports;
 use crate::scripts::Library;
-use crate::streams::Streams;
 use resp::{encode, reply};
 use stdx::{Prng, append};
 use topology::Topology;

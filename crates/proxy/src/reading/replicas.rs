@@ -11,18 +11,18 @@
 //! until the client's reads in flight at replicas were answered, and a read behind a write goes where the write went.
 
 use crate::ConnId;
+use crate::backend::lanes::LaneId;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::held::Watch;
-use crate::lanes::LaneId;
 use crate::proxy::Proxy;
 use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica, zone_in};
 use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::requests::Step;
-use crate::route::{self, Keys, Part, Route};
+use crate::requests::route::{self, Keys, Part, Route};
 use crate::session::{Owed, Session};
 use command::{Carry, Command, Number};
 use resp::Request;

@@ -8,7 +8,7 @@
 use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket};
 use crate::core::{Control, Core};
-use crate::merge::Merge;
+use crate::replies::merge::Merge;
 use crate::replies::{Fault, unasked_push};
 use crate::session::{Owed, Session};
 use resp::reply::{self, ReplyError};
