@@ -37,8 +37,10 @@ impl Core {
         let mut nodes = std::mem::take(&mut pin.nodes);
         for &node in &nodes {
             let ticket = self.backends[node as usize].tickets().next();
-            // What is taken whole is read until it is whole.
-            let starved = ticket.is_some_and(|ticket| !self.is_relayed(session, ticket));
+            // What is taken whole is read until it is whole, and what is for nobody until the next is there.
+            let is_read_on =
+                |ticket: &Ticket| ticket.purpose == Purpose::Nobody || !self.is_relayed(session, ticket);
+            let starved = ticket.is_some_and(is_read_on);
             self.backends[node as usize].starved = starved;
         }
         let relayed = self.relay_all(session, &nodes);

@@ -703,17 +703,38 @@ fn a_large_reply_is_not_in_front_of_one_that_its_client_gets_before() {
     assert_eq!(got, format!("$1|a|$200000|{large}|"));
 }
 
-#[test]
-fn parts_of_large_values_that_meet_on_one_connection_are_put_together() {
-    let mut rig = Rig::cluster(2);
+/// A client whose next reply is expected to be large.
+fn client_of_large(rig: &mut Rig) -> ConnId {
     let client = rig.client();
-    // The next reply is expected to be large.
     for _ in 0..2 {
         rig.client_sends(client, "eval x 0|");
         rig.node_got(0);
         rig.node_sends(0, &format!("$400000|{}|", "x".repeat(400_000)));
         rig.taken(client);
     }
+    client
+}
+
+#[test]
+fn what_is_said_to_asking_is_read_on_where_replies_are_large() {
+    let mut rig = Rig::cluster(2);
+    let client = client_of_large(&mut rig);
+    rig.client_sends(client, "exists {a}1 b|");
+    let first = rig.bring_up_pinned(0);
+    let second = rig.bring_up_pinned(1);
+    assert_eq!((rig.taken(first), rig.taken(second)), (request("exists b"), request("exists {a}1")));
+    rig.sends(second, &ask(15495, 0));
+    assert_eq!(rig.taken(first), format!("{ASKING}{}", request("exists {a}1")));
+    rig.sends(first, ":1|+O");
+    assert!(!rig.is_paused(first), "what is behind it is waited for");
+    rig.sends(first, "K|:1|");
+    assert_eq!(rig.taken(client), ":2|");
+}
+
+#[test]
+fn parts_of_large_values_that_meet_on_one_connection_are_put_together() {
+    let mut rig = Rig::cluster(2);
+    let client = client_of_large(&mut rig);
     rig.client_sends(client, "mget {a}1 b|");
     let first = rig.bring_up_pinned(0);
     let second = rig.bring_up_pinned(1);

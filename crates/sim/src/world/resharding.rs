@@ -3,6 +3,7 @@
 
 use super::{What, World};
 use crate::cluster::slot;
+use crate::ledger::STAMPED;
 use crate::listeners::channels;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +26,12 @@ impl World<'_> {
     /// or not at all that moves, and a store lets nobody go who waits for one.
     pub(super) fn begin_migration(&mut self) {
         let stays = |key: &[u8]| key.starts_with(b"lasting") || key.starts_with(b"queue");
-        let keys: Vec<Vec<u8>> = match self.prng.one_in(4) {
-            true => channels().collect(),
-            false => self.ledger.names().filter(|key| !stays(key)).cloned().collect(),
+        let names = || self.ledger.names().filter(|key| !stays(key));
+        // Of stamped keys, most is known.
+        let keys: Vec<Vec<u8>> = match self.prng.below(4) {
+            0 => channels().collect(),
+            1 | 2 => names().filter(|key| key.starts_with(STAMPED)).cloned().collect(),
+            _ => names().cloned().collect(),
         };
         let key = self.prng.pick(&keys).clone();
         let its = slot(&key);
