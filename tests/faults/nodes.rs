@@ -78,9 +78,10 @@ fn nodes_that_are_down_at_the_start_are_no_reason_not_to_start() {
 
 #[test]
 fn a_frozen_node_costs_its_clients_one_timeout_and_nobody_else_anything() {
-    // The time of one is up within the test, that of the other is not.
-    let world = World::with_flags(4, &["--request-timeout-ms=1000"]);
-    let patient = Proxy::over(&world.nodes, &["--request-timeout-ms=600000"]);
+    // The time of one is up within the test, that of the other is not. With one worker each, all connections are there.
+    let world = World::with_flags(4, &["--workers=1", "--request-timeout-ms=1000"]);
+    let patience = ["--workers=1", "--request-timeout-ms=600000", "--connect-timeout-ms=600000"];
+    let patient = Proxy::over(&world.nodes, &patience);
     let keys = world.key_on_each("k");
     for proxy in [&world.proxy, &patient] {
         let mut client = Client::connect(proxy.port);
