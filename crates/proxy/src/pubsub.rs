@@ -282,27 +282,27 @@ impl Core {
 
     /// Tells the node at `origin` that a topic is of no interest any more.
     pub(crate) fn say_unsubscribed(&mut self, origin: Origin, kind: Kind, name: &[u8], id: Id) {
-        self.say(origin, kind.unsubscribe(), name, id, Purpose::Unsubscribe);
+        self.say(origin, kind.unsubscribe(), name, (id, 0), Purpose::Unsubscribe);
     }
 
     /// Asks the node of `shard` for the messages of a topic.
     pub(crate) fn ask_for(&mut self, id: Id, shard: ShardId) {
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
-        topic.ask(shard);
+        let question = topic.ask(shard);
         let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
-        self.say(Origin { shard, lane }, kind.subscribe(), &name, id, Purpose::Subscribe);
+        self.say(Origin { shard, lane }, kind.subscribe(), &name, (id, question), Purpose::Subscribe);
     }
 
     /// Queues a request with one name, which has one answer.
-    fn say(&mut self, origin: Origin, word: &str, name: &[u8], id: Id, purpose: Purpose) {
+    fn say(&mut self, origin: Origin, word: &str, name: &[u8], (id, question): (Id, u32), purpose: Purpose) {
         let node = self.source_of(origin);
         let mut request = self.pool.take();
         encode::request(&mut request, &[word.as_bytes(), name]);
-        // A topic has no client: its number takes the place of one.
+        // A topic has no client: its number takes the place of one, and that of the question a place's.
         self.enqueue_on(
             node,
             &request,
-            Asked { conn: id, place: 0, part: origin.shard.0, purpose, kept: Kept::NO },
+            Asked { conn: id, place: question, part: origin.shard.0, purpose, kept: Kept::NO },
         );
         self.pool.give(request);
     }
@@ -525,6 +525,8 @@ impl Proxy {
         let shard = backend.shard;
         backend.pop();
         match ticket.purpose {
+            // If nobody is left, or the topic has moved since, the node was told so behind what it answers now.
+            Purpose::Subscribe if !self.core.subscriptions.topics.awaits(&ticket, shard) => {}
             Purpose::Subscribe if is_error(reply) => {
                 if let Some(topic) = self.core.subscriptions.topics.get_mut(ticket.conn) {
                     topic.refuse(shard);
@@ -614,12 +616,7 @@ impl Proxy {
     /// The node of `shard` says that it has subscribed us.
     fn handle_subscribed(&mut self, id: Id, shard: ShardId, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
-        // If nobody is left, the node was told so behind what it answers now.
         let Some(topic) = core.subscriptions.topics.get_mut(id) else { return Ok(()) };
-        if !topic.lives_on(shard) {
-            // It has moved since.
-            return Ok(());
-        }
         if !confirms(reply, topic.kind.subscribe(), &topic.name) {
             return Err(Fault::Garbled("a subscription that nobody asked for".to_owned()));
         }

@@ -12,6 +12,7 @@
 //! only with clients of the same user.
 
 use crate::ConnId;
+use crate::backend::Ticket;
 use crate::backend::lanes::LaneId;
 use crate::tracking::Tracking;
 use command::Topic as Kind;
@@ -66,6 +67,8 @@ pub(crate) struct Topic {
     pub speaker: ShardId,
     /// How often it was asked for elsewhere since a node has confirmed last.
     moves: u8,
+    /// How often a node was asked for it.
+    questions: u32,
     /// Shards whose node has not confirmed, or whose connection was lost since.
     lacking: Vec<Lack>,
     subscribers: BTreeMap<ConnId, Subscription>,
@@ -75,8 +78,8 @@ pub(crate) struct Topic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lack {
     shard: ShardId,
-    /// It was asked on the connection that there is, or that is being made.
-    asked: bool,
+    /// Which of the topic's questions it was asked on the connection that there is, or that is being made.
+    asked: Option<u32>,
 }
 
 /// One client's part in a topic: confirmed if nothing waits.
@@ -153,7 +156,7 @@ impl Topics {
         for id in self.ids() {
             let Some(topic) = self.topics.get_mut(id).filter(|topic| topic.home.is_none()) else { continue };
             topic.lacking.retain(|lack| !went.contains(&lack.shard));
-            topic.lacking.extend(came.iter().map(|&shard| Lack { shard, asked: false }));
+            topic.lacking.extend(came.iter().map(|&shard| Lack { shard, asked: None }));
             let lane = topic.lane;
             came.iter().for_each(|&shard| self.count_in(Origin { shard, lane }));
             went.iter().for_each(|&shard| self.count_out(Origin { shard, lane }));
@@ -170,12 +173,12 @@ impl Topics {
         let topic = self.topics.get_mut(id)?;
         let from = topic.home.filter(|home| *home != shard)?;
         let lack = topic.lacking.first().copied();
-        (topic.home, topic.lacking) = (Some(shard), vec![Lack { shard, asked: false }]);
+        (topic.home, topic.lacking) = (Some(shard), vec![Lack { shard, asked: None }]);
         let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
         let from = Origin { shard: from, lane };
         self.count_out(from);
         self.count_in(Origin { shard, lane });
-        let (asked, confirmed) = (lack.is_none_or(|lack| lack.asked), lack.is_none());
+        let (asked, confirmed) = (lack.is_none_or(|lack| lack.asked.is_some()), lack.is_none());
         Some(Moved { kind, name, from, asked, confirmed })
     }
 
@@ -219,10 +222,19 @@ impl Topics {
     ) -> Id {
         let name: Arc<[u8]> = name.into();
         self.held_bytes += TOPIC_BYTES + name.len();
-        let lacking = self.homes(home).map(|shard| Lack { shard, asked: false }).collect();
+        let lacking = self.homes(home).map(|shard| Lack { shard, asked: None }).collect();
         let subscribers = BTreeMap::new();
-        let topic =
-            Topic { lane, kind, name: Arc::clone(&name), home, speaker, moves: 0, lacking, subscribers };
+        let topic = Topic {
+            lane,
+            kind,
+            name: Arc::clone(&name),
+            home,
+            speaker,
+            moves: 0,
+            questions: 0,
+            lacking,
+            subscribers,
+        };
         self.homes(home).for_each(|shard| self.count_in(Origin { shard, lane }));
         let id = self.topics.insert(topic);
         self.by_name.entry(lane).or_default()[kind as usize].insert(name, id);
@@ -266,7 +278,7 @@ impl Topics {
             self.count_out(Origin { shard, lane });
             match topic.lacking.iter().find(|lack| lack.shard == shard) {
                 None => asked.push((shard, true)),
-                Some(Lack { asked: true, .. }) => asked.push((shard, false)),
+                Some(Lack { asked: Some(_), .. }) => asked.push((shard, false)),
                 Some(_) => {}
             }
         }
@@ -304,10 +316,10 @@ impl Topics {
         for id in ids {
             let Some(topic) = self.topics.get_mut(id) else { continue };
             match topic.lacking.iter_mut().find(|lack| lack.shard == shard) {
-                Some(lack) => lack.asked = false,
+                Some(lack) => lack.asked = None,
                 None => {
                     loss.confirmed.push(id);
-                    topic.lacking.extend(is_there.then_some(Lack { shard, asked: false }));
+                    topic.lacking.extend(is_there.then_some(Lack { shard, asked: None }));
                 }
             }
             if topic.is_waited_for() && is_there {
@@ -317,9 +329,14 @@ impl Topics {
         loss
     }
 
+    /// Whether somebody still waits for the answer of the node of `shard` to the question of `ticket`.
+    pub(crate) fn awaits(&self, ticket: &Ticket, shard: ShardId) -> bool {
+        self.topics.get(ticket.conn).is_some_and(|topic| topic.awaits(shard, ticket.place))
+    }
+
     /// What the node at `origin` is to be asked for, now that there is a connection: see [`Topic::ask`].
     pub(crate) fn unasked(&self, origin: Origin) -> Vec<Id> {
-        let unasked = Lack { shard: origin.shard, asked: false };
+        let unasked = Lack { shard: origin.shard, asked: None };
         let lacks = |id: &Id| self.topics.get(*id).is_some_and(|topic| topic.lacking.contains(&unasked));
         self.ids_at(origin).filter(lacks).collect()
     }
@@ -351,14 +368,14 @@ impl Topic {
     pub(crate) fn drop_at(&mut self, shard: ShardId) -> bool {
         let was_there = self.lives_on(shard) && self.lacking.iter().all(|lack| lack.shard != shard);
         if was_there {
-            self.lacking.push(Lack { shard, asked: false });
+            self.lacking.push(Lack { shard, asked: None });
         }
         was_there
     }
 
     /// Shards whose node was not asked yet.
     pub(crate) fn unasked(&self) -> impl Iterator<Item = ShardId> {
-        self.lacking.iter().filter(|lack| !lack.asked).map(|lack| lack.shard)
+        self.lacking.iter().filter(|lack| lack.asked.is_none()).map(|lack| lack.shard)
     }
 
     /// Shards whose node has not confirmed.
@@ -366,17 +383,24 @@ impl Topic {
         self.lacking.iter().map(|lack| lack.shard)
     }
 
-    /// The node of `shard` is asked now.
-    pub(crate) fn ask(&mut self, shard: ShardId) {
+    /// The node of `shard` is asked now. The number of the question.
+    pub(crate) fn ask(&mut self, shard: ShardId) -> u32 {
+        self.questions = self.questions.wrapping_add(1);
         for lack in self.lacking.iter_mut().filter(|lack| lack.shard == shard) {
-            lack.asked = true;
+            lack.asked = Some(self.questions);
         }
+        self.questions
+    }
+
+    /// Whether this question to the node of `shard` was the last: else the topic has left it since, and may have come back.
+    fn awaits(&self, shard: ShardId, question: u32) -> bool {
+        self.lacking.contains(&Lack { shard, asked: Some(question) })
     }
 
     /// The node of `shard` does not want to; it may be asked again.
     pub(crate) fn refuse(&mut self, shard: ShardId) {
         for lack in self.lacking.iter_mut().filter(|lack| lack.shard == shard) {
-            lack.asked = false;
+            lack.asked = None;
         }
     }
 
@@ -493,7 +517,8 @@ mod tests {
         let topic = topics.get_mut(id).expect("it is there");
         topic.wait(ONE, WAIT);
         let homes: Vec<ShardId> = topic.unasked().collect();
-        homes.into_iter().for_each(|shard| topic.ask(shard));
+        let questions: Vec<u32> = homes.into_iter().map(|shard| topic.ask(shard)).collect();
+        assert!(questions.is_sorted(), "each has a number of its own");
         (topics, id)
     }
 

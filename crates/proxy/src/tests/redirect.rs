@@ -548,6 +548,31 @@ fn a_shard_channel_goes_where_the_map_says() {
 }
 
 #[test]
+fn what_a_node_confirms_is_what_it_was_asked_last() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("ssubscribe {channel}|"));
+    let source = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
+    // Away, and back before anybody has answered.
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
+    map[1].1.push(slot as u16..=slot as u16);
+    rig.remap(&map);
+    rig.remap(&even(2));
+    let asked = ["sunsubscribe", "ssubscribe"].map(|word| request(&format!("{word} {channel}")));
+    assert_eq!(rig.taken(source), asked.concat());
+    for word in ["ssubscribe", "sunsubscribe"] {
+        rig.sends(source, &changed(word, &channel));
+        assert_eq!(rig.taken(client), "", "it does not hear yet what is said there");
+    }
+    rig.sends(source, &changed("ssubscribe", &channel));
+    rig.sends(source, &message("smessage", &channel));
+    let heard = [changed("ssubscribe", &channel), message("smessage", &channel)];
+    assert_eq!(rig.taken(client), heard.concat());
+}
+
+#[test]
 fn who_listens_stays_when_a_primary_becomes_the_replica_of_another() {
     let mut rig = Rig::cluster(2);
     let (client, channel, _, old) = listener(&mut rig);
