@@ -457,9 +457,23 @@ impl Backend {
                 let opening = self.opening();
                 &opening[opening.len() - unsent..]
             }
+            State::Ready { .. } if self.is_serial() => &self.output.as_slice()[..self.first_unsent()],
             State::Ready { .. } => self.output.as_slice(),
             _ => &[],
         }
+    }
+
+    /// Whether a request is only sent when the one before it was answered. Newer nodes (Redis from 7.2 on, Valkey) leave out
+    /// the reply to an AUTH that fails while the reply to another request waits to be sent: whoever asks behind it would get
+    /// somebody else's.
+    pub(crate) fn is_serial(&self) -> bool {
+        self.greeting.is_of_nobody()
+    }
+
+    /// How many bytes of the output belong to the request that is answered next.
+    fn first_unsent(&self) -> usize {
+        let behind = self.in_flight.get(1).map(|next| next.start.saturating_sub(self.written));
+        behind.map_or(self.output.len(), |bytes| self.output.len().min(bytes as usize))
     }
 
     /// The driver took `count` bytes of the output.

@@ -96,6 +96,9 @@ impl Proxy {
             }
         }
         let core = &mut self.core;
+        if core.backends[node as usize].is_serial() {
+            core.list_node(node);
+        }
         let backend = &mut core.backends[node as usize];
         backend.forget_answered(&mut core.pool);
         // A reply to the greeting has no ticket: the one at the front waits for the reply behind it.

@@ -120,13 +120,14 @@ impl Proxy {
 }
 
 impl Backend {
-    /// Whether the first late reply is the end of the connection: only one client waits for what comes on it, or its node
-    /// answers on another meanwhile.
+    /// Whether the first late reply is the end of the connection: only one client waits for what comes on it, its node
+    /// answers on another meanwhile, or nothing more is sent on it before that reply has come.
     pub(crate) fn is_given_up_when_late(&self) -> bool {
         match self.used_by {
             Use::Pinned | Use::Held | Use::Subscription => true,
             Use::Draining => self.is_doubted(),
-            Use::Shared | Use::Replica | Use::Retired | Use::Relief => false,
+            Use::Shared => self.is_serial(),
+            Use::Replica | Use::Retired | Use::Relief => false,
         }
     }
 }

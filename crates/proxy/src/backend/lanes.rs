@@ -171,6 +171,11 @@ impl Greeting {
         }
     }
 
+    /// Whether clients say on a connection that begins so who they are.
+    pub(crate) fn is_of_nobody(&self) -> bool {
+        self.end == End::HelloOfNobody
+    }
+
     /// The request that asks the node whether it lives, on a connection that began so.
     pub(crate) fn probe(&self) -> &'static [u8] {
         match self.end {

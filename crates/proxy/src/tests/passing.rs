@@ -361,6 +361,33 @@ fn no_more_users_are_let_in_than_may_be() {
     assert_eq!(rig.taken(bob), refusal);
 }
 
+/// Newer nodes leave out the reply to an AUTH that fails while another reply waits to be sent.
+#[test]
+fn one_client_at_a_time_says_to_a_node_who_it_is() {
+    let mut rig = closed(1, Limits::default());
+    let [bob, eve, ann] = [rig.client(), rig.client(), rig.client()];
+    for (client, login) in [(bob, "auth bob b|"), (eve, "auth eve e|"), (ann, "auth ann a|")] {
+        rig.client_sends(client, login);
+    }
+    let door = door(&mut rig);
+    assert_eq!(rig.taken(door), BOB);
+    rig.sends(door, "+OK|");
+    assert_eq!((rig.taken(bob).as_str(), rig.taken(eve).as_str()), ("+OK|", ""));
+    assert_eq!(rig.taken(door), "*3|$4|AUTH|$3|eve|$1|e|");
+    rig.sends(door, WRONG);
+    assert_eq!((rig.taken(eve).as_str(), rig.taken(ann).as_str()), (WRONG, ""));
+    assert_eq!(rig.taken(door), "*3|$4|AUTH|$3|ann|$1|a|");
+    // Who is answered nothing is no reason to give its reply to another.
+    let timeout = rig.proxy.core.limits.request_timeout;
+    rig.pass(timeout / 2);
+    rig.client_sends(bob, "auth bob b|");
+    assert_eq!(rig.taken(door), "");
+    rig.pass(timeout / 2);
+    assert!(rig.taken(ann).contains("outcome unknown"));
+    assert!(rig.taken(bob).starts_with("-TRYAGAIN shard 127.0.0.1:7000 unavailable: "));
+    assert!(rig.is_closed(door));
+}
+
 #[test]
 fn a_login_that_no_node_answers_is_an_error_and_changes_nothing() {
     let mut rig = open(1);
