@@ -477,10 +477,18 @@ fn a_replica_that_does_not_answer_is_not_counted() {
     // For ever, unless somebody ends it.
     let id = resp::reply::as_integer(&client.command(&[b"CLIENT", b"ID"])).expect("a number");
     client.send(b"WAIT 1 0\r\n");
-    let mut primary = world.primaries[1].connect();
-    poll_until("a client that waits at the node", || {
-        let info = primary.command(&[b"INFO", b"clients"]);
-        (field(&String::from_utf8_lossy(&info), "blocked_clients")? == "1").then_some(())
+    // Which it is to leave is asked of one of the nodes on which it waits: those that answer have done so by then.
+    let mut primaries: Vec<Client> = world.primaries.iter().map(RedisServer::connect).collect();
+    let mut has_third_wait = |primary: usize, blocked: &str| {
+        let mut info = |section: &[u8]| {
+            String::from_utf8_lossy(&primaries[primary].command(&[b"INFO", section])).into_owned()
+        };
+        let calls =
+            field(&info(b"commandstats"), "cmdstat_wait").is_some_and(|calls| calls.starts_with("calls=3,"));
+        calls && field(&info(b"clients"), "blocked_clients").is_some_and(|count| count == blocked)
+    };
+    poll_until("a client that waits at one node alone", || {
+        (has_third_wait(0, "0") && has_third_wait(1, "1") && has_third_wait(2, "0")).then_some(())
     });
     assert_eq!(other.ask(&format!("CLIENT UNBLOCK {id}")), ":1\\r\\n");
     assert_eq!(client.read_reply(), b":0\r\n");
