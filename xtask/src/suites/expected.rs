@@ -81,6 +81,26 @@ impl Expected {
         findings
     }
 
+    /// Of each test that was run twice what is as expected, if one of both is, else what came of it at last.
+    pub(super) fn settle(&self, first: &[Outcome], second: Vec<Outcome>) -> Vec<Outcome> {
+        let reasons = self.by_name();
+        let is_surprise =
+            |outcome: &Outcome| surprise(outcome, reasons.get(&*outcome.name).copied()).is_some();
+        let mut first: HashMap<&str, &Outcome> =
+            first.iter().map(|outcome| (&*outcome.name, outcome)).collect();
+        let mut settled = second;
+        for outcome in &mut settled {
+            let before = first.remove(&*outcome.name);
+            if is_surprise(outcome)
+                && let Some(before) = before
+            {
+                *outcome = before.clone();
+            }
+        }
+        settled.extend(first.into_values().cloned());
+        settled
+    }
+
     /// The list that `outcomes` would fulfil. Names keep their reasons.
     pub(super) fn bless(&self, outcomes: &[Outcome]) -> Expected {
         let reasons = self.by_name();
@@ -214,6 +234,20 @@ mod tests {
         assert_eq!(expected.compare(&run), findings);
         let nothing = outcomes(&[("blpop", failed()), ("brpop", failed())]);
         assert_eq!(expected.compare(&nothing), ["0 passed, and it were 1"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_wrong_twice() {
+        let expected = Expected::parse(LIST).expect("it is a list");
+        let listed = [("blpop", failed()), ("brpop", failed())];
+        let run = |verdicts: &[(&str, Verdict)]| outcomes(&[&listed, verdicts].concat());
+        let first = run(&[("get", failed()), ("set", Verdict::Passed)]);
+        let second = run(&[("set", failed()), ("get", Verdict::Passed)]);
+        assert_eq!(expected.compare(&expected.settle(&first, second)), [""; 0]);
+        // What did not come to be run again is as it was.
+        assert_eq!(expected.compare(&expected.settle(&first, run(&[]))), ["failed: get: why"]);
+        let again = run(&[("set", Verdict::Passed), ("get", failed())]);
+        assert_eq!(expected.compare(&expected.settle(&first, again)), ["failed: get: why"]);
     }
 
     #[test]
