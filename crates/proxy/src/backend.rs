@@ -463,7 +463,7 @@ impl Backend {
         }
     }
 
-    /// Whether a request is only sent when the one before it was answered. Newer nodes (Redis from 7.2 on, Valkey) leave out
+    /// Whether a request is only sent when the one before it was answered. Newer nodes (Redis 8.0, Valkey 8) leave out
     /// the reply to an AUTH that fails while the reply to another request waits to be sent: whoever asks behind it would get
     /// somebody else's.
     pub(crate) fn is_serial(&self) -> bool {

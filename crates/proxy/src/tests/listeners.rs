@@ -1,28 +1,17 @@
 //! Transcripts of users of the nodes (`--auth=nodes`) who listen to what is published. `|` stands for CR LF.
 
+use super::passing::{HELLO, WRONG, quiet_second};
+use super::pubsub::{message, said};
 use crate::testing::Rig;
 use crate::{CloseReason, ConnId, Credentials, Event, Limits, Notice};
 use std::time::Duration;
 
-const HELLO: &str = "*1|$5|HELLO|";
 const NO_CHANNELS: &str =
     "-NOPERM this user has no permissions to access one of the channels used as arguments|";
-const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
 
 /// `AUTH name password`, of which the password is the first letter.
 fn auth(name: &str) -> String {
     format!("*3|$4|AUTH|${}|{name}|$1|{}|", name.len(), &name[..1])
-}
-
-/// The request or answer `word` for one name; an answer has a count.
-fn said(word: &str, name: &str, count: Option<usize>) -> String {
-    let len = 2 + usize::from(count.is_some());
-    let count = count.map_or_else(String::new, |count| format!(":{count}|"));
-    format!("*{len}|${}|{word}|${}|{name}|{count}", word.len(), name.len())
-}
-
-fn message(channel: &str, text: &str) -> String {
-    format!("*3|$7|message|${}|{channel}|${}|{text}|", channel.len(), text.len())
 }
 
 /// One node, and clients that are these users.
@@ -167,14 +156,7 @@ fn who_becomes_somebody_else_stays_subscribed_and_leaves_as_who_he_was() {
     rig.sends(eves, &said("unsubscribe", "coffee", Some(0)));
     rig.event(Event::Closed { conn: client, reason: "reset" });
     for _ in 0..14 {
-        rig.pass(Duration::from_secs(1));
-        for (_, conn) in rig.conns() {
-            match rig.taken(conn).as_str() {
-                "*1|$4|PING|" => rig.sends(conn, "+PONG|"),
-                HELLO => rig.sends(conn, "*0|"),
-                _ => {}
-            }
-        }
+        quiet_second(&mut rig);
     }
     assert_eq!((rig.is_closed(bobs), rig.is_closed(eves)), (true, true));
     assert_eq!(rig.proxy.core.lanes.identities.len(), 0, "and with it all passwords are forgotten");

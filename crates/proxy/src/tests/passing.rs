@@ -10,9 +10,9 @@ use stdx::Prng;
 const NO_AUTH: &str = "-NOAUTH Authentication required.|";
 const NO_AUTH_HELLO: &str = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> \
      <pass> option can be used to authenticate the client and select the RESP protocol version at the same time|";
-const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
+pub(super) const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
 const NOT_ANY_MORE: &str = "-WRONGPASS what a node says of it, in its own words|";
-const HELLO: &str = "*1|$5|HELLO|";
+pub(super) const HELLO: &str = "*1|$5|HELLO|";
 const BOB: &str = "*3|$4|AUTH|$3|bob|$1|b|";
 const GET: &str = "*2|$3|get|$1|k|";
 
@@ -51,6 +51,18 @@ fn as_bob(rig: &mut Rig, client: ConnId) -> ConnId {
     rig.sends(door, "+OK|");
     assert_eq!(rig.taken(client), "+OK|");
     door
+}
+
+/// A second in which nothing happens but that nodes are asked whether they live, and answer.
+pub(super) fn quiet_second(rig: &mut Rig) {
+    rig.pass(Duration::from_secs(1));
+    for (_, conn) in rig.conns() {
+        match rig.taken(conn).as_str() {
+            "*1|$4|PING|" => rig.sends(conn, "+PONG|"),
+            HELLO => rig.sends(conn, "*0|"),
+            _ => {}
+        }
+    }
 }
 
 /// Bob's connection to `shard`, which is made for his first request there.
@@ -313,19 +325,9 @@ fn a_password_is_forgotten_when_nobody_has_said_it_for_a_while() {
     rig.sends(own, "$0||");
     assert!(!rig.taken(client).contains("hush-said"));
     rig.event(Event::Ended { conn: client });
-    let quiet = |rig: &mut Rig| {
-        rig.pass(Duration::from_secs(1));
-        for (_, conn) in rig.conns() {
-            match rig.taken(conn).as_str() {
-                "*1|$4|PING|" => rig.sends(conn, "+PONG|"),
-                HELLO => rig.sends(conn, "*0|"),
-                _ => {}
-            }
-        }
-    };
-    (0..4).for_each(|_| quiet(&mut rig));
+    (0..4).for_each(|_| quiet_second(&mut rig));
     assert_eq!((rig.is_closed(own), rig.proxy.core.lanes.identities.len()), (false, 1));
-    (0..4).for_each(|_| quiet(&mut rig));
+    (0..4).for_each(|_| quiet_second(&mut rig));
     assert_eq!((rig.is_closed(own), rig.is_closed(door)), (true, true));
     assert_eq!(rig.proxy.core.lanes.identities.len(), 0);
     // What was his lane is somebody else's, and begins as such.

@@ -6,13 +6,13 @@ use crate::{CloseReason, ConnId, Event, Limits, Notice};
 use std::time::Duration;
 
 /// The request or answer `word` for one name; an answer has a count.
-fn said(word: &str, name: &str, count: Option<usize>) -> String {
+pub(super) fn said(word: &str, name: &str, count: Option<usize>) -> String {
     let len = 2 + usize::from(count.is_some());
     let count = count.map_or_else(String::new, |count| format!(":{count}|"));
     format!("*{len}|${}|{word}|${}|{name}|{count}", word.len(), name.len())
 }
 
-fn message(channel: &str, text: &str) -> String {
+pub(super) fn message(channel: &str, text: &str) -> String {
     format!("*3|$7|message|${}|{channel}|${}|{text}|", channel.len(), text.len())
 }
 

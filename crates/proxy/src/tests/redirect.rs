@@ -2,6 +2,7 @@
 
 use crate::ConnId;
 use crate::testing::{Rig, even};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use topology::discovery::Wish;
 use topology::{Address, NodeSpec, ShardSpec, Topology};
@@ -495,6 +496,15 @@ fn listener(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
     (client, channel, slot, source)
 }
 
+/// Who has which slots of two: both the same, but that `slot` of the first is the second's.
+fn even_but(slot: u32) -> Vec<(u32, Vec<RangeInclusive<u16>>)> {
+    let slot = slot as u16;
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot - 1, slot + 1..=8191];
+    map[1].1.push(slot..=slot);
+    map
+}
+
 fn changed(word: &str, channel: &str) -> String {
     let count = u8::from(word == "ssubscribe");
     format!("*3|${}|{word}|${}|{channel}|:{count}|", word.len(), channel.len())
@@ -517,10 +527,7 @@ fn a_shard_channel_follows_its_slot_when_its_node_drops_it() {
     rig.sends(new, &message("smessage", &channel));
     assert_eq!(rig.taken(client), message("smessage", &channel), "the client need not know");
     // The map says so too: nothing is left to do.
-    let mut map = even(2);
-    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
-    map[1].1.push(slot as u16..=slot as u16);
-    rig.remap(&map);
+    rig.remap(&even_but(slot));
     assert_eq!((rig.taken(old), rig.taken(new)), (String::new(), String::new()));
     rig.client_sends(client, "sunsubscribe|");
     rig.sends(new, &changed("sunsubscribe", &channel));
@@ -531,10 +538,7 @@ fn a_shard_channel_follows_its_slot_when_its_node_drops_it() {
 fn a_shard_channel_goes_where_the_map_says() {
     let mut rig = Rig::cluster(2);
     let (client, channel, slot, old) = listener(&mut rig);
-    let mut map = even(2);
-    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
-    map[1].1.push(slot as u16..=slot as u16);
-    rig.remap(&map);
+    rig.remap(&even_but(slot));
     assert_eq!(rig.taken(old), request(&format!("sunsubscribe {channel}")));
     let new = rig.bring_up_pinned(1);
     assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
@@ -555,10 +559,7 @@ fn what_a_node_confirms_is_what_it_was_asked_last() {
     let source = rig.bring_up_pinned(0);
     assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
     // Away, and back before anybody has answered.
-    let mut map = even(2);
-    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
-    map[1].1.push(slot as u16..=slot as u16);
-    rig.remap(&map);
+    rig.remap(&even_but(slot));
     rig.remap(&even(2));
     let asked = ["sunsubscribe", "ssubscribe"].map(|word| request(&format!("{word} {channel}")));
     assert_eq!(rig.taken(source), asked.concat());
