@@ -41,8 +41,11 @@ const PART_OF_LATENCY: u32 = 2;
 /// A shorter wait is not worth its two system calls and the timer. It also keeps workers from waiting whose requests take
 /// less than twice as long: 11 to 32 µs where nothing stands in line, 66 to 114 µs where the nodes are the limit.
 const WAIT_MIN: Duration = Duration::from_micros(20);
-/// `auto` waits no longer: by then a turn has enough in it, and more would be felt.
-const AUTO_WAIT_MAX: Duration = Duration::from_micros(100);
+/// `auto` waits no longer, or for this part of what a request takes: by then a turn has enough in it.
+const AUTO_WAIT: Duration = Duration::from_micros(100);
+const AUTO_PART_OF_LATENCY: u32 = 4;
+/// More would be felt. (Values of 16 KiB at -P 10 take 5 ms; waits of 400 µs let 10 % more of them through than 100.)
+const AUTO_WAIT_MAX: Duration = Duration::from_micros(400);
 /// A turn in which so much happened is full: waiting only lets the worker idle. (With it, a worker that is the limit waits
 /// in hardly any turn; a wait in each cost it a third of its throughput.)
 const EVENTS_ENOUGH: usize = 16;
@@ -88,6 +91,8 @@ pub(crate) struct Pace {
     is_prompt: bool,
     /// What requests took in the last windows.
     latencies: [Duration; WINDOWS],
+    /// For what share of them the worker was busy, in thousandths.
+    busy: [u128; WINDOWS],
     /// What a wait might be, after the last window; zero for none.
     possible: Duration,
     trial: Trial,
@@ -149,6 +154,7 @@ impl Pace {
             is_busy: false,
             is_prompt: !matches!(gather, Gather::Always(_)),
             latencies: [Duration::ZERO; WINDOWS],
+            busy: [0; WINDOWS],
             possible: Duration::ZERO,
             trial: Trial::new(),
             wait: Duration::ZERO,
@@ -208,7 +214,9 @@ impl Pace {
         if length < WINDOW {
             return;
         }
-        let busy = length.saturating_sub(window.idle).as_nanos() * 1000 / length.as_nanos();
+        self.busy.rotate_left(1);
+        self.busy[WINDOWS - 1] = length.saturating_sub(window.idle).as_nanos() * 1000 / length.as_nanos();
+        let busy = self.busy.iter().sum::<u128>() / WINDOWS as u128;
         self.is_busy = busy > if self.is_busy { BUSY_UNTIL } else { BUSY_FROM };
         self.latencies.rotate_left(1);
         self.latencies[WINDOWS - 1] = window.latency(turn.asked);
@@ -216,7 +224,8 @@ impl Pace {
             self.trial.note_window(turn.asked - window.asked, length, turn.now);
         }
         let latency = self.latencies.into_iter().fold(Duration::MAX, Duration::min);
-        let wait = (latency / PART_OF_LATENCY).min(AUTO_WAIT_MAX);
+        let enough = (latency / AUTO_PART_OF_LATENCY).clamp(AUTO_WAIT, AUTO_WAIT_MAX);
+        let wait = (latency / PART_OF_LATENCY).min(enough);
         // At least one more event is to be expected, if they come as they came.
         let is_worth_it = window.events as u128 * wait.as_nanos() >= length.as_nanos();
         let is_possible = self.is_busy && wait >= WAIT_MIN && is_worth_it;
@@ -287,8 +296,13 @@ mod tests {
     fn where_requests_stand_in_line_half_of_what_they_take_is_waited() {
         // 6 in flight at 60,000/s: 100 us.
         assert_eq!(wait_after(&[IN_LINE, IN_LINE]), Some(Duration::from_micros(50)));
-        let long = Load { in_flight: 50, ..IN_LINE };
-        assert_eq!(wait_after(&[long]), Some(AUTO_WAIT_MAX));
+        // 240 in flight at 60,000/s: 4 ms.
+        let long = Load { in_flight: 240, ..IN_LINE };
+        assert_eq!(wait_after(&[long, long]), Some(AUTO_WAIT_MAX));
+        let between = Load { in_flight: 48, ..IN_LINE };
+        assert_eq!(wait_after(&[between, between]), Some(Duration::from_micros(200)), "a quarter of 800 us");
+        let short = Load { in_flight: 15, ..IN_LINE };
+        assert_eq!(wait_after(&[short, short]), Some(AUTO_WAIT));
     }
 
     #[test]

@@ -2,21 +2,38 @@
 //!
 //! Where clients send their next request behind their last reply, and nodes are the limit, waiting lets more requests
 //! through. Where they come at a rate of their own, requests stand in line at times as well, but no more of them come for
-//! being waited for: then waiting only costs them time. So a worker that might wait does so in every other window for a
-//! while, compares what came in both, and then does what was better until it tries again.
+//! being waited for: then waiting only costs them time. So a worker that might wait does so for a step of some windows and
+//! then not for another, compares what came in both, and then does what was better until it tries again: after a while, or
+//! once the load is another.
+//!
+//! ```text
+//!   step    wait   not   not   wait   wait   not   not   wait …
+//!   window  -+++   -+++  -+++  -+++   …                          - not counted: the step before brought about what comes
+//! ```
 
 use std::time::Duration;
 use stdx::Instant;
 
-/// So many windows with waits and as many without are compared. Requests that come by themselves vary with the root of
-/// their number: 1.2 % of what 16 windows of 5 ms bring at 90,000 a second.
-const WINDOWS: u32 = 16;
+/// So many windows are a step. With steps of one window, 500 requests of 16 KiB that came in one and were answered in the
+/// next (50 clients at -P 10) made waiting look 17 % worse than it was.
+const STEP: u32 = 4;
+/// So many steps are compared, half of them with waits. Requests that come by themselves vary with the root of their
+/// number: 1 % of what 24 windows of 5 ms bring at 90,000 a second.
+const STEPS: u32 = 16;
+/// After so many the result is clear if it is beyond [`CLEAR_GAIN`] or [`CLEAR_LOSS`].
+const STEPS_MIN: u32 = 4;
 /// Waiting pays if so many more requests came, in thousandths. Where nodes are the limit it is 150 to 300.
-const GAIN_MIN: u128 = 60;
+const GAIN_MIN: i64 = 60;
+/// So many more make it plain.
+const CLEAR_GAIN: i64 = 150;
+/// So many fewer make it plain that it does not.
+const CLEAR_LOSS: i64 = -100;
 /// What a trial brought holds for so long.
 const HOLD_MIN: Duration = Duration::from_secs(1);
 /// The same for one that brought what was known: each of these doubles it, up to this.
 const HOLD_MAX: Duration = Duration::from_secs(8);
+/// The load is another if so many windows bring twice or half as many requests as the trial's did.
+const WINDOWS_OTHER: u32 = 16;
 
 /// What was found out, and what is being tried.
 #[derive(Debug)]
@@ -28,10 +45,10 @@ pub(crate) struct Trial {
 
 #[derive(Debug)]
 enum Stage {
-    /// Windows with and without waits take turns; one with waits is the first.
-    Trying { waiting: Came, not_waiting: Came },
-    /// The last trial's result counts.
-    Settled { until: Instant },
+    /// Steps with and without waits take turns. `windows` have passed.
+    Trying { windows: u32, waiting: Came, not_waiting: Came },
+    /// The last trial's result counts, as long as what comes is like what `came` in it.
+    Settled { until: Instant, came: Came, lately: Came },
 }
 
 /// Requests that came in some windows.
@@ -39,7 +56,7 @@ enum Stage {
 struct Came {
     windows: u32,
     requests: u64,
-    ns: u128,
+    ns: u64,
 }
 
 impl Came {
@@ -48,12 +65,29 @@ impl Came {
     fn add(&mut self, requests: u64, length: Duration) {
         self.windows += 1;
         self.requests += requests;
-        self.ns += length.as_nanos();
+        self.ns += length.as_nanos() as u64;
+    }
+
+    /// By how much more came in the same time than in `other`, in thousandths.
+    fn gain_over(&self, other: &Came) -> i64 {
+        let ours = u128::from(self.requests) * u128::from(other.ns) * 1000;
+        let theirs = u128::from(other.requests) * u128::from(self.ns);
+        ours.checked_div(theirs).map_or(0, |thousandths| thousandths as i64 - 1000)
+    }
+
+    fn is_like(&self, other: &Came) -> bool {
+        self.gain_over(other) < 1000 && other.gain_over(self) < 1000
     }
 }
 
 impl Stage {
-    const NEW: Stage = Stage::Trying { waiting: Came::ZERO, not_waiting: Came::ZERO };
+    const NEW: Stage = Stage::Trying { windows: 0, waiting: Came::ZERO, not_waiting: Came::ZERO };
+}
+
+/// Whether the step to which this window of a trial belongs is one with waits. Of four the first and the last are: a load
+/// that grows or falls speaks for neither kind.
+fn is_step_with_waits(window: u32) -> bool {
+    matches!(window / STEP % 4, 0 | 3)
 }
 
 impl Trial {
@@ -64,34 +98,49 @@ impl Trial {
     /// Whether the next window is one with waits.
     pub(crate) fn waits(&self) -> bool {
         match self.stage {
-            Stage::Trying { waiting, not_waiting } => waiting.windows == not_waiting.windows,
+            Stage::Trying { windows, .. } => is_step_with_waits(windows),
             Stage::Settled { .. } => self.pays,
         }
     }
 
     /// A window in which the worker might have waited ended at `now`: it was `length` long and brought so many requests.
     pub(crate) fn note_window(&mut self, requests: u64, length: Duration, now: Instant) {
-        let waited = self.waits();
         match &mut self.stage {
-            Stage::Trying { waiting, not_waiting } => {
-                if waited { &mut *waiting } else { &mut *not_waiting }.add(requests, length);
-                if not_waiting.windows >= WINDOWS {
-                    let (waiting, not_waiting) = (*waiting, *not_waiting);
-                    self.settle(waiting, not_waiting, now);
+            Stage::Trying { windows, waiting, not_waiting } => {
+                let came = if is_step_with_waits(*windows) { &mut *waiting } else { &mut *not_waiting };
+                if !windows.is_multiple_of(STEP) {
+                    came.add(requests, length);
+                }
+                *windows += 1;
+                let (windows, waiting, not_waiting) = (*windows, *waiting, *not_waiting);
+                if windows.is_multiple_of(STEP * STEPS_MIN) {
+                    let gain = waiting.gain_over(&not_waiting);
+                    if windows >= STEP * STEPS || !(CLEAR_LOSS..CLEAR_GAIN).contains(&gain) {
+                        self.settle(gain, waiting, not_waiting, now);
+                    }
                 }
             }
-            Stage::Settled { until } if now >= *until => self.stage = Stage::NEW,
-            Stage::Settled { .. } => {}
+            Stage::Settled { until, came, lately } => {
+                lately.add(requests, length);
+                let is_other = lately.windows == WINDOWS_OTHER && !lately.is_like(came);
+                if is_other {
+                    self.hold = HOLD_MIN;
+                }
+                if is_other || now >= *until {
+                    self.stage = Stage::NEW;
+                } else if lately.windows == WINDOWS_OTHER {
+                    *lately = Came::ZERO;
+                }
+            }
         }
     }
 
-    fn settle(&mut self, waiting: Came, not_waiting: Came, now: Instant) {
-        let with = u128::from(waiting.requests) * not_waiting.ns * 1000;
-        let without = u128::from(not_waiting.requests) * waiting.ns * (1000 + GAIN_MIN);
-        let pays = with >= without;
+    fn settle(&mut self, gain: i64, waiting: Came, not_waiting: Came, now: Instant) {
+        let pays = gain >= GAIN_MIN;
         self.hold = if pays == self.pays { (self.hold * 2).min(HOLD_MAX) } else { HOLD_MIN };
         self.pays = pays;
-        self.stage = Stage::Settled { until: now + self.hold };
+        let came = if pays { waiting } else { not_waiting };
+        self.stage = Stage::Settled { until: now + self.hold, came, lately: Came::ZERO };
     }
 }
 
@@ -101,35 +150,50 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_millis(5);
 
-    /// Windows until the trial settles, of which those with waits bring `with` requests and others `without`.
-    fn settle(trial: &mut Trial, now: &mut Instant, with: u64, without: u64) {
-        for _ in 0..2 * WINDOWS {
+    /// Windows until the trial settles, of which those with waits bring `with` requests and others `without`. Returns how many.
+    fn settle(trial: &mut Trial, now: &mut Instant, with: u64, without: u64) -> u32 {
+        let mut windows = 0;
+        while matches!(trial.stage, Stage::Trying { .. }) {
             let came = if trial.waits() { with } else { without };
             *now += WINDOW;
             trial.note_window(came, WINDOW, *now);
-        }
-        assert!(matches!(trial.stage, Stage::Settled { .. }));
-    }
-
-    /// Windows until the next trial begins. Returns how many.
-    fn hold(trial: &mut Trial, now: &mut Instant) -> u32 {
-        let mut windows = 0;
-        while matches!(trial.stage, Stage::Settled { .. }) {
-            *now += WINDOW;
-            trial.note_window(1, WINDOW, *now);
             windows += 1;
         }
         windows
     }
 
+    /// Windows with `came` requests until the next trial begins. Returns how many.
+    fn hold(trial: &mut Trial, now: &mut Instant, came: u64) -> u32 {
+        let mut windows = 0;
+        while matches!(trial.stage, Stage::Settled { .. }) {
+            *now += WINDOW;
+            trial.note_window(came, WINDOW, *now);
+            windows += 1;
+        }
+        windows
+    }
+
+    fn windows(hold: Duration) -> u32 {
+        (hold.as_millis() / WINDOW.as_millis()) as u32
+    }
+
     #[test]
     fn waiting_is_kept_where_more_requests_come_for_it() {
         let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
-        settle(&mut trial, &mut now, 500, 400);
+        assert_eq!(settle(&mut trial, &mut now, 430, 400), STEP * STEPS);
         assert!(trial.waits());
-        hold(&mut trial, &mut now);
+        hold(&mut trial, &mut now, 430);
         settle(&mut trial, &mut now, 400, 400);
         assert!(!trial.waits(), "it does not pay any more");
+    }
+
+    #[test]
+    fn what_is_plain_is_settled_early() {
+        for (with, pays) in [(500, true), (340, false)] {
+            let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
+            assert_eq!(settle(&mut trial, &mut now, with, 400), STEP * STEPS_MIN);
+            assert_eq!(trial.waits(), pays);
+        }
     }
 
     #[test]
@@ -140,9 +204,44 @@ mod tests {
     }
 
     #[test]
+    fn a_load_that_grows_speaks_for_neither() {
+        let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
+        let mut came = 400;
+        while matches!(trial.stage, Stage::Trying { .. }) {
+            now += WINDOW;
+            trial.note_window(came, WINDOW, now);
+            came += 40;
+        }
+        assert!(!trial.waits());
+        let mut trial = Trial::new();
+        while matches!(trial.stage, Stage::Trying { .. }) {
+            now += WINDOW;
+            trial.note_window(came, WINDOW, now);
+            came -= 40;
+        }
+        assert!(!trial.waits());
+    }
+
+    #[test]
+    fn what_a_step_leaves_to_the_next_is_not_counted() {
+        let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
+        let mut waited = false;
+        while matches!(trial.stage, Stage::Trying { .. }) {
+            let waits = trial.waits();
+            // The first window after waits gets what they have held up.
+            let came = if waits == waited { 400 } else { if waits { 0 } else { 1200 } };
+            waited = waits;
+            now += WINDOW;
+            trial.note_window(came, WINDOW, now);
+        }
+        let Stage::Settled { came, .. } = trial.stage else { unreachable!() };
+        assert_eq!((came.requests / u64::from(came.windows), trial.waits()), (400, false));
+    }
+
+    #[test]
     fn rates_are_compared_and_not_numbers() {
         let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
-        for _ in 0..2 * WINDOWS {
+        while matches!(trial.stage, Stage::Trying { .. }) {
             let length = if trial.waits() { 2 * WINDOW } else { WINDOW };
             now += length;
             let came = if trial.waits() { 790 } else { 400 };
@@ -152,16 +251,33 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_came_is_no_gain() {
+        let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
+        settle(&mut trial, &mut now, 0, 0);
+        assert!(!trial.waits());
+    }
+
+    #[test]
+    fn another_load_is_tried_anew() {
+        let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
+        settle(&mut trial, &mut now, 500, 400);
+        assert_eq!(hold(&mut trial, &mut now, 1_100), WINDOWS_OTHER);
+        settle(&mut trial, &mut now, 500, 400);
+        assert_eq!(hold(&mut trial, &mut now, 240), WINDOWS_OTHER);
+        settle(&mut trial, &mut now, 500, 400);
+        assert_eq!(hold(&mut trial, &mut now, 900), windows(2 * HOLD_MIN), "not that much more");
+    }
+
+    #[test]
     fn what_was_confirmed_is_tried_less_often() {
         let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
         settle(&mut trial, &mut now, 500, 400);
-        let windows = |hold: Duration| (hold.as_millis() / WINDOW.as_millis()) as u32;
-        assert_eq!(hold(&mut trial, &mut now), windows(HOLD_MIN));
+        assert_eq!(hold(&mut trial, &mut now, 500), windows(HOLD_MIN));
         settle(&mut trial, &mut now, 500, 400);
-        assert_eq!(hold(&mut trial, &mut now), windows(2 * HOLD_MIN));
+        assert_eq!(hold(&mut trial, &mut now, 500), windows(2 * HOLD_MIN));
         for _ in 0..5 {
             settle(&mut trial, &mut now, 500, 400);
-            hold(&mut trial, &mut now);
+            hold(&mut trial, &mut now, 500);
         }
         assert_eq!(trial.hold, HOLD_MAX);
         settle(&mut trial, &mut now, 400, 400);
