@@ -378,6 +378,15 @@ impl Backend {
         self.in_flight.len() == 1
     }
 
+    /// Lists this connection, which is number `node`, for sending.
+    #[inline]
+    pub(crate) fn list(&mut self, node: u32, nodes_to_send: &mut Vec<u32>) {
+        if !self.listed && !self.blocked {
+            self.listed = true;
+            nodes_to_send.push(node);
+        }
+    }
+
     /// The request whose ticket is `number` behind the one at the front, if it may be asked again and is kept.
     pub(crate) fn kept_request(&self, number: usize) -> Option<Vec<u8>> {
         self.kept_until(self.in_flight.get(number)?, self.in_flight.get(number + 1))

@@ -273,15 +273,25 @@ impl Core {
     /// Queues a whole request for the connection `node`.
     #[inline(always)]
     pub(crate) fn enqueue_on(&mut self, node: u32, bytes: &[u8], asked: Asked) {
-        let (tail, start) = self.backends[node as usize].tail(&mut self.pool);
-        append(tail, bytes);
-        self.push_ticket(node, start, asked);
+        self.queue_on(node, Err(bytes), asked);
     }
 
     /// Queues the ticket of a request that was appended to the output of connection `node` from offset `start` on.
     #[inline(always)]
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
+        self.queue_on(node, Ok(start), asked);
+    }
+
+    /// Queues the ticket of a request for the connection `node`, which was appended there from an offset on, or is appended
+    /// now. All of it with one look for the connection.
+    #[inline(always)]
+    fn queue_on(&mut self, node: u32, request: Result<u64, &[u8]>, asked: Asked) {
         let backend = &mut self.backends[node as usize];
+        let start = request.unwrap_or_else(|bytes| {
+            let (tail, start) = backend.tail(&mut self.pool);
+            append(tail, bytes);
+            start
+        });
         let (late_at, kept) = match backend.used_by {
             Use::Shared | Use::Replica | Use::Held | Use::Draining => {
                 (self.late_at, asked.kept.max(self.keeps))
@@ -299,7 +309,7 @@ impl Core {
             // Doubt comes before the deadline.
             self.check_at = self.check_at.min(self.now + self.doubt_after);
         }
-        self.list_node(node);
+        backend.list(node, &mut self.nodes_to_send);
     }
 
     /// The reply to the request that was begun last on the connection `node` is late from `deadline` on.
@@ -313,11 +323,7 @@ impl Core {
     /// Lists the connection `node` for sending in this turn.
     #[inline]
     pub(crate) fn list_node(&mut self, node: u32) {
-        let backend = &mut self.backends[node as usize];
-        if !backend.listed && !backend.blocked {
-            backend.listed = true;
-            self.nodes_to_send.push(node);
-        }
+        self.backends[node as usize].list(node, &mut self.nodes_to_send);
     }
 
     /// Lists the session for sending in this turn.

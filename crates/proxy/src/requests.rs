@@ -150,7 +150,8 @@ impl Core {
         if !self.is_usual(session) {
             return at;
         }
-        while session.has_room(&self.limits) {
+        let mut room = session.room(&self.limits);
+        while room > 0 {
             let rest = &bytes[at..];
             let Some(known) = self.heads.find(rest) else { break };
             if !matches!(known.command.carry, Carry::Shard) {
@@ -167,6 +168,7 @@ impl Core {
             self.count_request(session, known.number);
             self.send_over(session, known.command, node, request.bytes);
             at += len;
+            room -= 1;
         }
         if at > 0 {
             session.holds_request = false;

@@ -347,11 +347,15 @@ impl Session {
         pending <= limits.pending_max && pending * (self.reply_bytes_mean_x8 / 8) <= limits.pending_bytes_max
     }
 
-    /// Whether one request more may be pending, of a session for which [`Session::may_read`] was true a moment ago and that
-    /// has only sent requests on since then.
+    /// How many requests more may be pending, of a session for which [`Session::may_read`] was true a moment ago and that only
+    /// sends requests on meanwhile: where replies are not small, one at a time is told.
     #[inline(always)]
-    pub(crate) fn has_room(&self, limits: &Limits) -> bool {
-        self.fits(self.pending.len() + 1, limits)
+    pub(crate) fn room(&self, limits: &Limits) -> usize {
+        let pending = self.pending.len();
+        match () {
+            () if self.fits(limits.pending_max, limits) => limits.pending_max.saturating_sub(pending),
+            () => usize::from(self.fits(pending + 1, limits)),
+        }
     }
 
     /// Whether the next reply is expected to be large, as the last ones were.
