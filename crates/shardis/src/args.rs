@@ -1,7 +1,9 @@
 //! The command line: what can be said, and how it is refused in one line.
 
+mod discovery;
+pub(crate) mod listener;
+
 use crate::access::{Secret, Source};
-use crate::discovery_args::DiscoveryArgs;
 use crate::embedded::EmbeddedSettings;
 use crate::leash::LeashArgs;
 use crate::local::LocalArgs;
@@ -11,6 +13,7 @@ use crate::tcp::TcpArgs;
 use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use discovery::DiscoveryArgs;
 use proxy::{Authority, CrossShard};
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};

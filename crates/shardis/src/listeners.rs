@@ -1,7 +1,7 @@
 //! The sockets on which clients arrive: TCP, TCP for TLS, and unix sockets, side by side.
 
 use crate::args::ProxyArgs;
-use crate::listener_args::{ListenerArg, Place};
+use crate::args::listener::{ListenerArg, Place};
 use anyhow::{Result, anyhow};
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};

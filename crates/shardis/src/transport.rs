@@ -1,7 +1,7 @@
 //! What can be said of TLS, unix sockets and the PROXY protocol, and what becomes of it: certificates, which are read again
 //! when a reload is asked for. The options of listeners have Redis's names.
 
-use crate::listener_args::{ListenerArg, Place};
+use crate::args::listener::{ListenerArg, Place};
 use clap::{Args, ValueEnum};
 use driver::{Acceptor, ClientAuth, Connector, Identity, Trust};
 use std::net::SocketAddr;
