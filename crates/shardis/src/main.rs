@@ -9,6 +9,7 @@
 mod access;
 mod args;
 mod control;
+mod descriptors;
 mod discovery;
 mod embedded;
 mod leash;
@@ -19,14 +20,16 @@ mod logging;
 mod pace;
 mod reading;
 mod resolver;
+mod sharding;
 mod tcp;
+mod team;
 mod transport;
 mod trial;
 mod usage;
 mod worker;
 mod zones;
 
-use args::Commands;
+use args::Task;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -41,15 +44,14 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let command = match args::parse() {
-        Ok(command) => command,
+    let task = match args::parse() {
+        Ok(task) => task,
         Err(exit) => return exit,
     };
-    let outcome = match &command {
-        Commands::Proxy(args) => control::run(args).map(|()| ExitCode::SUCCESS),
-        Commands::Local(args) => local::run(args),
-        Commands::Tcp(args) => tcp::run(args).map(|()| ExitCode::SUCCESS),
-        Commands::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
+    let outcome = match &task {
+        Task::Serve(serving) => control::run(serving).map(|()| ExitCode::SUCCESS),
+        Task::Local(args) => local::run(args),
+        Task::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
     };
     log_sink::finish();
     match outcome {

@@ -1,7 +1,7 @@
 //! Where reads go, and what becomes of a shard whose primary is down: the arguments for it.
 
-use crate::args::parse_bytes;
 use crate::args::listener::ListenerArg;
+use crate::args::parse_bytes;
 use crate::zones::Zones;
 use clap::Args;
 use proxy::{Ejecting, ReadFrom, Reading};

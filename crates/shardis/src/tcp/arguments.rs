@@ -3,6 +3,8 @@
 use super::core::Limits;
 use super::nodes::{Balance, Patience};
 use super::probes::{Check, Kind};
+use crate::control::plural;
+use crate::listeners::{CannotListen, Listener, Mode};
 use clap::Args;
 use driver::{HeaderVersion, Target, header};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -81,7 +83,7 @@ pub(crate) struct TcpArgs {
 
     /// What to log to stderr: error, warn, info, debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub(super) log_level: tracing::Level,
+    pub(crate) log_level: tracing::Level,
 }
 
 fn parse_version(text: &str) -> Result<HeaderVersion, String> {
@@ -125,6 +127,19 @@ impl TcpArgs {
         }
     }
 
+    /// The listener, which clients can connect to from now on.
+    pub(super) fn open(&self) -> Result<Listener, CannotListen> {
+        let addr = self.listen_addr().map_err(CannotListen::Unknown)?;
+        Listener::tcp(addr, "--listen", self.reuse_port, Mode::Tcp)
+    }
+
+    /// What it does with clients that come to `place`, for whoever started it.
+    pub(crate) fn describe(&self, place: &str, nodes: &[NodeSpec]) -> String {
+        let names: Vec<String> = nodes.iter().map(NodeSpec::label).collect();
+        let count = names.len();
+        format!("passes bytes from {place} to {count} node{}: {}", plural(count), names.join(" "))
+    }
+
     /// Where the nodes are.
     pub(super) fn targets(&self) -> Result<Vec<Target>, String> {
         self.node_specs()?.iter().map(|node| target(&node.address)).collect()
@@ -155,14 +170,14 @@ impl TcpArgs {
     }
 
     /// How many workers there are to be.
-    pub(super) fn workers(&self) -> usize {
+    pub(crate) fn workers(&self) -> usize {
         match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         }
     }
 
-    pub(super) fn drain_timeout(&self) -> Duration {
+    pub(crate) fn drain_timeout(&self) -> Duration {
         Duration::from_secs(self.drain_timeout.into())
     }
 }
