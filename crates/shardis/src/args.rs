@@ -5,15 +5,18 @@ pub(crate) mod listener;
 mod proxy;
 mod serving;
 
+use crate::config::{self, Depth};
 use crate::leash::LeashArgs;
 use crate::local::LocalArgs;
 use crate::tcp::TcpArgs;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub(crate) use proxy::{ProxyArgs, parse_bytes};
+pub(crate) use proxy::{ProxyArgs, Way, parse_bytes};
 pub(crate) use serving::Serving;
 
 /// Many Redis nodes behind one endpoint.
@@ -33,6 +36,8 @@ enum Commands {
     Local(LocalArgs),
     /// Pass bytes to one of several nodes, without reading them
     Tcp(TcpArgs),
+    /// Say what is wrong with a configuration file, or what it would run
+    Check(CheckArgs),
     /// Run a program that ends when another process does
     #[command(hide = true)]
     Leash(LeashArgs),
@@ -45,6 +50,7 @@ impl Commands {
             Commands::Proxy(_) => "proxy",
             Commands::Local(_) => "local",
             Commands::Tcp(_) => "tcp",
+            Commands::Check(_) => "check",
             Commands::Leash(_) => "leash",
         }
     }
@@ -54,7 +60,7 @@ impl Commands {
             Commands::Proxy(args) => args.check(),
             Commands::Local(args) => args.check(),
             Commands::Tcp(args) => args.check(),
-            Commands::Leash(_) => Ok(()),
+            Commands::Check(_) | Commands::Leash(_) => Ok(()),
         }
     }
 
@@ -63,10 +69,23 @@ impl Commands {
         match self {
             Commands::Proxy(args) => Task::Serve(Box::new(Serving::redis(*args))),
             Commands::Tcp(args) => Task::Serve(Box::new(Serving::tcp(args))),
+            Commands::Check(args) => Task::Check(args.file),
             Commands::Local(args) => Task::Local(args),
             Commands::Leash(args) => Task::Leash(args),
         }
     }
+}
+
+/// What `shardis check` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  shardis check /etc/shardis.toml && systemctl restart shardis
+
+It listens nowhere, connects to nobody and writes nothing. Exit code 0: nothing is wrong; 1: something is (docs/configuration.md)")]
+struct CheckArgs {
+    /// The configuration file, as for shardis proxy --config
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// What the process is for.
@@ -74,15 +93,39 @@ impl Commands {
 pub(crate) enum Task {
     /// Serve clients.
     Serve(Box<Serving>),
+    /// Check a configuration file.
+    Check(PathBuf),
     /// Start nodes.
     Local(LocalArgs),
     /// Run a program on a leash.
     Leash(LeashArgs),
 }
 
-/// Reads the command line. On `Err` everything was said already: help to stdout with exit code 0, a refusal in one
-/// line to stderr with exit code 2.
+/// Reads the command line, and the configuration file that it names. On `Err` everything was said already: help to stdout
+/// with exit code 0, a refusal in one line to stderr with exit code 2, what is wrong with a file with exit code 1.
 pub(crate) fn parse() -> Result<Task, ExitCode> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match words.split_first().filter(|(command, _)| *command == "proxy") {
+        Some((_, flags)) => match config::asked_for(flags) {
+            Some(file) => parse_with_file(&file, flags),
+            None => parse_words(),
+        },
+        None => parse_words(),
+    }
+}
+
+/// The same for `shardis proxy` with a configuration file. It may lack what the command line does not, and the other way round.
+fn parse_with_file(file: &Path, flags: &[OsString]) -> Result<Task, ExitCode> {
+    config::load(file, flags, Depth::Start).map(|serving| Task::Serve(Box::new(serving))).map_err(|faults| {
+        for line in faults.lines() {
+            // A closed stderr is no reason to complain.
+            let _ = writeln!(std::io::stderr(), "shardis: {line}");
+        }
+        ExitCode::FAILURE
+    })
+}
+
+fn parse_words() -> Result<Task, ExitCode> {
     match Cli::try_parse() {
         Ok(Cli { command }) => match command.check() {
             Ok(()) => Ok(command.task()),
@@ -100,7 +143,7 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
         }
         Err(error) => {
             let named = std::env::args().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
-            Err(refuse(&one_line(&error.to_string()), named.as_deref()))
+            Err(refuse(&plainly(&error.to_string()), named.as_deref()))
         }
     }
 }
@@ -113,7 +156,7 @@ fn refuse(what: &str, command: Option<&str>) -> ExitCode {
 }
 
 /// What clap says over several lines, in one: up to the usage, which --help shows better.
-fn one_line(text: &str) -> String {
+pub(crate) fn plainly(text: &str) -> String {
     let said = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
@@ -121,7 +164,25 @@ fn one_line(text: &str) -> String {
     let line = words.join(" ");
     let line = line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line);
     // What the standard library says of numbers is not for people who are looking for a slip of the finger.
-    NUMBERS.iter().fold(line, |line, (said, meant)| line.replace(said, meant))
+    let line = NUMBERS.iter().fold(line, |line, (said, meant)| line.replace(said, meant));
+    within_bounds(&line).unwrap_or(line)
+}
+
+/// `9 is not in 1..=5` as people say it, if that is what `line` ends with.
+fn within_bounds(line: &str) -> Option<String> {
+    let (before, bounds) = line.split_once(" is not in ")?;
+    let (start, end) = bounds.split_once("..")?;
+    let (start, end): (u64, u64) = (start.parse().ok()?, end.trim_start_matches('=').parse().ok()?);
+    let before = before.rsplit_once(' ').map(|(before, _)| format!("{before} ")).unwrap_or_default();
+    Some(match end >= u64::from(u32::MAX) {
+        true => format!("{before}write a number, {start} at least"),
+        false => format!("{before}write a number from {start} to {end}"),
+    })
+}
+
+/// The levels of the log.
+pub(crate) fn parse_level(text: &str) -> Result<tracing::Level, String> {
+    text.parse().map_err(|_| "write error, warn, info or debug".to_owned())
 }
 
 const NUMBERS: [(&str, &str); 3] = [

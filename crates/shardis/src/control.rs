@@ -74,13 +74,14 @@ pub(crate) fn run(serving: &Serving) -> Result<()> {
     }
     let mut doors = Vec::new();
     for (service, plan) in plans.iter_mut().enumerate() {
-        let listeners = plan.open().map_err(|error| serving.explain(&error))?;
+        let listeners = plan.open().map_err(|error| anyhow!(serving.explain(&error)))?;
         let doors_of = listeners.into_iter().enumerate();
         doors.extend(doors_of.map(|(number, listener)| Door { listener, service, number }));
     }
     let wanted: Vec<ClientsMax> = plans.iter().map(|plan| plan.clients_max()).collect();
     let granted = descriptors::granted(&wanted);
-    announce(&doors, serving.workers, plans.len());
+    let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
+    say(&format!("shardis {} {}", env!("CARGO_PKG_VERSION"), serving.announcement(&places)));
     plans.iter().for_each(|plan| plan.describe());
 
     let mut control = Control::new(doors)?;
@@ -90,15 +91,6 @@ pub(crate) fn run(serving: &Serving) -> Result<()> {
     control.serve()?;
     control.drain(serving.drain_timeout);
     Ok(())
-}
-
-/// Where it listens, for whoever started it.
-fn announce(doors: &[Door], workers: usize, services: usize) {
-    let version = env!("CARGO_PKG_VERSION");
-    let places: Vec<String> = doors.iter().map(|door| door.listener.to_string()).collect();
-    let each = if services > 1 { " each" } else { "" };
-    let plural = plural(workers);
-    say(&format!("shardis {version} listens on {} ({workers} worker{plural}{each})", places.join(", ")));
 }
 
 /// What makes a noun fit `count`.

@@ -1,7 +1,7 @@
 //! The sockets on which clients arrive: TCP, TCP for TLS, and unix sockets, side by side.
 
-use crate::args::ProxyArgs;
-use crate::args::listener::{ListenerArg, Place};
+use crate::args::listener::Place;
+use crate::args::{ProxyArgs, Way};
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
@@ -123,8 +123,14 @@ impl Drop for SocketFile {
 
 impl fmt::Display for Listener {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.place())?;
-        match self.mode {
+        write!(out, "{}{}", self.place(), self.mode)
+    }
+}
+
+/// As it stands behind the place.
+impl fmt::Display for Mode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Mode::Redis { is_tls: false, read_from: None } => Ok(()),
             Mode::Redis { is_tls: true, read_from: None } => write!(out, " (TLS)"),
             Mode::Redis { is_tls: false, read_from: Some(from) } => write!(out, " (reads from {from})"),
@@ -134,38 +140,17 @@ impl fmt::Display for Listener {
     }
 }
 
-impl Mode {
-    /// With or without TLS; reads go where they go without more being said.
-    const fn redis(is_tls: bool) -> Mode {
-        Mode::Redis { is_tls, read_from: None }
-    }
-}
-
 impl Listener {
     /// All at which `args` ask for requests.
     pub(crate) fn open_all(args: &ProxyArgs) -> Result<Vec<Listener>, CannotListen> {
-        let mut listeners = Vec::new();
-        let host = args.listen_addr().map_err(CannotListen::Unknown)?;
-        if args.has_plain_port() {
-            listeners.push(Listener::tcp(host, "--port", args.reuse_port, Mode::redis(false))?);
-        }
-        let transport = &args.transport;
-        if transport.tls_port != 0 {
-            let addr = SocketAddr::new(host.ip(), transport.tls_port);
-            listeners.push(Listener::tcp(addr, "--tls-port", args.reuse_port, Mode::redis(true))?);
-        }
-        if let Some(path) = &transport.unixsocket {
-            listeners.push(Listener::unix(path, "--unixsocket", transport.unixsocketperm)?);
-        }
-        for &ListenerArg { ref place, is_tls, read_from } in &transport.listener {
+        let open = |Way { option, place, is_tls, read_from }| {
             let mode = Mode::Redis { is_tls, read_from };
-            let listener = match place {
-                Place::Tcp(addr) => Listener::tcp(*addr, "--listener", args.reuse_port, mode)?,
-                Place::Unix(path) => Listener::unix(path, "--listener", transport.unixsocketperm)?,
-            };
-            listeners.push(Listener { mode, ..listener });
-        }
-        Ok(listeners)
+            match place {
+                Place::Tcp(addr) => Listener::tcp(addr, option, args.reuse_port, mode),
+                Place::Unix(path) => Listener::unix(&path, option, args.transport.unixsocketperm, mode),
+            }
+        };
+        args.ways_in().map_err(CannotListen::Unknown)?.into_iter().map(open).collect()
     }
 
     /// One at `addr`, which `option` says.
@@ -182,14 +167,19 @@ impl Listener {
         Ok(Listener { door, mode })
     }
 
-    /// One at `path`, which `option` says, for plain requests.
-    fn unix(path: &Path, option: &'static str, mode: Option<u32>) -> Result<Listener, CannotListen> {
+    /// One at `path`, which `option` says, with a file of these permissions.
+    fn unix(
+        path: &Path,
+        option: &'static str,
+        permissions: Option<u32>,
+        mode: Mode,
+    ) -> Result<Listener, CannotListen> {
         let cannot = |error| CannotListen::At { place: Place::unix(path), option, error };
         let path = std::path::absolute(path).map_err(cannot)?;
-        let socket = bind_unix(&path, mode).map_err(cannot)?;
+        let socket = bind_unix(&path, permissions).map_err(cannot)?;
         let peer = format!("{}:0", path.display()).into();
         let door = Door::Unix { socket: UnixListener::from_std(socket), peer, file: SocketFile(path) };
-        Ok(Listener { door, mode: Mode::redis(false) })
+        Ok(Listener { door, mode })
     }
 
     /// Where it listens.

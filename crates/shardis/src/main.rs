@@ -8,6 +8,7 @@
 
 mod access;
 mod args;
+mod config;
 mod control;
 mod descriptors;
 mod discovery;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     };
     let outcome = match &task {
         Task::Serve(serving) => control::run(serving).map(|()| ExitCode::SUCCESS),
+        Task::Check(file) => Ok(config::check(file)),
         Task::Local(args) => local::run(args),
         Task::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
     };

@@ -124,6 +124,16 @@ impl ReadingArgs {
         std::iter::once(first).chain(listeners.iter().filter_map(of_listener)).collect()
     }
 
+    /// Where they go and what becomes of those for a primary that is down, for whoever asks.
+    pub(crate) fn describe(&self) -> String {
+        let otherwise = match self.on_node_down {
+            OnNodeDown::Fail => "",
+            OnNodeDown::Replica => ", from replicas while it is down",
+            OnNodeDown::Remap => "; keys of a node that is down go to other shards",
+        };
+        format!("reads from {}{otherwise}", self.read_from)
+    }
+
     /// Where reads go; `of_listeners` says which listeners have policies of their own.
     pub(crate) fn reading(&self, of_listeners: BTreeMap<u16, ReadFrom>) -> Reading {
         Reading {

@@ -127,16 +127,6 @@ impl TransportArgs {
         Ok(())
     }
 
-    /// Refuses listeners of which two are at the same place. `host` is where --tls-port listens.
-    pub(crate) fn check_places(&self, plain: Option<SocketAddr>, host: SocketAddr) -> Result<(), String> {
-        let plain = plain.map(|addr| ("--port", Place::Tcp(addr)));
-        let tls = (self.tls_port != 0).then(|| SocketAddr::new(host.ip(), self.tls_port));
-        let tls = tls.map(|addr| ("--tls-port", Place::Tcp(addr)));
-        let unix = self.unixsocket.as_ref().map(|path| ("--unixsocket", Place::unix(path)));
-        let others: Vec<_> = plain.into_iter().chain(tls).chain(unix).collect();
-        ListenerArg::check_all(&self.listener, &others)
-    }
-
     /// Whether clients can come elsewhere than at --port.
     pub(crate) fn has_listener(&self) -> bool {
         self.tls_port != 0 || self.unixsocket.is_some() || !self.listener.is_empty()

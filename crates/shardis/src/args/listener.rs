@@ -56,7 +56,8 @@ impl FromStr for ListenerArg {
     }
 }
 
-fn parse_place(text: &str) -> Result<Place, String> {
+/// The place that `text` is: an address with a port, or a unix socket.
+pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
     let path = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text));
     if let Some(path) = path.filter(|path| !path.is_empty()) {
         let path = std::path::absolute(path).map_err(|error| format!("unix:{path}: {error}"))?;
@@ -95,7 +96,7 @@ impl Place {
     }
 
     /// Whether not both can be listened at. Free ports differ.
-    fn is_same(&self, other: &Place) -> bool {
+    pub(crate) fn is_same(&self, other: &Place) -> bool {
         let is_free_port = matches!(self, Place::Tcp(addr) if addr.port() == 0);
         self == other && !is_free_port
     }

@@ -1,13 +1,15 @@
 //! What `shardis proxy` is told, and what of it does not fit together.
 
 use super::discovery::DiscoveryArgs;
+use super::listener::{ListenerArg, Place};
+use super::parse_level;
 use crate::access::{Secret, Source};
 use crate::control::plural;
 use crate::embedded::EmbeddedSettings;
 use crate::pace::Gather;
 use crate::reading::ReadingArgs;
 use crate::transport::TransportArgs;
-use ::proxy::{Authority, CrossShard};
+use ::proxy::{Authority, CrossShard, ReadFrom};
 use clap::{ArgAction, Parser};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -25,8 +27,15 @@ use topology::{Distribution, HashFunction, NodeSpec, TagRule, Topology, Topology
   shardis proxy --nodes=unix:/run/redis/a.sock,unix:/run/redis/b.sock --port=6379 --workers=4
   shardis proxy --nodes='a:6379|a-copy:6379,b:6379|b-copy:6379' --read-from=prefer-replica
   shardis proxy --cluster=10.0.0.1:6379,10.0.0.2:6379
+  shardis proxy --config=/etc/shardis.toml --log-level=debug
   shardis proxy --sentinel=10.0.0.1:26379,10.0.0.2:26379,10.0.0.3:26379 --master=orders,carts")]
 pub(crate) struct ProxyArgs {
+    /// A file (TOML) whose keys are the flags of this page without their dashes, as in nodes = ["a:6379", "b:6379"]; flags
+    /// given beside it win. It may have listeners that pass bytes as shardis tcp does (docs/configuration.md); shardis
+    /// check says what is wrong with it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
     /// The nodes, separated by commas. Each is host:port, [v6]:port or unix:/path, then if wanted :weight, then if
     /// wanted @zone, then if wanted a blank and a name; replicas stand behind their primary, each after a |. Without nodes,
     /// shards in the memory of this process serve: their data is lost when it ends
@@ -166,7 +175,7 @@ pub(crate) struct ProxyArgs {
     drain_timeout: u64,
 
     /// What to log to stderr: error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: tracing::Level,
 }
 
@@ -227,6 +236,22 @@ const WORKERS_MAX: usize = 1024;
 /// Each is a thread.
 const STORE_SHARDS_MAX: u32 = 256;
 
+/// The option that says most ways in.
+const LISTENER: &str = "--listener";
+
+/// A way in for clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// What says so.
+    pub option: &'static str,
+    /// Where it is.
+    pub place: Place,
+    /// Whether clients speak TLS there.
+    pub is_tls: bool,
+    /// Where their reads go, if it has a policy of its own.
+    pub read_from: Option<ReadFrom>,
+}
+
 impl ProxyArgs {
     /// Refuses what single options cannot see.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -235,19 +260,19 @@ impl ProxyArgs {
 
     /// All that is wrong beside what single options can see. Each text begins with the option that it is about.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let topology = self.discovery.check().and_then(|()| self.topology());
+        let topology =
+            self.check_counts().and_then(|()| self.discovery.check()).and_then(|()| self.topology());
         let reading = match &topology {
             Ok(topology) => self.reading.check(self.nodes.is_some(), topology, &self.transport.listener),
             // There is no saying what fits to it.
             Err(_) => Ok(()),
         };
         let checks = [
-            self.check_counts(),
+            topology.as_ref().map(|_| ()).map_err(String::clone),
             self.check_databases(),
             self.check_timeouts(),
             self.check_auth(),
             self.check_listeners(),
-            topology.map(|_| ()),
             reading,
         ];
         checks.into_iter().filter_map(Result::err).collect()
@@ -278,7 +303,45 @@ impl ProxyArgs {
         let host = self.listen_addr()?;
         let plain = self.has_plain_port().then_some(host);
         self.transport.check(plain, self.has_nodes())?;
-        self.transport.check_places(plain, host)
+        let ways = self.ways_in()?;
+        let others = ways.into_iter().filter(|way| way.option != LISTENER).map(|way| (way.option, way.place));
+        ListenerArg::check_all(&self.transport.listener, &others.collect::<Vec<_>>())
+    }
+
+    /// All that is wrong with the files that are named. Each text begins with the option that it is about.
+    pub(crate) fn faults_of_files(&self) -> Vec<String> {
+        let users = self.users();
+        let about_users = |error: String| match error.starts_with("--") {
+            true => error,
+            // It begins with file and line.
+            false => format!("{}: {error}", users.option()),
+        };
+        let nobody = ::proxy::Credentials::default();
+        let checks = [
+            users.users().map(drop).map_err(about_users),
+            self.transport.load().map(drop),
+            self.credentials().map(drop),
+            self.discovery.machine(&nobody, false, 0).map(drop),
+        ];
+        checks.into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Where clients come, in the order in which listeners are numbered.
+    pub(crate) fn ways_in(&self) -> Result<Vec<Way>, String> {
+        let host = self.listen_addr()?;
+        let transport = &self.transport;
+        let way = |option, place, is_tls| Way { option, place, is_tls, read_from: None };
+        let plain = self.has_plain_port().then(|| way("--port", Place::Tcp(host), false));
+        let tls = SocketAddr::new(host.ip(), transport.tls_port);
+        let tls = (transport.tls_port != 0).then(|| way("--tls-port", Place::Tcp(tls), true));
+        let unix = transport.unixsocket.as_ref().map(|path| way("--unixsocket", Place::unix(path), false));
+        let more = transport.listener.iter().cloned().map(|ListenerArg { place, is_tls, read_from }| Way {
+            option: LISTENER,
+            place,
+            is_tls,
+            read_from,
+        });
+        Ok(plain.into_iter().chain(tls).chain(unix).chain(more).collect())
     }
 
     fn check_auth(&self) -> Result<(), String> {
@@ -437,11 +500,11 @@ impl ProxyArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::one_line;
+    use crate::args::plainly;
 
     fn parsed(words: &[&str]) -> Result<ProxyArgs, String> {
         let words = ["shardis proxy"].iter().chain(words);
-        let args = ProxyArgs::try_parse_from(words).map_err(|error| one_line(&error.to_string()))?;
+        let args = ProxyArgs::try_parse_from(words).map_err(|error| plainly(&error.to_string()))?;
         args.check().map(|()| args)
     }
 
@@ -494,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_one_line_that_names_what_is_wrong() {
+    fn refusals_are_plainly_that_names_what_is_wrong() {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),

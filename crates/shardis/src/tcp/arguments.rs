@@ -3,6 +3,7 @@
 use super::core::Limits;
 use super::nodes::{Balance, Patience};
 use super::probes::{Check, Kind};
+use crate::args::{ProxyArgs, parse_level};
 use crate::control::plural;
 use crate::listeners::{CannotListen, Listener, Mode};
 use clap::Args;
@@ -82,7 +83,7 @@ pub(crate) struct TcpArgs {
     drain_timeout: u32,
 
     /// What to log to stderr: error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: tracing::Level,
 }
 
@@ -110,14 +111,24 @@ impl TcpArgs {
         self.listen_addr().map(|_| ())
     }
 
-    pub(super) fn listen_addr(&self) -> Result<SocketAddr, String> {
+    /// With what is of the process as `above` says.
+    pub(crate) fn within(self, above: &ProxyArgs) -> TcpArgs {
+        TcpArgs {
+            workers: above.workers(),
+            reuse_port: self.reuse_port || above.reuse_port,
+            log_level: above.log_level,
+            ..self
+        }
+    }
+
+    pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
         let listen = &self.listen;
         let resolved = listen.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
         resolved
             .ok_or_else(|| format!("--listen {listen}: write an address and a port, as in 127.0.0.1:6380"))
     }
 
-    pub(super) fn node_specs(&self) -> Result<Vec<NodeSpec>, String> {
+    pub(crate) fn node_specs(&self) -> Result<Vec<NodeSpec>, String> {
         let nodes = parse_nodes(&self.nodes).map_err(|error| format!("--nodes: {error}"))?;
         match nodes.iter().find(|node| !node.replicas.is_empty()) {
             Some(node) => {
@@ -141,7 +152,7 @@ impl TcpArgs {
     }
 
     /// Where the nodes are.
-    pub(super) fn targets(&self) -> Result<Vec<Target>, String> {
+    pub(crate) fn targets(&self) -> Result<Vec<Target>, String> {
         self.node_specs()?.iter().map(|node| target(&node.address)).collect()
     }
 
