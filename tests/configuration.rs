@@ -81,7 +81,7 @@ fn a_file_starts_a_port_of_redis_and_one_of_mode_tcp_in_one_process() {
     let said = check(&both.path);
     assert_eq!(said.code, Some(0), "it listens nowhere itself: {said:?}");
     let start = both.process.output();
-    let place = start.lines().next().and_then(|line| line.split_once(" listens on ")).expect("a line").1;
+    let place = start.lines().find_map(|line| line.split_once(" listens on ")).expect("a line").1;
     assert!(said.stdout.contains(place), "{place}\n{said:?}");
     assert!(said.stdout.contains("reads from primary"), "{said:?}");
 }

@@ -9,8 +9,10 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 const OWN_PART: u64 = 8;
 
 /// What is wanted for the clients of one service.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ClientsMax {
+    /// Where they come, for the log.
+    pub at: String,
     /// As the operator wants it.
     pub wanted: usize,
     /// Descriptors for each client.
@@ -36,11 +38,12 @@ pub(crate) fn granted(services: &[ClientsMax]) -> Vec<usize> {
     };
     let fit = shares(services, granted.saturating_sub(reserved));
     for (service, &fit) in services.iter().zip(&fit).filter(|(service, fit)| **fit < service.wanted) {
-        let (maxclients, wanted) = (fit, service.wanted);
+        let (maxclients, wanted, listener) = (fit, service.wanted, &service.at);
         warn!(
             maxclients,
             wanted,
             descriptors = granted,
+            listener,
             "the limit of file descriptors allows fewer clients"
         );
     }
@@ -76,7 +79,8 @@ mod tests {
 
     #[test]
     fn services_share_what_descriptors_there_are() {
-        let service = |wanted, sockets_each| ClientsMax { wanted, sockets_each, nodes: 0, own: 0 };
+        let at = String::new;
+        let service = |wanted, sockets_each| ClientsMax { at: at(), wanted, sockets_each, nodes: 0, own: 0 };
         assert_eq!(shares(&[service(1000, 1)], 1000), [1000]);
         assert_eq!(shares(&[service(1000, 1)], 10), [10]);
         assert_eq!(shares(&[service(1000, 2)], 10), [5]);
@@ -87,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_single_clients_have_leaves_most_to_others() {
-        let services = [ClientsMax { wanted: 1, sockets_each: 1, nodes: 10, own: 5000 }];
+        let services = [ClientsMax { at: String::new(), wanted: 1, sockets_each: 1, nodes: 10, own: 5000 }];
         assert_eq!(reserved(&services, None), 64 + 10 + 5000);
         assert_eq!(reserved(&services, Some(1024)), 64 + 10 + 128);
     }

@@ -38,7 +38,8 @@ const DISCOVERED_NODES: usize = 64;
 /// What is to run: all that can be known before anybody can connect.
 pub(crate) struct ShardingPlan {
     args: ProxyArgs,
-    /// The first listener's; 0 if it has none.
+    /// The first listener, and its port; 0 if it has none.
+    place: String,
     port: u16,
     /// Whether clients of each listener speak TLS.
     is_tls: Vec<bool>,
@@ -66,6 +67,7 @@ impl ShardingPlan {
         let certificates = args.transport.load()?;
         let credentials = args.credentials()?;
         Ok(ShardingPlan {
+            place: String::new(),
             port: 0,
             is_tls: Vec::new(),
             reading: Reading::default(),
@@ -118,6 +120,7 @@ impl ShardingPlan {
 impl Plan for ShardingPlan {
     fn open(&mut self) -> Result<Vec<Listener>, CannotListen> {
         let listeners = Listener::open_all(&self.args)?;
+        self.place = listeners.first().map(Listener::place).unwrap_or_default();
         self.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
         let is_tls = |listener: &Listener| matches!(listener.mode, Mode::Redis { is_tls: true, .. });
         self.is_tls = listeners.iter().map(is_tls).collect();
@@ -137,7 +140,8 @@ impl Plan for ShardingPlan {
             true => DISCOVERED_NODES.max(self.topology.nodes().len()),
             false => self.topology.nodes().len(),
         };
-        ClientsMax { wanted: self.args.maxclients, sockets_each: 1, nodes: workers * nodes, own }
+        let (at, wanted) = (self.place.clone(), self.args.maxclients);
+        ClientsMax { at, wanted, sockets_each: 1, nodes: workers * nodes, own }
     }
 
     fn describe(&self) {

@@ -199,7 +199,10 @@ impl Flags {
                 let missing = either(&subjects, "or");
                 match entries.iter().find(needs) {
                     Some(entry) => Fault::at(entry.at, format!("{}: it needs {missing} as well", entry.key)),
-                    None => Fault { at: None, text: plainly(&error.to_string()) },
+                    None => Fault {
+                        at: None,
+                        text: format!("what the command line says needs {missing} as well"),
+                    },
                 }
             }
             _ => Fault { at: None, text: plainly(&error.to_string()) },

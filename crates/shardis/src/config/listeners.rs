@@ -17,6 +17,9 @@ use toml::de::DeValue;
 /// Flags of `shardis tcp` that are of the process: the keys above the tables say them for all.
 const ABOVE: [&str; 3] = ["workers", "drain-timeout", "log-level"];
 
+/// Each has threads of its own. More of them than this would be a slip, and cost a thousand threads.
+const TCP_LISTENERS_MAX: usize = 64;
+
 /// What the tables say.
 #[derive(Debug)]
 pub(super) struct Listeners {
@@ -54,6 +57,11 @@ pub(super) fn read(above: &Flags, tables: &[Table<'_>]) -> Listeners {
             Some((_, at)) => Err(vec![Fault::at(at, "mode: write \"redis\" or \"tcp\"")]),
         };
         listeners.faults.extend(outcome.err().unwrap_or_default());
+        if listeners.of_tcp.len() > TCP_LISTENERS_MAX {
+            let text = format!("at most {TCP_LISTENERS_MAX} listeners have mode = \"tcp\"");
+            listeners.faults.push(Fault::at(table.at, text));
+            break;
+        }
     }
     listeners
 }

@@ -132,6 +132,7 @@ fn what_does_not_go_together_is_told_whoever_says_it() {
             &["--store-shards=2"],
             "F:1:13: databases 20: shards in memory have 16; name nodes with nodes",
         ),
+        ("port = 1", &["--node-user=x"], "F: what the command line says needs node-auth-file as well"),
         ("port = 1", &["--store-shards=0"], "F: --store-shards 0: 1 to 256"),
         (
             "port = 1",
@@ -183,6 +184,27 @@ fn what_is_no_text_is_told_with_the_place_of_the_byte() {
     let (text, fault) = Document::new(vec![b'#'; 2 << 20]).expect_err("too large");
     let faults = Faults::new(Path::new("F"), &text, vec![fault]);
     assert_eq!(faults.to_string(), "F: it is no configuration: it has more than 1048576 bytes");
+}
+
+#[test]
+fn listeners_of_mode_tcp_have_a_bound() {
+    let table =
+        |port| format!("[[listener]]\naddress = '127.0.0.1:{port}'\nmode = 'tcp'\nnodes = '127.0.0.1:1'\n");
+    let tables = |count| (1..=count).map(table).collect::<String>();
+    assert_eq!(reading(&tables(64), &[]).expect("so many may be").tcp.len(), 64);
+    let faults = reading(&tables(66), &[]).expect_err("too many");
+    assert_eq!(faults, "F:257:1: at most 64 listeners have mode = \"tcp\"");
+}
+
+#[test]
+fn the_examples_of_the_docs_are_right_but_for_files_that_are_not_there() {
+    let docs = [include_str!("../../../../docs/configuration.md"), include_str!("../../../../docs/tcp.md")];
+    for text in docs {
+        let (_, example) = text.split_once("```toml\n").expect("there is one");
+        let (example, _) = example.split_once("```").expect("it ends");
+        let faults = reading(example, &[]).err().unwrap_or_default();
+        assert!(faults.lines().all(|line| line.contains("No such file")), "{faults}");
+    }
 }
 
 #[test]

@@ -49,7 +49,8 @@ impl Plan for PassingPlan {
     }
 
     fn clients_max(&self) -> ClientsMax {
-        ClientsMax { wanted: self.args.maxclients, sockets_each: 2, nodes: self.specs.len(), own: 0 }
+        let (at, wanted) = (self.place.clone(), self.args.maxclients);
+        ClientsMax { at, wanted, sockets_each: 2, nodes: self.specs.len(), own: 0 }
     }
 
     fn describe(&self) {
