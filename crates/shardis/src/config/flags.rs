@@ -196,7 +196,7 @@ impl Flags {
                         missing.iter().any(|name| subjects.contains(name))
                     })
                 };
-                let missing = either(&subjects, "or");
+                let missing = requirements(error);
                 match entries.iter().find(needs) {
                     Some(entry) => Fault::at(entry.at, format!("{}: it needs {missing} as well", entry.key)),
                     None => Fault {
@@ -364,14 +364,24 @@ fn refused_value(flag: &Arg, key: &str, error: &Error) -> String {
     }
 }
 
+/// What `error` says is missing: of each group of flags one.
+fn requirements(error: &Error) -> String {
+    let texts = texts(error, ContextKind::InvalidArg);
+    let group = |text: &String| either(&wording::flags_in(text).map(str::to_owned).collect::<Vec<_>>(), "or");
+    texts.iter().map(group).collect::<Vec<_>>().join(", and ")
+}
+
 /// The flags that `error` names as `kind`.
 fn names(error: &Error, kind: ContextKind) -> Vec<String> {
-    let texts: Vec<String> = match error.get(kind) {
+    texts(error, kind).iter().flat_map(|text| wording::flags_in(text)).map(str::to_owned).collect()
+}
+
+fn texts(error: &Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
         Some(ContextValue::String(text)) => vec![text.clone()],
         Some(ContextValue::Strings(texts)) => texts.clone(),
         _ => Vec::new(),
-    };
-    texts.iter().flat_map(|text| wording::flags_in(text)).map(str::to_owned).collect()
+    }
 }
 
 /// `a`, `a or b`, `a, b or c`.

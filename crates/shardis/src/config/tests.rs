@@ -132,7 +132,11 @@ fn what_does_not_go_together_is_told_whoever_says_it() {
             &["--store-shards=2"],
             "F:1:13: databases 20: shards in memory have 16; name nodes with nodes",
         ),
-        ("port = 1", &["--node-user=x"], "F: what the command line says needs node-auth-file as well"),
+        (
+            "port = 1",
+            &["--node-user=x"],
+            "F: what the command line says needs node-auth-file, and nodes, cluster or sentinel as well",
+        ),
         ("port = 1", &["--store-shards=0"], "F: --store-shards 0: 1 to 256"),
         (
             "port = 1",
