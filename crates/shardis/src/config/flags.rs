@@ -83,10 +83,9 @@ impl Flags {
             let text = why_not(key).unwrap_or_else(|| self.unknown(key));
             return Err(vec![Fault::at(*at, text)]);
         };
-        let is_switch = matches!(flag.get_action(), ArgAction::SetTrue);
         let entry =
             |words, values| Entry { key: key.clone(), at: *at, id: flag.get_id().to_string(), words, values };
-        if is_switch {
+        if matches!(flag.get_action(), ArgAction::SetTrue) {
             return match value {
                 DeValue::Boolean(true) => Ok(entry(vec![format!("--{key}").into()], Vec::new())),
                 DeValue::Boolean(false) => Ok(entry(Vec::new(), Vec::new())),
@@ -165,47 +164,41 @@ impl Flags {
     /// What is wrong with `entries` and the command line together, as `error` says. `overriding` are the ids of the flags that
     /// the command line has.
     pub(super) fn relation(&self, error: &Error, entries: &[Entry], overriding: &[String]) -> Fault {
-        let entry_of = |name: &str| {
+        let fault = match error.kind() {
+            ErrorKind::ArgumentConflict => self.conflict(error, entries, overriding),
+            ErrorKind::MissingRequiredArgument => Some(self.missing(error, entries)),
+            _ => None,
+        };
+        fault.unwrap_or_else(|| Fault { at: None, text: plainly(&error.to_string()) })
+    }
+
+    fn conflict(&self, error: &Error, entries: &[Entry], overriding: &[String]) -> Option<Fault> {
+        let entry_of = |name: &String| {
             let id = self.id(name)?;
             entries.iter().find(|entry| entry.id == id && !overriding.contains(&id))
         };
         let (subjects, others) = (names(error, ContextKind::InvalidArg), names(error, ContextKind::PriorArg));
-        match error.kind() {
-            ErrorKind::ArgumentConflict => {
-                let involved = || subjects.iter().chain(&others);
-                let entry = involved().filter_map(|name| entry_of(name)).max_by_key(|entry| entry.at);
-                let Some(entry) = entry else { return Fault { at: None, text: plainly(&error.to_string()) } };
-                let company: Vec<String> = involved()
-                    .filter(|name| self.id(name).as_deref() != Some(entry.id.as_str()))
-                    .map(|name| match entry_of(name) {
-                        Some(_) => name.clone(),
-                        None => format!("--{name} of the command line"),
-                    })
-                    .collect();
-                let (key, company) = (&entry.key, either(&company, "and"));
-                Fault::at(
-                    entry.at,
-                    format!("{key}: it does not go together with {company}; take one of them away"),
-                )
-            }
-            ErrorKind::MissingRequiredArgument => {
-                let needs = |entry: &&Entry| {
-                    let alone = self.parse(entry.words.iter().cloned()).err();
-                    alone.is_some_and(|error| {
-                        let missing = names(&error, ContextKind::InvalidArg);
-                        missing.iter().any(|name| subjects.contains(name))
-                    })
-                };
-                let missing = requirements(error);
-                match entries.iter().find(needs) {
-                    Some(entry) => Fault::at(entry.at, format!("{}: it needs {missing} as well", entry.key)),
-                    None => Fault {
-                        at: None,
-                        text: format!("what the command line says needs {missing} as well"),
-                    },
-                }
-            }
-            _ => Fault { at: None, text: plainly(&error.to_string()) },
+        let involved: Vec<String> = subjects.into_iter().chain(others).collect();
+        let Entry { key, at, id, .. } = involved.iter().filter_map(entry_of).max_by_key(|entry| entry.at)?;
+        let company = involved.iter().filter(|name| self.id(name).as_ref() != Some(id));
+        let company = company.map(|name| match entry_of(name) {
+            Some(_) => name.clone(),
+            None => format!("--{name} of the command line"),
+        });
+        let company = either(&company.collect::<Vec<_>>(), "and");
+        Some(Fault::at(*at, format!("{key}: it does not go together with {company}; take one of them away")))
+    }
+
+    fn missing(&self, error: &Error, entries: &[Entry]) -> Fault {
+        let (subjects, missing) = (names(error, ContextKind::InvalidArg), requirements(error));
+        let needs_some = |entry: &&Entry| {
+            let alone = self.parse(entry.words.iter().cloned()).err();
+            let missing = alone.map(|error| names(&error, ContextKind::InvalidArg)).unwrap_or_default();
+            missing.iter().any(|name| subjects.contains(name))
+        };
+        match entries.iter().find(needs_some) {
+            Some(Entry { key, at, .. }) => Fault::at(*at, format!("{key}: it needs {missing} as well")),
+            None => Fault { at: None, text: format!("what the command line says needs {missing} as well") },
         }
     }
 }

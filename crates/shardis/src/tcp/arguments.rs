@@ -199,8 +199,8 @@ fn target(address: &Address) -> Result<Target, String> {
             let resolved = (host.as_str(), *port).to_socket_addrs().map(|mut addrs| addrs.next());
             match resolved {
                 Ok(Some(addr)) => Ok(Target::Tcp(addr)),
-                Ok(None) => Err(format!("--nodes: {host} has no address")),
-                Err(error) => Err(format!("--nodes: {host} has no address: {error}")),
+                Ok(None) => Err(format!("--nodes {address}: {host} has no address")),
+                Err(error) => Err(format!("--nodes {address}: {host} has no address: {error}")),
             }
         }
         Address::Unix(path) => Ok(Target::Unix(path.clone())),
