@@ -121,7 +121,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(document: &'a Document, words: &'a [OsString]) -> Reader<'a> {
-        let flags = Flags::new(ProxyArgs::command());
+        let flags = Flags::new(ProxyArgs::command(), "shardis proxy --help lists all, with dashes in front");
         let overriding = said(words);
         let wording = Wording::new(flags.names_of(&overriding));
         Reader { document, flags, words, overriding, wording, faults: Vec::new(), places: Vec::new() }

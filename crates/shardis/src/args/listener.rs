@@ -65,7 +65,7 @@ pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
     }
     let resolved = text.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
     resolved.map(Place::Tcp).ok_or_else(|| {
-        "write an address of this machine first, as in 127.0.0.1:6381, [::1]:6381 or unix:/run/reads.sock"
+        "write an address of this machine, as in 127.0.0.1:6381, [::1]:6381 or unix:/run/reads.sock"
             .to_owned()
     })
 }

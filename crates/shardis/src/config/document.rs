@@ -150,6 +150,7 @@ impl Document {
             "unexpected key or value" => "here the line should end; write the next key in a line of its own",
             "key with no value" => "there is no = behind the key",
             "unquoted keys cannot be empty" => "there is no key before the =",
+            "missing comma between array elements" => "there is no comma between two values of the list",
             "unclosed array" => "the list is not closed; write ] at its end",
             "unclosed array table" => "write ]] behind the name of the table",
             "unexpected leading zero" => "a number does not begin with 0",

@@ -17,6 +17,8 @@ use toml::de::{DeInteger, DeValue};
 #[derive(Debug)]
 pub(super) struct Flags {
     command: Command,
+    /// Where all of them are to be found.
+    list: &'static str,
 }
 
 /// A key of the file that is a flag, with a value that is one for it.
@@ -47,9 +49,9 @@ impl Entry {
 const NOT_IN_FILES: [&str; 1] = ["config"];
 
 impl Flags {
-    /// Those of `command`.
-    pub(super) fn new(command: Command) -> Flags {
-        Flags { command: command.no_binary_name(true) }
+    /// Those of `command`; `list` says where all of them are to be found.
+    pub(super) fn new(command: Command, list: &'static str) -> Flags {
+        Flags { command: command.no_binary_name(true), list }
     }
 
     /// The id of the flag that is called `name`.
@@ -142,9 +144,7 @@ impl Flags {
         let shown = if is_plain(key) { key.to_owned() } else { format!("{key:?}") };
         match self.like(key) {
             Some(name) => format!("{shown}: there is no such key; did you mean {name}?"),
-            None => format!(
-                "{shown}: there is no such key (shardis proxy --help lists all, with dashes in front)"
-            ),
+            None => format!("{shown}: there is no such key ({})", self.list),
         }
     }
 

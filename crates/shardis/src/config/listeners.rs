@@ -84,14 +84,16 @@ fn redis() -> Flags {
     let tls = Arg::new("tls").long("tls").action(ArgAction::SetTrue);
     let read_from =
         Arg::new("read-from").long("read-from").value_name("POLICY").value_parser(ReadFrom::from_str);
-    Flags::new(Command::new("listener").args([address, mode, tls, read_from]))
+    let command = Command::new("listener").args([address, mode, tls, read_from]);
+    Flags::new(command, "a listener of Redis has address, mode, tls and read-from")
 }
 
 /// The keys of one of mode tcp.
 fn tcp() -> Flags {
     let command = TcpArgs::augment_args(Command::new("listener"));
     let command = command.mut_arg("listen", |flag| flag.long("address"));
-    Flags::new(command.arg(Arg::new("mode").long("mode")))
+    let command = command.arg(Arg::new("mode").long("mode"));
+    Flags::new(command, "shardis tcp --help lists all, with dashes in front")
 }
 
 /// An address without what may stand behind it in `--listener`: there are keys for that.
@@ -173,6 +175,10 @@ fn address<'a>(table: &Table<'_>, entries: &'a [Entry]) -> Result<&'a Entry, Vec
 }
 
 fn belongs_above(above: &Flags, key: &str) -> Option<String> {
+    // As flags say it.
+    if ["listen", "host", "port"].contains(&key) {
+        return Some(format!("{key}: a listener has an address, as in address = \"127.0.0.1:6381\""));
+    }
     above.id(key).map(|_| of_all_listeners(key))
 }
 

@@ -82,7 +82,7 @@ fn keys_say_what_flags_say() {
 
 #[test]
 fn every_flag_is_a_key() {
-    let flags = Flags::new(ProxyArgs::command());
+    let flags = Flags::new(ProxyArgs::command(), "");
     let command = ProxyArgs::command();
     let mut lists = Vec::new();
     for flag in command.get_arguments() {

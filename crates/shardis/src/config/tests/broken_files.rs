@@ -261,7 +261,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     (
         "[[listener]]\naddress = \"127.0.0.1\"",
         &[
-            r#"2:11: address "127.0.0.1": write an address of this machine first, as in 127.0.0.1:6381, [::1]:6381 or unix:/run/reads.sock"#,
+            r#"2:11: address "127.0.0.1": write an address of this machine, as in 127.0.0.1:6381, [::1]:6381 or unix:/run/reads.sock"#,
         ],
     ),
     (
@@ -297,7 +297,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nport = 1",
-        &["3:1: port: it is not of one listener; write it above the first [[listener]]"],
+        &["3:1: port: a listener has an address, as in address = \"127.0.0.1:6381\""],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nreadfrom = \"any\"",
@@ -366,7 +366,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     (
         "listener = 5",
         &[
-            r#"1:12: listener "5": write an address of this machine first, as in 127.0.0.1:6381, [::1]:6381 or unix:/run/reads.sock"#,
+            r#"1:12: listener "5": write an address of this machine, as in 127.0.0.1:6381, [::1]:6381 or unix:/run/reads.sock"#,
         ],
     ),
     (
@@ -410,5 +410,25 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     (
         r#"listener = ["127.0.0.1:1", {address = "127.0.0.1:1"}]"#,
         &["1:39: listener 127.0.0.1:1: it is there twice; each needs a place of its own"],
+    ),
+    (
+        "[[listener]]\nlisten = '127.0.0.1:1'\nmode = 'tcp'\nnodes = 'a:1'",
+        &["2:1: listen: a listener has an address, as in address = \"127.0.0.1:6381\""],
+    ),
+    (
+        "[[listener]]\naddress = '127.0.0.1:1'\nmode = 'tcp'\nnodes = 'a:1'\nzzz = 1",
+        &["5:1: zzz: there is no such key (shardis tcp --help lists all, with dashes in front)"],
+    ),
+    (
+        "[[listener]]\naddress = '127.0.0.1:1'\nzzz = 1",
+        &["3:1: zzz: there is no such key (a listener of Redis has address, mode, tls and read-from)"],
+    ),
+    (
+        "nodes = [\n'a:1'\n'b:1'\n]",
+        &["3:1: this is not TOML: there is no comma between two values of the list"],
+    ),
+    (
+        "[[listeners]]\naddress = '127.0.0.1:1'",
+        &["1:3: listeners: there is no such key; did you mean listener?"],
     ),
 ];
