@@ -12,6 +12,7 @@
 mod administration;
 mod clients;
 mod cluster;
+mod configuration;
 mod corpus;
 mod differential;
 mod distribution;

@@ -1,25 +1,23 @@
 //! The command line: what can be said, and how it is refused in one line.
 
-use crate::access::{Secret, Source};
-use crate::discovery_args::DiscoveryArgs;
-use crate::embedded::EmbeddedSettings;
+mod discovery;
+pub(crate) mod listener;
+mod proxy;
+mod serving;
+
+use crate::config::{self, Depth};
 use crate::leash::LeashArgs;
 use crate::local::LocalArgs;
-use crate::pace::Gather;
-use crate::reading::ReadingArgs;
 use crate::tcp::TcpArgs;
-use crate::transport::TransportArgs;
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory, Parser, Subcommand};
-use proxy::{Authority, CrossShard};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::str::FromStr;
-use std::time::Duration;
-use store::EvictionPolicy;
-use topology::{Distribution, HashFunction, NodeSpec, TagRule, Topology, TopologySpec, parse_nodes};
+
+pub(crate) use proxy::{ProxyArgs, Way, parse_bytes};
+pub(crate) use serving::Serving;
 
 /// Many Redis nodes behind one endpoint.
 #[derive(Debug, Parser)]
@@ -31,13 +29,15 @@ struct Cli {
 
 /// What is to be done.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Commands {
+enum Commands {
     /// Serve the keys of several nodes at one address
     Proxy(Box<ProxyArgs>),
     /// Start nodes on this machine, for tests and to play with
     Local(LocalArgs),
     /// Pass bytes to one of several nodes, without reading them
     Tcp(TcpArgs),
+    /// Say what is wrong with a configuration file, or what it would run
+    Check(CheckArgs),
     /// Run a program that ends when another process does
     #[command(hide = true)]
     Leash(LeashArgs),
@@ -50,6 +50,7 @@ impl Commands {
             Commands::Proxy(_) => "proxy",
             Commands::Local(_) => "local",
             Commands::Tcp(_) => "tcp",
+            Commands::Check(_) => "check",
             Commands::Leash(_) => "leash",
         }
     }
@@ -59,171 +60,75 @@ impl Commands {
             Commands::Proxy(args) => args.check(),
             Commands::Local(args) => args.check(),
             Commands::Tcp(args) => args.check(),
-            Commands::Leash(_) => Ok(()),
+            Commands::Check(_) | Commands::Leash(_) => Ok(()),
+        }
+    }
+
+    /// What comes of it.
+    fn task(self) -> Task {
+        match self {
+            Commands::Proxy(args) => Task::Serve(Box::new(Serving::redis(*args))),
+            Commands::Tcp(args) => Task::Serve(Box::new(Serving::tcp(args))),
+            Commands::Check(args) => Task::Check(args.file),
+            Commands::Local(args) => Task::Local(args),
+            Commands::Leash(args) => Task::Leash(args),
         }
     }
 }
 
-/// What `shardis proxy` is told.
-#[derive(Clone, Debug, Parser)]
-#[command(after_help = "Examples:
-  shardis proxy                 four shards in memory, nothing else needed
-  shardis proxy --nodes=127.0.0.1:8081,127.0.0.1:8082
-  shardis proxy --nodes=cache-a:6379:2,cache-b:6379 --distribution=ketama --hash=fnv1a_64 --tag-rule='{}'
-  shardis proxy --nodes=unix:/run/redis/a.sock,unix:/run/redis/b.sock --port=6379 --workers=4
-  shardis proxy --nodes='a:6379|a-copy:6379,b:6379|b-copy:6379' --read-from=prefer-replica
-  shardis proxy --cluster=10.0.0.1:6379,10.0.0.2:6379
-  shardis proxy --sentinel=10.0.0.1:26379,10.0.0.2:26379,10.0.0.3:26379 --master=orders,carts")]
-pub(crate) struct ProxyArgs {
-    /// The nodes, separated by commas. Each is host:port, [v6]:port or unix:/path, then if wanted :weight, then if
-    /// wanted @zone, then if wanted a blank and a name; replicas stand behind their primary, each after a |. Without nodes,
-    /// shards in the memory of this process serve: their data is lost when it ends
-    #[arg(long, value_name = "NODE,NODE,…", group = "far", conflicts_with_all = ["store_shards", "store_memory", "store_policy"])]
-    nodes: Option<String>,
+/// What `shardis check` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  shardis check /etc/shardis.toml && systemctl restart shardis
 
-    #[command(flatten)]
-    pub(crate) discovery: DiscoveryArgs,
-
-    /// Without --nodes: how many shards to serve from memory
-    #[arg(long, value_name = "SHARDS", default_value_t = 4)]
-    store_shards: u32,
-
-    /// Without --nodes: memory of all shards together, such as 512mb or 2gb; what does not fit is refused or evicted
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    store_memory: Option<usize>,
-
-    /// Without --nodes: what goes when memory is full, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
-    #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = EvictionPolicy::from_str)]
-    store_policy: EvictionPolicy,
-
-    /// Address to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    host: String,
-
-    /// Port to listen on; 0 takes a free one, or beside --tls-port, --unixsocket or --listener none
-    #[arg(long, default_value_t = 6380)]
-    port: u16,
-
-    #[command(flatten)]
-    pub(crate) transport: TransportArgs,
-
-    /// Threads that serve clients; 0 means one per core [--N is redis-sharding's name for it]
-    #[arg(long, visible_alias = "N", default_value_t = 0)]
-    workers: usize,
-
-    /// Let several processes listen on the same port (1) or not (0)
-    #[arg(long = "SO_REUSEPORT", value_name = "0|1", default_value = "0", value_parser = parse_switch, action = ArgAction::Set)]
-    pub(crate) reuse_port: bool,
-
-    /// Close clients that were idle for so many seconds; 0 never
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    timeout: u64,
-
-    /// How keys get to shards: modulo, modula (twemproxy's), ketama, slots
-    #[arg(long, default_value = "modulo", value_parser = Distribution::from_str)]
-    distribution: Distribution,
-
-    /// Hash of the key: crc32a (zlib's; the default), crc32, crc16, crc16-redis, md5, fnv1_64, fnv1a_64, fnv1_32,
-    /// fnv1a_32, hsieh, murmur, jenkins, one_at_a_time, atol
-    #[arg(long, value_parser = HashFunction::from_str)]
-    hash: Option<HashFunction>,
-
-    /// What of a key is hashed: sml (the default: a tag at the key's end, as in user:{42}), perl, redis, codis, none,
-    /// or two characters such as {} (twemproxy's hash_tag)
-    #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
-    tag_rule: Option<TagRule>,
-
-    /// Databases that clients may SELECT; the nodes must have as many [default: 16; with --cluster, which has no others, 1]
-    #[arg(long, value_name = "DATABASES")]
-    databases: Option<u16>,
-
-    /// Clients at most
-    #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
-    pub(crate) maxclients: usize,
-
-    /// Memory of the process at most, stores not counted, such as 64mb or 1gb. Nearing it, requests wait in their
-    /// sockets; at it, the client for which the most is held is closed
-    #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = parse_memory_max)]
-    memory_max: usize,
-
-    /// Give a connection to a node up if it has not answered PING after so many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
-    connect_timeout_ms: u64,
-
-    /// Tell the client that its request's outcome is unknown after so many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
-    request_timeout_ms: u64,
-
-    /// Let a busy worker wait some microseconds for more requests before it writes: auto, off, or microseconds. auto
-    /// waits up to half of what requests take at the nodes, where it has tried and found that more of them get through for
-    /// it (docs/benchmarks.md has throughput and the latency at steady rates). A lone client never waits. But with off, a
-    /// busy worker that has some of a client's replies looks once for the others, to send all in one write
-    #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
-    pub(crate) gather: Gather,
-
-    /// Let clients administer the nodes: CONFIG SET and GET, DEBUG, BGSAVE and the like go to every node. For tests and
-    /// operators; any client may then change the nodes for all
-    #[arg(long)]
-    pub(crate) allow_admin: bool,
-
-    #[command(flatten)]
-    pub(crate) reading: ReadingArgs,
-
-    /// What becomes of a command whose keys live on several shards and that cannot be split, such as SUNION or RENAME:
-    /// refuse (CROSSSLOT, as Redis Cluster says), or emulate: the values are gathered, what comes of them is written;
-    /// not atomic (docs/cross-shard.md)
-    #[arg(long, value_name = "refuse|emulate", default_value = "refuse", value_parser = parse_cross_shard)]
-    pub(crate) cross_shard: CrossShard,
-
-    /// With --cross-shard=emulate: bytes of values that one such command may gather, such as 16mb. Other clients of the
-    /// worker wait while it is carried out, some 15 ms for each MiB
-    #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
-    cross_shard_bytes_max: usize,
-
-    /// Who decides who a client is and what it may do: proxy (--requirepass, --acl-file; without either, everybody may do
-    /// everything), or nodes: what a client says in AUTH is said to them, over connections of its own user, and their own
-    /// users and rules hold (docs/users.md). shardis then has no users
-    #[arg(long, value_name = "proxy|nodes", default_value = "proxy", value_parser = parse_authority)]
-    pub(crate) auth: Authority,
-
-    /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
-    /// it; --requirepass-file hides it
-    #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
-    requirepass: Option<Secret>,
-
-    /// The same, as the first line of a file, which is read again on SIGHUP
-    #[arg(long, value_name = "PATH", conflicts_with = "acl_file")]
-    requirepass_file: Option<PathBuf>,
-
-    /// Users and what they may do, in the format of Redis's aclfile: a line "user NAME on >PASSWORD ~KEYS +COMMAND …" for
-    /// each (docs/users.md). It is read again on SIGHUP and ACL LOAD
-    #[arg(long, value_name = "PATH")]
-    acl_file: Option<PathBuf>,
-
-    /// The file whose first line is the password that nodes are told (AUTH); with --auth=nodes, for what shardis asks them
-    /// for itself
-    #[arg(long, value_name = "PATH", requires = "far")]
-    node_auth_file: Option<PathBuf>,
-
-    /// The user that nodes are told with it, if it is not their default user
-    #[arg(long, value_name = "NAME", requires = "node_auth_file")]
-    node_user: Option<String>,
-
-    /// After SIGTERM, wait at most so many seconds for what is in flight
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    drain_timeout: u64,
-
-    /// What to log to stderr: error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub(crate) log_level: tracing::Level,
+It listens nowhere, connects to nobody and writes nothing. Exit code 0: nothing is wrong; 1: something is (docs/configuration.md)")]
+struct CheckArgs {
+    /// The configuration file, as for shardis proxy --config
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
-/// Reads the command line. On `Err` everything was said already: help to stdout with exit code 0, a refusal in one
-/// line to stderr with exit code 2.
-pub(crate) fn parse() -> Result<Commands, ExitCode> {
+/// What the process is for.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Serve clients.
+    Serve(Box<Serving>),
+    /// Check a configuration file.
+    Check(PathBuf),
+    /// Start nodes.
+    Local(LocalArgs),
+    /// Run a program on a leash.
+    Leash(LeashArgs),
+}
+
+/// Reads the command line, and the configuration file that it names. On `Err` everything was said already: help to stdout
+/// with exit code 0, a refusal in one line to stderr with exit code 2, what is wrong with a file with exit code 1.
+pub(crate) fn parse() -> Result<Task, ExitCode> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match words.split_first().filter(|(command, _)| *command == "proxy") {
+        Some((_, flags)) => match config::asked_for(flags) {
+            Some(file) => parse_with_file(&file, flags),
+            None => parse_words(),
+        },
+        None => parse_words(),
+    }
+}
+
+/// The same for `shardis proxy` with a configuration file. It may lack what the command line does not, and the other way round.
+fn parse_with_file(file: &Path, flags: &[OsString]) -> Result<Task, ExitCode> {
+    config::load(file, flags, Depth::Start).map(|serving| Task::Serve(Box::new(serving))).map_err(|faults| {
+        for line in faults.lines() {
+            // A closed stderr is no reason to complain.
+            let _ = writeln!(std::io::stderr(), "shardis: {line}");
+        }
+        ExitCode::FAILURE
+    })
+}
+
+fn parse_words() -> Result<Task, ExitCode> {
     match Cli::try_parse() {
         Ok(Cli { command }) => match command.check() {
-            Ok(()) => Ok(command),
+            Ok(()) => Ok(command.task()),
             Err(error) => Err(refuse(&error, Some(command.name()))),
         },
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -238,7 +143,7 @@ pub(crate) fn parse() -> Result<Commands, ExitCode> {
         }
         Err(error) => {
             let named = std::env::args().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
-            Err(refuse(&one_line(&error.to_string()), named.as_deref()))
+            Err(refuse(&plainly(&error.to_string()), named.as_deref()))
         }
     }
 }
@@ -251,7 +156,7 @@ fn refuse(what: &str, command: Option<&str>) -> ExitCode {
 }
 
 /// What clap says over several lines, in one: up to the usage, which --help shows better.
-fn one_line(text: &str) -> String {
+pub(crate) fn plainly(text: &str) -> String {
     let said = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
@@ -259,7 +164,25 @@ fn one_line(text: &str) -> String {
     let line = words.join(" ");
     let line = line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line);
     // What the standard library says of numbers is not for people who are looking for a slip of the finger.
-    NUMBERS.iter().fold(line, |line, (said, meant)| line.replace(said, meant))
+    let line = NUMBERS.iter().fold(line, |line, (said, meant)| line.replace(said, meant));
+    within_bounds(&line).unwrap_or(line)
+}
+
+/// `9 is not in 1..=5` as people say it, if that is what `line` ends with.
+fn within_bounds(line: &str) -> Option<String> {
+    let (before, bounds) = line.split_once(" is not in ")?;
+    let (start, end) = bounds.split_once("..")?;
+    let (start, end): (u64, u64) = (start.parse().ok()?, end.trim_start_matches('=').parse().ok()?);
+    let before = before.rsplit_once(' ').map(|(before, _)| format!("{before} ")).unwrap_or_default();
+    Some(match end >= u64::from(u32::MAX) {
+        true => format!("{before}write a number, {start} at least"),
+        false => format!("{before}write a number from {start} to {end}"),
+    })
+}
+
+/// The levels of the log.
+pub(crate) fn parse_level(text: &str) -> Result<tracing::Level, String> {
+    text.parse().map_err(|_| "write error, warn, info or debug".to_owned())
 }
 
 const NUMBERS: [(&str, &str); 3] = [
@@ -267,361 +190,3 @@ const NUMBERS: [(&str, &str); 3] = [
     ("cannot parse integer from empty string", "write a number"),
     ("number too large to fit in target type", "the number is too large"),
 ];
-
-/// What the proxy may have. With less than this it would do little but wait.
-fn parse_memory_max(text: &str) -> Result<usize, String> {
-    const MEMORY_MIN: usize = 16_000_000;
-    match parse_bytes(text)? {
-        bytes if bytes < MEMORY_MIN => Err("at least 16m".to_owned()),
-        bytes => Ok(bytes),
-    }
-}
-
-/// Bytes with Redis's units: `kb`, `mb` and `gb` are powers of 1024, `k`, `m` and `g` of 1000.
-pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
-    let refusal = || "write bytes, as in 100000000, 100m, 512mb or 2gb".to_owned();
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: usize = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return Err(refusal()),
-    };
-    let number: usize = number.parse().map_err(|_| refusal())?;
-    number.checked_mul(factor).ok_or_else(refusal)
-}
-
-fn parse_switch(text: &str) -> Result<bool, String> {
-    match text {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        _ => Err("write 1 to switch it on, 0 to switch it off".to_owned()),
-    }
-}
-
-fn parse_authority(text: &str) -> Result<Authority, String> {
-    match text {
-        "proxy" => Ok(Authority::Proxy),
-        "nodes" => Ok(Authority::Nodes),
-        _ => Err("write proxy or nodes".to_owned()),
-    }
-}
-
-fn parse_cross_shard(text: &str) -> Result<CrossShard, String> {
-    match text {
-        "refuse" => Ok(CrossShard::Refuse),
-        "emulate" => Ok(CrossShard::Emulate),
-        _ => Err("write refuse or emulate".to_owned()),
-    }
-}
-
-/// Far above what one machine has, far below what breaks it.
-const WORKERS_MAX: usize = 1024;
-/// Each is a thread.
-const STORE_SHARDS_MAX: u32 = 256;
-
-impl ProxyArgs {
-    /// Refuses what single options cannot see.
-    fn check(&self) -> Result<(), String> {
-        if self.workers > WORKERS_MAX {
-            return Err(format!("--workers {}: at most {WORKERS_MAX}; 0 means one per core", self.workers));
-        }
-        if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
-            return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
-        }
-        self.check_databases()?;
-        for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
-            if ms == 0 {
-                return Err(format!(
-                    "--{name}-timeout-ms 0: a node must get some time, as in --{name}-timeout-ms=1000"
-                ));
-            }
-        }
-        self.check_auth()?;
-        let host = self.listen_addr()?;
-        let plain = self.has_plain_port().then_some(host);
-        self.transport.check(plain, self.has_nodes())?;
-        self.transport.check_places(plain, host)?;
-        self.discovery.check()?;
-        let topology = self.topology()?;
-        self.reading.check(self.nodes.is_some(), &topology, &self.transport.listener)
-    }
-
-    fn check_auth(&self) -> Result<(), String> {
-        if self.auth == Authority::Proxy {
-            return Ok(());
-        }
-        if !self.has_nodes() {
-            return Err("--auth=nodes: shards in memory have no users; name nodes with --nodes".to_owned());
-        }
-        match self.users() {
-            Source::Nothing => Ok(()),
-            users => {
-                Err(format!("--auth=nodes: the users are those of the nodes; leave {} out", users.option()))
-            }
-        }
-    }
-
-    fn check_databases(&self) -> Result<(), String> {
-        let wanted = self.databases();
-        if !(1..=proxy::Settings::DATABASES_MAX).contains(&wanted) {
-            let max = proxy::Settings::DATABASES_MAX;
-            return Err(format!("--databases {wanted}: 1 to {max}"));
-        }
-        if self.discovery.is_cluster() && wanted > 1 {
-            return Err(format!("--databases {wanted}: a Redis Cluster has database 0 alone; leave it out"));
-        }
-        if !self.has_nodes() && wanted > u16::from(store::DATABASES) {
-            let max = store::DATABASES;
-            return Err(format!(
-                "--databases {wanted}: shards in memory have {max}; name nodes with --nodes"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Databases that clients may SELECT.
-    pub(crate) fn databases(&self) -> u16 {
-        /// As many as Redis has if nothing else is said.
-        const DATABASES: u16 = 16;
-        self.databases.unwrap_or(if self.discovery.is_cluster() { 1 } else { DATABASES })
-    }
-
-    /// Whether the shards are on nodes, and not in this process.
-    fn has_nodes(&self) -> bool {
-        self.nodes.is_some() || self.discovery.is_given()
-    }
-
-    /// Whether there is a port without TLS. Who says 0 beside another way in wants none, as with Redis: a free one would be
-    /// open without anybody knowing.
-    pub(crate) fn has_plain_port(&self) -> bool {
-        self.port != 0 || !self.transport.has_listener()
-    }
-
-    /// Where to listen without TLS.
-    pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
-        let resolved = (self.host.as_str(), self.port).to_socket_addrs().ok();
-        let host = &self.host;
-        resolved.and_then(|mut addrs| addrs.next()).ok_or_else(|| {
-            format!("--host {host}: no such address; write one of this machine, as in 127.0.0.1 or 0.0.0.0")
-        })
-    }
-
-    /// Who owns which key, as the arguments say; of what is to be discovered, as much as can be known before.
-    pub(crate) fn topology(&self) -> Result<Topology, String> {
-        let (distribution, hash, tag_rule) = (self.distribution, self.hash, self.tag_rule);
-        if self.discovery.is_given() {
-            return self.discovery.topology(TopologySpec { nodes: Vec::new(), distribution, hash, tag_rule });
-        }
-        let mut nodes = match &self.nodes {
-            Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
-            None => (0..self.store_shards).map(NodeSpec::embedded).collect(),
-        };
-        self.reading.zones().label(&mut nodes);
-        let spec = TopologySpec { nodes, distribution, hash, tag_rule };
-        Topology::new(1, &spec).map_err(|error| error.to_string())
-    }
-
-    /// Who the users are.
-    pub(crate) fn users(&self) -> Source {
-        match (&self.requirepass, &self.requirepass_file, &self.acl_file) {
-            (Some(password), ..) => Source::Password(password.clone()),
-            (_, Some(path), _) => Source::PasswordFile(path.clone()),
-            (.., Some(path)) => Source::AclFile(path.clone()),
-            (None, None, None) => Source::Nothing,
-        }
-    }
-
-    /// Who we are to the nodes.
-    pub(crate) fn credentials(&self) -> Result<proxy::Credentials, String> {
-        match &self.node_auth_file {
-            Some(path) => Ok(Secret::read("--node-auth-file", path)?.credentials(self.node_user.as_deref())),
-            None => Ok(proxy::Credentials::default()),
-        }
-    }
-
-    /// What the stores are to be like, if there are no nodes.
-    pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
-        let (shards, memory_max, policy) = (self.store_shards, self.store_memory, self.store_policy);
-        (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed })
-    }
-
-    /// How many workers there are to be.
-    pub(crate) fn workers(&self) -> usize {
-        match self.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        }
-    }
-
-    /// The core's limits, for one of `workers` workers.
-    pub(crate) fn limits(&self, clients_max: usize, workers: usize) -> proxy::Limits {
-        let defaults = proxy::Limits::default();
-        proxy::Limits {
-            // Clients are spread evenly, so each worker takes its share, and one more for what does not divide.
-            clients_max: clients_max.div_ceil(workers),
-            connect_timeout: Duration::from_millis(self.connect_timeout_ms),
-            request_timeout: Duration::from_millis(self.request_timeout_ms),
-            transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms)),
-            idle_timeout: Duration::from_secs(self.timeout),
-            cross_shard_bytes_max: self.cross_shard_bytes_max,
-            ramp_up: self.reading.ramp_up(),
-            ..defaults
-        }
-        .within_memory(self.memory_max, workers)
-    }
-
-    /// How long a drain may take.
-    pub(crate) fn drain_timeout(&self) -> Duration {
-        Duration::from_secs(self.drain_timeout)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(words: &[&str]) -> Result<ProxyArgs, String> {
-        let words = ["shardis", "proxy"].iter().chain(words);
-        let cli = Cli::try_parse_from(words).map_err(|error| one_line(&error.to_string()))?;
-        cli.command.check()?;
-        match cli.command {
-            Commands::Proxy(args) => Ok(*args),
-            other => panic!("{other:?} is not the proxy"),
-        }
-    }
-
-    #[test]
-    fn redis_shardings_flags_work_as_they_are() {
-        let args = parsed(&[
-            "--nodes=127.0.0.1:8081,127.0.0.1:8082",
-            "--host=127.0.0.1",
-            "--port",
-            "8080",
-            "--N=4",
-            "--SO_REUSEPORT=1",
-            "--timeout=300",
-        ])
-        .expect("valid");
-        assert_eq!((args.port, args.workers(), args.reuse_port, args.timeout), (8080, 4, true, 300));
-        assert_eq!(args.topology().expect("valid").describe(), "modulo, crc32a, tag rule sml");
-    }
-
-    #[test]
-    fn without_nodes_there_are_shards_in_memory() {
-        let args =
-            parsed(&["--store-shards=2", "--store-memory=1mb", "--store-policy=allkeys-lru"]).expect("valid");
-        let embedded = args.embedded(7).expect("no nodes");
-        assert_eq!((embedded.shards, embedded.memory_max), (2, Some(1 << 20)));
-        assert_eq!(args.topology().expect("valid").shard_count(), 2);
-        assert!(parsed(&["--nodes=a:1"]).expect("valid").embedded(7).is_none());
-    }
-
-    #[test]
-    fn what_is_discovered_has_shards_and_no_nodes_yet() {
-        let cluster = parsed(&["--cluster=10.0.0.1:6379,[::1]:6379"]).expect("valid");
-        assert_eq!((cluster.databases(), cluster.embedded(7).is_none()), (1, true));
-        assert!(cluster.topology().expect("valid").is_cluster());
-        let flags = ["--sentinel=a:26379,b:26379", "--master=orders,carts", "--distribution=ketama"];
-        let sentinel = parsed(&flags).expect("valid");
-        let topology = sentinel.topology().expect("valid");
-        let names: Vec<_> = topology.shards().iter().map(|shard| shard.name.as_str()).collect();
-        assert_eq!((names, sentinel.databases()), (vec!["orders", "carts"], 16));
-        assert!(topology.shards().iter().all(|shard| shard.primary.is_none()));
-    }
-
-    #[test]
-    fn port_0_takes_a_free_one_unless_there_is_another_way_in() {
-        let plain = |words: &[&str]| parsed(words).expect("valid").has_plain_port();
-        let tls = ["--tls-port=6390", "--tls-cert-file=a", "--tls-key-file=b"];
-        assert!(plain(&["--port=0"]) && plain(&tls) && plain(&["--unixsocket=a"]));
-        assert!(!plain(&["--port=0", "--unixsocket=a"]) && !plain(&["--port=0", "--listener=/a"]));
-        assert!(!plain(&[&tls[..], &["--port=0"]].concat()));
-    }
-
-    #[test]
-    fn refusals_are_one_line_that_names_what_is_wrong() {
-        let cases: &[(&[&str], &str)] = &[
-            (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
-            (&["--store-shards=0"], "--store-shards"),
-            (&["--databases=0"], "--databases"),
-            (&["--databases=20000"], "--databases"),
-            (&["--databases=17"], "name nodes with --nodes"),
-            (&["--store-memory=lots"], "write bytes"),
-            (&["--nodes="], "--nodes"),
-            (&["--nodes=127.0.0.1:99999"], "99999"),
-            (&["--nodes=a:1", "--port=x"], "'x'"),
-            (&["--nodes=a:1", "--SO_REUSEPORT=yes"], "write 1"),
-            (&["--nodes=a:1", "--hash=sha1"], "sha1"),
-            (&["--nodes=a:1", "--distribution=rendezvous"], "rendezvous"),
-            (&["--nodes=a:1", "--tag-rule=abc"], "abc"),
-            (&["--nodes=a:1", "--request-timeout-ms=0"], "--request-timeout-ms"),
-            (&["--nodes=a:1", "--cross-shard=split"], "write refuse or emulate"),
-            (&["--nodes=a:1,a:1"], "a:1"),
-            (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
-            (&["--tls-port=6390"], "--tls-cert-file"),
-            (&["--tls-cert-file=a", "--tls-key-file=b"], "--tls-port"),
-            (&["--tls-port=6390", "--tls-cert-file=a"], "--tls-key-file"),
-            (&["--tls-port=6380", "--tls-cert-file=a", "--tls-key-file=b"], "--port has it already"),
-            (&["--tls-auth-clients=yes"], "--tls-ca-cert-file"),
-            (&["--tls-ca-cert-file=a", "--tls-auth-clients=perhaps"], "perhaps"),
-            (&["--unixsocketperm=770"], "--unixsocket"),
-            (&["--unixsocket=a", "--unixsocketperm=abc"], "in octal"),
-            (&["--listener=6381"], "write an address"),
-            (&["--listener=127.0.0.1:6380"], "--port has it already"),
-            (&["--listener=127.0.0.1:1 tls"], "--listener 127.0.0.1:1 tls: it needs --tls-cert-file"),
-            (&["--listener=127.0.0.1:1", "--listener=127.0.0.1:1 read-from=primary"], "twice"),
-            (&["--unixsocket=/a", "--listener=/a"], "--unixsocket has it already"),
-            (&["--listener=127.0.0.1:1 read-from=replica"], "no node has a replica"),
-            (&["--listener=127.0.0.1:1 read-from=slave"], "prefer-replica"),
-            (&["--node-tls"], "name them with --nodes"),
-            (&["--nodes=a:1", "--node-tls-server-name=b"], "--node-tls"),
-            (&["--nodes=a:1", "--node-tls", "--node-tls-cert-file=a"], "--node-tls-key-file"),
-            (
-                &["--nodes=a:1", "--node-tls", "--node-tls-insecure", "--node-tls-ca-cert-file=a"],
-                "cannot be used",
-            ),
-            (&["--nodes=a:1", "--nonsense"], "--nonsense"),
-            (&["--requirepass=secret", "--acl-file=x"], "--acl-file"),
-            (&["--node-auth-file=x"], "--nodes"),
-            (&["--cluster=a:1", "--nodes=b:1"], "cannot be used with"),
-            (&["--cluster=a:1", "--sentinel=b:1", "--master=c"], "cannot be used with"),
-            (&["--cluster=a:1", "--distribution=ketama"], "--distribution"),
-            (&["--cluster=a:1", "--tag-rule=sml"], "--tag-rule"),
-            (&["--cluster=a:1", "--store-shards=2"], "--store-shards"),
-            (&["--cluster=a:1", "--databases=2"], "database 0 alone"),
-            (&["--cluster=a"], "--cluster"),
-            (&["--cluster=a:1:2"], "just the address"),
-            (&["--cluster=a:1", "--refresh-period-ms=1"], "--refresh-period-ms"),
-            (&["--sentinel=a:1"], "--master"),
-            (&["--master=a"], "--sentinel"),
-            (&["--sentinel=a:1", "--master=b,c,b"], "twice"),
-            (&["--sentinel=a:1", "--master=b,,c"], "a name is made of"),
-            (&["--sentinel=a:1 x", "--master=b"], "just the address"),
-            (&["--sentinel=a:1", "--master=b", "--sentinel-tls"], "--node-tls"),
-            (&["--sentinel=a:1", "--master=b", "--sentinel-user=x"], "--sentinel-auth-file"),
-            (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
-            (&["--auth=nodes"], "shards in memory have no users"),
-            (&["--nodes=a:1", "--auth=here"], "write proxy or nodes"),
-            (&["--nodes=a:1", "--auth=nodes", "--acl-file=x"], "leave --acl-file out"),
-            (&["--nodes=a:1", "--auth=nodes", "--requirepass=secret"], "leave --requirepass out"),
-            (&["--requirepass="], "there is no password"),
-        ];
-        for (words, named) in cases {
-            let error = parsed(words).expect_err("unusable");
-            assert!(error.contains(named) && !error.contains('\n'), "{words:?}: {error}");
-            assert!(!error.contains("secret"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_password_is_not_shown() {
-        let args = parsed(&["--requirepass=secret"]).expect("valid");
-        assert!(!format!("{args:?} {:?}", args.users()).contains("secret"));
-    }
-}

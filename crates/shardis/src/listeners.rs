@@ -1,8 +1,7 @@
 //! The sockets on which clients arrive: TCP, TCP for TLS, and unix sockets, side by side.
 
-use crate::args::ProxyArgs;
-use crate::listener_args::{ListenerArg, Place};
-use anyhow::{Result, anyhow};
+use crate::args::listener::Place;
+use crate::args::{ProxyArgs, Way};
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
@@ -40,10 +39,60 @@ pub(crate) enum Next {
 /// One of them.
 pub(crate) struct Listener {
     door: Door,
-    /// Whether clients speak TLS there.
-    pub is_tls: bool,
-    /// Where reads of its clients go, if it has a policy of its own.
-    pub read_from: Option<ReadFrom>,
+    /// What becomes of what clients say there.
+    pub mode: Mode,
+}
+
+/// What becomes of what clients say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Requests are carried to the shards of their keys.
+    Redis {
+        /// Whether clients speak TLS.
+        is_tls: bool,
+        /// Where their reads go, if the listener has a policy of its own.
+        read_from: Option<ReadFrom>,
+    },
+    /// Bytes are passed on, unread.
+    Tcp,
+}
+
+/// Why there is no listener.
+#[derive(Debug)]
+pub(crate) enum CannotListen {
+    /// The address cannot be understood, as the text says.
+    Unknown(String),
+    /// At this place, which the option says.
+    At {
+        /// The place.
+        place: Place,
+        /// The option.
+        option: &'static str,
+        /// What the kernel says.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for CannotListen {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (place, option, error) = match self {
+            CannotListen::Unknown(text) => return out.write_str(text),
+            CannotListen::At { place, option, error } => (place, option, error),
+        };
+        write!(out, "cannot listen on {place}: ")?;
+        match (place, error.kind()) {
+            (Place::Tcp(_), ErrorKind::AddrInUse) => {
+                write!(out, "the port is in use; choose another with {option}")
+            }
+            (Place::Unix(_), ErrorKind::AddrInUse) => {
+                write!(out, "it is in use; choose another with {option}")
+            }
+            (Place::Tcp(_), ErrorKind::PermissionDenied) => {
+                out.write_str("not permitted; ports from 1024 on need no rights")
+            }
+            _ => write!(out, "{error}"),
+        }
+    }
 }
 
 /// Its socket.
@@ -74,74 +123,71 @@ impl Drop for SocketFile {
 
 impl fmt::Display for Listener {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.door {
-            Door::Tcp { addr, .. } => write!(out, "{addr}")?,
-            Door::Unix { file, .. } => write!(out, "unix:{}", file.0.display())?,
-        }
-        match (self.is_tls, self.read_from) {
-            (false, None) => Ok(()),
-            (true, None) => write!(out, " (TLS)"),
-            (false, Some(from)) => write!(out, " (reads from {from})"),
-            (true, Some(from)) => write!(out, " (TLS, reads from {from})"),
+        write!(out, "{}{}", self.place(), self.mode)
+    }
+}
+
+/// As it stands behind the place.
+impl fmt::Display for Mode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mode::Redis { is_tls: false, read_from: None } => Ok(()),
+            Mode::Redis { is_tls: true, read_from: None } => write!(out, " (TLS)"),
+            Mode::Redis { is_tls: false, read_from: Some(from) } => write!(out, " (reads from {from})"),
+            Mode::Redis { is_tls: true, read_from: Some(from) } => write!(out, " (TLS, reads from {from})"),
+            Mode::Tcp => write!(out, " (tcp)"),
         }
     }
 }
 
 impl Listener {
-    /// All that the arguments ask for.
-    pub(crate) fn open_all(args: &ProxyArgs) -> Result<Vec<Listener>> {
-        let mut listeners = Vec::new();
-        let host = args.listen_addr().map_err(|error| anyhow!(error))?;
-        if args.has_plain_port() {
-            listeners.push(Listener::tcp(host, "--port", false, args.reuse_port)?);
-        }
-        let transport = &args.transport;
-        if transport.tls_port != 0 {
-            let addr = SocketAddr::new(host.ip(), transport.tls_port);
-            listeners.push(Listener::tcp(addr, "--tls-port", true, args.reuse_port)?);
-        }
-        if let Some(path) = &transport.unixsocket {
-            listeners.push(Listener::unix(path, "--unixsocket", transport.unixsocketperm)?);
-        }
-        for ListenerArg { place, is_tls, read_from } in &transport.listener {
-            let listener = match place {
-                Place::Tcp(addr) => Listener::tcp(*addr, "--listener", *is_tls, args.reuse_port)?,
-                Place::Unix(path) => Listener::unix(path, "--listener", transport.unixsocketperm)?,
-            };
-            listeners.push(Listener { read_from: *read_from, ..listener });
-        }
-        Ok(listeners)
+    /// All at which `args` ask for requests.
+    pub(crate) fn open_all(args: &ProxyArgs) -> Result<Vec<Listener>, CannotListen> {
+        let open = |Way { option, place, is_tls, read_from }| {
+            let mode = Mode::Redis { is_tls, read_from };
+            match place {
+                Place::Tcp(addr) => Listener::tcp(addr, option, args.reuse_port, mode),
+                Place::Unix(path) => Listener::unix(&path, option, args.transport.unixsocketperm, mode),
+            }
+        };
+        args.ways_in().map_err(CannotListen::Unknown)?.into_iter().map(open).collect()
     }
 
     /// One at `addr`, which `option` says.
-    pub(crate) fn tcp(addr: SocketAddr, option: &str, is_tls: bool, reuse_port: bool) -> Result<Listener> {
-        let socket = bind(addr, reuse_port).map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => {
-                anyhow!("cannot listen on {addr}: the port is in use; choose another with {option}")
-            }
-            ErrorKind::PermissionDenied => {
-                anyhow!("cannot listen on {addr}: not permitted; ports from 1024 on need no rights")
-            }
-            _ => anyhow!("cannot listen on {addr}: {error}"),
-        })?;
-        let addr = socket.local_addr()?;
+    pub(crate) fn tcp(
+        addr: SocketAddr,
+        option: &'static str,
+        reuse_port: bool,
+        mode: Mode,
+    ) -> Result<Listener, CannotListen> {
+        let bound = bind(addr, reuse_port).and_then(|socket| Ok((socket.local_addr()?, socket)));
+        let (addr, socket) =
+            bound.map_err(|error| CannotListen::At { place: Place::Tcp(addr), option, error })?;
         let door = Door::Tcp { socket: TcpListener::from_std(socket), addr };
-        Ok(Listener { door, is_tls, read_from: None })
+        Ok(Listener { door, mode })
     }
 
-    /// One at `path`, which `option` says.
-    fn unix(path: &Path, option: &str, mode: Option<u32>) -> Result<Listener> {
-        let path = std::path::absolute(path)?;
-        let shown = path.display();
-        let socket = bind_unix(&path, mode).map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => {
-                anyhow!("cannot listen on unix:{shown}: it is in use; choose another with {option}")
-            }
-            _ => anyhow!("cannot listen on unix:{shown}: {error}"),
-        })?;
-        let peer = format!("{shown}:0").into();
+    /// One at `path`, which `option` says, with a file of these permissions.
+    fn unix(
+        path: &Path,
+        option: &'static str,
+        permissions: Option<u32>,
+        mode: Mode,
+    ) -> Result<Listener, CannotListen> {
+        let cannot = |error| CannotListen::At { place: Place::unix(path), option, error };
+        let path = std::path::absolute(path).map_err(cannot)?;
+        let socket = bind_unix(&path, permissions).map_err(cannot)?;
+        let peer = format!("{}:0", path.display()).into();
         let door = Door::Unix { socket: UnixListener::from_std(socket), peer, file: SocketFile(path) };
-        Ok(Listener { door, is_tls: false, read_from: None })
+        Ok(Listener { door, mode })
+    }
+
+    /// Where it listens.
+    pub(crate) fn place(&self) -> String {
+        match &self.door {
+            Door::Tcp { addr, .. } => addr.to_string(),
+            Door::Unix { file, .. } => format!("unix:{}", file.0.display()),
+        }
     }
 
     /// The TCP port that it has.

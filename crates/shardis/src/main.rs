@@ -8,12 +8,12 @@
 
 mod access;
 mod args;
+mod config;
 mod control;
+mod descriptors;
 mod discovery;
-mod discovery_args;
 mod embedded;
 mod leash;
-mod listener_args;
 mod listeners;
 mod local;
 mod log_sink;
@@ -21,14 +21,16 @@ mod logging;
 mod pace;
 mod reading;
 mod resolver;
+mod sharding;
 mod tcp;
+mod team;
 mod transport;
 mod trial;
 mod usage;
 mod worker;
 mod zones;
 
-use args::Commands;
+use args::Task;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -43,15 +45,15 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let command = match args::parse() {
-        Ok(command) => command,
+    let task = match args::parse() {
+        Ok(task) => task,
         Err(exit) => return exit,
     };
-    let outcome = match &command {
-        Commands::Proxy(args) => control::run(args).map(|()| ExitCode::SUCCESS),
-        Commands::Local(args) => local::run(args),
-        Commands::Tcp(args) => tcp::run(args).map(|()| ExitCode::SUCCESS),
-        Commands::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
+    let outcome = match &task {
+        Task::Serve(serving) => control::run(serving).map(|()| ExitCode::SUCCESS),
+        Task::Check(file) => Ok(config::check(file)),
+        Task::Local(args) => local::run(args),
+        Task::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
     };
     log_sink::finish();
     match outcome {

@@ -1,7 +1,7 @@
 //! Where reads go, and what becomes of a shard whose primary is down: the arguments for it.
 
+use crate::args::listener::ListenerArg;
 use crate::args::parse_bytes;
-use crate::listener_args::ListenerArg;
 use crate::zones::Zones;
 use clap::Args;
 use proxy::{Ejecting, ReadFrom, Reading};
@@ -122,6 +122,16 @@ impl ReadingArgs {
         };
         let first = (format!("--read-from={}", self.read_from), self.read_from);
         std::iter::once(first).chain(listeners.iter().filter_map(of_listener)).collect()
+    }
+
+    /// Where they go and what becomes of those for a primary that is down, for whoever asks.
+    pub(crate) fn describe(&self) -> String {
+        let otherwise = match self.on_node_down {
+            OnNodeDown::Fail => "",
+            OnNodeDown::Replica => ", from replicas while it is down",
+            OnNodeDown::Remap => "; keys of a node that is down go to other shards",
+        };
+        format!("reads from {}{otherwise}", self.read_from)
     }
 
     /// Where reads go; `of_listeners` says which listeners have policies of their own.

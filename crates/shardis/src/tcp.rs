@@ -8,14 +8,14 @@
 //! crates/proxy does; `worker.rs` is the loop in which it meets the driver.
 
 mod arguments;
-mod control;
 mod core;
 mod nodes;
 mod pairs;
+mod passing;
 mod probes;
 #[cfg(test)]
 mod transcripts;
 mod worker;
 
 pub(crate) use arguments::TcpArgs;
-pub(crate) use control::run;
+pub(crate) use passing::PassingPlan;

@@ -1,7 +1,7 @@
 //! What can be said of TLS, unix sockets and the PROXY protocol, and what becomes of it: certificates, which are read again
 //! when a reload is asked for. The options of listeners have Redis's names.
 
-use crate::listener_args::{ListenerArg, Place};
+use crate::args::listener::{ListenerArg, Place};
 use clap::{Args, ValueEnum};
 use driver::{Acceptor, ClientAuth, Connector, Identity, Trust};
 use std::net::SocketAddr;
@@ -125,16 +125,6 @@ impl TransportArgs {
             return Err("--node-tls: there are no nodes to speak it to; name them with --nodes".to_owned());
         }
         Ok(())
-    }
-
-    /// Refuses listeners of which two are at the same place. `host` is where --tls-port listens.
-    pub(crate) fn check_places(&self, plain: Option<SocketAddr>, host: SocketAddr) -> Result<(), String> {
-        let plain = plain.map(|addr| ("--port", Place::Tcp(addr)));
-        let tls = (self.tls_port != 0).then(|| SocketAddr::new(host.ip(), self.tls_port));
-        let tls = tls.map(|addr| ("--tls-port", Place::Tcp(addr)));
-        let unix = self.unixsocket.as_ref().map(|path| ("--unixsocket", Place::unix(path)));
-        let others: Vec<_> = plain.into_iter().chain(tls).chain(unix).collect();
-        ListenerArg::check_all(&self.listener, &others)
     }
 
     /// Whether clients can come elsewhere than at --port.

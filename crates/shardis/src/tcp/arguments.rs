@@ -3,6 +3,9 @@
 use super::core::Limits;
 use super::nodes::{Balance, Patience};
 use super::probes::{Check, Kind};
+use crate::args::{ProxyArgs, parse_level};
+use crate::control::plural;
+use crate::listeners::{CannotListen, Listener, Mode};
 use clap::Args;
 use driver::{HeaderVersion, Target, header};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -80,8 +83,8 @@ pub(crate) struct TcpArgs {
     drain_timeout: u32,
 
     /// What to log to stderr: error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub(super) log_level: tracing::Level,
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
+    pub(crate) log_level: tracing::Level,
 }
 
 fn parse_version(text: &str) -> Result<HeaderVersion, String> {
@@ -108,14 +111,24 @@ impl TcpArgs {
         self.listen_addr().map(|_| ())
     }
 
-    pub(super) fn listen_addr(&self) -> Result<SocketAddr, String> {
+    /// With what is of the process as `above` says.
+    pub(crate) fn within(self, above: &ProxyArgs) -> TcpArgs {
+        TcpArgs {
+            workers: above.workers(),
+            reuse_port: self.reuse_port || above.reuse_port,
+            log_level: above.log_level,
+            ..self
+        }
+    }
+
+    pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
         let listen = &self.listen;
         let resolved = listen.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
         resolved
             .ok_or_else(|| format!("--listen {listen}: write an address and a port, as in 127.0.0.1:6380"))
     }
 
-    pub(super) fn node_specs(&self) -> Result<Vec<NodeSpec>, String> {
+    pub(crate) fn node_specs(&self) -> Result<Vec<NodeSpec>, String> {
         let nodes = parse_nodes(&self.nodes).map_err(|error| format!("--nodes: {error}"))?;
         match nodes.iter().find(|node| !node.replicas.is_empty()) {
             Some(node) => {
@@ -125,8 +138,21 @@ impl TcpArgs {
         }
     }
 
+    /// The listener, which clients can connect to from now on.
+    pub(super) fn open(&self) -> Result<Listener, CannotListen> {
+        let addr = self.listen_addr().map_err(CannotListen::Unknown)?;
+        Listener::tcp(addr, "--listen", self.reuse_port, Mode::Tcp)
+    }
+
+    /// What it does with clients that come to `place`, for whoever started it.
+    pub(crate) fn describe(&self, place: &str, nodes: &[NodeSpec]) -> String {
+        let names: Vec<String> = nodes.iter().map(NodeSpec::label).collect();
+        let count = names.len();
+        format!("passes bytes from {place} to {count} node{}: {}", plural(count), names.join(" "))
+    }
+
     /// Where the nodes are.
-    pub(super) fn targets(&self) -> Result<Vec<Target>, String> {
+    pub(crate) fn targets(&self) -> Result<Vec<Target>, String> {
         self.node_specs()?.iter().map(|node| target(&node.address)).collect()
     }
 
@@ -155,14 +181,14 @@ impl TcpArgs {
     }
 
     /// How many workers there are to be.
-    pub(super) fn workers(&self) -> usize {
+    pub(crate) fn workers(&self) -> usize {
         match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         }
     }
 
-    pub(super) fn drain_timeout(&self) -> Duration {
+    pub(crate) fn drain_timeout(&self) -> Duration {
         Duration::from_secs(self.drain_timeout.into())
     }
 }
@@ -173,8 +199,8 @@ fn target(address: &Address) -> Result<Target, String> {
             let resolved = (host.as_str(), *port).to_socket_addrs().map(|mut addrs| addrs.next());
             match resolved {
                 Ok(Some(addr)) => Ok(Target::Tcp(addr)),
-                Ok(None) => Err(format!("--nodes: {host} has no address")),
-                Err(error) => Err(format!("--nodes: {host} has no address: {error}")),
+                Ok(None) => Err(format!("--nodes {address}: {host} has no address")),
+                Err(error) => Err(format!("--nodes {address}: {host} has no address: {error}")),
             }
         }
         Address::Unix(path) => Ok(Target::Unix(path.clone())),

@@ -56,7 +56,8 @@ impl FromStr for ListenerArg {
     }
 }
 
-fn parse_place(text: &str) -> Result<Place, String> {
+/// The place that `text` is: an address with a port, or a unix socket.
+pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
     let path = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text));
     if let Some(path) = path.filter(|path| !path.is_empty()) {
         let path = std::path::absolute(path).map_err(|error| format!("unix:{path}: {error}"))?;
@@ -64,7 +65,7 @@ fn parse_place(text: &str) -> Result<Place, String> {
     }
     let resolved = text.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
     resolved.map(Place::Tcp).ok_or_else(|| {
-        "write an address of this machine first, as in 127.0.0.1:6381, [::1]:6381 or unix:/run/reads.sock"
+        "write an address of this machine, as in 127.0.0.1:6381, [::1]:6381 or unix:/run/reads.sock"
             .to_owned()
     })
 }
@@ -95,7 +96,7 @@ impl Place {
     }
 
     /// Whether not both can be listened at. Free ports differ.
-    fn is_same(&self, other: &Place) -> bool {
+    pub(crate) fn is_same(&self, other: &Place) -> bool {
         let is_free_port = matches!(self, Place::Tcp(addr) if addr.port() == 0);
         self == other && !is_free_port
     }

@@ -1,0 +1,639 @@
+//! What `shardis proxy` is told, and what of it does not fit together.
+
+use super::discovery::DiscoveryArgs;
+use super::listener::{ListenerArg, Place};
+use super::parse_level;
+use crate::access::{Secret, Source};
+use crate::control::plural;
+use crate::embedded::EmbeddedSettings;
+use crate::pace::Gather;
+use crate::reading::ReadingArgs;
+use crate::transport::TransportArgs;
+use ::proxy::{Authority, CrossShard, ReadFrom};
+use clap::{ArgAction, Parser};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use store::EvictionPolicy;
+use topology::{Distribution, HashFunction, NodeSpec, TagRule, Topology, TopologySpec, parse_nodes};
+
+/// What `shardis proxy` is told.
+#[derive(Clone, Debug, Parser)]
+#[command(after_help = "Examples:
+  shardis proxy                 four shards in memory, nothing else needed
+  shardis proxy --nodes=127.0.0.1:8081,127.0.0.1:8082
+  shardis proxy --nodes=cache-a:6379:2,cache-b:6379 --distribution=ketama --hash=fnv1a_64 --tag-rule='{}'
+  shardis proxy --nodes=unix:/run/redis/a.sock,unix:/run/redis/b.sock --port=6379 --workers=4
+  shardis proxy --nodes='a:6379|a-copy:6379,b:6379|b-copy:6379' --read-from=prefer-replica
+  shardis proxy --cluster=10.0.0.1:6379,10.0.0.2:6379
+  shardis proxy --config=/etc/shardis.toml --log-level=debug
+  shardis proxy --sentinel=10.0.0.1:26379,10.0.0.2:26379,10.0.0.3:26379 --master=orders,carts")]
+pub(crate) struct ProxyArgs {
+    /// A file (TOML) whose keys are the flags of this page without their dashes, as in nodes = ["a:6379", "b:6379"]; flags
+    /// given beside it win. It may have listeners that pass bytes as shardis tcp does (docs/configuration.md); shardis
+    /// check says what is wrong with it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The nodes, separated by commas. Each is host:port, [v6]:port or unix:/path, then if wanted :weight, then if
+    /// wanted @zone, then if wanted a blank and a name; replicas stand behind their primary, each after a |. Without nodes,
+    /// shards in the memory of this process serve: their data is lost when it ends
+    #[arg(long, value_name = "NODE,NODE,…", group = "far", conflicts_with_all = ["store_shards", "store_memory", "store_policy"])]
+    nodes: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) discovery: DiscoveryArgs,
+
+    /// Without --nodes: how many shards to serve from memory
+    #[arg(long, value_name = "SHARDS", default_value_t = 4)]
+    store_shards: u32,
+
+    /// Without --nodes: memory of all shards together, such as 512mb or 2gb; what does not fit is refused or evicted
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    store_memory: Option<usize>,
+
+    /// Without --nodes: what goes when memory is full, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
+    #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = EvictionPolicy::from_str)]
+    store_policy: EvictionPolicy,
+
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    host: String,
+
+    /// Port to listen on; 0 takes a free one, or beside --tls-port, --unixsocket or --listener none
+    #[arg(long, default_value_t = 6380)]
+    port: u16,
+
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
+
+    /// Threads that serve clients; 0 means one per core [--N is redis-sharding's name for it]
+    #[arg(long, visible_alias = "N", default_value_t = 0)]
+    workers: usize,
+
+    /// Let several processes listen on the same port (1) or not (0)
+    #[arg(long = "SO_REUSEPORT", value_name = "0|1", default_value = "0", value_parser = parse_switch, action = ArgAction::Set)]
+    pub(crate) reuse_port: bool,
+
+    /// Close clients that were idle for so many seconds; 0 never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    timeout: u64,
+
+    /// How keys get to shards: modulo, modula (twemproxy's), ketama, slots
+    #[arg(long, default_value = "modulo", value_parser = Distribution::from_str)]
+    distribution: Distribution,
+
+    /// Hash of the key: crc32a (zlib's; the default), crc32, crc16, crc16-redis, md5, fnv1_64, fnv1a_64, fnv1_32,
+    /// fnv1a_32, hsieh, murmur, jenkins, one_at_a_time, atol
+    #[arg(long, value_parser = HashFunction::from_str)]
+    hash: Option<HashFunction>,
+
+    /// What of a key is hashed: sml (the default: a tag at the key's end, as in user:{42}), perl, redis, codis, none,
+    /// or two characters such as {} (twemproxy's hash_tag)
+    #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
+    tag_rule: Option<TagRule>,
+
+    /// Databases that clients may SELECT; the nodes must have as many [default: 16; with --cluster, which has no others, 1]
+    #[arg(long, value_name = "DATABASES")]
+    databases: Option<u16>,
+
+    /// Clients at most
+    #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
+    pub(crate) maxclients: usize,
+
+    /// Memory of the process at most, stores not counted, such as 64mb or 1gb. Nearing it, requests wait in their
+    /// sockets; at it, the client for which the most is held is closed
+    #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = parse_memory_max)]
+    memory_max: usize,
+
+    /// Give a connection to a node up if it has not answered PING after so many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    connect_timeout_ms: u64,
+
+    /// Tell the client that its request's outcome is unknown after so many milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    request_timeout_ms: u64,
+
+    /// Let a busy worker wait some microseconds for more requests before it writes: auto, off, or microseconds. auto
+    /// waits up to half of what requests take at the nodes, where it has tried and found that more of them get through for
+    /// it (docs/benchmarks.md has throughput and the latency at steady rates). A lone client never waits. But with off, a
+    /// busy worker that has some of a client's replies looks once for the others, to send all in one write
+    #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
+    pub(crate) gather: Gather,
+
+    /// Let clients administer the nodes: CONFIG SET and GET, DEBUG, BGSAVE and the like go to every node. For tests and
+    /// operators; any client may then change the nodes for all
+    #[arg(long)]
+    pub(crate) allow_admin: bool,
+
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+
+    /// What becomes of a command whose keys live on several shards and that cannot be split, such as SUNION or RENAME:
+    /// refuse (CROSSSLOT, as Redis Cluster says), or emulate: the values are gathered, what comes of them is written;
+    /// not atomic (docs/cross-shard.md)
+    #[arg(long, value_name = "refuse|emulate", default_value = "refuse", value_parser = parse_cross_shard)]
+    pub(crate) cross_shard: CrossShard,
+
+    /// With --cross-shard=emulate: bytes of values that one such command may gather, such as 16mb. Other clients of the
+    /// worker wait while it is carried out, some 15 ms for each MiB
+    #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
+    cross_shard_bytes_max: usize,
+
+    /// Who decides who a client is and what it may do: proxy (--requirepass, --acl-file; without either, everybody may do
+    /// everything), or nodes: what a client says in AUTH is said to them, over connections of its own user, and their own
+    /// users and rules hold (docs/users.md). shardis then has no users
+    #[arg(long, value_name = "proxy|nodes", default_value = "proxy", value_parser = parse_authority)]
+    pub(crate) auth: Authority,
+
+    /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
+    /// it; --requirepass-file hides it
+    #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
+    requirepass: Option<Secret>,
+
+    /// The same, as the first line of a file, which is read again on SIGHUP
+    #[arg(long, value_name = "PATH", conflicts_with = "acl_file")]
+    requirepass_file: Option<PathBuf>,
+
+    /// Users and what they may do, in the format of Redis's aclfile: a line "user NAME on >PASSWORD ~KEYS +COMMAND …" for
+    /// each (docs/users.md). It is read again on SIGHUP and ACL LOAD
+    #[arg(long, value_name = "PATH")]
+    acl_file: Option<PathBuf>,
+
+    /// The file whose first line is the password that nodes are told (AUTH); with --auth=nodes, for what shardis asks them
+    /// for itself
+    #[arg(long, value_name = "PATH", requires = "far")]
+    node_auth_file: Option<PathBuf>,
+
+    /// The user that nodes are told with it, if it is not their default user
+    #[arg(long, value_name = "NAME", requires = "node_auth_file")]
+    node_user: Option<String>,
+
+    /// After SIGTERM, wait at most so many seconds for what is in flight
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    drain_timeout: u64,
+
+    /// What to log to stderr: error, warn, info, debug
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
+    pub(crate) log_level: tracing::Level,
+}
+
+/// What the proxy may have. With less than this it would do little but wait.
+fn parse_memory_max(text: &str) -> Result<usize, String> {
+    const MEMORY_MIN: usize = 16_000_000;
+    match parse_bytes(text)? {
+        bytes if bytes < MEMORY_MIN => Err("at least 16m".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Bytes with Redis's units: `kb`, `mb` and `gb` are powers of 1024, `k`, `m` and `g` of 1000.
+pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
+    let refusal = || "write bytes, as in 100000000, 100m, 512mb or 2gb".to_owned();
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: usize = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return Err(refusal()),
+    };
+    let number: usize = number.parse().map_err(|_| refusal())?;
+    number.checked_mul(factor).ok_or_else(refusal)
+}
+
+fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err("write 1 to switch it on, 0 to switch it off".to_owned()),
+    }
+}
+
+fn parse_authority(text: &str) -> Result<Authority, String> {
+    match text {
+        "proxy" => Ok(Authority::Proxy),
+        "nodes" => Ok(Authority::Nodes),
+        _ => Err("write proxy or nodes".to_owned()),
+    }
+}
+
+fn parse_cross_shard(text: &str) -> Result<CrossShard, String> {
+    match text {
+        "refuse" => Ok(CrossShard::Refuse),
+        "emulate" => Ok(CrossShard::Emulate),
+        _ => Err("write refuse or emulate".to_owned()),
+    }
+}
+
+/// Far above what one machine has, far below what breaks it.
+const WORKERS_MAX: usize = 1024;
+/// Each is a thread.
+const STORE_SHARDS_MAX: u32 = 256;
+
+/// The option that says most ways in.
+const LISTENER: &str = "--listener";
+
+/// A way in for clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// What says so.
+    pub option: &'static str,
+    /// Where it is.
+    pub place: Place,
+    /// Whether clients speak TLS there.
+    pub is_tls: bool,
+    /// Where their reads go, if it has a policy of its own.
+    pub read_from: Option<ReadFrom>,
+}
+
+impl ProxyArgs {
+    /// Refuses what single options cannot see.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All that is wrong beside what single options can see. Each text begins with the option that it is about.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let topology =
+            self.check_counts().and_then(|()| self.discovery.check()).and_then(|()| self.topology());
+        let reading = match &topology {
+            Ok(topology) => self.reading.check(self.nodes.is_some(), topology, &self.transport.listener),
+            // There is no saying what fits to it.
+            Err(_) => Ok(()),
+        };
+        let checks = [
+            topology.as_ref().map(|_| ()).map_err(String::clone),
+            self.check_databases(),
+            self.check_timeouts(),
+            self.check_auth(),
+            self.check_listeners(),
+            reading,
+        ];
+        checks.into_iter().filter_map(Result::err).collect()
+    }
+
+    fn check_counts(&self) -> Result<(), String> {
+        if self.workers > WORKERS_MAX {
+            return Err(format!("--workers {}: at most {WORKERS_MAX}; 0 means one per core", self.workers));
+        }
+        if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
+            return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
+        }
+        Ok(())
+    }
+
+    fn check_timeouts(&self) -> Result<(), String> {
+        for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
+            if ms == 0 {
+                return Err(format!(
+                    "--{name}-timeout-ms 0: a node must get some time, as in --{name}-timeout-ms=1000"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_listeners(&self) -> Result<(), String> {
+        let host = self.listen_addr()?;
+        let plain = self.has_plain_port().then_some(host);
+        self.transport.check(plain, self.has_nodes())?;
+        let ways = self.ways_in()?;
+        let others = ways.into_iter().filter(|way| way.option != LISTENER).map(|way| (way.option, way.place));
+        ListenerArg::check_all(&self.transport.listener, &others.collect::<Vec<_>>())
+    }
+
+    /// All that is wrong with the files that are named. Each text begins with the option that it is about.
+    pub(crate) fn faults_of_files(&self) -> Vec<String> {
+        let users = self.users();
+        let about_users = |error: String| match error.starts_with("--") {
+            true => error,
+            // It begins with file and line.
+            false => format!("{}: {error}", users.option()),
+        };
+        let nobody = ::proxy::Credentials::default();
+        let checks = [
+            users.users().map(drop).map_err(about_users),
+            self.transport.load().map(drop),
+            self.credentials().map(drop),
+            self.discovery.machine(&nobody, false, 0).map(drop),
+        ];
+        checks.into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Where clients come, in the order in which listeners are numbered.
+    pub(crate) fn ways_in(&self) -> Result<Vec<Way>, String> {
+        let host = self.listen_addr()?;
+        let transport = &self.transport;
+        let way = |option, place, is_tls| Way { option, place, is_tls, read_from: None };
+        let plain = self.has_plain_port().then(|| way("--port", Place::Tcp(host), false));
+        let tls = SocketAddr::new(host.ip(), transport.tls_port);
+        let tls = (transport.tls_port != 0).then(|| way("--tls-port", Place::Tcp(tls), true));
+        let unix = transport.unixsocket.as_ref().map(|path| way("--unixsocket", Place::unix(path), false));
+        let more = transport.listener.iter().cloned().map(|ListenerArg { place, is_tls, read_from }| Way {
+            option: LISTENER,
+            place,
+            is_tls,
+            read_from,
+        });
+        Ok(plain.into_iter().chain(tls).chain(unix).chain(more).collect())
+    }
+
+    fn check_auth(&self) -> Result<(), String> {
+        if self.auth == Authority::Proxy {
+            return Ok(());
+        }
+        if !self.has_nodes() {
+            return Err("--auth=nodes: shards in memory have no users; name nodes with --nodes".to_owned());
+        }
+        match self.users() {
+            Source::Nothing => Ok(()),
+            users => {
+                Err(format!("--auth=nodes: the users are those of the nodes; leave {} out", users.option()))
+            }
+        }
+    }
+
+    fn check_databases(&self) -> Result<(), String> {
+        let wanted = self.databases();
+        if !(1..=proxy::Settings::DATABASES_MAX).contains(&wanted) {
+            let max = proxy::Settings::DATABASES_MAX;
+            return Err(format!("--databases {wanted}: 1 to {max}"));
+        }
+        if self.discovery.is_cluster() && wanted > 1 {
+            return Err(format!("--databases {wanted}: a Redis Cluster has database 0 alone; leave it out"));
+        }
+        if !self.has_nodes() && wanted > u16::from(store::DATABASES) {
+            let max = store::DATABASES;
+            return Err(format!(
+                "--databases {wanted}: shards in memory have {max}; name nodes with --nodes"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Databases that clients may SELECT.
+    pub(crate) fn databases(&self) -> u16 {
+        /// As many as Redis has if nothing else is said.
+        const DATABASES: u16 = 16;
+        self.databases.unwrap_or(if self.discovery.is_cluster() { 1 } else { DATABASES })
+    }
+
+    /// Whether the shards are on nodes, and not in this process.
+    fn has_nodes(&self) -> bool {
+        self.nodes.is_some() || self.discovery.is_given()
+    }
+
+    /// Whether there is a port without TLS. Who says 0 beside another way in wants none, as with Redis: a free one would be
+    /// open without anybody knowing.
+    pub(crate) fn has_plain_port(&self) -> bool {
+        self.port != 0 || !self.transport.has_listener()
+    }
+
+    /// Where to listen without TLS.
+    pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
+        let resolved = (self.host.as_str(), self.port).to_socket_addrs().ok();
+        let host = &self.host;
+        resolved.and_then(|mut addrs| addrs.next()).ok_or_else(|| {
+            format!("--host {host}: no such address; write one of this machine, as in 127.0.0.1 or 0.0.0.0")
+        })
+    }
+
+    /// Who owns which key, as the arguments say; of what is to be discovered, as much as can be known before.
+    pub(crate) fn topology(&self) -> Result<Topology, String> {
+        let (distribution, hash, tag_rule) = (self.distribution, self.hash, self.tag_rule);
+        if self.discovery.is_given() {
+            return self.discovery.topology(TopologySpec { nodes: Vec::new(), distribution, hash, tag_rule });
+        }
+        let mut nodes = match &self.nodes {
+            Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
+            None => (0..self.store_shards).map(NodeSpec::embedded).collect(),
+        };
+        self.reading.zones().label(&mut nodes);
+        let spec = TopologySpec { nodes, distribution, hash, tag_rule };
+        Topology::new(1, &spec).map_err(|error| error.to_string())
+    }
+
+    /// Who the users are.
+    pub(crate) fn users(&self) -> Source {
+        match (&self.requirepass, &self.requirepass_file, &self.acl_file) {
+            (Some(password), ..) => Source::Password(password.clone()),
+            (_, Some(path), _) => Source::PasswordFile(path.clone()),
+            (.., Some(path)) => Source::AclFile(path.clone()),
+            (None, None, None) => Source::Nothing,
+        }
+    }
+
+    /// Who we are to the nodes.
+    pub(crate) fn credentials(&self) -> Result<proxy::Credentials, String> {
+        match &self.node_auth_file {
+            Some(path) => Ok(Secret::read("--node-auth-file", path)?.credentials(self.node_user.as_deref())),
+            None => Ok(proxy::Credentials::default()),
+        }
+    }
+
+    /// What the stores are to be like, if there are no nodes.
+    pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
+        let (shards, memory_max, policy) = (self.store_shards, self.store_memory, self.store_policy);
+        (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed })
+    }
+
+    /// How many workers there are to be.
+    pub(crate) fn workers(&self) -> usize {
+        match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        }
+    }
+
+    /// The core's limits, for one of `workers` workers.
+    pub(crate) fn limits(&self, clients_max: usize, workers: usize) -> proxy::Limits {
+        let defaults = proxy::Limits::default();
+        proxy::Limits {
+            // Clients are spread evenly, so each worker takes its share, and one more for what does not divide.
+            clients_max: clients_max.div_ceil(workers),
+            connect_timeout: Duration::from_millis(self.connect_timeout_ms),
+            request_timeout: Duration::from_millis(self.request_timeout_ms),
+            transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms)),
+            idle_timeout: Duration::from_secs(self.timeout),
+            cross_shard_bytes_max: self.cross_shard_bytes_max,
+            ramp_up: self.reading.ramp_up(),
+            ..defaults
+        }
+        .within_memory(self.memory_max, workers)
+    }
+
+    /// What it serves, for whoever started it: lines.
+    pub(crate) fn describe(&self, topology: &Topology) -> Vec<String> {
+        const NAMED_MAX: usize = 8;
+        if self.discovery.is_given() {
+            return vec![self.discovery.describe()];
+        }
+        let shards = topology.shards();
+        let mut names: Vec<&str> = shards.iter().take(NAMED_MAX).map(|shard| shard.name.as_str()).collect();
+        if shards.len() > NAMED_MAX {
+            names.push("…");
+        }
+        let (count, plural, how) = (shards.len(), plural(shards.len()), topology.describe());
+        if !self.has_nodes() {
+            return vec![
+                format!(
+                    "serves {count} shard{plural} of its own memory ({how}); their data is lost when it ends"
+                ),
+                "to serve redis-servers instead, name them: --nodes=127.0.0.1:6379,…".to_owned(),
+            ];
+        }
+        vec![format!("shards over {count} node{plural} ({how}): {}", names.join(" "))]
+    }
+
+    /// How long a drain may take.
+    pub(crate) fn drain_timeout(&self) -> Duration {
+        Duration::from_secs(self.drain_timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::plainly;
+
+    fn parsed(words: &[&str]) -> Result<ProxyArgs, String> {
+        let words = ["shardis proxy"].iter().chain(words);
+        let args = ProxyArgs::try_parse_from(words).map_err(|error| plainly(&error.to_string()))?;
+        args.check().map(|()| args)
+    }
+
+    #[test]
+    fn redis_shardings_flags_work_as_they_are() {
+        let args = parsed(&[
+            "--nodes=127.0.0.1:8081,127.0.0.1:8082",
+            "--host=127.0.0.1",
+            "--port",
+            "8080",
+            "--N=4",
+            "--SO_REUSEPORT=1",
+            "--timeout=300",
+        ])
+        .expect("valid");
+        assert_eq!((args.port, args.workers(), args.reuse_port, args.timeout), (8080, 4, true, 300));
+        assert_eq!(args.topology().expect("valid").describe(), "modulo, crc32a, tag rule sml");
+    }
+
+    #[test]
+    fn without_nodes_there_are_shards_in_memory() {
+        let args =
+            parsed(&["--store-shards=2", "--store-memory=1mb", "--store-policy=allkeys-lru"]).expect("valid");
+        let embedded = args.embedded(7).expect("no nodes");
+        assert_eq!((embedded.shards, embedded.memory_max), (2, Some(1 << 20)));
+        assert_eq!(args.topology().expect("valid").shard_count(), 2);
+        assert!(parsed(&["--nodes=a:1"]).expect("valid").embedded(7).is_none());
+    }
+
+    #[test]
+    fn what_is_discovered_has_shards_and_no_nodes_yet() {
+        let cluster = parsed(&["--cluster=10.0.0.1:6379,[::1]:6379"]).expect("valid");
+        assert_eq!((cluster.databases(), cluster.embedded(7).is_none()), (1, true));
+        assert!(cluster.topology().expect("valid").is_cluster());
+        let flags = ["--sentinel=a:26379,b:26379", "--master=orders,carts", "--distribution=ketama"];
+        let sentinel = parsed(&flags).expect("valid");
+        let topology = sentinel.topology().expect("valid");
+        let names: Vec<_> = topology.shards().iter().map(|shard| shard.name.as_str()).collect();
+        assert_eq!((names, sentinel.databases()), (vec!["orders", "carts"], 16));
+        assert!(topology.shards().iter().all(|shard| shard.primary.is_none()));
+    }
+
+    #[test]
+    fn port_0_takes_a_free_one_unless_there_is_another_way_in() {
+        let plain = |words: &[&str]| parsed(words).expect("valid").has_plain_port();
+        let tls = ["--tls-port=6390", "--tls-cert-file=a", "--tls-key-file=b"];
+        assert!(plain(&["--port=0"]) && plain(&tls) && plain(&["--unixsocket=a"]));
+        assert!(!plain(&["--port=0", "--unixsocket=a"]) && !plain(&["--port=0", "--listener=/a"]));
+        assert!(!plain(&[&tls[..], &["--port=0"]].concat()));
+    }
+
+    #[test]
+    fn refusals_are_plainly_that_names_what_is_wrong() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
+            (&["--store-shards=0"], "--store-shards"),
+            (&["--databases=0"], "--databases"),
+            (&["--databases=20000"], "--databases"),
+            (&["--databases=17"], "name nodes with --nodes"),
+            (&["--store-memory=lots"], "write bytes"),
+            (&["--nodes="], "--nodes"),
+            (&["--nodes=127.0.0.1:99999"], "99999"),
+            (&["--nodes=a:1", "--port=x"], "'x'"),
+            (&["--nodes=a:1", "--SO_REUSEPORT=yes"], "write 1"),
+            (&["--nodes=a:1", "--hash=sha1"], "sha1"),
+            (&["--nodes=a:1", "--distribution=rendezvous"], "rendezvous"),
+            (&["--nodes=a:1", "--tag-rule=abc"], "abc"),
+            (&["--nodes=a:1", "--request-timeout-ms=0"], "--request-timeout-ms"),
+            (&["--nodes=a:1", "--cross-shard=split"], "write refuse or emulate"),
+            (&["--nodes=a:1,a:1"], "a:1"),
+            (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
+            (&["--tls-port=6390"], "--tls-cert-file"),
+            (&["--tls-cert-file=a", "--tls-key-file=b"], "--tls-port"),
+            (&["--tls-port=6390", "--tls-cert-file=a"], "--tls-key-file"),
+            (&["--tls-port=6380", "--tls-cert-file=a", "--tls-key-file=b"], "--port has it already"),
+            (&["--tls-auth-clients=yes"], "--tls-ca-cert-file"),
+            (&["--tls-ca-cert-file=a", "--tls-auth-clients=perhaps"], "perhaps"),
+            (&["--unixsocketperm=770"], "--unixsocket"),
+            (&["--unixsocket=a", "--unixsocketperm=abc"], "in octal"),
+            (&["--listener=6381"], "write an address"),
+            (&["--listener=127.0.0.1:6380"], "--port has it already"),
+            (&["--listener=127.0.0.1:1 tls"], "--listener 127.0.0.1:1 tls: it needs --tls-cert-file"),
+            (&["--listener=127.0.0.1:1", "--listener=127.0.0.1:1 read-from=primary"], "twice"),
+            (&["--unixsocket=/a", "--listener=/a"], "--unixsocket has it already"),
+            (&["--listener=127.0.0.1:1 read-from=replica"], "no node has a replica"),
+            (&["--listener=127.0.0.1:1 read-from=slave"], "prefer-replica"),
+            (&["--node-tls"], "name them with --nodes"),
+            (&["--nodes=a:1", "--node-tls-server-name=b"], "--node-tls"),
+            (&["--nodes=a:1", "--node-tls", "--node-tls-cert-file=a"], "--node-tls-key-file"),
+            (
+                &["--nodes=a:1", "--node-tls", "--node-tls-insecure", "--node-tls-ca-cert-file=a"],
+                "cannot be used",
+            ),
+            (&["--nodes=a:1", "--nonsense"], "--nonsense"),
+            (&["--requirepass=secret", "--acl-file=x"], "--acl-file"),
+            (&["--node-auth-file=x"], "--nodes"),
+            (&["--cluster=a:1", "--nodes=b:1"], "cannot be used with"),
+            (&["--cluster=a:1", "--sentinel=b:1", "--master=c"], "cannot be used with"),
+            (&["--cluster=a:1", "--distribution=ketama"], "--distribution"),
+            (&["--cluster=a:1", "--tag-rule=sml"], "--tag-rule"),
+            (&["--cluster=a:1", "--store-shards=2"], "--store-shards"),
+            (&["--cluster=a:1", "--databases=2"], "database 0 alone"),
+            (&["--cluster=a"], "--cluster"),
+            (&["--cluster=a:1:2"], "just the address"),
+            (&["--cluster=a:1", "--refresh-period-ms=1"], "--refresh-period-ms"),
+            (&["--sentinel=a:1"], "--master"),
+            (&["--master=a"], "--sentinel"),
+            (&["--sentinel=a:1", "--master=b,c,b"], "twice"),
+            (&["--sentinel=a:1", "--master=b,,c"], "a name is made of"),
+            (&["--sentinel=a:1 x", "--master=b"], "just the address"),
+            (&["--sentinel=a:1", "--master=b", "--sentinel-tls"], "--node-tls"),
+            (&["--sentinel=a:1", "--master=b", "--sentinel-user=x"], "--sentinel-auth-file"),
+            (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
+            (&["--auth=nodes"], "shards in memory have no users"),
+            (&["--nodes=a:1", "--auth=here"], "write proxy or nodes"),
+            (&["--nodes=a:1", "--auth=nodes", "--acl-file=x"], "leave --acl-file out"),
+            (&["--nodes=a:1", "--auth=nodes", "--requirepass=secret"], "leave --requirepass out"),
+            (&["--requirepass="], "there is no password"),
+        ];
+        for (words, named) in cases {
+            let error = parsed(words).expect_err("unusable");
+            assert!(error.contains(named) && !error.contains('\n'), "{words:?}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let args = parsed(&["--requirepass=secret"]).expect("valid");
+        assert!(!format!("{args:?} {:?}", args.users()).contains("secret"));
+    }
+}

@@ -1,0 +1,73 @@
+//! What a process is to serve: requests of Redis, bytes, or both.
+
+use super::ProxyArgs;
+use crate::config::Origin;
+use crate::control::plural;
+use crate::listeners::{CannotListen, Mode};
+use crate::tcp::TcpArgs;
+use std::time::Duration;
+
+/// What a process is to serve, and how.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    /// At listeners of Redis, if there are any.
+    pub redis: Option<Box<ProxyArgs>>,
+    /// At listeners of mode tcp, each for itself.
+    pub tcp: Vec<TcpArgs>,
+    /// Threads of each of them.
+    pub workers: usize,
+    /// How long a drain may take.
+    pub drain_timeout: Duration,
+    /// What to log.
+    pub log_level: tracing::Level,
+    /// The file that says so, if it was one.
+    pub origin: Option<Origin>,
+}
+
+impl Serving {
+    /// Requests of Redis alone.
+    pub(crate) fn redis(args: ProxyArgs) -> Serving {
+        let (workers, drain_timeout, log_level) = (args.workers(), args.drain_timeout(), args.log_level);
+        let (redis, tcp, origin) = (Some(Box::new(args)), Vec::new(), None);
+        Serving { redis, tcp, workers, drain_timeout, log_level, origin }
+    }
+
+    /// Bytes of one listener alone.
+    pub(super) fn tcp(args: TcpArgs) -> Serving {
+        let (workers, drain_timeout, log_level) = (args.workers(), args.drain_timeout(), args.log_level);
+        Serving { redis: None, tcp: vec![args], workers, drain_timeout, log_level, origin: None }
+    }
+
+    /// What is to be said of a listener that cannot be.
+    pub(crate) fn explain(&self, error: &CannotListen) -> String {
+        self.origin.as_ref().map_or_else(|| error.to_string(), |origin| origin.explain(error))
+    }
+
+    /// Where it listens, for whoever starts it. `places` are all listeners.
+    pub(crate) fn announcement(&self, places: &[String]) -> String {
+        let workers = self.workers;
+        let each = if self.tcp.len() + usize::from(self.redis.is_some()) > 1 { " each" } else { "" };
+        format!("listens on {} ({workers} worker{}{each})", places.join(", "), plural(workers))
+    }
+
+    /// What would run, in lines as a start says them.
+    pub(crate) fn summary(&self) -> String {
+        let (mut places, mut lines) = (Vec::new(), Vec::new());
+        if let Some(args) = &self.redis {
+            let ways = args.ways_in().unwrap_or_default();
+            places.extend(ways.iter().map(|way| {
+                let mode = Mode::Redis { is_tls: way.is_tls, read_from: way.read_from };
+                format!("{}{mode}", way.place)
+            }));
+            lines.extend(args.topology().map(|topology| args.describe(&topology)).unwrap_or_default());
+            lines.push(args.reading.describe());
+        }
+        for args in &self.tcp {
+            let place = args.listen_addr().map_or_else(|error| error, |addr| addr.to_string());
+            places.push(format!("{place}{}", Mode::Tcp));
+            lines.push(args.describe(&place, &args.node_specs().unwrap_or_default()));
+        }
+        lines.insert(0, self.announcement(&places));
+        lines.join("\n")
+    }
+}

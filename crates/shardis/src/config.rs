@@ -1,0 +1,298 @@
+//! Configuration files: TOML whose keys are the flags of `shardis proxy`, without their dashes.
+//!
+//! ```text
+//!   file ─► TOML ─► keys ─► words of a command line ─┐
+//!                    └► tables [[listener]]          ├─► clap ─► what is to be served
+//!   command line ─► words ───────────────────────────┘
+//! ```
+//!
+//! There is no second list of what can be said: a key is looked up among the flags, and its value goes through clap as the
+//! flag's does. What is wrong is told with its place in the file, and as much of it at once as can be told. Nothing here
+//! listens, connects or writes.
+
+mod document;
+mod faults;
+mod flags;
+mod listeners;
+#[cfg(test)]
+mod tests;
+mod wording;
+
+use crate::args::listener::Place;
+use crate::args::{ProxyArgs, Serving, Way};
+use crate::listeners::CannotListen;
+use crate::tcp::TcpArgs;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use document::Document;
+use faults::Fault;
+use flags::{Entry, Flags};
+use listeners::TcpListener;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use wording::Wording;
+
+pub(crate) use faults::Faults;
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// All that can be seen on this machine.
+    Check,
+    /// The names of nodes' hosts as well, which are looked up.
+    Start,
+}
+
+/// Flags that are of the process, whatever it serves.
+const OF_THE_PROCESS: [&str; 4] = ["workers", "reuse_port", "drain_timeout", "log_level"];
+/// Flags that say where clients of Redis come.
+const WAYS_IN: [&str; 4] = ["port", "tls_port", "unixsocket", "listener"];
+
+/// Reads the file at `path` and says what it, and `words` of the command line, ask for.
+pub(crate) fn load(path: &Path, words: &[OsString], depth: Depth) -> Result<Serving, Faults> {
+    let document = Document::read(path)?;
+    read(path, &document, words, depth)
+}
+
+/// The same of a file that was read.
+fn read(path: &Path, document: &Document, words: &[OsString], depth: Depth) -> Result<Serving, Faults> {
+    let mut reader = Reader::new(document, words);
+    let serving = reader.read(depth);
+    let origin = Origin { path: path.to_owned(), text: document.text.clone(), places: reader.places };
+    match serving {
+        Some(serving) if reader.faults.is_empty() => Ok(Serving { origin: Some(origin), ..serving }),
+        _ => Err(origin.faults(reader.faults)),
+    }
+}
+
+/// Where in which file it was said.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    path: PathBuf,
+    text: String,
+    /// Where clients are to come.
+    places: Vec<Claim>,
+}
+
+/// A place where clients are to come, and who says so.
+#[derive(Clone, Debug)]
+struct Claim {
+    place: Place,
+    /// Where in the file, if it does.
+    at: Option<usize>,
+    option: &'static str,
+}
+
+impl Origin {
+    /// What is to be said of a listener that cannot be.
+    pub(crate) fn explain(&self, error: &CannotListen) -> String {
+        let at = match error {
+            CannotListen::At { place, .. } => self.places.iter().find(|claim| claim.place == *place),
+            CannotListen::Unknown(_) => None,
+        };
+        match at.and_then(|claim| claim.at) {
+            Some(at) => {
+                let text = Wording::default().of_file(&error.to_string());
+                self.faults(vec![Fault::at(at, text)]).to_string()
+            }
+            None => error.to_string(),
+        }
+    }
+
+    fn faults(&self, faults: Vec<Fault>) -> Faults {
+        Faults::new(&self.path, &self.text, faults)
+    }
+}
+
+/// What is found out on the way.
+struct Reader<'a> {
+    document: &'a Document,
+    flags: Flags,
+    /// The command line.
+    words: &'a [OsString],
+    /// The flags that it has, by their ids.
+    overriding: Vec<String>,
+    wording: Wording,
+    faults: Vec<Fault>,
+    places: Vec<Claim>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(document: &'a Document, words: &'a [OsString]) -> Reader<'a> {
+        let flags = Flags::new(ProxyArgs::command(), "shardis proxy --help lists all, with dashes in front");
+        let overriding = said(words);
+        let wording = Wording::new(flags.names_of(&overriding));
+        Reader { document, flags, words, overriding, wording, faults: Vec::new(), places: Vec::new() }
+    }
+
+    /// What is to be served. Without faults there is something.
+    fn read(&mut self, depth: Depth) -> Option<Serving> {
+        let (entries, tables) = self.entries();
+        let listeners = listeners::read(&self.flags, &tables);
+        self.faults.extend(listeners.faults);
+        let entries: Vec<Entry> = entries.into_iter().chain(listeners.of_redis).collect();
+        if !self.faults.is_empty() {
+            return None;
+        }
+        let entries = flags::merged(entries, &mut self.faults);
+        let args = self.proxy_args(&entries)?;
+        let tcp: Vec<TcpListener> = listeners.of_tcp;
+        let is_said = |id: &&str| {
+            self.overriding.iter().any(|said| said == id) || entries.iter().any(|entry| entry.id == **id)
+        };
+        let is_redis = tcp.is_empty() || WAYS_IN.iter().any(is_said);
+        self.check(&args, &entries);
+        if is_redis {
+            self.claim_places(&args, &entries);
+        } else {
+            self.refuse_what_has_no_use(&entries);
+        }
+        let tcp = tcp.iter().filter_map(|listener| self.tcp_args(listener, &args, depth)).collect();
+        let serving = Serving::redis(args);
+        Some(Serving { redis: serving.redis.filter(|_| is_redis), tcp, ..serving })
+    }
+
+    /// The keys of the file, and the tables of its listeners.
+    fn entries(&mut self) -> (Vec<Entry>, Vec<document::Table<'a>>) {
+        let document::Root { pairs, tables } = match self.document.root() {
+            Ok(root) => root,
+            Err(faults) => {
+                self.faults.extend(faults);
+                return (Vec::new(), Vec::new());
+            }
+        };
+        let mut entries = Vec::new();
+        for pair in &pairs {
+            match self.flags.entry(pair, &|key| listeners::why_not_above(key)) {
+                Ok(entry) => entries.push(entry),
+                Err(faults) => self.faults.extend(faults),
+            }
+        }
+        (entries, tables)
+    }
+
+    /// All flags together: those of the command line win.
+    fn proxy_args(&mut self, entries: &[Entry]) -> Option<ProxyArgs> {
+        let is_said = |entry: &&Entry| !self.overriding.contains(&entry.id);
+        let words = entries.iter().filter(is_said).flat_map(|entry| entry.words.iter().cloned());
+        let words = words.chain(self.words.iter().cloned());
+        match self.flags.parse(words).and_then(|matches| ProxyArgs::from_arg_matches(&matches)) {
+            Ok(args) => Some(args),
+            Err(error) => {
+                let fault = self.flags.relation(&error, entries, &self.overriding);
+                let text = self.wording.of_file(&fault.text);
+                self.faults.push(Fault { text, ..fault });
+                None
+            }
+        }
+    }
+
+    fn check(&mut self, args: &ProxyArgs, entries: &[Entry]) {
+        let mut texts = args.faults();
+        if texts.is_empty() {
+            texts = args.faults_of_files();
+        }
+        let located: Vec<Fault> = texts.iter().map(|text| self.located(text, entries)).collect();
+        self.faults.extend(located);
+    }
+
+    fn claim_places(&mut self, args: &ProxyArgs, entries: &[Entry]) {
+        for Way { option, place, .. } in args.ways_in().unwrap_or_default() {
+            let at = self.located(&format!("{option} {place}"), entries).at;
+            self.places.push(Claim { place, at, option });
+        }
+    }
+
+    /// What `text` says, which begins with a flag, at the place where that is said.
+    fn located(&self, text: &str, entries: &[Entry]) -> Fault {
+        let at = wording::flags_in(text).find_map(|name| {
+            let id = self.flags.id(name)?;
+            let entry = entries.iter().find(|entry| entry.id == id && !self.overriding.contains(&entry.id));
+            entry.map(|entry| entry.place_of(text))
+        });
+        Fault { at, text: self.wording.of_file(text) }
+    }
+
+    /// Without a way in for clients of Redis, what is said of them can only be a mistake.
+    fn refuse_what_has_no_use(&mut self, entries: &[Entry]) {
+        let is_useless = |id: &str| !OF_THE_PROCESS.contains(&id) && id != "config";
+        let refusal = |key: &str, elsewhere: &str| {
+            format!(
+                "{key}: nothing here has a use for it, since all listeners are of mode tcp; write port = 6380 for one of \
+                 Redis as well{elsewhere}"
+            )
+        };
+        for Entry { key, at, .. } in entries.iter().filter(|entry| is_useless(&entry.id)) {
+            let elsewhere = match listeners::is_key_of_tcp(key) {
+                true => ", or write it under the [[listener]] that it is for",
+                false => "",
+            };
+            self.faults.push(Fault::at(*at, refusal(key, elsewhere)));
+        }
+        for id in self.overriding.iter().filter(|id| is_useless(id)) {
+            let flag = self.flags.names_of(std::slice::from_ref(id)).swap_remove(0);
+            self.faults.push(Fault { at: None, text: refusal(&format!("--{flag}"), "") });
+        }
+    }
+
+    fn tcp_args(&mut self, listener: &TcpListener, above: &ProxyArgs, depth: Depth) -> Option<TcpArgs> {
+        let args = match listener.args(above, depth) {
+            Ok(args) => args,
+            Err(faults) => {
+                self.faults.extend(faults);
+                return None;
+            }
+        };
+        let place = Place::Tcp(args.listen_addr().ok()?);
+        if let Some(claim) = self.places.iter().find(|claim| claim.place.is_same(&place)) {
+            let owner = match claim.at {
+                Some(at) => format!("line {}", self.document.line(at)),
+                None => self.wording.of_file(claim.option),
+            };
+            let text = format!("address {place}: {owner} has it already; each listener needs its own");
+            self.faults.push(Fault::at(listener.address_at, text));
+        }
+        self.places.push(Claim { place, at: Some(listener.address_at), option: "--listen" });
+        Some(args)
+    }
+}
+
+/// `shardis check`: says what is wrong with the file at `path`, or else what it would run.
+pub(crate) fn check(path: &Path) -> ExitCode {
+    // Who does not listen to it does not want to know.
+    match load(path, &[], Depth::Check) {
+        Ok(serving) => {
+            let summary = Wording::default().of_file(&serving.summary());
+            let _ = writeln!(std::io::stdout(), "{}: nothing is wrong with it\n{summary}", path.display());
+            ExitCode::SUCCESS
+        }
+        Err(faults) => {
+            let _ = writeln!(std::io::stderr(), "{faults}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The flags that `words` of a command line say, by their ids.
+fn said(words: &[OsString]) -> Vec<String> {
+    let command = ProxyArgs::command().no_binary_name(true).ignore_errors(true);
+    let ids: Vec<String> = command.get_arguments().map(|flag| flag.get_id().to_string()).collect();
+    let Ok(matches) = command.try_get_matches_from(words) else { return Vec::new() };
+    let is_said = |id: &String| matches.value_source(id) == Some(ValueSource::CommandLine);
+    ids.into_iter().filter(is_said).collect()
+}
+
+/// The file that `words` of a command line of `shardis proxy` name, if they are of use or lack only what a file may say.
+pub(crate) fn asked_for(words: &[OsString]) -> Option<PathBuf> {
+    let command = ProxyArgs::command().no_binary_name(true);
+    let file = |matches: &ArgMatches| matches.get_one::<PathBuf>("config").cloned();
+    match command.clone().try_get_matches_from(words) {
+        Ok(matches) => ProxyArgs::from_arg_matches(&matches).ok()?.config,
+        Err(error) if error.kind() == clap::error::ErrorKind::MissingRequiredArgument => {
+            file(&command.ignore_errors(true).try_get_matches_from(words).ok()?)
+        }
+        Err(_) => None,
+    }
+}

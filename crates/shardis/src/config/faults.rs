@@ -1,0 +1,74 @@
+//! What is wrong with a file, and where.
+
+use std::fmt;
+use std::path::Path;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The byte of the file at which it is; `None` if it is not of one place.
+    pub at: Option<usize>,
+    /// What it is, and what to write instead.
+    pub text: String,
+}
+
+impl Fault {
+    /// At the byte `at` of the file.
+    pub(super) fn at(at: usize, text: impl Into<String>) -> Fault {
+        Fault { at: Some(at), text: text.into() }
+    }
+}
+
+/// All that is wrong: lines in the order of the file, each `FILE:LINE:COLUMN: what, and what to write instead`.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    lines: Vec<String>,
+}
+
+impl Faults {
+    /// Of the file at `path`, which has `text`.
+    pub(super) fn new(path: &Path, text: &str, mut faults: Vec<Fault>) -> Faults {
+        faults.sort_by_key(|fault| fault.at);
+        faults.dedup();
+        // One line each, whatever is said in the file.
+        let path = path.display();
+        let lines = faults
+            .iter()
+            .map(|fault| match fault.at.map(|at| position(text, at)) {
+                Some((line, column)) => format!("{path}:{line}:{column}: {}", visible(&fault.text)),
+                None => format!("{path}: {}", visible(&fault.text)),
+            })
+            .collect();
+        Faults { lines }
+    }
+
+    /// Each in a line.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.lines.join("\n"))
+    }
+}
+
+/// Line and column of the byte `at` of `text`, as editors count them: from 1 on, and characters.
+pub(super) fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
+    // A mark of UTF-8 at the begin of a file is no column.
+    let line = String::from_utf8_lossy(&before[line_start..]);
+    let lines = before.iter().filter(|&&byte| byte == b'\n').count();
+    (lines + 1, line.trim_start_matches('\u{feff}').chars().count() + 1)
+}
+
+/// `text` with escapes in place of what would end its line or paint a terminal.
+fn visible(text: &str) -> String {
+    let shown = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(shown).collect()
+}

@@ -1,0 +1,98 @@
+//! How many clients there may be: each needs descriptors, and the kernel grants a process so many.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::warn;
+
+/// Descriptors that are nobody's: listeners, epoll, log, files.
+const RESERVED_DESCRIPTORS: u64 = 64;
+/// What single clients have for a while takes no more than this part of all descriptors.
+const OWN_PART: u64 = 8;
+
+/// What is wanted for the clients of one service.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientsMax {
+    /// Where they come, for the log.
+    pub at: String,
+    /// As the operator wants it.
+    pub wanted: usize,
+    /// Descriptors for each client.
+    pub sockets_each: u64,
+    /// Connections to nodes that clients share.
+    pub nodes: usize,
+    /// More that single clients have for a while, as far as that leaves clients most of all descriptors.
+    pub own: usize,
+}
+
+/// Raises the limit of descriptors as far as it goes and returns how many clients of each service fit under it.
+pub(crate) fn granted(services: &[ClientsMax]) -> Vec<usize> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let reserved = reserved(services, maximum);
+    let needed = reserved + services.iter().map(ClientsMax::sockets).sum::<u64>();
+    let Some(now) = current.filter(|&now| now < needed) else {
+        return services.iter().map(|service| service.wanted).collect();
+    };
+    let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
+    let granted = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+        Ok(()) => raised,
+        Err(_) => now,
+    };
+    let fit = shares(services, granted.saturating_sub(reserved));
+    for (service, &fit) in services.iter().zip(&fit).filter(|(service, fit)| **fit < service.wanted) {
+        let (maxclients, wanted, listener) = (fit, service.wanted, &service.at);
+        warn!(
+            maxclients,
+            wanted,
+            descriptors = granted,
+            listener,
+            "the limit of file descriptors allows fewer clients"
+        );
+    }
+    fit
+}
+
+/// Descriptors that are not for clients.
+fn reserved(services: &[ClientsMax], maximum: Option<u64>) -> u64 {
+    let own: u64 = services.iter().map(|service| service.own as u64).sum();
+    let own = maximum.map_or(own, |maximum| own.min(maximum / OWN_PART));
+    RESERVED_DESCRIPTORS + own + services.iter().map(|service| service.nodes as u64).sum::<u64>()
+}
+
+/// How many clients of each service fit into `descriptors`: all, or of each the same part, but one at least.
+fn shares(services: &[ClientsMax], descriptors: u64) -> Vec<usize> {
+    let wanted: u64 = services.iter().map(ClientsMax::sockets).sum();
+    let share = |service: &ClientsMax| {
+        let fit = u128::from(descriptors) * service.wanted as u128 / u128::from(wanted.max(1));
+        (fit as usize).clamp(1, service.wanted.max(1))
+    };
+    services.iter().map(share).collect()
+}
+
+impl ClientsMax {
+    fn sockets(&self) -> u64 {
+        self.wanted as u64 * self.sockets_each
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_share_what_descriptors_there_are() {
+        let at = String::new;
+        let service = |wanted, sockets_each| ClientsMax { at: at(), wanted, sockets_each, nodes: 0, own: 0 };
+        assert_eq!(shares(&[service(1000, 1)], 1000), [1000]);
+        assert_eq!(shares(&[service(1000, 1)], 10), [10]);
+        assert_eq!(shares(&[service(1000, 2)], 10), [5]);
+        assert_eq!(shares(&[service(1000, 1), service(1000, 2)], 300), [100, 100]);
+        assert_eq!(shares(&[service(1000, 1), service(1000, 2)], 9000), [1000, 1000]);
+        assert_eq!(shares(&[service(1000, 1), service(1, 2)], 0), [1, 1]);
+    }
+
+    #[test]
+    fn what_single_clients_have_leaves_most_to_others() {
+        let services = [ClientsMax { at: String::new(), wanted: 1, sockets_each: 1, nodes: 10, own: 5000 }];
+        assert_eq!(reserved(&services, None), 64 + 10 + 5000);
+        assert_eq!(reserved(&services, Some(1024)), 64 + 10 + 128);
+    }
+}

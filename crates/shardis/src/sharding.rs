@@ -1,0 +1,388 @@
+//! What is served at listeners of Redis: workers, what they share, and what of it changes while they run.
+
+use crate::access::Source;
+use crate::args::ProxyArgs;
+use crate::control::{Plan, Service};
+use crate::descriptors::ClientsMax;
+use crate::discovery::{self, DiscoveryThread, Surroundings};
+use crate::embedded::Embedded;
+use crate::listeners::{CannotListen, Listener, Mode, Newcomer};
+use crate::log_sink::say;
+use crate::logging;
+use crate::resolver;
+use crate::team::Team;
+use crate::transport::{NodeTls, TransportArgs};
+use crate::usage;
+use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
+use anyhow::Result;
+use driver::{Acceptor, Entry};
+use mio::Waker;
+use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Reading, Settings, Task};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use topology::Topology;
+use topology::discovery::{Discovery, News};
+use tracing::{error, info, warn};
+use users::{Registry, Users};
+
+/// Lines that wait for the log; workers drop more.
+const LOG_LINES_MAX: usize = 1024;
+/// How old the figures of the process in INFO may be.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
+/// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
+const PINNED_DESCRIPTORS: usize = 256;
+/// Nodes for which descriptors are kept free at least, if it is not known yet how many there are.
+const DISCOVERED_NODES: usize = 64;
+
+/// What is to run: all that can be known before anybody can connect.
+pub(crate) struct ShardingPlan {
+    args: ProxyArgs,
+    /// The first listener, and its port; 0 if it has none.
+    place: String,
+    port: u16,
+    /// Whether clients of each listener speak TLS.
+    is_tls: Vec<bool>,
+    reading: Reading,
+    registry: Arc<Registry>,
+    acceptor: Option<Acceptor>,
+    node_tls: Option<Arc<NodeTls>>,
+    credentials: Credentials,
+    topology: Arc<Topology>,
+    /// What discovers others, if they may change; taken by the one who starts it.
+    machine: Option<Discovery>,
+    clock: Clock,
+    /// Microseconds from 1970 to the clock's origin.
+    epoch_us: u64,
+    seed: u64,
+}
+
+impl ShardingPlan {
+    /// Reads what is in files. An error names the option and the file.
+    pub(crate) fn prepare(args: &ProxyArgs) -> Result<ShardingPlan, String> {
+        let epoch_us = unix_time_us();
+        let seed = epoch_us ^ u64::from(std::process::id()) << 32;
+        let access = args.users();
+        let registry = access.registry()?;
+        let certificates = args.transport.load()?;
+        let credentials = args.credentials()?;
+        Ok(ShardingPlan {
+            place: String::new(),
+            port: 0,
+            is_tls: Vec::new(),
+            reading: Reading::default(),
+            node_tls: args.transport.node_tls(&certificates).map(Arc::new),
+            acceptor: certificates.acceptor,
+            topology: Arc::new(args.topology()?),
+            machine: args.discovery.machine(&credentials, args.transport.node_tls, seed)?,
+            registry: Arc::new(registry),
+            credentials,
+            clock: Clock::start(),
+            epoch_us,
+            seed,
+            args: args.clone(),
+        })
+    }
+
+    /// Worker `number`, ready to run, and the address for its mail.
+    fn worker(
+        &self,
+        number: usize,
+        limits: &Limits,
+        board: &Arc<Board>,
+        neighbours: Neighbours,
+    ) -> Result<(Worker, Mailbox)> {
+        let args = &self.args;
+        let settings = Settings {
+            worker: number,
+            workers: args.workers(),
+            seed: self.seed.wrapping_add(number as u64),
+            process_seed: self.seed,
+            unix_epoch_us: self.epoch_us,
+            process_id: std::process::id(),
+            port: self.port,
+            databases: args.databases(),
+            allow_admin: args.allow_admin,
+            cross_shard: args.cross_shard,
+            reading: self.reading.clone(),
+            ejecting: args.reading.ejecting(),
+            authority: args.auth,
+            registry: Arc::clone(&self.registry),
+            credentials: self.credentials.clone(),
+        };
+        let (topology, clock) = (Arc::clone(&self.topology), self.clock);
+        let proxy =
+            Proxy::new(limits.clone(), settings, Arc::clone(&topology), Arc::clone(board), clock.now());
+        Ok(Worker::new(number, proxy, topology, clock, args.gather, neighbours)?)
+    }
+}
+
+impl Plan for ShardingPlan {
+    fn open(&mut self) -> Result<Vec<Listener>, CannotListen> {
+        let listeners = Listener::open_all(&self.args)?;
+        self.place = listeners.first().map(Listener::place).unwrap_or_default();
+        self.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
+        let is_tls = |listener: &Listener| matches!(listener.mode, Mode::Redis { is_tls: true, .. });
+        self.is_tls = listeners.iter().map(is_tls).collect();
+        let own_policy = |(listener, id): (&Listener, u16)| match listener.mode {
+            Mode::Redis { read_from, .. } => Some((id, read_from?)),
+            Mode::Tcp => None,
+        };
+        self.reading = self.args.reading.reading(listeners.iter().zip(0..).filter_map(own_policy).collect());
+        Ok(listeners)
+    }
+
+    fn clients_max(&self) -> ClientsMax {
+        let workers = self.args.workers();
+        let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
+        // Of nodes that are to be discovered there may be some more.
+        let nodes = match self.topology.is_discovered() {
+            true => DISCOVERED_NODES.max(self.topology.nodes().len()),
+            false => self.topology.nodes().len(),
+        };
+        let (at, wanted) = (self.place.clone(), self.args.maxclients);
+        ClientsMax { at, wanted, sockets_each: 1, nodes: workers * nodes, own }
+    }
+
+    fn describe(&self) {
+        if let Some(warning) = self.args.users().warning(&self.registry.users()) {
+            warn!("{warning}");
+        }
+        self.args.describe(&self.topology).iter().for_each(|line| say(line));
+        for shard in self.topology.shards_without_keys() {
+            let name = &self.topology.shard(shard).name;
+            warn!(shard = name, "this node will own no key: it weighs too little beside the others");
+        }
+    }
+
+    fn start(mut self: Box<Self>, clients_max: usize, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
+        let count = self.args.workers();
+        let limits = self.args.limits(clients_max, count);
+        let embedded =
+            self.args.embedded(self.seed).map(|settings| Embedded::start(&settings)).transpose()?;
+        let embedded = embedded.map(Arc::new);
+        let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
+        let (errand_sender, errands) = mpsc::channel();
+        let resolver = resolver::start()?;
+        let board = Arc::new(Board::new(count));
+        let mailboxes = Arc::new(OnceLock::new());
+        let surroundings = Surroundings {
+            clock: self.clock,
+            resolver: resolver.clone(),
+            node_tls: self.node_tls.clone(),
+            is_sentinel_tls: self.args.discovery.sentinel_tls,
+            workers: Arc::clone(&mailboxes),
+            board: Arc::clone(&board),
+            zones: self.args.reading.zones(),
+        };
+        let new = |machine| DiscoveryThread::new(machine, Arc::clone(&self.topology), surroundings);
+        let (discovery, wishes, news) = match self.machine.take().map(new).transpose()? {
+            Some((thread, wishes, news)) => (Some(thread), Some(wishes), Some(news)),
+            None => (None, None, None),
+        };
+        let mut workers = Vec::new();
+        for number in 0..count {
+            let gone = Arc::new(AtomicUsize::new(0));
+            let neighbours = Neighbours {
+                resolver: resolver.clone(),
+                workers: Arc::clone(&mailboxes),
+                embedded: embedded.clone(),
+                node_tls: self.node_tls.clone(),
+                discovery: wishes.clone(),
+                errands: errand_sender.clone(),
+                log: log_sender.clone(),
+                clients_gone: Arc::clone(&gone),
+            };
+            let (worker, mailbox) = self.worker(number, &limits, &board, neighbours)?;
+            workers.push((worker, mailbox, gone));
+        }
+        mailboxes.get_or_init(|| workers.iter().map(|(_, mailbox, _)| mailbox.clone()).collect());
+        let mut team = Team::new();
+        for (worker, mailbox, gone) in workers {
+            team.start(mailbox, gone, waker, move || worker.run())?;
+        }
+        discovery.map(DiscoveryThread::start).transpose()?;
+        let header = self.args.transport.proxy_protocol;
+        Ok(Box::new(Sharding {
+            access: self.args.users(),
+            transport: self.args.transport,
+            entry: Entry { header, acceptor: self.acceptor, ..Entry::default() },
+            is_tls: self.is_tls,
+            node_tls: self.node_tls,
+            registry: self.registry,
+            errands,
+            team,
+            log,
+            news,
+            board,
+            measure_at: Instant::now(),
+        }))
+    }
+}
+
+/// Microseconds since 1970.
+fn unix_time_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+/// Workers that serve, as the control thread sees them.
+pub(crate) struct Sharding {
+    access: Source,
+    transport: TransportArgs,
+    /// What clients with TLS, or with a PROXY header, do first.
+    entry: Entry,
+    /// Whether clients of each listener speak TLS.
+    is_tls: Vec<bool>,
+    node_tls: Option<Arc<NodeTls>>,
+    registry: Arc<Registry>,
+    errands: mpsc::Receiver<(usize, Errand)>,
+    team: Team<Mailbox>,
+    log: mpsc::Receiver<(usize, Notice)>,
+    /// What the discovery has to say.
+    news: Option<mpsc::Receiver<News>>,
+    board: Arc<Board>,
+    /// The process is looked at then, for INFO.
+    measure_at: Instant,
+}
+
+impl Service for Sharding {
+    fn give(&mut self, newcomer: Newcomer, listener: usize) {
+        let is_tls = self.is_tls[listener];
+        let listener = listener as u16;
+        let message = match newcomer {
+            Newcomer::Unix(stream, peer) => Message::AcceptUnix { stream, peer, listener },
+            Newcomer::Tcp(stream, peer) => {
+                let header = self.entry.header;
+                let acceptor = if is_tls { self.entry.acceptor.clone() } else { None };
+                let entry = (header || is_tls).then_some(Entry { header, acceptor, listener });
+                Message::Accept { stream, peer, listener, entry }
+            }
+        };
+        if let Some(mailbox) = self.team.take_client() {
+            // A worker that has stopped ends the process: the client finds its connection closed.
+            let _ = mailbox.send(message);
+        }
+    }
+
+    fn turn(&mut self) {
+        self.write_log();
+        self.run_errands();
+        self.measure();
+    }
+
+    /// Users and certificates. What is of no use is refused as a whole, and is as before.
+    fn reload(&mut self) -> bool {
+        if self.access.is_file() {
+            self.reload_users();
+        }
+        if self.transport.has_files() {
+            self.reload_certificates();
+        }
+        self.access.is_file() || self.transport.has_files()
+    }
+
+    fn drain(&self) {
+        for mailbox in self.team.mailboxes() {
+            // A worker that has stopped has nothing to drain.
+            let _ = mailbox.send(Message::Drain);
+        }
+    }
+
+    fn clients(&self) -> usize {
+        self.team.clients()
+    }
+
+    fn has_lost_worker(&self) -> bool {
+        self.team.has_lost_one()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.team.has_ended()
+    }
+}
+
+impl Sharding {
+    /// Reads the certificates again, for connections to come.
+    fn reload_certificates(&mut self) {
+        match self.transport.load() {
+            Ok(certificates) => {
+                if let Some(node_tls) = &self.node_tls {
+                    node_tls.exchange(&certificates);
+                }
+                self.entry.acceptor = certificates.acceptor;
+                info!("certificates were read again");
+            }
+            Err(error) => error!(error, "certificates could not be read again and are as before"),
+        }
+    }
+
+    /// Once a second: what the process takes of the machine.
+    fn measure(&mut self) {
+        let now = Instant::now();
+        if self.measure_at <= now {
+            self.measure_at = now + MEASURE_EVERY;
+            self.board.show_usage(usage::measure());
+        }
+    }
+
+    fn write_log(&mut self) {
+        while let Ok((worker, notice)) = self.log.try_recv() {
+            logging::log(worker, &notice);
+        }
+        while let Some(news) = self.news.as_ref().and_then(|news| news.try_recv().ok()) {
+            discovery::log(&news);
+        }
+    }
+
+    /// Reads the users again, for all workers. Clients stay, but for those whose user is gone.
+    fn reload_users(&mut self) {
+        match self.load_users() {
+            Ok(users) => {
+                info!(users = users.iter().len(), "users were read again");
+                for mailbox in self.team.mailboxes() {
+                    // A worker that has stopped has no clients.
+                    let _ = mailbox.send(Message::Users(Arc::clone(&users)));
+                }
+            }
+            Err(error) => error!(error, "users could not be read again and are as before"),
+        }
+    }
+
+    /// Reads and writes the file of the users for workers whose clients ask for it.
+    fn run_errands(&mut self) {
+        while let Ok((worker, errand)) = self.errands.try_recv() {
+            let message = match errand.task {
+                Task::LoadUsers => {
+                    let outcome = self.load_users().map_err(|error| {
+                        format!(
+                            "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+                        )
+                    });
+                    Message::Loaded(errand, outcome)
+                }
+                Task::SaveUsers => Message::Saved(errand, self.save_users()),
+            };
+            // A worker that has stopped has nobody to tell.
+            let _ = self.team.mailbox(worker).send(message);
+        }
+    }
+
+    /// Writes the users to their file. Whether that went well; if not, the log tells.
+    fn save_users(&self) -> bool {
+        let users = self.registry.users();
+        let saved = self.access.save(&users);
+        match &saved {
+            Ok(()) => info!(users = users.iter().len(), "users were written to the ACL file"),
+            Err(error) => error!(error, "users could not be written to the ACL file, which is as before"),
+        }
+        saved.is_ok()
+    }
+
+    fn load_users(&self) -> Result<Arc<Users>, String> {
+        let users = self.access.users()?;
+        if let Some(warning) = self.access.warning(&users) {
+            warn!("{warning}");
+        }
+        Ok(self.registry.replace(users))
+    }
+}

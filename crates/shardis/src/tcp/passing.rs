@@ -1,0 +1,155 @@
+//! What is served at one listener of mode tcp: workers, and whom they pass bytes to.
+
+use super::arguments::TcpArgs;
+use super::core::{Core, Notice};
+use super::nodes::{Nodes, Verdict};
+use super::worker::{Mailbox, Message, READ_BYTES_MAX, Shared, Worker};
+use crate::control::{Plan, Service};
+use crate::descriptors::ClientsMax;
+use crate::listeners::{CannotListen, Listener, Newcomer};
+use crate::log_sink::say;
+use crate::team::Team;
+use crate::worker::Clock;
+use anyhow::Result;
+use driver::Target;
+use mio::Waker;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+use topology::NodeSpec;
+use tracing::{debug, info, warn};
+
+/// Lines that wait for the log; workers drop more.
+const LOG_LINES_MAX: usize = 1024;
+/// Clients that are refused because there are too many are told of in the log so often.
+const REFUSED_LOGGED_EVERY: Duration = Duration::from_secs(1);
+
+/// What is to run: all that can be known before anybody can connect.
+pub(crate) struct PassingPlan {
+    args: TcpArgs,
+    specs: Vec<NodeSpec>,
+    targets: Arc<[Target]>,
+    /// Where it listens.
+    place: String,
+}
+
+impl PassingPlan {
+    /// Looks the names of hosts up.
+    pub(crate) fn prepare(args: &TcpArgs) -> Result<PassingPlan, String> {
+        let (specs, targets) = (args.node_specs()?, args.targets()?.into());
+        Ok(PassingPlan { args: args.clone(), specs, targets, place: String::new() })
+    }
+}
+
+impl Plan for PassingPlan {
+    fn open(&mut self) -> Result<Vec<Listener>, CannotListen> {
+        let listener = self.args.open()?;
+        self.place = listener.place();
+        Ok(vec![listener])
+    }
+
+    fn clients_max(&self) -> ClientsMax {
+        let (at, wanted) = (self.place.clone(), self.args.maxclients);
+        ClientsMax { at, wanted, sockets_each: 2, nodes: self.specs.len(), own: 0 }
+    }
+
+    fn describe(&self) {
+        say(&self.args.describe(&self.place, &self.specs));
+    }
+
+    fn start(self: Box<Self>, clients_max: usize, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
+        let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
+        let named = self.specs.iter().map(|node| (node.label(), node.weight));
+        let shared = Shared {
+            nodes: Arc::new(Mutex::new(Nodes::new(self.args.balance(), self.args.patience(), named))),
+            targets: self.targets,
+            clock: Clock::start(),
+            proxy_protocol: self.args.proxy_protocol,
+            send_proxy: self.args.send_proxy,
+            log: log_sender,
+        };
+        let mut team = Team::new();
+        for number in 0..self.args.workers() {
+            let mut core = Core::new(self.args.limits(), READ_BYTES_MAX);
+            if number == 0 {
+                core.probe(self.args.probe(), self.specs.len(), shared.clock.now());
+            }
+            let gone = Arc::new(AtomicUsize::new(0));
+            let (worker, mailbox) = Worker::new(core, shared.clone(), Arc::clone(&gone))?;
+            team.start(mailbox, gone, waker, move || worker.run())?;
+        }
+        let (place, refused, refused_logged_at) = (self.place, 0, None);
+        Ok(Box::new(Passing { team, place, log, clients_max, refused, refused_logged_at }))
+    }
+}
+
+/// Workers that pass bytes, as the control thread sees them.
+struct Passing {
+    team: Team<Mailbox>,
+    /// Where its clients come, for the log.
+    place: String,
+    log: mpsc::Receiver<Notice>,
+    clients_max: usize,
+    /// Clients that were refused since the log told of some.
+    refused: usize,
+    refused_logged_at: Option<Instant>,
+}
+
+impl Service for Passing {
+    /// Unless there are too many.
+    fn give(&mut self, newcomer: Newcomer, _listener: usize) {
+        let Newcomer::Tcp(stream, peer) = newcomer else { return };
+        if self.team.clients() >= self.clients_max {
+            self.refused += 1;
+            return;
+        }
+        if let Some(mailbox) = self.team.take_client() {
+            mailbox.send(Message::Accept { stream, peer });
+        }
+    }
+
+    fn turn(&mut self) {
+        let listener = &self.place;
+        while let Ok(notice) = self.log.try_recv() {
+            log(listener, &notice);
+        }
+        let is_due = self.refused_logged_at.is_none_or(|at| at.elapsed() >= REFUSED_LOGGED_EVERY);
+        if self.refused > 0 && is_due {
+            let (clients, maxclients) = (self.refused, self.clients_max);
+            warn!(clients, maxclients, listener, "clients refused: there are too many");
+            (self.refused, self.refused_logged_at) = (0, Some(Instant::now()));
+        }
+    }
+
+    fn reload(&mut self) -> bool {
+        false
+    }
+
+    fn drain(&self) {
+        self.team.mailboxes().for_each(|mailbox| mailbox.send(Message::Drain));
+    }
+
+    fn clients(&self) -> usize {
+        self.team.clients()
+    }
+
+    fn has_lost_worker(&self) -> bool {
+        self.team.has_lost_one()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.team.has_ended()
+    }
+}
+
+fn log(listener: &str, notice: &Notice) {
+    match notice {
+        Notice::Node(Verdict::Up { node }) => info!(node, listener, "node is back"),
+        Notice::Node(Verdict::Down { node, reason }) => warn!(node, reason, listener, "node is down"),
+        Notice::NoNode { client, reason } => {
+            warn!(client, reason, listener, "client closed: no node takes it");
+        }
+        Notice::Refused { client, reason } => info!(client, reason, listener, "client refused"),
+        Notice::Idle { client } => debug!(client, listener, "idle client closed"),
+    }
+}

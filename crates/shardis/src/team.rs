@@ -1,0 +1,90 @@
+//! The workers of one service, as the control thread sees them.
+
+use anyhow::{Context, Result};
+use mio::Waker;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use tracing::error;
+
+/// Threads, each with clients of its own. `M` is where a worker's mail goes.
+pub(crate) struct Team<M> {
+    members: Vec<Member<M>>,
+}
+
+struct Member<M> {
+    mailbox: M,
+    thread: JoinHandle<()>,
+    /// Clients that were ever given to it.
+    given: usize,
+    /// Clients of it that have gone.
+    gone: Arc<AtomicUsize>,
+}
+
+impl<M> Team<M> {
+    /// Nobody yet.
+    pub(crate) fn new() -> Team<M> {
+        Team { members: Vec::new() }
+    }
+
+    /// Starts the next worker, whose thread does `run`. When it ends, the control thread is woken by `waker`.
+    pub(crate) fn start(
+        &mut self,
+        mailbox: M,
+        gone: Arc<AtomicUsize>,
+        waker: &Arc<Waker>,
+        run: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let (number, waker) = (self.members.len(), Arc::clone(waker));
+        let run = move || {
+            if let Err(error) = run() {
+                error!(worker = number, %error, "worker failed");
+            }
+            // Fails only if the control thread is gone.
+            let _ = waker.wake();
+        };
+        let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+        let thread = thread.spawn(run).context("starting a worker")?;
+        self.members.push(Member { mailbox, thread, given: 0, gone });
+        Ok(())
+    }
+
+    /// The worker that gets the next client: the one with the fewest.
+    pub(crate) fn take_client(&mut self) -> Option<&M> {
+        let member = self.members.iter_mut().min_by_key(|member| member.clients())?;
+        member.given += 1;
+        Some(&member.mailbox)
+    }
+
+    /// Where the mail of all goes, by their numbers.
+    pub(crate) fn mailboxes(&self) -> impl Iterator<Item = &M> {
+        self.members.iter().map(|member| &member.mailbox)
+    }
+
+    /// Where the mail of worker `number` goes.
+    pub(crate) fn mailbox(&self, number: usize) -> &M {
+        &self.members[number].mailbox
+    }
+
+    /// How many clients all of them have.
+    pub(crate) fn clients(&self) -> usize {
+        self.members.iter().map(Member::clients).sum()
+    }
+
+    /// Whether one has stopped.
+    pub(crate) fn has_lost_one(&self) -> bool {
+        self.members.iter().any(|member| member.thread.is_finished())
+    }
+
+    /// Whether all have stopped.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.members.iter().all(|member| member.thread.is_finished())
+    }
+}
+
+impl<M> Member<M> {
+    fn clients(&self) -> usize {
+        self.given.saturating_sub(self.gone.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,278 @@
+//! Configuration files: is what runs what the file says, and is what is wrong with it said, with its place?
+
+use crate::harness::certificates::Directory;
+use crate::harness::client::{Client, ReadError};
+use crate::harness::local::Local;
+use crate::harness::processes::{Finished, Process, Proxy, free_ports, run, shardis, shardis_binary};
+use crate::harness::{RedisServer, poll_until};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// `shardis check` of the file at `path`.
+fn check(path: &str) -> Finished {
+    let mut command = shardis_binary();
+    command.args(["check", path]);
+    run(command)
+}
+
+/// `shardis proxy` with the file at `path`, which is no good.
+fn refused_start(path: &str, flags: &[&str]) -> Finished {
+    run(shardis(&[&[format!("--config={path}").as_str()], flags].concat()))
+}
+
+/// A process of the file at `path`, which listens.
+fn started(path: &str) -> Process {
+    let mut process = Process::spawn(shardis(&[&format!("--config={path}")]), "shardis proxy");
+    poll_until("the line that says where it listens", || {
+        assert!(process.ended().is_none(), "it ended instead: {}", process.output());
+        process.output().contains(" listens on ").then_some(())
+    });
+    process
+}
+
+/// One process with a port of Redis and a listener of mode tcp.
+struct Both {
+    process: Process,
+    nodes: [RedisServer; 3],
+    redis: u16,
+    tcp: u16,
+    path: String,
+    _directory: Directory,
+}
+
+impl Both {
+    /// Two nodes are sharded over, the third gets bytes; a drain takes as long as it takes.
+    fn start() -> Both {
+        let nodes = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+        let [a, b, c] = nodes.each_ref().map(|node| node.port);
+        let ports = free_ports(2);
+        let (redis, tcp) = (ports[0], ports[1]);
+        let directory = Directory::new();
+        let text = format!(
+            "nodes = [\"127.0.0.1:{a}\", \"127.0.0.1:{b}\"]\nport = {redis}\nworkers = 2\ndrain-timeout = 600
+request-timeout-ms = 10_000\nconnect-timeout-ms = 10_000\n
+[[listener]]\naddress = \"127.0.0.1:{tcp}\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:{c}\"]\nconnect-timeout-ms = 10_000\n"
+        );
+        let path = directory.write("shardis.toml", &text);
+        Both { process: started(&path), nodes, redis, tcp, path, _directory: directory }
+    }
+
+    fn expect_log(&self, text: &str) {
+        poll_until(text, || self.process.output().contains(text).then_some(()));
+    }
+}
+
+#[test]
+fn a_file_starts_a_port_of_redis_and_one_of_mode_tcp_in_one_process() {
+    let both = Both::start();
+    let (redis, tcp) = (both.redis, both.tcp);
+    both.expect_log(&format!("listens on 127.0.0.1:{redis}, 127.0.0.1:{tcp} (tcp) (2 workers each)"));
+    both.expect_log("shards over 2 nodes");
+    both.expect_log(&format!("passes bytes from 127.0.0.1:{tcp} to 1 node"));
+
+    let (mut client, mut passed) = (Client::connect(redis), Client::connect(tcp));
+    assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4 e 5 f 6"), "+OK\\r\\n");
+    assert_eq!(passed.ask("SET x 1"), "+OK\\r\\n");
+    let counts = both.nodes.each_ref().map(|node| node.connect().ask("DBSIZE"));
+    assert_eq!(counts[2], ":1\\r\\n", "bytes go to the third node alone: {counts:?}");
+    assert_eq!((client.ask("EXISTS x"), client.ask("DBSIZE")), (":0\\r\\n".into(), ":6\\r\\n".into()));
+    assert!(counts[..2].iter().all(|count| count != ":0\\r\\n"), "keys are on both others: {counts:?}");
+
+    let said = check(&both.path);
+    assert_eq!(said.code, Some(0), "it listens nowhere itself: {said:?}");
+    let start = both.process.output();
+    let place = start.lines().find_map(|line| line.split_once(" listens on ")).expect("a line").1;
+    assert!(said.stdout.contains(place), "{place}\n{said:?}");
+    assert!(said.stdout.contains("reads from primary"), "{said:?}");
+}
+
+#[test]
+fn sigterm_drains_both_modes_and_a_hang_up_ends_neither() {
+    let mut both = Both::start();
+    let (mut client, mut passed) = (Client::connect(both.redis), Client::connect(both.tcp));
+    assert_eq!((client.ask("PING"), passed.ask("PING")), ("+PONG\\r\\n".into(), "+PONG\\r\\n".into()));
+    both.process.signal("HUP");
+    both.expect_log("there is no file to be read");
+    assert_eq!((client.ask("PING"), passed.ask("PING")), ("+PONG\\r\\n".into(), "+PONG\\r\\n".into()));
+    both.process.signal("TERM");
+    // Nothing of it is in flight: shardis closes it. Bytes may mean anything: that one may stay until it leaves.
+    client.expect_eof();
+    assert!(Client::try_connect(both.redis).is_none() && Client::try_connect(both.tcp).is_none());
+    assert_eq!(passed.ask("PING"), "+PONG\\r\\n");
+    assert!(both.process.ended().is_none(), "somebody is there");
+    drop(passed);
+    let status = poll_until("its end", || both.process.ended());
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_file_of_listeners_of_mode_tcp_opens_no_port_of_redis() {
+    let node = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let target = node.local_addr().expect("bound").port();
+    let ports = free_ports(2);
+    let listener = |port: u16| {
+        format!(
+            "[[listener]]\naddress = '127.0.0.1:{port}'\nmode = 'tcp'\nnodes = '127.0.0.1:{target}'\ncheck = 'off'\n"
+        )
+    };
+    let directory = Directory::new();
+    let text = format!("workers = 1\n{}{}", listener(ports[0]), listener(ports[1]));
+    let path = directory.write("tcp.toml", &text);
+    let process = started(&path);
+    poll_until("its first line", || {
+        let line =
+            format!("listens on 127.0.0.1:{} (tcp), 127.0.0.1:{} (tcp) (1 worker each)", ports[0], ports[1]);
+        process.output().contains(&line).then_some(())
+    });
+    for port in ports {
+        let mut client = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        client.write_all(b"anything").expect("it is taken");
+        let (mut stream, _) = node.accept().expect("it is passed on");
+        let mut bytes = [0; 8];
+        stream.read_exact(&mut bytes).expect("so much comes");
+        assert_eq!(&bytes, b"anything");
+    }
+    let no_use = refused_start(&path, &["--nodes=127.0.0.1:1"]);
+    assert_eq!(no_use.code, Some(1), "{no_use:?}");
+    assert!(no_use.stderr.contains("--nodes: nothing here has a use for it"), "{no_use:?}");
+}
+
+#[test]
+fn a_cluster_is_found_by_a_file() {
+    let local = Local::start(&["--cluster=3"]);
+    let directory = Directory::new();
+    let seeds: Vec<String> = local.ports("nodes").iter().map(|port| format!("'127.0.0.1:{port}'")).collect();
+    let path = directory.write("cluster.toml", &format!("cluster = [{}]\nport = 1\n", seeds.join(", ")));
+    // The port of the command line, for which nobody needs to be root.
+    let proxy = Proxy::start(&[&format!("--config={path}"), "--port=0"]);
+    let mut client = Client::connect(proxy.port);
+    for key in ["a", "b", "c", "d"] {
+        poll_until("an answer", || (client.ask(&format!("SET {key} x")) == "+OK\\r\\n").then_some(()));
+    }
+    assert_eq!(client.ask("DBSIZE"), ":4\\r\\n");
+    assert!(proxy.output().contains("shards as the cluster says"), "{}", proxy.output());
+}
+
+#[test]
+fn the_command_line_wins_and_what_does_not_go_together_is_told() {
+    let (node, other) = (RedisServer::start(), RedisServer::start());
+    let directory = Directory::new();
+    let text = format!("nodes = '127.0.0.1:{}'\nport = 99\ntimeout = 1\nlog-level = 'error'\n", node.port);
+    let path = directory.write("shardis.toml", &text);
+    let config = format!("--config={path}");
+    let proxy =
+        Proxy::start(&[&config, &format!("--nodes=127.0.0.1:{}", other.port), "--port=0", "--timeout=0"]);
+    assert_eq!(Client::connect(proxy.port).ask("SET a 1"), "+OK\\r\\n");
+    assert_eq!(other.connect().ask("DBSIZE"), ":1\\r\\n");
+    assert_eq!(node.connect().ask("DBSIZE"), ":0\\r\\n");
+
+    let finished = refused_start(&path, &["--cluster=127.0.0.1:1"]);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    let expected =
+        format!("shardis: {path}:1:1: nodes: it does not go together with --cluster of the command line");
+    assert!(finished.stderr.starts_with(&expected), "{finished:?}");
+    // What is wrong with the command line itself is said as ever.
+    for (flags, named) in
+        [(&["--port=x"][..], "--port"), (&["--nonsense"], "--nonsense"), (&[&config], "--config")]
+    {
+        let finished = refused_start(&path, flags);
+        assert_eq!((finished.code, finished.stderr.lines().count()), (Some(2), 1), "{finished:?}");
+        assert!(finished.stderr.contains(named), "{finished:?}");
+    }
+}
+
+#[test]
+fn check_and_start_say_the_same_of_a_broken_file() {
+    let directory = Directory::new();
+    let text = "nodes = [\n  '127.0.0.1:6379',\n  '127.0.0.1',\n]\nread_from = 'any'\nport = 99999\n[[listener]]\nmode = 'tcp'\n";
+    let path = directory.write("broken.toml", text);
+    let expected = [
+        "5:1: read_from: there is no such key; did you mean read-from?",
+        "6:8: port \"99999\": write a number from 0 to 65535",
+        "7:1: this listener needs an address as well, as in address = \"127.0.0.1:6381\"",
+    ];
+    let expected = expected.map(|line| format!("{path}:{line}\n"));
+    let checked = check(&path);
+    assert_eq!((checked.code, checked.stdout.as_str()), (Some(1), ""), "{checked:?}");
+    assert_eq!(checked.stderr, expected.concat());
+    let start = refused_start(&path, &[]);
+    assert_eq!(start.code, Some(1), "{start:?}");
+    assert_eq!(start.stderr, expected.map(|line| format!("shardis: {line}")).concat());
+}
+
+#[test]
+fn a_busy_address_is_told_with_its_place_in_the_file() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("bound").port();
+    let directory = Directory::new();
+    let place = format!("cannot listen on 127.0.0.1:{port}: the port is in use; choose another with");
+    let cases = [
+        (format!("timeout = 1\nport = {port}\n"), "2:8", "port"),
+        (format!("port = 0\n[[listener]]\naddress = '127.0.0.1:{port}'\n"), "3:11", "listener"),
+        (
+            format!(
+                "port = 0\n[[listener]]\nmode = 'tcp'\nnodes = '127.0.0.1:1'\naddress = '127.0.0.1:{port}'\n"
+            ),
+            "5:11",
+            "address",
+        ),
+    ];
+    for (text, at, key) in cases {
+        let path = directory.write("busy.toml", &text);
+        let finished = refused_start(&path, &[]);
+        assert_eq!(finished.code, Some(1), "{finished:?}");
+        assert_eq!(finished.stderr, format!("shardis: {path}:{at}: {place} {key}\n"));
+        assert_eq!(check(&path).code, Some(0), "check listens nowhere");
+    }
+}
+
+#[test]
+fn what_is_no_file_or_no_text_is_told_in_one_line() {
+    let directory = Directory::new();
+    let folder = directory.path("").to_str().expect("text").to_owned();
+    let binary = directory.path("binary");
+    std::fs::write(&binary, b"port = 1\n\xff").expect("a file");
+    let large = directory.write("large", &"# nothing\n".repeat(200_000));
+    let cases = [
+        (folder.as_str(), "it is a directory; name a file"),
+        ("/nowhere/shardis.toml", "there is no such file"),
+        (binary.to_str().expect("text"), ":2:1: the byte 0xff is not UTF-8"),
+        (&large, "more than 1048576 bytes"),
+        ("/dev/zero", "more than 1048576 bytes"),
+    ];
+    for (path, named) in cases {
+        for finished in [check(path), refused_start(path, &[])] {
+            assert_eq!(finished.code, Some(1), "{finished:?}");
+            assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
+            assert!(finished.stderr.contains(path) && finished.stderr.contains(named), "{finished:?}");
+        }
+    }
+    let empty = directory.write("empty.toml", "");
+    assert_eq!(check(&empty).code, Some(0), "all defaults");
+    let proxy = Proxy::start(&[&format!("--config={empty}"), "--port=0"]);
+    assert_eq!(Client::connect(proxy.port).ask("SET a 1"), "+OK\\r\\n");
+}
+
+#[test]
+fn a_listener_of_mode_tcp_has_limits_of_its_own() {
+    let node = RedisServer::start();
+    let ports = free_ports(2);
+    let directory = Directory::new();
+    let text = format!(
+        "port = {}\n[[listener]]\naddress = '127.0.0.1:{}'\nmode = 'tcp'\nnodes = '127.0.0.1:{}'\nmaxclients = 1\n",
+        ports[0], ports[1], node.port
+    );
+    let process = started(&directory.write("limits.toml", &text));
+    let mut first = Client::connect(ports[1]);
+    assert_eq!(first.ask("PING"), "+PONG\\r\\n");
+    let mut second = Client::connect(ports[1]);
+    assert!(matches!(second.try_read_reply(), Err(ReadError::Closed { .. } | ReadError::Reset)));
+    let of_redis: Vec<Client> = (0..4).map(|_| Client::connect(ports[0])).collect();
+    for mut client in of_redis {
+        assert_eq!(client.ask("PING"), "+PONG\\r\\n");
+    }
+    let line = format!("listener=\"127.0.0.1:{}\"", ports[1]);
+    poll_until("the log to say at which listener", || {
+        process.output().lines().any(|said| said.contains("too many") && said.contains(&line)).then_some(())
+    });
+}
