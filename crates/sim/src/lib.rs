@@ -25,6 +25,7 @@ mod node;
 mod plan;
 mod program;
 mod replication;
+mod sentinels;
 mod sessions;
 mod tenants;
 mod trackers;
@@ -32,5 +33,5 @@ mod views;
 mod world;
 
 pub use client::Tally;
-pub use plan::{Fault, Plan};
+pub use plan::{Fault, Kind, Plan, Trouble, Watching};
 pub use world::{Report, Saboteur, Violation, run};

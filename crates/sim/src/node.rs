@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Verdict, keys_of, may_write};
 use crate::keyspace::Keyspace;
 use crate::ledger::Ledger;
-use crate::replication::{Follower, Log, report};
+use crate::replication::{Follower, Log, report, role};
 use proxy::ConnId;
 use resp::request::{Request, RequestLimits, Scanned, Scanner};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,8 @@ pub(crate) struct Node {
     pub keeps_log: bool,
     /// It is a replica.
     pub follower: Option<Follower>,
+    /// Of whom, where no cluster decides that; none if that is nobody of ours.
+    pub follows: Option<usize>,
     /// What it was told to publish and its fellows of a cluster do not know yet: channels and messages.
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
     /// What fellows have published while it was frozen.
@@ -102,6 +104,7 @@ impl Node {
             log: Log::new(0, 0),
             keeps_log: false,
             follower: None,
+            follows: None,
             published: Vec::new(),
             overheard: Vec::new(),
             waiting: Vec::new(),
@@ -149,7 +152,9 @@ impl Node {
                     let request = Request::new(&bytes[at..at + len], &args);
                     let start = out.len();
                     ledger.check_not_demoted(&request);
-                    if asks_for_replication(&request) {
+                    if request.arg(0).eq_ignore_ascii_case(b"role") {
+                        out.extend(role(self.follows, self.follower.as_ref(), self.log.offset()));
+                    } else if asks_for_replication(&request) {
                         let is_loading = now < self.loading_until;
                         // Who was replaced and has not heard of it says what it is as far as it knows.
                         let follower = self.follower.as_ref().filter(|_| !believes_to_be_primary(cluster));
@@ -272,6 +277,11 @@ impl Node {
     /// The connections that have something to run.
     pub(crate) fn busy_conns(&self) -> Vec<ConnId> {
         self.conns.iter().filter(|(_, input)| !input.bytes.is_empty()).map(|(conn, _)| *conn).collect()
+    }
+
+    /// The connections on which somebody waits, for an element or for replicas.
+    pub(crate) fn waiting_conns(&self) -> Vec<ConnId> {
+        self.conns.iter().filter(|(_, input)| input.waits).map(|(conn, _)| *conn).collect()
     }
 
     /// Forgets what `conn` sent.
