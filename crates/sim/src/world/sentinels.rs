@@ -320,8 +320,13 @@ impl World<'_> {
     /// right later, if nobody has done that before.
     pub(super) fn mistake(&mut self, node: usize, lasts: Duration) {
         let Some(watch) = &self.watch else { return };
-        let is_primary = watch.primary_of(watch.shard_of(node)) == node;
-        if self.nodes[node].down || is_primary != self.nodes[node].follower.is_none() {
+        let shard = watch.shard_of(node);
+        let is_primary = watch.primary_of(shard) == node;
+        // In the midst of a failover, it is nobody's mistake.
+        if self.nodes[node].down
+            || watch.is_failing_over(shard)
+            || is_primary != self.nodes[node].follower.is_none()
+        {
             return;
         }
         if !is_primary {
