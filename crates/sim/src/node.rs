@@ -34,6 +34,10 @@ pub(crate) struct Node {
     pub follower: Option<Follower>,
     /// Of whom, where no cluster decides that; none if that is nobody of ours.
     pub follows: Option<usize>,
+    /// Since when it declines writes, as far as it was sent any, and when it did so last.
+    pub declines_since: Option<Instant>,
+    /// See there.
+    pub declined_at: Instant,
     /// What it was told to publish and its fellows of a cluster do not know yet: channels and messages.
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
     /// What fellows have published while it was frozen.
@@ -76,6 +80,8 @@ struct Input {
     asking: bool,
     /// It has said READONLY.
     reads: bool,
+    /// It was told that this is no primary.
+    has_denied: bool,
     /// It has sent MULTI.
     in_transaction: bool,
     /// What it has sent since MULTI, one request behind the other.
@@ -105,6 +111,8 @@ impl Node {
             keeps_log: false,
             follower: None,
             follows: None,
+            declines_since: None,
+            declined_at: Instant::ZERO,
             published: Vec::new(),
             overheard: Vec::new(),
             waiting: Vec::new(),
@@ -121,6 +129,7 @@ impl Node {
             waits: false,
             asking: false,
             reads: false,
+            has_denied: false,
             in_transaction: false,
             queued: Vec::new(),
             bytes: Vec::new(),
@@ -154,6 +163,12 @@ impl Node {
                     ledger.check_not_demoted(&request);
                     if request.arg(0).eq_ignore_ascii_case(b"role") {
                         out.extend(role(self.follows, self.follower.as_ref(), self.log.offset()));
+                        input.has_denied |= self.follower.is_some();
+                    } else if input.has_denied && !keys_of(&request).is_empty() {
+                        ledger.violate(
+                            "a node has said that it is no primary, and is sent requests".to_owned(),
+                        );
+                        out.extend_from_slice(READ_ONLY);
                     } else if asks_for_replication(&request) {
                         let is_loading = now < self.loading_until;
                         // Who was replaced and has not heard of it says what it is as far as it knows.
@@ -172,6 +187,8 @@ impl Node {
                     } else if cluster.is_none() && self.follower.is_some() && may_write(&request) {
                         self.keyspace.refuse(input.caller, now);
                         out.extend_from_slice(READ_ONLY);
+                        self.declines_since.get_or_insert(now);
+                        self.declined_at = now;
                     } else if let Some(declined) =
                         decline(input, &mut self.keyspace, &request, cluster, now, ledger)
                     {

@@ -161,6 +161,9 @@ impl World<'_> {
                 reply.extend(answers(&asked, |request| answer(eye, request)));
             }
             (Host::Node(node), ..) => {
+                if !asked.is_empty() {
+                    self.patrol.note_role(node, self.nodes[node].follower.is_none(), now);
+                }
                 let node = &self.nodes[node];
                 let role = || role(node.follows, node.follower.as_ref(), node.log.offset());
                 reply.extend(answers(&asked, |request| (request.arg(0) == b"ROLE").then(role)));

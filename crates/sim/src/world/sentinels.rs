@@ -29,6 +29,10 @@ const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// The right primary is known so long after a sentinel that answers has named it: two attempts to connect, one of which finds
 /// nobody there.
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);
+/// What a node has said of itself is taken in at once; a turn and a look later nobody takes it for a primary.
+const DENIED_WITHIN: Duration = Duration::from_millis(200);
+/// A node that declines writes is asked what it is within half a second, as long as there are writes.
+const WISHED_WITHIN: Duration = Duration::from_millis(1_500);
 /// A sentinel whose connections lead nowhere is doubted after 5 s of silence, and given up a second later.
 const DOUBTED_AFTER: Duration = Duration::from_secs(7);
 /// What was known is kept so long while most sentinels say what was before it.
@@ -44,6 +48,10 @@ pub(super) struct Patrol {
     right_since: Vec<Vec<Instant>>,
     /// By sentinel: something is wrong with its connections until then.
     troubled_until: Vec<Instant>,
+    /// By node: whether it called itself a primary when the discovery asked it last, and when that was.
+    roles: Vec<Option<(bool, Instant)>>,
+    /// By shard: the primary that was discovered last.
+    known: Vec<Option<usize>>,
 }
 
 impl Patrol {
@@ -53,7 +61,19 @@ impl Patrol {
             reigns: vec![0; plan.shards],
             right_since: vec![vec![Instant::ZERO; count]; plan.shards],
             troubled_until: vec![Instant::ZERO; count],
+            roles: vec![None; plan.shards * (1 + plan.replicas())],
+            known: vec![None; plan.shards],
         }
+    }
+
+    fn trouble(&mut self, sentinel: usize, until: Instant) {
+        let troubled_until = &mut self.troubled_until[sentinel];
+        *troubled_until = (*troubled_until).max(until);
+    }
+
+    /// The discovery was told by `node` whether it is a primary.
+    pub(super) fn note_role(&mut self, node: usize, is_primary: bool, now: Instant) {
+        self.roles[node] = Some((is_primary, now));
     }
 }
 
@@ -161,7 +181,7 @@ impl World<'_> {
         let node = &mut self.nodes[node];
         let offset = node.follower.as_ref().map_or(0, |follower| follower.offset);
         node.log = Log::new(self.histories, offset);
-        (node.follower, node.follows) = (None, None);
+        (node.follower, node.follows, node.declines_since) = (None, None, None);
     }
 
     /// What `heir` has is what there is from now on. What another had alone is lost.
@@ -280,22 +300,22 @@ impl World<'_> {
         match trouble {
             Trouble::Freeze => {
                 watch.sentinels[sentinel].frozen_until = until;
-                self.patrol.troubled_until[sentinel] = until;
+                self.patrol.trouble(sentinel, until);
             }
             Trouble::Kill => {
                 let deeds = watch.kill(sentinel);
                 self.carry_out(deeds);
                 self.hang_up(Host::Sentinel(sentinel));
                 self.plan_at(until, What::ReviveSentinel(sentinel));
-                self.patrol.troubled_until[sentinel] = until;
+                self.patrol.trouble(sentinel, until);
             }
             Trouble::Reset => {
                 self.hang_up(Host::Sentinel(sentinel));
-                self.patrol.troubled_until[sentinel] = self.now;
+                self.patrol.trouble(sentinel, self.now);
             }
             Trouble::Vanish => {
                 self.lose_talks(sentinel);
-                self.patrol.troubled_until[sentinel] = self.now + DOUBTED_AFTER;
+                self.patrol.trouble(sentinel, self.now + DOUBTED_AFTER);
             }
         }
     }
@@ -354,7 +374,7 @@ impl World<'_> {
         self.excuse_all();
         let it = &mut self.nodes[node];
         if it.follower.is_some() && it.follows.is_none() {
-            it.follower = None;
+            (it.follower, it.declines_since) = (None, None);
         }
     }
 
@@ -364,7 +384,13 @@ impl World<'_> {
     pub(super) fn check_succession(&mut self) {
         let Some(watch) = &self.watch else { return };
         for shard in 0..self.plan.shards {
-            let Some(node) = self.known_primary(shard) else { continue };
+            let known = self.known_primary(shard);
+            let is_new = std::mem::replace(&mut self.patrol.known[shard], known) != known;
+            let Some(node) = known else { continue };
+            if is_new && !matches!(self.patrol.roles[node], Some((true, _))) {
+                let what = format!("node {node} was discovered as a primary, and has not called itself one");
+                return self.ledger.violate(what);
+            }
             let since = &mut self.patrol.reigns[shard];
             match watch.reign_of(node, *since) {
                 Some(reign) => *since = reign,
@@ -394,6 +420,12 @@ impl World<'_> {
         let Some(watch) = &self.watch else { return };
         let now = self.now;
         for shard in 0..self.plan.shards {
+            if let Some(node) = self.known_primary(shard)
+                && self.has_denied(node)
+            {
+                let what = format!("node {node} is no primary, has said so, and is taken for one");
+                return self.ledger.violate(what);
+            }
             let primary = watch.primary_of(shard);
             let node = &self.nodes[primary];
             let is_well = !node.down && node.frozen_until <= now && node.follower.is_none();
@@ -419,6 +451,16 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    /// Whether `node` has told the discovery, or for long the proxy, that it is no primary.
+    fn has_denied(&self, node: usize) -> bool {
+        let it = &self.nodes[node];
+        let has_told_scout = self.patrol.roles[node]
+            .is_some_and(|(is_primary, at)| !is_primary && self.now.since(at) > DENIED_WITHIN);
+        let is_well = !it.down && it.frozen_until + WISHED_WITHIN <= self.now;
+        let has_declined = it.declines_since.is_some_and(|since| it.declined_at.since(since) > WISHED_WITHIN);
+        has_told_scout || is_well && it.follower.is_some() && has_declined
     }
 
     /// Faults are over. What sentinels cannot put right, an operator does.

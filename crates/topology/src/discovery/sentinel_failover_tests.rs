@@ -161,7 +161,8 @@ fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_o
     world.put("d:1", primary());
     claim(&all[2], "d:1", 2);
     choose(&all[2], None);
-    world.run_for(Duration::from_secs(1));
+    world.wish(Wish::Look);
+    world.run_for(MOMENT);
     assert_eq!(succession(&world), ["a:1", "c:1", "nobody", "d:1"]);
 }
 
