@@ -252,7 +252,8 @@ fn a_write_that_a_demoted_primary_declines_is_not_sent_again_behind_a_read_that_
     rig.client_sends(client, "set x 1|get x|set x 2|del x|");
     rig.node_got(1);
     rig.node_sends(1, &format!("{read_only}$1|0|{read_only}{read_only}"));
-    let refusal = "-TRYAGAIN shard s0 unavailable: READONLY You can't write against a read only replica.|";
+    let refusal =
+        "-TRYAGAIN shard 127.0.0.1:7000 unavailable: READONLY You can't write against a read only replica.|";
     assert_eq!(rig.taken(client), format!("{refusal}$1|0|"));
     rig.promote(0, 2);
     rig.bring_up(2);

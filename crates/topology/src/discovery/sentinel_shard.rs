@@ -107,8 +107,8 @@ impl Shard {
     }
 
     /// The claim with the highest epoch; of several with the same, the one that most make. One that is older than what is known
-    /// counts only if a majority of all makes it for long, and nobody says what we know: after `SENTINEL RESET` and the like
-    /// epochs begin anew.
+    /// counts only if a majority of all makes it for long, and nobody says what we know: where names were taken away and given
+    /// again (`SENTINEL REMOVE`, `MONITOR`), epochs begin anew.
     fn best_claim<'a>(&mut self, said: &[Said<'a>], votes: usize, now: Instant) -> Option<&'a Claim> {
         let known = self.claim.as_ref();
         let votes_for =
