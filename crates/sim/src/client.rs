@@ -469,6 +469,8 @@ fn tells_no_number(reply: &[u8]) -> bool {
         "ERR a primary, or the connection to it, was lost ",
         "ERR a node cannot tell ",
         "ERR WAIT cannot be used with replica instances",
+        // It has become a replica meanwhile.
+        "UNBLOCKED ",
     ];
     reply.strip_prefix(b"-").is_some_and(|line| causes.iter().any(|cause| line.starts_with(cause.as_bytes())))
 }

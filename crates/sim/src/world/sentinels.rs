@@ -28,7 +28,7 @@ use topology::discovery::{Discovery, SentinelDiscovery, SentinelSettings};
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// The right primary is known so long after a sentinel that answers has named it: two attempts to connect, one of which finds
 /// nobody there.
-const KNOWN_WITHIN: Duration = Duration::from_secs(3);
+const KNOWN_WITHIN: Duration = Duration::from_millis(1_500);
 /// What a node has said of itself is taken in at once; a turn and a look later nobody takes it for a primary.
 const DENIED_WITHIN: Duration = Duration::from_millis(200);
 /// A node that declines writes is asked what it is within half a second, as long as there are writes.
