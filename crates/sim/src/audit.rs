@@ -267,7 +267,7 @@ impl World<'_> {
             (0, 0, 0, 0) if self.proxy.conns_held() > 0 => {
                 Err(format!("{} connections are still held", self.proxy.conns_held()))
             }
-            (0, 0, 0, 0) if self.proxy.held_bytes() < 20 * self.plan.shards * LANES => Ok(()),
+            (0, 0, 0, 0) if self.proxy.held_bytes() < 20 * self.nodes.len() * LANES => Ok(()),
             (0, 0, 0, 0) => Err(format!("{} bytes are still counted as held", self.proxy.held_bytes())),
             (_, _, pins, clients) => Err(format!(
                 "{merges} merges, {inquiries} inquiries, {pins} pins and {clients} clients are still counted as \

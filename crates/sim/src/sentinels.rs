@@ -260,13 +260,18 @@ impl Watch {
     }
 
     /// All names are taken away from all sentinels, and given to them again.
-    pub(crate) fn set_up_anew(&mut self) {
+    pub(crate) fn set_up_anew(&mut self) -> Vec<Deed> {
+        let mut deeds = Vec::new();
+        for number in 0..self.sentinels.len() {
+            (0..self.shards()).for_each(|shard| self.give_up(number, shard, &mut deeds));
+        }
         for sentinel in &mut self.sentinels {
             sentinel.current_epoch = 0;
             for view in &mut sentinel.views {
                 (view.epoch, view.voted) = (0, (0, 0));
             }
         }
+        deeds
     }
 
     /// Whether a sentinel carries out a failover of `shard`.

@@ -330,7 +330,8 @@ impl World<'_> {
     /// All names are given to sentinels anew: their epochs begin at 0.
     pub(super) fn set_sentinels_up(&mut self) {
         if let Some(watch) = &mut self.watch {
-            watch.set_up_anew();
+            let deeds = watch.set_up_anew();
+            self.carry_out(deeds);
             // With the next failover, most sentinels say something older than what was known, and must do so for long.
             self.patrol.right_since.iter_mut().for_each(|since| since.fill(Instant::NEVER));
         }
