@@ -16,8 +16,8 @@
 //! carried out either, and goes the same way.
 //!
 //! One client's requests stay in order: those for one slot are declined and sent again one behind the other. Where a
-//! node may decline one and then carry out the next ([`Declined::may_change`]), a request is only repeated if its client
-//! has sent nothing for the same slot behind it; while it is parked, nothing more is read from that client.
+//! node may decline one and then carry out the next ([`Behind`]), a request is only repeated if its client has sent nothing
+//! for the same slot behind it that the node may have carried out; while it is parked, nothing more is read from that client.
 
 pub(crate) mod kept;
 
@@ -135,10 +135,23 @@ impl Declined {
         })
     }
 
-    /// Whether the node may carry out what was sent behind a request that it has declined so.
-    fn may_change(&self) -> bool {
-        *self == Declined::Later
+    /// What the node may carry out behind a request that it has declined so.
+    fn behind(&self) -> Behind {
+        match self {
+            Declined::Moved { .. } | Declined::Ask { .. } => Behind::Nothing,
+            Declined::Later => Behind::Anything,
+            // A replica answers reads, with what it had when it was a primary.
+            Declined::NoPrimary => Behind::Reads,
+        }
     }
+}
+
+/// What a node that has declined a request may carry out of what was sent behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    Nothing,
+    Reads,
+    Anything,
 }
 
 /// The address `host:port`, where an empty host is that of `from`.
@@ -324,7 +337,7 @@ impl Proxy {
             Declined::Later | Declined::NoPrimary => aim,
         };
         let overtaken =
-            declined.may_change() && ticket.purpose == Purpose::Client && core.is_overtaken(&ticket, aim);
+            ticket.purpose == Purpose::Client && core.is_overtaken(&ticket, aim, declined.behind());
         core.backends[node as usize].pop();
         let mut watches = false;
         match used_by {
@@ -383,7 +396,7 @@ impl Proxy {
                 ticket.purpose == Purpose::Client
                     && core.owner_of(stray.aim) != Some(left)
                     && busy.contains(&ticket.conn)
-                    && core.is_overtaken(&ticket, stray.aim)
+                    && core.is_overtaken(&ticket, stray.aim, Behind::Anything)
             };
             match stray {
                 Some(stray) if !is_overtaken(&mut self.core, &stray) => self.park(stray),
@@ -594,9 +607,12 @@ impl Core {
         }
     }
 
-    /// Whether something that the client of `ticket` has sent behind it, for the same keys, is or will be in flight
+    /// Whether something that the client of `ticket` has sent `behind` it, for the same keys, is or will be in flight
     /// before the request of `ticket` could be sent again: on whatever connection, since a slot on its way is at two nodes.
-    fn is_overtaken(&self, ticket: &Ticket, aim: Aim) -> bool {
+    fn is_overtaken(&self, ticket: &Ticket, aim: Aim, behind: Behind) -> bool {
+        if behind == Behind::Nothing {
+            return false;
+        }
         let is_later = |other: &Ticket| {
             other.conn == ticket.conn
                 && other.purpose == Purpose::Client
@@ -610,7 +626,10 @@ impl Core {
             let later = backend.tickets().enumerate().filter(|(_, other)| is_later(other));
             let mut requests = later.map(|(number, _)| backend.kept_request(number));
             requests.any(|request| {
-                request.is_none_or(|request| self.overlap(self.aim_of(&request, backend.shard), aim))
+                request.is_none_or(|request| {
+                    let is_run = behind == Behind::Anything || self.may_run_on_replica(&request);
+                    is_run && self.overlap(self.aim_of(&request, backend.shard), aim)
+                })
             })
         })
     }

@@ -18,6 +18,7 @@ impl World<'_> {
     pub(crate) fn audit(&mut self) -> Result<(), String> {
         self.check_keys();
         self.check_discovered()?;
+        self.check_primaries()?;
         self.check_caches(Duration::ZERO)?;
         self.ledger.radio.check_all(self.now)?;
         if self.admit_auditor() {
@@ -94,7 +95,17 @@ impl World<'_> {
     }
 
     fn primaries(&mut self) -> impl Iterator<Item = &mut Node> {
-        self.nodes.iter_mut().filter(|node| node.follower.is_none())
+        // By right, where sentinels decide.
+        let rightful: Option<BTreeSet<usize>> = self
+            .watch
+            .as_ref()
+            .map(|watch| (0..self.plan.shards).map(|shard| watch.primary_of(shard)).collect());
+        let nodes = self.nodes.iter_mut().enumerate();
+        let primaries = nodes.filter(move |(number, node)| match &rightful {
+            Some(rightful) => rightful.contains(number),
+            None => node.follower.is_none(),
+        });
+        primaries.map(|(_, node)| node)
     }
 
     /// The last of the clients is one that only looks. False if it was not let in.
@@ -256,7 +267,7 @@ impl World<'_> {
             (0, 0, 0, 0) if self.proxy.conns_held() > 0 => {
                 Err(format!("{} connections are still held", self.proxy.conns_held()))
             }
-            (0, 0, 0, 0) if self.proxy.held_bytes() < 20 * self.plan.shards * LANES => Ok(()),
+            (0, 0, 0, 0) if self.proxy.held_bytes() < 20 * self.nodes.len() * LANES => Ok(()),
             (0, 0, 0, 0) => Err(format!("{} bytes are still counted as held", self.proxy.held_bytes())),
             (_, _, pins, clients) => Err(format!(
                 "{merges} merges, {inquiries} inquiries, {pins} pins and {clients} clients are still counted as \

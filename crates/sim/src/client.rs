@@ -241,11 +241,13 @@ impl Client {
                 }
             },
             Expect::Reply(expected) => expected == reply,
-            Expect::Replicas if ledger.has_replicas() && reply == b":1\r\n" => {
-                ledger.have_replicas(self.program.client);
-                true
-            }
-            Expect::Replicas => reply == b":0\r\n",
+            Expect::Replicas => match reply::as_integer(reply) {
+                Some(count) if (1..=ledger.replicas() as i64).contains(&count) => {
+                    ledger.have_replicas(self.program.client, count as usize);
+                    true
+                }
+                count => count == Some(0),
+            },
             Expect::Write(writes) => {
                 self.has_written = true;
                 let deletes = writes.iter().all(|(_, value)| value.is_none());
@@ -467,6 +469,8 @@ fn tells_no_number(reply: &[u8]) -> bool {
         "ERR a primary, or the connection to it, was lost ",
         "ERR a node cannot tell ",
         "ERR WAIT cannot be used with replica instances",
+        // It has become a replica meanwhile.
+        "UNBLOCKED ",
     ];
     reply.strip_prefix(b"-").is_some_and(|line| causes.iter().any(|cause| line.starts_with(cause.as_bytes())))
 }

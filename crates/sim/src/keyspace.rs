@@ -19,7 +19,7 @@ pub(crate) struct Keyspace {
 }
 
 /// What a key holds.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dump {
     pub payload: Vec<u8>,
     /// By unix time; negative if it does not.

@@ -41,8 +41,8 @@ pub(crate) struct Ledger {
     pub looks_at: usize,
     /// Why no client's read is to run there.
     pub unfit: Option<&'static str>,
-    /// Writes of which their clients were told that replicas have them.
-    pub acknowledged: Vec<(Vec<u8>, Token)>,
+    /// Writes of which their clients were told that so many replicas have them.
+    pub acknowledged: Vec<(Vec<u8>, Token, usize)>,
     /// How much filling each stamped value has.
     fillings: Vec<usize>,
     /// Names of all keys that anybody may have written.
@@ -175,7 +175,12 @@ impl Ledger {
 
     /// Whether nodes have replicas.
     pub(crate) fn has_replicas(&self) -> bool {
-        self.topology.shards().iter().any(|shard| !shard.replicas.is_empty())
+        self.replicas() > 0
+    }
+
+    /// How many each primary has.
+    pub(crate) fn replicas(&self) -> usize {
+        self.topology.shards().iter().map(|shard| shard.replicas.len()).max().unwrap_or_default()
     }
 
     /// A request arrived at the node of `shard`.
@@ -214,6 +219,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the proxy has been told for so long that `node` is no primary.
+    pub(crate) fn is_demoted_since(&self, node: usize, then: Instant) -> bool {
+        self.demoted_at.get(&node).is_some_and(|at| *at <= then)
+    }
+
     /// What a client sends is not sent on to a node of which the proxy knew that it is no primary any more. (Another node may
     /// say so later, if it does not know.)
     pub(crate) fn check_not_demoted(&mut self, request: &Request<'_>) {
@@ -234,15 +244,15 @@ impl Ledger {
         }
     }
 
-    /// `client` was told that replicas have all that it has written.
-    pub(crate) fn have_replicas(&mut self, client: usize) {
+    /// `client` was told that `count` replicas have all that it has written.
+    pub(crate) fn have_replicas(&mut self, client: usize, count: usize) {
         let its = self.keys.iter().filter(|(key, history)| {
             writer_of(key) == Some(client)
                 && history.unknown.is_empty()
                 && !self.has_moved.contains(&slot(key))
         });
         self.acknowledged.extend(its.filter_map(|(key, history)| {
-            Some((key.clone(), history.acknowledged.as_deref().and_then(token_of)?))
+            Some((key.clone(), history.acknowledged.as_deref().and_then(token_of)?, count))
         }));
     }
 

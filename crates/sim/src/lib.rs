@@ -10,6 +10,10 @@
 //!      model:   a reference store says what one Redis would have answered, byte for byte
 //! ```
 //!
+//! The nodes of a world are plain ones, with replicas or without; those of a Redis Cluster, which move slots and elect
+//! (`cluster.rs`); or primaries that sentinels watch and replace (`sentinels.rs`). The proxy's own discovery finds out in some
+//! of the clusters, and always where there are sentinels (`world/discovery.rs`).
+//!
 //! Nothing here is real: no socket, no thread, no clock.
 
 mod audit;
@@ -25,6 +29,7 @@ mod node;
 mod plan;
 mod program;
 mod replication;
+mod sentinels;
 mod sessions;
 mod tenants;
 mod trackers;
@@ -32,5 +37,5 @@ mod views;
 mod world;
 
 pub use client::Tally;
-pub use plan::{Fault, Plan};
+pub use plan::{Fault, Kind, Plan, Trouble, Watching};
 pub use world::{Report, Saboteur, Violation, run};

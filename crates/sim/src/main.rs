@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "it tells how long it took")]
 
 use clap::Parser;
-use sim::{Plan, Report, Violation, run};
+use sim::{Kind, Plan, Report, Violation, run};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -23,6 +23,9 @@ struct Cli {
     /// How many worlds to run
     #[arg(long, default_value_t = 1000)]
     worlds: u64,
+    /// Run only those of the worlds whose nodes are of this kind
+    #[arg(long, value_parser = kind)]
+    only: Option<Kind>,
     /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -32,9 +35,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let begun = std::time::Instant::now();
     let seeds = cli.seed.map_or(cli.from..cli.from + cli.worlds, |seed| seed..seed + 1);
-    let worlds = seeds.end - seeds.start;
-    match run_all(seeds, cli.seed.is_some() && !cli.quiet) {
-        Ok(sum) => {
+    match run_all(seeds, cli.only, cli.seed.is_some() && !cli.quiet) {
+        Ok((sum, worlds)) => {
             tell(&sum, worlds);
             println!("{:.1} s", begun.elapsed().as_secs_f64());
             ExitCode::SUCCESS
@@ -47,20 +49,26 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the worlds of all `seeds`, side by side on all cores, up to the first violation.
-fn run_all(seeds: Range<u64>, trace: bool) -> Result<Report, Violation> {
+/// Runs the worlds of all `seeds` and how many that were, side by side on all cores, up to the first violation.
+fn run_all(seeds: Range<u64>, only: Option<Kind>, trace: bool) -> Result<(Report, u64), Violation> {
     let next = AtomicU64::new(seeds.start);
-    let outcome = Mutex::new(Ok(Report::default()));
+    let outcome = Mutex::new(Ok((Report::default(), 0)));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
                 return;
             }
+            if only.is_some_and(|kind| Plan::new(seed).kind() != kind) {
+                continue;
+            }
             let result = run_caught(seed, trace);
             let mut outcome = outcome.lock().expect("no thread panics while it holds the lock");
             match (outcome.as_mut(), result) {
-                (Ok(sum), Ok(report)) => add(sum, &report),
+                (Ok((sum, worlds)), Ok(report)) => {
+                    add(sum, &report);
+                    *worlds += 1;
+                }
                 (Ok(_), Err(violation)) => {
                     *outcome = Err(violation);
                     next.store(seeds.end, Ordering::Relaxed);
@@ -75,6 +83,15 @@ fn run_all(seeds: Range<u64>, trace: bool) -> Result<Report, Violation> {
         }
     });
     outcome.into_inner().expect("no thread panics while it holds the lock")
+}
+
+fn kind(word: &str) -> Result<Kind, String> {
+    match word {
+        "plain" => Ok(Kind::Plain),
+        "cluster" => Ok(Kind::Cluster),
+        "sentinel" => Ok(Kind::Sentinel),
+        _ => Err("plain, cluster or sentinel".to_owned()),
+    }
 }
 
 fn tell(sum: &Report, worlds: u64) {

@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Verdict, keys_of, may_write};
 use crate::keyspace::Keyspace;
 use crate::ledger::Ledger;
-use crate::replication::{Follower, Log, report};
+use crate::replication::{Follower, Log, report, role};
 use proxy::ConnId;
 use resp::request::{Request, RequestLimits, Scanned, Scanner};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,12 @@ pub(crate) struct Node {
     pub keeps_log: bool,
     /// It is a replica.
     pub follower: Option<Follower>,
+    /// Of whom, where no cluster decides that; none if that is nobody of ours.
+    pub follows: Option<usize>,
+    /// Since when it declines writes, as far as it was sent any, and when it did so last.
+    pub declines_since: Option<Instant>,
+    /// See there.
+    pub declined_at: Instant,
     /// What it was told to publish and its fellows of a cluster do not know yet: channels and messages.
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
     /// What fellows have published while it was frozen.
@@ -74,6 +80,8 @@ struct Input {
     asking: bool,
     /// It has said READONLY.
     reads: bool,
+    /// It was told that this is no primary.
+    has_denied: bool,
     /// It has sent MULTI.
     in_transaction: bool,
     /// What it has sent since MULTI, one request behind the other.
@@ -102,6 +110,9 @@ impl Node {
             log: Log::new(0, 0),
             keeps_log: false,
             follower: None,
+            follows: None,
+            declines_since: None,
+            declined_at: Instant::ZERO,
             published: Vec::new(),
             overheard: Vec::new(),
             waiting: Vec::new(),
@@ -118,6 +129,7 @@ impl Node {
             waits: false,
             asking: false,
             reads: false,
+            has_denied: false,
             in_transaction: false,
             queued: Vec::new(),
             bytes: Vec::new(),
@@ -149,7 +161,15 @@ impl Node {
                     let request = Request::new(&bytes[at..at + len], &args);
                     let start = out.len();
                     ledger.check_not_demoted(&request);
-                    if asks_for_replication(&request) {
+                    if request.arg(0).eq_ignore_ascii_case(b"role") {
+                        out.extend(role(self.follows, self.follower.as_ref(), self.log.offset()));
+                        input.has_denied |= self.follower.is_some();
+                    } else if input.has_denied && !keys_of(&request).is_empty() {
+                        ledger.violate(
+                            "a node has said that it is no primary, and is sent requests".to_owned(),
+                        );
+                        out.extend_from_slice(READ_ONLY);
+                    } else if asks_for_replication(&request) {
                         let is_loading = now < self.loading_until;
                         // Who was replaced and has not heard of it says what it is as far as it knows.
                         let follower = self.follower.as_ref().filter(|_| !believes_to_be_primary(cluster));
@@ -167,6 +187,8 @@ impl Node {
                     } else if cluster.is_none() && self.follower.is_some() && may_write(&request) {
                         self.keyspace.refuse(input.caller, now);
                         out.extend_from_slice(READ_ONLY);
+                        self.declines_since.get_or_insert(now);
+                        self.declined_at = now;
                     } else if let Some(declined) =
                         decline(input, &mut self.keyspace, &request, cluster, now, ledger)
                     {
@@ -272,6 +294,11 @@ impl Node {
     /// The connections that have something to run.
     pub(crate) fn busy_conns(&self) -> Vec<ConnId> {
         self.conns.iter().filter(|(_, input)| !input.bytes.is_empty()).map(|(conn, _)| *conn).collect()
+    }
+
+    /// The connections on which somebody waits, for an element or for replicas.
+    pub(crate) fn waiting_conns(&self) -> Vec<ConnId> {
+        self.conns.iter().filter(|(_, input)| input.waits).map(|(conn, _)| *conn).collect()
     }
 
     /// Forgets what `conn` sent.

@@ -1,6 +1,7 @@
 //! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
 
 use crate::cluster::Cluster;
+use crate::sentinels::name_of;
 use proxy::{CrossShard, Ejecting, Limits, ReadFrom, Reading};
 use std::time::Duration;
 use stdx::{Instant, Prng};
@@ -54,7 +55,8 @@ pub enum Fault {
         /// For how long.
         lasts: Duration,
     },
-    /// A primary of a cluster whose nodes are asked does not hear the others any more; they may replace it.
+    /// A primary of a cluster whose nodes are asked does not hear the others any more; they may replace it. Where there are
+    /// sentinels, the network is split, with this primary or without it on the smaller side.
     CutOff {
         /// Whose primary.
         shard: u32,
@@ -70,6 +72,29 @@ pub enum Fault {
         /// For how long it is away.
         lasts: Duration,
     },
+    /// An operator tells a sentinel to replace a primary.
+    Order {
+        /// Whose primary.
+        shard: u32,
+    },
+    /// Something happens to a sentinel.
+    Sentinel {
+        /// Which.
+        sentinel: usize,
+        /// What.
+        trouble: Trouble,
+        /// For how long.
+        lasts: Duration,
+    },
+    /// An operator makes a primary of a replica by hand, or has a primary follow nobody.
+    Mistake {
+        /// Which node.
+        shard: u32,
+        /// After so long, such a primary is one again.
+        lasts: Duration,
+    },
+    /// Sentinels are set up anew: epochs begin at 0.
+    SetUp,
     /// It has too many clients and says so to new ones, and resets the old.
     Full {
         /// Whose node.
@@ -91,8 +116,46 @@ impl Fault {
             | Fault::Unasked { shard }
             | Fault::Full { shard, .. } => Some(shard),
             Fault::Migrate | Fault::Promote { .. } | Fault::Unlink { .. } | Fault::CutOff { .. } => None,
+            Fault::Order { .. } | Fault::Sentinel { .. } | Fault::Mistake { .. } | Fault::SetUp => None,
         }
     }
+}
+
+/// What may happen to a sentinel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It does nothing for a while.
+    Freeze,
+    /// Its process dies and comes back.
+    Kill,
+    /// Its connections are closed.
+    Reset,
+    /// They lead nowhere any more, and nobody is told.
+    Vanish,
+}
+
+/// Sentinels that watch the primaries.
+#[derive(Clone, Debug)]
+pub struct Watching {
+    /// By sentinel: it answers so late. The first does at once.
+    pub slowness: Vec<Duration>,
+    /// The proxy is told of so many of them.
+    pub named: usize,
+    /// So many must find a primary down.
+    pub quorum: usize,
+    /// Each primary has so many replicas.
+    pub replicas: usize,
+}
+
+/// Which kind of nodes a world has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Each by itself, with replicas or without.
+    Plain,
+    /// Those of a Redis Cluster.
+    Cluster,
+    /// Primaries that sentinels watch.
+    Sentinel,
 }
 
 /// A world before it begins.
@@ -124,6 +187,8 @@ pub struct Plan {
     pub discovers: bool,
     /// Nodes that are none have replicas.
     pub is_replicated: bool,
+    /// It is sentinels who say which of them is the primary.
+    pub watching: Option<Watching>,
     /// Where reads go.
     pub reading: Reading,
     /// The nodes are a cache: who fails is left out for a while, and its keys are the others' then.
@@ -158,9 +223,11 @@ impl Plan {
         if is_cluster {
             make_cluster(&mut faults, shards, &mut prng);
         }
-        let is_replicated = !is_cluster && prng.one_in(4);
+        let watching = watching(seed).filter(|_| !is_cluster);
+        let is_replicated = !is_cluster && prng.one_in(4) || watching.is_some();
         if is_replicated {
-            add_replicas(&mut topology, &mut faults, shards);
+            let replicas = watching.as_ref().map_or(1, |watching| watching.replicas);
+            add_replicas(&mut topology, &mut faults, (shards, replicas), watching.is_some());
         }
         let reading = match is_cluster && prng.one_in(2) || is_replicated {
             true => reading(&mut prng),
@@ -175,6 +242,9 @@ impl Plan {
         }
         if is_cluster || is_replicated {
             fault_replicas(&mut faults, shards, &mut prng);
+        }
+        if let Some(watching) = &watching {
+            trouble_sentinels(&mut faults, shards, watching, &mut prng);
         }
         let lags = [0, 1, 20, 300, 2_000, 6_000].map(Duration::from_millis);
         let lags = lags[..1 + prng.below(6) as usize].to_vec();
@@ -197,6 +267,7 @@ impl Plan {
             has_users,
             discovers,
             is_replicated,
+            watching,
             reading,
             ejecting,
             lags,
@@ -234,6 +305,23 @@ impl Plan {
     /// Whether clients may be refused to subscribe to more.
     pub fn has_few_subscriptions(&self) -> bool {
         self.limits.subscription_bytes_max == FEW_SUBSCRIPTIONS
+    }
+
+    /// Which kind of nodes it has.
+    pub fn kind(&self) -> Kind {
+        match &self.watching {
+            Some(_) => Kind::Sentinel,
+            None if self.is_cluster => Kind::Cluster,
+            None => Kind::Plain,
+        }
+    }
+
+    /// How many replicas each primary has.
+    pub fn replicas(&self) -> usize {
+        match &self.watching {
+            Some(watching) => watching.replicas,
+            None => usize::from(self.has_replicas()),
+        }
     }
 
     /// Whether each primary has a replica.
@@ -293,11 +381,23 @@ fn make_cluster(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Pr
     }
 }
 
-/// Each shard's primary has a replica, in another zone. Primaries forget nothing: replicas would know it better.
-fn add_replicas(topology: &mut TopologySpec, faults: &mut [(Instant, Fault)], shards: usize) {
-    let node = |shard: usize| format!("10.0.0.{}:6379@a|10.0.0.{}:6379@b", shard + 1, shards + shard + 1);
+/// Each shard's primary has replicas, in another zone. Primaries forget nothing: replicas would know it better.
+fn add_replicas(
+    topology: &mut TopologySpec,
+    faults: &mut [(Instant, Fault)],
+    (shards, replicas): (usize, usize),
+    is_named: bool,
+) {
+    let node = |shard: usize| {
+        let replica = |number: usize| format!("|10.0.0.{}:6379@b", number * shards + shard + 1);
+        let replicas: String = (1..=replicas).map(replica).collect();
+        format!("10.0.0.{}:6379@a{replicas}", shard + 1)
+    };
     let nodes: Vec<String> = (0..shards).map(node).collect();
     topology.nodes = parse_nodes(&nodes.join(",")).expect("addresses as they should be");
+    for (shard, node) in topology.nodes.iter_mut().enumerate().filter(|_| is_named) {
+        node.name = Some(name_of(shard));
+    }
     for (_, fault) in faults {
         if let Fault::Kill { forgets, .. } = fault {
             *forgets = false;
@@ -326,6 +426,53 @@ fn fault_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut 
         }
         faults.sort_by_key(|(at, _)| *at);
     }
+}
+
+/// In every fifth world sentinels decide; no other world depends on what is drawn for these.
+fn watching(seed: u64) -> Option<Watching> {
+    let mut prng = Prng::new(seed ^ 0x0005_e417_1ae1);
+    if !prng.one_in(3) {
+        return None;
+    }
+    let count = *prng.pick(&[1, 2, 3, 3, 3, 3, 4, 5]);
+    let slow = |number: usize, prng: &mut Prng| match number > 0 && prng.one_in(6) {
+        true => Duration::from_millis(*prng.pick(&[100, 600, 1_500])),
+        false => Duration::ZERO,
+    };
+    let slowness = (0..count).map(|number| slow(number, &mut prng)).collect();
+    let named = if prng.one_in(3) { 1 + prng.below(count as u64) as usize } else { count };
+    let quorum = if prng.one_in(4) { 1 } else { count / 2 + 1 };
+    Some(Watching { slowness, named, quorum, replicas: 1 + prng.below(2) as usize })
+}
+
+/// What goes wrong where sentinels decide, beside what goes wrong everywhere.
+fn trouble_sentinels(
+    faults: &mut Vec<(Instant, Fault)>,
+    shards: usize,
+    watching: &Watching,
+    prng: &mut Prng,
+) {
+    if faults.is_empty() {
+        return;
+    }
+    for _ in 0..prng.below(10) {
+        let shard = prng.below(shards as u64) as u32;
+        let node = prng.below((shards * (1 + watching.replicas)) as u64) as u32;
+        let sentinel = prng.below(watching.slowness.len() as u64) as usize;
+        let trouble = *prng.pick(&[Trouble::Freeze, Trouble::Kill, Trouble::Reset, Trouble::Vanish]);
+        let lasts = lasts(prng);
+        let fault = match prng.below(12) {
+            0..=2 => Fault::Order { shard },
+            3..=5 => Fault::CutOff { shard, lasts },
+            6..=8 => Fault::Sentinel { sentinel, trouble, lasts },
+            9 => Fault::Mistake { shard: node, lasts },
+            10 => Fault::Kill { shard, lasts, loading: Duration::ZERO, forgets: false },
+            _ if prng.one_in(4) => Fault::SetUp,
+            _ => Fault::Freeze { shard, lasts },
+        };
+        faults.push((at(prng, 8000), fault));
+    }
+    faults.sort_by_key(|(at, _)| *at);
 }
 
 /// Reads go to replicas, in one of the ways that there are.

@@ -7,10 +7,11 @@
 //!
 //! Written down is what keys hold, and not what was asked: so it does not matter when a replica runs it.
 
-use crate::cluster::{keys_of, keys_of_all, may_write};
+use crate::cluster::{address, keys_of, keys_of_all, may_write};
 use crate::keyspace::{Dump, Keyspace};
 use resp::Request;
 use stdx::Instant;
+use topology::Address;
 
 /// What happened to a primary's keys since it is one.
 #[derive(Debug)]
@@ -101,10 +102,20 @@ impl Log {
         self.changes.push(Change { key, dump, offset, at });
     }
 
+    /// How many changes there were.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// The keys that have changed since there were so many changes.
+    pub(crate) fn keys_from(&self, place: usize) -> Vec<Vec<u8>> {
+        let later = self.changes.get(place..).unwrap_or_default();
+        later.iter().filter_map(|change| change.key.clone()).collect()
+    }
+
     /// The keys that a replica does not know of yet; empty if it follows another history.
     pub(crate) fn tail(&self, follower: &Follower) -> Vec<Vec<u8>> {
-        let missing = self.changes.get(follower.applied..).unwrap_or_default();
-        missing.iter().filter_map(|change| change.key.clone()).collect()
+        self.keys_from(follower.applied)
     }
 }
 
@@ -205,5 +216,32 @@ pub(crate) fn report(log: &Log, follower: Option<&Follower>, is_loading: bool) -
     };
     let mut reply = Vec::new();
     resp::encode::bulk(&mut reply, text.as_bytes());
+    reply
+}
+
+/// What a node answers to ROLE.
+pub(crate) fn role(follows: Option<usize>, follower: Option<&Follower>, offset: u64) -> Vec<u8> {
+    let mut reply = Vec::new();
+    match follower {
+        None => {
+            resp::encode::array_header(&mut reply, 3);
+            resp::encode::bulk(&mut reply, b"master");
+            resp::encode::integer(&mut reply, offset as i64);
+            resp::encode::array_header(&mut reply, 0);
+        }
+        Some(follower) => {
+            let (host, port) = match follows.map(|node| address(node).address) {
+                Some(Address::Tcp { host, port }) => (host, port),
+                _ => ("10.9.9.9".to_owned(), 1),
+            };
+            resp::encode::array_header(&mut reply, 5);
+            resp::encode::bulk(&mut reply, b"slave");
+            resp::encode::bulk(&mut reply, host.as_bytes());
+            resp::encode::integer(&mut reply, i64::from(port));
+            let state: &[u8] = if follower.is_linked() { b"connected" } else { b"connect" };
+            resp::encode::bulk(&mut reply, state);
+            resp::encode::integer(&mut reply, follower.offset as i64);
+        }
+    }
     reply
 }

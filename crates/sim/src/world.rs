@@ -6,6 +6,7 @@ mod faults;
 mod nodes;
 mod replicas;
 mod resharding;
+mod sentinels;
 mod wires;
 
 use crate::client::{Client, Tally};
@@ -16,11 +17,13 @@ use crate::network::Pipe;
 use crate::node::Node;
 use crate::plan::Plan;
 use crate::program::{LASTING_KEYS, Program, lasting_key};
+use crate::sentinels::Watch;
 use crate::tenants::Rights;
 use discovery::Scout;
 use nodes::load;
 use proxy::{Action, Board, CloseReason, ConnId, CrossShard, Event, Notice, Proxy, Settings};
 use replicas::pair;
+use sentinels::Patrol;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -149,6 +152,16 @@ enum What {
     Elect(usize),
     /// It is cut off no more.
     Heal(usize),
+    /// A sentinel looks at everything.
+    Tend(usize),
+    /// A sentinel comes back.
+    ReviveSentinel(usize),
+    /// The network is whole again.
+    Unite,
+    /// An operator puts right what he did to a node.
+    Correct(usize),
+    /// It is looked at whether the proxy knows the primaries that it should know.
+    Patrol,
     /// The proxy is told to drain.
     Drain,
     /// What clients keep is compared with what is stored.
@@ -190,6 +203,9 @@ pub(crate) struct World<'p> {
     pub topology: Arc<Topology>,
     /// The truth about the nodes, if they are a cluster, and what the proxy knows of it.
     pub cluster: Option<Cluster>,
+    /// The sentinels, if they decide who is a primary.
+    pub watch: Option<Watch>,
+    patrol: Patrol,
     scout: Option<Scout>,
     known: Arc<Topology>,
     pub proxy: Proxy,
@@ -215,6 +231,8 @@ pub(crate) struct World<'p> {
 
 /// What the kernel takes before a send comes back short.
 const PIPE_BYTES: usize = 64 * 1024;
+/// The first sentinel answers at once, and so do the primaries that it names.
+const FOUND_WITHIN: Duration = Duration::from_millis(800);
 /// Rights change once within this time.
 const CHANGE_USERS_WITHIN: Duration = Duration::from_millis(500);
 /// How often it is looked at what clients keep.
@@ -243,7 +261,11 @@ impl<'p> World<'p> {
         };
         let board = Arc::new(Board::new(1));
         let now = Instant::ZERO;
-        let proxy = Proxy::new(plan.limits.clone(), settings, Arc::clone(&topology), board, now);
+        let known = match plan.watching {
+            Some(_) => Arc::new(plan.topology().without_nodes()),
+            None => Arc::clone(&topology),
+        };
+        let proxy = Proxy::new(plan.limits.clone(), settings, Arc::clone(&known), board, now);
         let filling_max = *prng.pick(&[100, 5_000, 100_000]);
         let mut ledger = Ledger::new(Arc::clone(&topology));
         (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
@@ -266,15 +288,25 @@ impl<'p> World<'p> {
         ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
         let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards, plan.discovers));
-        let scout = plan.discovers.then(|| Scout::new(2 * plan.shards, plan.seed));
+        let all = plan.shards * (1 + plan.replicas());
+        let watch = plan
+            .watching
+            .as_ref()
+            .map(|it| Watch::new(&it.slowness, (it.named, it.quorum), (plan.shards, all)));
+        let scout = match &plan.watching {
+            Some(watching) => Some(sentinels::scout(watching.named, plan.shards, plan.seed)),
+            None => plan.discovers.then(|| Scout::of_cluster(2 * plan.shards, plan.seed)),
+        };
         let mut nodes: Vec<Node> =
             (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
         nodes.iter_mut().for_each(|node| load(node, &topology, now));
         if plan.has_replicas() {
-            for shard in 0..plan.shards {
+            for number in plan.shards..all {
+                let shard = number % plan.shards;
                 // Nodes of a cluster are known by their own numbers.
-                let place = if plan.is_cluster { plan.shards + shard } else { shard };
+                let place = if plan.is_cluster { number } else { shard };
                 let mut replica = Node::new(ShardId(place as u32), remembers);
+                replica.follows = Some(shard);
                 pair(&mut nodes[shard], &mut replica, now);
                 nodes.push(replica);
             }
@@ -283,9 +315,11 @@ impl<'p> World<'p> {
         World {
             plan,
             ledger,
-            known: Arc::clone(&topology),
+            known,
             topology,
             cluster,
+            watch,
+            patrol: Patrol::new(plan),
             scout,
             proxy,
             prng,
@@ -330,6 +364,11 @@ impl<'p> World<'p> {
         }
         if let Some(at) = self.plan.drain_at {
             self.plan_at(at, What::Drain);
+        }
+        self.plan_sentinels();
+        if self.watch.is_some() {
+            // Before the primaries are known, all requests are refused.
+            self.turn_until(self.now + FOUND_WITHIN)?;
         }
         for client in 0..self.clients.len() {
             self.plan_in_up_to(Duration::from_millis(20), What::Step(client));
@@ -488,6 +527,11 @@ impl<'p> World<'p> {
             What::Isolate(node) => self.isolate(node),
             What::Elect(node) => self.elect(node),
             What::Heal(node) => self.heal(node),
+            What::Tend(sentinel) => self.tend(sentinel),
+            What::ReviveSentinel(sentinel) => self.revive_sentinel(sentinel),
+            What::Unite => self.unite(),
+            What::Correct(node) => self.correct(node),
+            What::Patrol => self.patrol(),
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);

@@ -1,6 +1,6 @@
 //! Worlds hold, repeat themselves, and do not hold when somebody falsifies replies.
 
-use sim::{Plan, Saboteur, run};
+use sim::{Kind, Plan, Saboteur, run};
 
 #[test]
 fn fifty_worlds_hold() {
@@ -9,6 +9,19 @@ fn fifty_worlds_hold() {
             panic!("{violation}\ncargo xtask sim --seed {seed}");
         }
     }
+}
+
+#[test]
+fn worlds_in_which_sentinels_decide_hold() {
+    let worlds = (1000..).map(Plan::new).filter(|plan| plan.kind() == Kind::Sentinel);
+    let mut successors = 0;
+    for plan in worlds.take(40) {
+        match run(&plan, None, false) {
+            Ok(report) => successors += report.successors,
+            Err(violation) => panic!("{violation}\ncargo xtask sim --seed {}", plan.seed),
+        }
+    }
+    assert!(successors > 10, "{successors} primaries were replaced");
 }
 
 #[test]

@@ -26,6 +26,11 @@ impl Core {
         first.flatten().unwrap_or(Aim::Shard(shard))
     }
 
+    /// Whether a replica may carry `request` out; of EXEC nobody knows.
+    pub(crate) fn may_run_on_replica(&self, request: &[u8]) -> bool {
+        self.look_into(request, |_, command| !command.may_write()).unwrap_or(true)
+    }
+
     /// `request`, which is late from `deadline` on, as it is to be sent again: it waits for what is left of its time. A
     /// command that was learnt waits anew: nobody knows where it says for how long.
     pub(crate) fn shortened<'r>(&self, request: &'r [u8], deadline: Instant) -> Cow<'r, [u8]> {

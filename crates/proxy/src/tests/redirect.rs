@@ -243,6 +243,33 @@ fn a_demoted_primary_of_a_sentinel_is_left_with_the_next_topology() {
 }
 
 #[test]
+fn a_write_that_a_demoted_primary_declines_is_not_sent_again_behind_a_read_that_it_answers() {
+    let mut rig = Rig::ready(1);
+    rig.promote(0, 1);
+    rig.bring_up(1);
+    let client = rig.client();
+    let read_only = "-READONLY You can't write against a read only replica.|";
+    rig.client_sends(client, "set x 1|get x|set x 2|del x|");
+    rig.node_got(1);
+    rig.node_sends(1, &format!("{read_only}$1|0|{read_only}{read_only}"));
+    let refusal =
+        "-TRYAGAIN shard 127.0.0.1:7000 unavailable: READONLY You can't write against a read only replica.|";
+    assert_eq!(rig.taken(client), format!("{refusal}$1|0|"));
+    rig.promote(0, 2);
+    rig.bring_up(2);
+    assert_eq!(rig.node_got(2), request("set x 2") + &request("del x"));
+    rig.node_sends(2, "+OK|:1|");
+    assert_eq!(rig.taken(client), "+OK|:1|");
+    // Nor is a transaction: the read behind it saw nothing of it.
+    rig.client_sends(client, "multi|set x 1|exec|get x|");
+    rig.node_got(2);
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.|";
+    rig.node_sends(2, &format!("+OK|{read_only}{aborted}$-1|"));
+    let told = rig.taken(client);
+    assert!(told.starts_with("+OK|+QUEUED|-EXECABORT ") && told.ends_with("|$-1|"), "{told}");
+}
+
+#[test]
 fn plain_nodes_speak_for_themselves() {
     let mut rig = Rig::ready(1);
     let client = rig.client();

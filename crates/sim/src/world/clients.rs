@@ -22,7 +22,7 @@ impl World<'_> {
 
     /// Nothing that a client keeps has been another than what is stored for `patience`.
     pub(crate) fn check_caches(&mut self, patience: Duration) -> Result<(), String> {
-        let World { clients, nodes, ledger, topology, cluster, links, now, .. } = self;
+        let World { clients, nodes, ledger, topology, cluster, watch, links, now, .. } = self;
         let is_behind = |client: usize| {
             let Some(client) = clients.get(client) else { return false };
             let link = client.conn.and_then(|conn| links.get(&conn));
@@ -31,9 +31,11 @@ impl World<'_> {
         let is_writing =
             |client: usize, key: &[u8]| clients.get(client).is_some_and(|client| client.is_writing(key));
         ledger.caches.check(*now, patience, is_behind, is_writing, |key| {
-            let holders = match cluster {
-                Some(cluster) => cluster.holders(key),
-                None => vec![topology.shard_of(key).0 as usize],
+            let shard = || topology.shard_of(key).0 as usize;
+            let holders = match (&cluster, &watch) {
+                (Some(cluster), _) => cluster.holders(key),
+                (None, Some(watch)) => vec![watch.primary_of(shard())],
+                (None, None) => vec![shard()],
             };
             holders.into_iter().find_map(|node| {
                 let reply = nodes[node].keyspace.ask(&[b"GET", key], *now);

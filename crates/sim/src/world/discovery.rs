@@ -6,10 +6,13 @@
 //!     └──────────── no slot goes back to whom it had before, and in the end all are where they are ──────────┘
 //! ```
 
+use super::sentinels::label;
 use super::{What, World};
 use crate::cluster::{address, node_at};
-use crate::node::Node;
-use crate::views::{Eye, answer};
+use crate::replication::role;
+use crate::sentinels::words::SUBSCRIBED;
+use crate::sentinels::{Host, host_at};
+use crate::views::answer;
 use proxy::Notice;
 use resp::Request;
 use resp::request::{RequestLimits, Scanned, Scanner};
@@ -24,16 +27,24 @@ use topology::{SLOTS, Topology};
 pub(super) struct Scout {
     machine: Discovery,
     talks: BTreeMap<Id, Talk>,
-    /// By slot: which of the truths that there were is the oldest that agrees with what was discovered last.
+    /// By slot of a cluster: which of the truths that there were is the oldest that agrees with what was discovered last.
     agrees_with: Vec<usize>,
 }
 
 /// One conversation.
 #[derive(Debug)]
 struct Talk {
-    node: usize,
+    host: Host,
     is_connected: bool,
     asked: Vec<u8>,
+    /// What is on its way to the machine.
+    said: Vec<u8>,
+    /// A sentinel says over it what happens.
+    listens: bool,
+    /// The other side is gone.
+    is_ended: bool,
+    /// It leads nowhere, and nobody is told.
+    is_lost: bool,
 }
 
 /// Without wishes it looks this often: some times in a world.
@@ -44,11 +55,15 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const VOTED_AFTER: Duration = Duration::from_millis(1_500);
 
 impl Scout {
-    pub(super) fn new(nodes: usize, seed: u64) -> Scout {
+    pub(super) fn new(machine: Discovery) -> Scout {
+        Scout { machine, talks: BTreeMap::new(), agrees_with: vec![0; usize::from(SLOTS)] }
+    }
+
+    /// The discovery of a cluster of so many nodes.
+    pub(super) fn of_cluster(nodes: usize, seed: u64) -> Scout {
         let seeds = (0..nodes).map(|node| address(node).address).collect();
         let settings = ClusterSettings { seeds, period: PERIOD, is_tls: false, greeting: None, seed };
-        let machine = Discovery::Cluster(Box::new(ClusterDiscovery::new(settings)));
-        Scout { machine, talks: BTreeMap::new(), agrees_with: vec![0; usize::from(SLOTS)] }
+        Scout::new(Discovery::Cluster(Box::new(ClusterDiscovery::new(settings))))
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -82,8 +97,7 @@ impl World<'_> {
         let Some(scout) = &mut self.scout else { return };
         let conn = match action {
             Action::Connect { conn, address, .. } => {
-                let talk = Talk { node: node_at(&address), is_connected: false, asked: Vec::new() };
-                scout.talks.insert(conn, talk);
+                scout.talks.insert(conn, Talk::to(host_at(&address)));
                 conn
             }
             Action::Send { conn, bytes } => {
@@ -97,20 +111,34 @@ impl World<'_> {
                 return;
             }
         };
-        let late = if self.prng.one_in(20) { Duration::from_secs(2) } else { self.plan.delay_max };
+        let slowness = self.watch.as_ref().and_then(|watch| match scout.talks.get(&conn)?.host {
+            Host::Sentinel(sentinel) => Some(watch.sentinels[sentinel].slowness),
+            Host::Node(_) => Some(Duration::ZERO),
+        });
+        let late = match slowness {
+            Some(slowness) => slowness + self.plan.delay_max,
+            None if self.prng.one_in(20) => Duration::from_secs(2),
+            None => self.plan.delay_max,
+        };
         self.plan_in_up_to(late, What::Talk(conn));
     }
 
-    /// A node that was asked about the cluster is connected to, or answers.
+    /// Somebody who was asked is connected to, or answers; or says what nobody asked for.
     pub(super) fn go_on_talking(&mut self, conn: Id) {
         let now = self.now;
         let Some(scout) = &mut self.scout else { return };
-        let Some(talk) = scout.talks.get_mut(&conn) else { return };
-        let node: &Node = &self.nodes[talk.node];
-        if node.frozen_until > now {
-            return self.plan_at(node.frozen_until, What::Talk(conn));
+        let Some(talk) = scout.talks.get_mut(&conn).filter(|talk| !talk.is_lost) else { return };
+        let (is_down, frozen_until) = match (talk.host, &self.watch) {
+            (Host::Sentinel(sentinel), Some(watch)) => {
+                (watch.sentinels[sentinel].is_down, watch.sentinels[sentinel].frozen_until)
+            }
+            (Host::Node(node), _) => (self.nodes[node].down, self.nodes[node].frozen_until),
+            (Host::Sentinel(_), None) => return,
+        };
+        if frozen_until > now && !talk.is_ended {
+            return self.plan_at(frozen_until, What::Talk(conn));
         }
-        if node.down {
+        if is_down || talk.is_ended {
             scout.talks.remove(&conn);
             return scout.machine.handle_event(Event::Closed { conn, reason: "connection refused" }, now);
         }
@@ -118,24 +146,86 @@ impl World<'_> {
             return scout.machine.handle_event(Event::Connected { conn }, now);
         }
         let asked = std::mem::take(&mut talk.asked);
-        let is_loading = node.loading_until > now;
-        let Some(cluster) = &self.cluster else { return };
-        let eye = cluster.eye_of(talk.node, self.plan.seed.is_multiple_of(3));
-        let reply = if is_loading { LOADING.to_vec() } else { answers(eye, &asked) };
+        let mut reply = std::mem::take(&mut talk.said);
+        match (talk.host, &self.watch, &self.cluster) {
+            (Host::Sentinel(sentinel), Some(watch), _) => {
+                let answers = answers(&asked, |request| Some(watch.answer(sentinel, request, now)));
+                talk.listens |= answers == SUBSCRIBED;
+                reply.extend(answers);
+            }
+            (Host::Node(node), _, Some(_)) if self.nodes[node].loading_until > now => {
+                reply.extend_from_slice(LOADING);
+            }
+            (Host::Node(node), _, Some(cluster)) => {
+                let eye = cluster.eye_of(node, self.plan.seed.is_multiple_of(3));
+                reply.extend(answers(&asked, |request| answer(eye, request)));
+            }
+            (Host::Node(node), ..) => {
+                if !asked.is_empty() {
+                    self.patrol.note_role(node, self.nodes[node].follower.is_none(), now);
+                }
+                let node = &self.nodes[node];
+                let role = || role(node.follows, node.follower.as_ref(), node.log.offset());
+                reply.extend(answers(&asked, |request| (request.arg(0) == b"ROLE").then(role)));
+            }
+            (Host::Sentinel(_), None, _) => {}
+        }
         if !reply.is_empty() {
             scout.machine.handle_event(Event::Received { conn, bytes: &reply }, now);
         }
     }
 
+    /// A sentinel says something to who listens.
+    pub(super) fn say_to_scout(&mut self, sentinel: usize, bytes: &[u8]) {
+        for conn in self.talks_with(Host::Sentinel(sentinel)) {
+            let Some(talk) = self.scout.as_mut().and_then(|scout| scout.talks.get_mut(&conn)) else {
+                continue;
+            };
+            if talk.listens {
+                talk.said.extend_from_slice(bytes);
+                self.plan_in_up_to(self.plan.delay_max, What::Talk(conn));
+            }
+        }
+    }
+
+    /// All conversations with `host` end.
+    pub(super) fn hang_up(&mut self, host: Host) {
+        for conn in self.talks_with(host) {
+            if let Some(talk) = self.scout.as_mut().and_then(|scout| scout.talks.get_mut(&conn)) {
+                talk.is_ended = true;
+                self.plan_in_up_to(self.plan.delay_max, What::Talk(conn));
+            }
+        }
+    }
+
+    /// Those with a sentinel lead nowhere any more.
+    pub(super) fn lose_talks(&mut self, sentinel: usize) {
+        for conn in self.talks_with(Host::Sentinel(sentinel)) {
+            if let Some(talk) = self.scout.as_mut().and_then(|scout| scout.talks.get_mut(&conn)) {
+                talk.is_lost = true;
+            }
+        }
+    }
+
+    fn talks_with(&self, host: Host) -> Vec<Id> {
+        let talks = self.scout.iter().flat_map(|scout| &scout.talks);
+        talks.filter(|(_, talk)| talk.host == host).map(|(conn, _)| *conn).collect()
+    }
+
     /// The proxy is given what was discovered.
     fn adopt(&mut self, view: &View) {
-        let made = Topology::of_cluster(Some(&self.known), self.known.epoch() + 1, &view.shards);
+        let epoch = self.known.epoch() + 1;
+        let made = match self.plan.watching {
+            Some(_) => self.known.succeed(epoch, &label(&view.shards, self.plan.shards)),
+            None => Topology::of_cluster(Some(&self.known), epoch, &view.shards),
+        };
         match made {
             Ok(topology) => self.known = Arc::new(topology),
             Err(error) => return self.ledger.violate(format!("what was discovered is no topology: {error}")),
         }
         self.report.maps += 1;
         self.check_nothing_goes_back();
+        self.check_succession();
         self.note_known();
         self.proxy.handle_topology(Arc::clone(&self.known), self.now);
         self.perform();
@@ -301,15 +391,22 @@ impl World<'_> {
 
 const LOADING: &[u8] = b"-LOADING Redis is loading the dataset in memory\r\n";
 
+impl Talk {
+    fn to(host: Host) -> Talk {
+        let (asked, said) = (Vec::new(), Vec::new());
+        Talk { host, is_connected: false, asked, said, listens: false, is_ended: false, is_lost: false }
+    }
+}
+
 /// The replies to `asked`, one request behind the other.
-fn answers(eye: Eye<'_>, asked: &[u8]) -> Vec<u8> {
+fn answers(asked: &[u8], answer: impl Fn(&Request<'_>) -> Option<Vec<u8>>) -> Vec<u8> {
     let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
     let (mut replies, mut at) = (Vec::new(), 0);
     while let Ok(Scanned::Request { len }) =
         scanner.scan(&asked[at..], &RequestLimits::default(), &mut args, &mut inline)
     {
         let request = Request::new(&asked[at..at + len], &args);
-        replies.extend(answer(eye, &request).unwrap_or_else(|| b"-ERR unknown subcommand\r\n".to_vec()));
+        replies.extend(answer(&request).unwrap_or_else(|| b"-ERR unknown subcommand\r\n".to_vec()));
         at += len;
     }
     replies

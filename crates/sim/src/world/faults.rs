@@ -4,6 +4,7 @@ use super::nodes::load;
 use super::{Link, What, Who, World};
 use crate::keyspace::unix_ms;
 use crate::plan::Fault;
+use crate::sentinels::Host;
 use proxy::{ConnId, Event};
 use std::time::Duration;
 use topology::ShardId;
@@ -19,6 +20,7 @@ impl World<'_> {
             // Messages come to all nodes of a cluster, and to us from one of them.
             (Fault::Migrate, _) => {}
             (_, Some(_)) => self.ledger.radio.disturb(None, self.now),
+            (_, None) if self.watch.is_some() => self.ledger.radio.disturb(None, self.now),
             (_, None) => self.ledger.radio.disturb(fault.shard(), self.now),
         }
         self.report.faults += 1;
@@ -38,6 +40,9 @@ impl World<'_> {
                 self.nodes[node].die();
                 self.unlink(node);
                 self.reset_links(node);
+                if self.watch.is_some() {
+                    self.hang_up(Host::Node(node));
+                }
                 if forgets {
                     self.nodes[node].keyspace.ask(&[b"FLUSHALL"], self.now);
                     load(&mut self.nodes[node], &self.topology, self.now);
@@ -54,7 +59,12 @@ impl World<'_> {
                 }
             }
             Fault::Unasked { shard } => self.send_unasked(shard as usize),
+            Fault::CutOff { shard, lasts } if self.watch.is_some() => self.split(shard as usize, lasts),
             Fault::CutOff { shard, lasts } => self.cut_off(shard as usize, lasts),
+            Fault::Order { shard } => self.order_failover(shard as usize),
+            Fault::Sentinel { sentinel, trouble, lasts } => self.trouble_sentinel(sentinel, trouble, lasts),
+            Fault::Mistake { shard, lasts } => self.mistake(shard as usize, lasts),
+            Fault::SetUp => self.set_sentinels_up(),
             Fault::Unlink { shard, lasts } => self.break_link(shard as usize, lasts),
             Fault::Migrate => self.begin_migration(),
             Fault::Promote { shard, lasts } => self.promote(shard as usize, lasts),

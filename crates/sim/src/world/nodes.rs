@@ -53,7 +53,9 @@ impl World<'_> {
         self.ledger.looks_at = node;
         self.ledger.unfit = self.unfit(node);
         let cluster = self.cluster.as_ref().map(|cluster| (cluster, node));
+        let place = self.nodes[node].log.len();
         let mut replies = self.nodes[node].run(conn, self.now, sabotage, cluster, &mut self.ledger);
+        self.note_vain_writes(node, place);
         self.sabotage(&mut replies);
         self.say_to_proxy(conn, &replies);
         self.deliver_from_node(node);

@@ -11,6 +11,9 @@ use stdx::Instant;
 /// As long as the clock stands still, what expires at that very moment cannot be written anew.
 const MOMENT: Duration = Duration::from_millis(500);
 
+/// A replica that cannot reach its primary, or whose primary follows somebody itself, tries again after this.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// The proxy knows so long after it is so what is wrong with a replica, and nothing that it sent before is under way.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
@@ -20,7 +23,7 @@ impl World<'_> {
         self.nodes[node].follower.as_ref()?;
         match &self.cluster {
             Some(cluster) => cluster.primary_of(node),
-            None => Some(node % self.plan.shards),
+            None => self.nodes[node].follows,
         }
     }
 
@@ -89,6 +92,8 @@ impl World<'_> {
         let count = *self.prng.pick(&[1, 3, 10, usize::MAX]);
         let frozen_until = self.nodes[node].frozen_until.max(self.nodes[primary].frozen_until);
         let primary_number = primary;
+        let is_cut =
+            self.is_apart(node, primary) || self.watch.is_some() && self.nodes[primary].follower.is_some();
         let [replica, primary] = self.nodes.get_disjoint_mut([node, primary]).expect("two nodes");
         let Some(follower) = &mut replica.follower else { return };
         follower.is_planned = false;
@@ -96,6 +101,11 @@ impl World<'_> {
             // Planned again when it is back.
             follower.link(false, now);
             return;
+        }
+        if is_cut {
+            follower.link(false, now);
+            follower.is_planned = true;
+            return self.plan_at(now + LOOKS_AGAIN_AFTER, What::Replicate(node));
         }
         let wait_until = frozen_until.max(follower.unlinked_until);
         if wait_until > now {
@@ -145,6 +155,10 @@ impl World<'_> {
         let is_steady = |node: &Node| !node.down && node.frozen_until <= then && node.loading_until <= then;
         let replica = &self.nodes[node];
         let follower = replica.follower.as_ref().filter(|_| !covers_for_primary && is_steady(replica))?;
+        if self.watch.is_some() && !self.ledger.is_demoted_since(node, then) {
+            // It was told to follow another, and is asked as the primary that it was.
+            return None;
+        }
         if follower.is_unlinked_since(then) {
             return Some("is not connected to its primary");
         }
@@ -157,22 +171,27 @@ impl World<'_> {
     /// Replicas of which clients were told that they have something have it.
     pub(super) fn check_acknowledged(&mut self) {
         let now = self.now;
-        for (key, token) in std::mem::take(&mut self.ledger.acknowledged) {
+        for (key, token, count) in std::mem::take(&mut self.ledger.acknowledged) {
             let primary = self.node_of(&key);
-            for replica in self.followers_of(primary) {
-                let follows = self.nodes[replica]
-                    .follower
-                    .as_ref()
-                    .is_some_and(|it| it.follows(&self.nodes[primary].log));
-                let mut token_on = |node: usize| {
-                    let value = self.nodes[node].keyspace.ask(&[b"GET", &key], now);
-                    resp::reply::as_bulk(&value).and_then(token_of)
-                };
-                // What has changed since cannot be told from what was not there.
-                if follows && token_on(primary) == Some(token) && token_on(replica) != Some(token) {
-                    let what = format!("node {replica} does not have write {token} of {:?}", text(&key));
-                    self.ledger.violate(format!("a client was told that replicas have all, and {what}"));
-                }
+            let followers = self.followers_of(primary);
+            let mut has_it = |node: usize| {
+                let value = self.nodes[node].keyspace.ask(&[b"GET", &key], now);
+                resp::reply::as_bulk(&value).and_then(token_of) == Some(token)
+            };
+            // What has changed since cannot be told from what was not there.
+            if !has_it(primary) {
+                continue;
+            }
+            let mut lacking: Vec<usize> =
+                followers.iter().copied().filter(|replica| !has_it(*replica)).collect();
+            lacking.retain(|replica| {
+                let follower = self.nodes[*replica].follower.as_ref();
+                follower.is_some_and(|it| it.follows(&self.nodes[primary].log))
+            });
+            // Who was made the primary meanwhile, or another's replica, had it.
+            if self.plan.replicas() - lacking.len() < count {
+                let what = format!("nodes {lacking:?} do not have write {token} of {:?}", text(&key));
+                self.ledger.violate(format!("a client was told that {count} replicas have all, and {what}"));
             }
         }
     }

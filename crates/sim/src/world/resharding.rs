@@ -16,9 +16,11 @@ const STEP_MAX: Duration = Duration::from_millis(30);
 impl World<'_> {
     /// The node that has `key`, or should have it.
     pub(crate) fn node_of(&self, key: &[u8]) -> usize {
-        match &self.cluster {
-            Some(cluster) => cluster.owner(key),
-            None => self.topology.shard_of(key).0 as usize,
+        let shard = || self.topology.shard_of(key).0 as usize;
+        match (&self.cluster, &self.watch) {
+            (Some(cluster), _) => cluster.owner(key),
+            (None, Some(watch)) => watch.primary_of(shard()),
+            (None, None) => shard(),
         }
     }
 
@@ -159,6 +161,7 @@ impl World<'_> {
     /// Nothing moves any more, and the proxy knows.
     pub(super) fn settle_cluster(&mut self) {
         self.end_migration();
+        self.settle_sentinels();
         self.settle_replicas();
         self.tell_map();
         self.perform();

@@ -148,6 +148,25 @@ fn a_failover_that_was_given_up_leaves_the_old_primary_in_place() {
 }
 
 #[test]
+fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_one() {
+    let (mut world, all) = promoted();
+    world.put("d:1", replica());
+    choose(&all[2], Some("d:1"));
+    world.say("s:3", &array(&["pmessage", "*", "+selected-slave", "slave d:1 d 1 @ one a 1"]));
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(succession(&world), ["a:1", "c:1"], "what c:1 has acknowledged a:1 does not have");
+    claim(&all[1], "c:1", 1);
+    choose(&all[1], None);
+    world.run_for(MOMENT);
+    world.put("d:1", primary());
+    claim(&all[2], "d:1", 2);
+    choose(&all[2], None);
+    world.wish(Wish::Look);
+    world.run_for(MOMENT);
+    assert_eq!(succession(&world), ["a:1", "c:1", "d:1"]);
+}
+
+#[test]
 fn an_heir_that_is_a_replica_again_gets_nothing() {
     let (mut world, _) = promoted();
     world.put("a:1", replica());

@@ -107,8 +107,8 @@ impl Shard {
     }
 
     /// The claim with the highest epoch; of several with the same, the one that most make. One that is older than what is known
-    /// counts only if a majority of all makes it for long, and nobody says what we know: after `SENTINEL RESET` and the like
-    /// epochs begin anew.
+    /// counts only if a majority of all makes it for long, and nobody says what we know: where names were taken away and given
+    /// again (`SENTINEL REMOVE`, `MONITOR`), epochs begin anew.
     fn best_claim<'a>(&mut self, said: &[Said<'a>], votes: usize, now: Instant) -> Option<&'a Claim> {
         let known = self.claim.as_ref();
         let votes_for =
@@ -160,6 +160,9 @@ impl Shard {
             });
             return;
         };
+        // What the one says who has chosen it.
+        let its_word = agreeing().find(|said| *said.by == heir.by);
+        let is_meant = its_word.map(|said| said.claim.heir.as_ref() == Some(&heir.address));
         match (choice, heir.standing) {
             (Some((address, by)), standing) if address == heir.address => {
                 heir.by = by;
@@ -168,8 +171,14 @@ impl Shard {
                 }
             }
             (_, Standing::Chosen) => self.drop_heir(talks),
+            // Another one is being chosen, and is no primary yet.
+            (_, standing) if is_meant == Some(true) => {
+                if let Standing::Doubtful { .. } = standing {
+                    heir.standing = Standing::Recalled;
+                }
+            }
             // The one who has chosen it says something else.
-            _ if agreeing().any(|said| *said.by == heir.by) => self.drop_heir(talks),
+            _ if is_meant == Some(false) => self.drop_heir(talks),
             (_, Standing::Doubtful { .. }) => {}
             (_, Standing::Promoted | Standing::Recalled) => heir.standing = Standing::Doubtful { since: now },
         }

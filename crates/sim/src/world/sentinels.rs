@@ -1,0 +1,515 @@
+//! Sentinels in a world: they look at nodes, make replicas primaries, and say so; and what may be expected of a proxy that
+//! listens to them.
+//!
+//! ```text
+//!   sentinels ─► Deed: REPLICAOF NO ONE, REPLICAOF ─► nodes: what one had alone is lost, and the ledger is told of which keys
+//!       └─ what they know, what they say ─► the machine ─► who is the primary ─┬─ never one that was none by right
+//!                                                                             ├─ never again one that was replaced
+//!                                                                             └─ soon the right one, if a sentinel names it
+//! ```
+//!
+//! Replication is asynchronous: who is promoted has what came through, and a primary that does not know yet that it was
+//! replaced acknowledges writes that nobody will see. These the proxy cannot prevent, and they are taken from what is judged;
+//! that it goes on sending them longer than it must is found out by when it learns.
+
+use super::discovery::Scout;
+use super::{What, World};
+use crate::plan::{Plan, Trouble};
+use crate::replication::{Follower, Log};
+use crate::sentinels::words::message;
+use crate::sentinels::{Deed, Host, Sight, Watch, host_at, name_of, sentinel_address};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use stdx::Instant;
+use topology::ShardSpec;
+use topology::discovery::{Discovery, SentinelDiscovery, SentinelSettings};
+
+/// How often a sentinel looks.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
+/// The right primary is known so long after a sentinel that answers has named it: two attempts to connect, one of which finds
+/// nobody there.
+const KNOWN_WITHIN: Duration = Duration::from_millis(1_500);
+/// What a node has said of itself is taken in at once; a turn and a look later nobody takes it for a primary.
+const DENIED_WITHIN: Duration = Duration::from_millis(200);
+/// A node that declines writes is asked what it is within half a second, as long as there are writes.
+const WISHED_WITHIN: Duration = Duration::from_millis(1_500);
+/// A sentinel whose connections lead nowhere is doubted after 5 s of silence, and given up a second later.
+const DOUBTED_AFTER: Duration = Duration::from_secs(7);
+/// What was known is kept so long while most sentinels say what was before it.
+const OLDER_AFTER: Duration = Duration::from_secs(10);
+/// As in production: so seldom that nothing is learnt by it in time.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// What is held against the discovery of primaries.
+pub(super) struct Patrol {
+    /// By shard: which of its reigns agrees with what was discovered last.
+    reigns: Vec<usize>,
+    /// By shard and sentinel: since when this one could be asked and named the right primary, which could be asked too.
+    right_since: Vec<Vec<Instant>>,
+    /// By sentinel: something is wrong with its connections until then.
+    troubled_until: Vec<Instant>,
+    /// By node: whether it called itself a primary when the discovery asked it last, and when that was.
+    roles: Vec<Option<(bool, Instant)>>,
+    /// By shard: the primary that was discovered last.
+    known: Vec<Option<usize>>,
+}
+
+impl Patrol {
+    pub(super) fn new(plan: &Plan) -> Patrol {
+        let count = plan.watching.as_ref().map_or(0, |watching| watching.slowness.len());
+        Patrol {
+            reigns: vec![0; plan.shards],
+            right_since: vec![vec![Instant::ZERO; count]; plan.shards],
+            troubled_until: vec![Instant::ZERO; count],
+            roles: vec![None; plan.shards * (1 + plan.replicas())],
+            known: vec![None; plan.shards],
+        }
+    }
+
+    fn trouble(&mut self, sentinel: usize, until: Instant) {
+        let troubled_until = &mut self.troubled_until[sentinel];
+        *troubled_until = (*troubled_until).max(until);
+    }
+
+    /// The discovery was told by `node` whether it is a primary.
+    pub(super) fn note_role(&mut self, node: usize, is_primary: bool, now: Instant) {
+        self.roles[node] = Some((is_primary, now));
+    }
+}
+
+/// The discovery that listens to the first `named` sentinels.
+pub(super) fn scout(named: usize, shards: usize, seed: u64) -> Scout {
+    let settings = SentinelSettings {
+        sentinels: (0..named).map(sentinel_address).collect(),
+        names: (0..shards).map(name_of).collect(),
+        period: PERIOD,
+        sentinel_greeting: None,
+        node_greeting: None,
+        seed,
+    };
+    Scout::new(Discovery::Sentinel(Box::new(SentinelDiscovery::new(settings))))
+}
+
+/// Nodes tell no zones, so that who knows them says so: every replica is in another than its primary.
+pub(super) fn label(shards: &[ShardSpec], count: usize) -> Vec<ShardSpec> {
+    let mut shards = shards.to_vec();
+    for node in shards.iter_mut().flat_map(|shard| shard.primary.iter_mut().chain(&mut shard.replicas)) {
+        let is_first = matches!(host_at(&node.address), Host::Node(number) if number < count);
+        node.zone = Some(if is_first { "a" } else { "b" }.to_owned());
+    }
+    shards
+}
+
+impl World<'_> {
+    pub(super) fn plan_sentinels(&mut self) {
+        let count = self.watch.as_ref().map_or(0, |watch| watch.sentinels.len());
+        (0..count).for_each(|sentinel| self.plan_in_up_to(LOOKS_EVERY, What::Tend(sentinel)));
+        if count > 0 {
+            self.plan_at(self.now + LOOKS_EVERY, What::Patrol);
+        }
+    }
+
+    /// A sentinel looks at everything.
+    pub(super) fn tend(&mut self, number: usize) {
+        let sights = self.sights();
+        let Some(watch) = &mut self.watch else { return };
+        let sentinel = &watch.sentinels[number];
+        if sentinel.frozen_until > self.now {
+            let until = sentinel.frozen_until;
+            return self.plan_at(until, What::Tend(number));
+        }
+        if !sentinel.is_down {
+            let deeds = watch.tend(number, &sights, self.now, &mut self.prng);
+            self.carry_out(deeds);
+        }
+        self.plan_at(self.now + LOOKS_EVERY, What::Tend(number));
+    }
+
+    /// What can be seen of all nodes.
+    fn sights(&self) -> Vec<Sight> {
+        let sight = |node: usize| {
+            let it = &self.nodes[node];
+            let is_whole = it.follower.as_ref().zip(it.follows);
+            Sight {
+                answers: !it.down && it.frozen_until <= self.now,
+                is_primary: it.follower.is_none(),
+                follows: it.follows,
+                is_whole: is_whole.is_some_and(|(it, primary)| it.follows(&self.nodes[primary].log)),
+                offset: it.follower.as_ref().map_or(0, |it| it.offset),
+            }
+        };
+        (0..self.nodes.len()).map(sight).collect()
+    }
+
+    fn carry_out(&mut self, deeds: Vec<Deed>) {
+        for deed in deeds {
+            if self.trace {
+                println!("{:>12} us  {deed:?}", self.now.as_nanos() / 1000);
+            }
+            match deed {
+                Deed::Promote { heir, .. } => self.crown(heir),
+                Deed::Follow { node, primary } => self.make_follow(node, primary),
+                Deed::Restore { shard, to } => self.restore(shard, to),
+                Deed::Say { sentinel, channel, text } => {
+                    self.say_to_scout(sentinel, &message(channel, &text));
+                }
+            }
+        }
+    }
+
+    /// Sentinels make `heir` a primary. All that are connected to it are closed.
+    fn crown(&mut self, heir: usize) {
+        if let Some(primary) = self.nodes[heir].follows {
+            let is_near = !self.is_apart(heir, primary) && !self.nodes[primary].down;
+            let catches_up = is_near && self.prng.one_in(2);
+            let [replica, primary] = self.nodes.get_disjoint_mut([heir, primary]).expect("two nodes");
+            if let Some(follower) = replica.follower.as_mut().filter(|_| catches_up) {
+                follower.go_on(&primary.log, &mut replica.keyspace, usize::MAX, self.now);
+            }
+        }
+        if self.nodes[heir].follower.is_some() {
+            self.make_primary(heir);
+            self.cut_clients(heir);
+            self.report.successors += 1;
+        }
+        self.pass_crown(heir);
+    }
+
+    /// It is a primary by its own account.
+    fn make_primary(&mut self, node: usize) {
+        self.histories += 1;
+        let node = &mut self.nodes[node];
+        let offset = node.follower.as_ref().map_or(0, |follower| follower.offset);
+        node.log = Log::new(self.histories, offset);
+        (node.follower, node.follows, node.declines_since) = (None, None, None);
+    }
+
+    /// What `heir` has is what there is from now on. What another had alone is lost.
+    fn pass_crown(&mut self, heir: usize) {
+        let Some(watch) = &mut self.watch else { return };
+        let old = watch.primary_of(watch.shard_of(heir));
+        if old == heir {
+            return;
+        }
+        watch.crown(heir);
+        let now = self.now;
+        let [gone, new] = self.nodes.get_disjoint_mut([old, heir]).expect("two nodes");
+        let keys: BTreeSet<Vec<u8>> =
+            gone.keyspace.keys(now).into_iter().chain(new.keyspace.keys(now)).collect();
+        for key in keys {
+            if gone.keyspace.dump(&key, now) != new.keyspace.dump(&key, now) {
+                let left = new.keyspace.ask(&[b"GET", &key], now);
+                self.ledger.tail_lost(&key, resp::reply::as_bulk(&left));
+            }
+        }
+    }
+
+    /// A failover was given up in its midst: `to` is the primary by right, if it still is one.
+    fn restore(&mut self, shard: usize, to: usize) {
+        if self.nodes[to].follower.is_none() {
+            self.pass_crown(to);
+        }
+        let until = self.now + OLDER_AFTER;
+        self.patrol.right_since[shard].fill(until);
+    }
+
+    /// A sentinel tells `node` to follow `primary`. All that are connected to it are closed.
+    fn make_follow(&mut self, node: usize, primary: usize) {
+        let shard = self.watch.as_ref().map_or(0, |watch| watch.shard_of(node));
+        if self.watch.as_ref().is_some_and(|watch| watch.primary_of(shard) == node) {
+            self.restore(shard, primary);
+        }
+        self.nodes[node].follower = Some(Follower::new(self.now));
+        self.nodes[node].follows = Some(primary);
+        self.cut_clients(node);
+        self.plan_replication(node);
+    }
+
+    fn cut_clients(&mut self, node: usize) {
+        self.nodes[node].die();
+        self.reset_links(node);
+        self.nodes[node].due_at = None;
+    }
+
+    /// Whether two nodes do not hear each other.
+    pub(super) fn is_apart(&self, one: usize, other: usize) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.are_apart(Host::Node(one), Host::Node(other)))
+    }
+
+    /// `node` has run something. If it is a primary that was replaced and does not know it yet, what it has written since it
+    /// was at `place` of its log is lost.
+    pub(super) fn note_vain_writes(&mut self, node: usize, place: usize) {
+        let Some(watch) = &self.watch else { return };
+        let primary = watch.primary_of(watch.shard_of(node));
+        if primary == node {
+            return;
+        }
+        for key in self.nodes[node].log.keys_from(place) {
+            let left = self.nodes[primary].keyspace.ask(&[b"GET", &key], self.now);
+            self.ledger.tail_lost(&key, resp::reply::as_bulk(&left));
+        }
+    }
+
+    // What goes wrong.
+
+    /// The network is split: the primary of `shard` on one side with some sentinels, or some sentinels alone.
+    pub(super) fn split(&mut self, shard: usize, lasts: Duration) {
+        let Some(watch) = &mut self.watch else { return };
+        if watch.is_split() {
+            return;
+        }
+        let mut island = BTreeSet::new();
+        if !self.prng.one_in(4) {
+            island.insert(Host::Node(watch.primary_of(shard)));
+        }
+        for node in (shard..self.nodes.len()).step_by(self.plan.shards) {
+            if self.prng.one_in(4) {
+                island.insert(Host::Node(node));
+            }
+        }
+        for sentinel in 0..watch.sentinels.len() {
+            if self.prng.one_in(3) {
+                island.insert(Host::Sentinel(sentinel));
+            }
+        }
+        watch.split(island);
+        self.plan_at(self.now + lasts, What::Unite);
+    }
+
+    /// All hear all again.
+    pub(super) fn unite(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.heal();
+        }
+        (0..self.nodes.len()).for_each(|node| self.plan_replication(node));
+    }
+
+    /// An operator orders a failover.
+    pub(super) fn order_failover(&mut self, shard: usize) {
+        let Some(watch) = &mut self.watch else { return };
+        let sentinel = self.prng.below(watch.sentinels.len() as u64) as usize;
+        watch.order(sentinel, shard, self.now);
+    }
+
+    /// Something happens to a sentinel.
+    pub(super) fn trouble_sentinel(&mut self, sentinel: usize, trouble: Trouble, lasts: Duration) {
+        let until = self.now + lasts;
+        let Some(watch) = self.watch.as_mut().filter(|watch| sentinel < watch.sentinels.len()) else {
+            return;
+        };
+        match trouble {
+            Trouble::Freeze => {
+                watch.sentinels[sentinel].frozen_until = until;
+                self.patrol.trouble(sentinel, until);
+            }
+            Trouble::Kill => {
+                let deeds = watch.kill(sentinel);
+                self.carry_out(deeds);
+                self.hang_up(Host::Sentinel(sentinel));
+                self.plan_at(until, What::ReviveSentinel(sentinel));
+                self.patrol.trouble(sentinel, until);
+            }
+            Trouble::Reset => {
+                self.hang_up(Host::Sentinel(sentinel));
+                self.patrol.trouble(sentinel, self.now);
+            }
+            Trouble::Vanish => {
+                self.lose_talks(sentinel);
+                self.patrol.trouble(sentinel, self.now + DOUBTED_AFTER);
+            }
+        }
+    }
+
+    pub(super) fn revive_sentinel(&mut self, sentinel: usize) {
+        let now = self.now;
+        if let Some(watch) = &mut self.watch {
+            watch.revive(sentinel, now);
+        }
+    }
+
+    /// All names are given to sentinels anew: their epochs begin at 0.
+    pub(super) fn set_sentinels_up(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            let deeds = watch.set_up_anew();
+            self.carry_out(deeds);
+            // With the next failover, most sentinels say something older than what was known, and must do so for long.
+            self.patrol.right_since.iter_mut().for_each(|since| since.fill(Instant::NEVER));
+        }
+    }
+
+    /// An operator's mistake: a replica is told to be a primary, or a primary to follow somebody who is not there. It is put
+    /// right later, if nobody has done that before.
+    pub(super) fn mistake(&mut self, node: usize, lasts: Duration) {
+        let Some(watch) = &self.watch else { return };
+        let shard = watch.shard_of(node);
+        let is_primary = watch.primary_of(shard) == node;
+        // In the midst of a failover, it is nobody's mistake.
+        if self.nodes[node].down
+            || watch.is_failing_over(shard)
+            || is_primary != self.nodes[node].follower.is_none()
+        {
+            return;
+        }
+        if !is_primary {
+            return self.make_primary(node);
+        }
+        let it = &mut self.nodes[node];
+        (it.follower, it.follows) = (Some(Follower::new(self.now)), None);
+        // Who waits for an element is sent away, and closed.
+        for conn in it.waiting_conns() {
+            self.say_to_proxy(conn, UNBLOCKED);
+            self.with_link(conn, |link| link.to_proxy.ended = true);
+        }
+        self.excuse_all();
+        self.plan_at(self.now + lasts, What::Correct(node));
+    }
+
+    /// Who the primaries are has just changed, or who answers.
+    fn excuse_all(&mut self) {
+        let now = self.now;
+        self.patrol.right_since.iter_mut().flatten().for_each(|since| *since = (*since).max(now));
+    }
+
+    /// The primary that was told to follow nobody is one again.
+    pub(super) fn correct(&mut self, node: usize) {
+        self.excuse_all();
+        let it = &mut self.nodes[node];
+        if it.follower.is_some() && it.follows.is_none() {
+            (it.follower, it.declines_since) = (None, None);
+        }
+    }
+
+    // What is expected.
+
+    /// What was discovered last is right: no primary by right was replaced before by one that was known.
+    pub(super) fn check_succession(&mut self) {
+        let Some(watch) = &self.watch else { return };
+        for shard in 0..self.plan.shards {
+            let known = self.known_primary(shard);
+            let is_new = std::mem::replace(&mut self.patrol.known[shard], known) != known;
+            let Some(node) = known else { continue };
+            if is_new && !matches!(self.patrol.roles[node], Some((true, _))) {
+                let what = format!("node {node} was discovered as a primary, and has not called itself one");
+                return self.ledger.violate(what);
+            }
+            let since = &mut self.patrol.reigns[shard];
+            match watch.reign_of(node, *since) {
+                Some(reign) => *since = reign,
+                None => {
+                    let what = format!(
+                        "node {node} was discovered as the primary of {}, and it was replaced before, or never was",
+                        name_of(shard)
+                    );
+                    return self.ledger.violate(what);
+                }
+            }
+        }
+    }
+
+    /// The primary of a shard, as the proxy knows.
+    fn known_primary(&self, shard: usize) -> Option<usize> {
+        let id = self.known.all_shards().nth(shard)?;
+        match host_at(self.known.primary_address(id)?) {
+            Host::Node(node) => Some(node),
+            Host::Sentinel(_) => None,
+        }
+    }
+
+    /// The proxy knows the right primaries, where it could know for long enough.
+    pub(super) fn patrol(&mut self) {
+        self.plan_at(self.now + LOOKS_EVERY, What::Patrol);
+        let Some(watch) = &self.watch else { return };
+        let now = self.now;
+        for shard in 0..self.plan.shards {
+            if let Some(node) = self.known_primary(shard)
+                && self.has_denied(node)
+            {
+                let what = format!("node {node} is no primary, has said so, and is taken for one");
+                return self.ledger.violate(what);
+            }
+            let primary = watch.primary_of(shard);
+            let node = &self.nodes[primary];
+            let is_well = !node.down && node.frozen_until <= now && node.follower.is_none();
+            for sentinel in 0..watch.named {
+                let its = &watch.sentinels[sentinel];
+                let can_know = is_well
+                    && !its.is_down
+                    && its.slowness == Duration::ZERO
+                    && self.patrol.troubled_until[sentinel] <= now
+                    && watch.knows(sentinel, shard)
+                    && !watch.is_failing_over(shard);
+                let since = &mut self.patrol.right_since[shard][sentinel];
+                if !can_know {
+                    *since = (*since).max(now);
+                }
+                let is_due = now.since(*since) > KNOWN_WITHIN;
+                if is_due && self.known_primary(shard) != Some(primary) {
+                    let name = name_of(shard);
+                    let what = format!(
+                        "sentinel {sentinel} names node {primary} as the primary of {name}, and the proxy does not know it"
+                    );
+                    return self.ledger.violate(what);
+                }
+            }
+        }
+    }
+
+    /// Whether `node` has told the discovery, or for long the proxy, that it is no primary.
+    fn has_denied(&self, node: usize) -> bool {
+        let it = &self.nodes[node];
+        let has_told_scout = self.patrol.roles[node]
+            .is_some_and(|(is_primary, at)| !is_primary && self.now.since(at) > DENIED_WITHIN);
+        let is_well = !it.down && it.frozen_until + WISHED_WITHIN <= self.now;
+        let has_declined = it.declines_since.is_some_and(|since| it.declined_at.since(since) > WISHED_WITHIN);
+        has_told_scout || is_well && it.follower.is_some() && has_declined
+    }
+
+    /// Faults are over. What sentinels cannot put right, an operator does.
+    pub(super) fn settle_sentinels(&mut self) {
+        let Some(watch) = &self.watch else { return };
+        if (0..self.plan.shards).all(|shard| self.is_settled(watch, shard)) {
+            return;
+        }
+        let (primaries, deeds) = self.watch.as_mut().map(Watch::mend).unwrap_or_default();
+        self.carry_out(deeds);
+        self.excuse_all();
+        for primary in primaries {
+            if self.nodes[primary].follower.is_some() {
+                self.make_primary(primary);
+            }
+            self.pass_crown(primary);
+            for node in (primary % self.plan.shards..self.nodes.len()).step_by(self.plan.shards) {
+                if node != primary && self.nodes[node].follows != Some(primary) {
+                    self.make_follow(node, primary);
+                }
+            }
+        }
+    }
+
+    fn is_settled(&self, watch: &Watch, shard: usize) -> bool {
+        let primary = watch.primary_of(shard);
+        let mut nodes = (shard..self.nodes.len()).step_by(self.plan.shards);
+        let stands = |node: usize| match node == primary {
+            true => self.nodes[node].follower.is_none(),
+            false => self.nodes[node].follows == Some(primary),
+        };
+        watch.agree_on(shard) && nodes.all(stands)
+    }
+
+    /// All hear all and agree: the proxy knows it too.
+    pub(crate) fn check_primaries(&self) -> Result<(), String> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        for shard in 0..self.plan.shards {
+            let (primary, known) = (watch.primary_of(shard), self.known_primary(shard));
+            if known != Some(primary) {
+                let name = name_of(shard);
+                return Err(format!("{name} is at node {primary}, and the proxy believes {known:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a primary tells who waits when it is made a replica.
+const UNBLOCKED: &[u8] =
+    b"-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)\r\n";
