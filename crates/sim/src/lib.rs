@@ -25,6 +25,7 @@ mod node;
 mod plan;
 mod program;
 mod replication;
+mod scripts;
 mod sessions;
 mod tenants;
 mod trackers;

@@ -93,7 +93,24 @@ impl Fault {
             Fault::Migrate | Fault::Promote { .. } | Fault::Unlink { .. } | Fault::CutOff { .. } => None,
         }
     }
+
+    /// How long clients may not be told of what changes since it has struck.
+    pub(crate) fn deafens_for(&self) -> Duration {
+        match *self {
+            Fault::Migrate | Fault::Unlink { .. } => Duration::ZERO,
+            // A connection over which changes are told is asked whether it lives after 5 s of silence, and may be silent for 2 s
+            // then.
+            Fault::Vanish { .. } => Duration::from_secs(9),
+            Fault::Promote { lasts, .. } | Fault::CutOff { lasts, .. } => lasts + Duration::from_secs(9),
+            Fault::Kill { lasts, loading, .. } => lasts + loading + RECONNECTS_WITHIN,
+            Fault::Freeze { lasts, .. } | Fault::Full { lasts, .. } => lasts + RECONNECTS_WITHIN,
+            Fault::Reset { .. } | Fault::Garbage { .. } | Fault::Unasked { .. } => RECONNECTS_WITHIN,
+        }
+    }
 }
+
+/// After so long all that was lost is there again: nodes are tried once a second at least.
+const RECONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A world before it begins.
 #[derive(Clone, Debug)]
@@ -120,6 +137,8 @@ pub struct Plan {
     pub has_users: bool,
     /// The nodes are a Redis Cluster.
     pub is_cluster: bool,
+    /// So many of its shards have slots from the beginning; the others join later.
+    pub joined: usize,
     /// It is the proxy's own discovery that finds out what changes there.
     pub discovers: bool,
     /// Nodes that are none have replicas.
@@ -179,13 +198,16 @@ impl Plan {
         let lags = [0, 1, 20, 300, 2_000, 6_000].map(Duration::from_millis);
         let lags = lags[..1 + prng.below(6) as usize].to_vec();
         let is_plain = !is_cluster && !is_replicated && cross_shard == CrossShard::Refuse;
-        let ejecting = (is_plain && shards > 1 && prng.one_in(4)).then(|| ejecting(&mut prng));
+        let ejecting = (is_plain && shards > 1 && prng.one_in(3)).then(|| ejecting(&mut prng));
         if ejecting.is_some() {
             limits.ramp_up = *prng.pick(&[Duration::from_millis(500), Duration::from_secs(5)]);
         }
+        let may_join = is_cluster && shards > 1 && !faults.is_empty();
+        let has_newcomer = may_join && (discovers || prng.one_in(2));
         Plan {
             seed,
             shards,
+            joined: shards - usize::from(has_newcomer),
             clients,
             faults,
             quiet_at,
@@ -261,7 +283,7 @@ impl Plan {
     /// Who owns which key in this world, as it begins.
     pub fn topology(&self) -> Topology {
         if self.is_cluster {
-            return Cluster::new(self.shards, false).topology(None);
+            return Cluster::new(self.shards, self.joined, false).topology(None);
         }
         Topology::new(1, &self.topology).expect("the plan's nodes are valid")
     }
@@ -308,7 +330,7 @@ fn add_replicas(topology: &mut TopologySpec, faults: &mut [(Instant, Fault)], sh
 /// Faults strike replicas as well, and links.
 fn fault_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
     for (_, fault) in faults.iter_mut() {
-        let strikes_replica = prng.one_in(3);
+        let strikes_replica = prng.one_in(2);
         if let Fault::Freeze { shard, .. }
         | Fault::Kill { shard, .. }
         | Fault::Reset { shard }

@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 use crate::network::Pipe;
 use crate::node::Node;
 use crate::plan::Plan;
-use crate::program::{LASTING_KEYS, Program, lasting_key};
+use crate::program::{LASTING_KEYS, Program, STAMPED_KEYS, lasting_key};
 use crate::tenants::Rights;
 use discovery::Scout;
 use nodes::load;
@@ -149,6 +149,8 @@ enum What {
     Elect(usize),
     /// It is cut off no more.
     Heal(usize),
+    /// The replica of a primary that hangs takes its place.
+    Succeed(usize),
     /// The proxy is told to drain.
     Drain,
     /// What clients keep is compared with what is stored.
@@ -207,6 +209,8 @@ pub(crate) struct World<'p> {
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
     troubled: bool,
     report: Report,
+    /// Until then it may be for a fault that clients are not told of what changes.
+    deaf_until: Instant,
     /// How many histories nodes have had.
     histories: u64,
     /// Clients that the proxy has taken, those that have gone counted as well: it numbers them so.
@@ -245,13 +249,22 @@ impl<'p> World<'p> {
         let now = Instant::ZERO;
         let proxy = Proxy::new(plan.limits.clone(), settings, Arc::clone(&topology), board, now);
         let filling_max = *prng.pick(&[100, 5_000, 100_000]);
-        let mut ledger = Ledger::new(Arc::clone(&topology));
+        let mut ledger = Ledger::new(
+            Arc::clone(&topology),
+            if plan.has_replicas() { 2 * plan.shards } else { plan.shards },
+        );
         (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
         let clients = (0..plan.clients)
             .map(|client| Program::new(client, plan.clients, filling_max, &mut ledger))
-            .map(|program| match plan.ejecting {
-                Some(_) => Client::new(program.with_account(&rights, &mut prng)),
-                None => Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)),
+            .map(|program| {
+                let reads_most = plan.reads_replicas() && prng.one_in(2);
+                let program = program.reading_most(reads_most);
+                let moves = plan.is_cluster || plan.ejecting.is_some() || plan.reads_replicas();
+                let program = program.preferring(moves.then(|| prng.below(STAMPED_KEYS)));
+                match plan.ejecting {
+                    Some(_) => Client::new(program.with_account(&rights, &mut prng)),
+                    None => Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)),
+                }
             })
             .collect();
         ledger.rights = rights;
@@ -265,8 +278,8 @@ impl<'p> World<'p> {
         ledger.reads_anything = plan.reading.covers_for_primary && !plan.faults.is_empty();
         ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
-        let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards, plan.discovers));
-        let scout = plan.discovers.then(|| Scout::new(2 * plan.shards, plan.seed));
+        let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards, plan.joined, plan.discovers));
+        let scout = plan.discovers.then(|| Scout::new(plan));
         let mut nodes: Vec<Node> =
             (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
         nodes.iter_mut().for_each(|node| load(node, &topology, now));
@@ -301,6 +314,7 @@ impl<'p> World<'p> {
             // A slow network with large values is trouble enough for a request's time to be up.
             troubled: !plan.is_fast(),
             report: Report::default(),
+            deaf_until: Instant::ZERO,
             histories: 0,
             admitted: 0,
         }
@@ -488,6 +502,7 @@ impl<'p> World<'p> {
             What::Isolate(node) => self.isolate(node),
             What::Elect(node) => self.elect(node),
             What::Heal(node) => self.heal(node),
+            What::Succeed(node) => self.succeed(node),
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);

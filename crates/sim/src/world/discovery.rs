@@ -9,6 +9,7 @@
 use super::{What, World};
 use crate::cluster::{address, node_at};
 use crate::node::Node;
+use crate::plan::Plan;
 use crate::views::{Eye, answer};
 use proxy::Notice;
 use resp::Request;
@@ -44,9 +45,11 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const VOTED_AFTER: Duration = Duration::from_millis(1_500);
 
 impl Scout {
-    pub(super) fn new(nodes: usize, seed: u64) -> Scout {
-        let seeds = (0..nodes).map(|node| address(node).address).collect();
-        let settings = ClusterSettings { seeds, period: PERIOD, is_tls: false, greeting: None, seed };
+    pub(super) fn new(plan: &Plan) -> Scout {
+        let seeds = (0..plan.joined).flat_map(|shard| [shard, plan.shards + shard]);
+        let seeds = seeds.map(|node| address(node).address).collect();
+        let settings =
+            ClusterSettings { seeds, period: PERIOD, is_tls: false, greeting: None, seed: plan.seed };
         let machine = Discovery::Cluster(Box::new(ClusterDiscovery::new(settings)));
         Scout { machine, talks: BTreeMap::new(), agrees_with: vec![0; usize::from(SLOTS)] }
     }
@@ -240,7 +243,7 @@ impl World<'_> {
         }
         let Some(cluster) = &mut self.cluster else { return };
         let [primary, replica] = cluster.nodes_of(shard);
-        if !cluster.cut.insert(primary) {
+        if !cluster.has_joined(shard) || !cluster.cut.insert(primary) {
             return;
         }
         self.break_link(replica, lasts);
@@ -258,6 +261,9 @@ impl World<'_> {
     pub(super) fn isolate(&mut self, node: usize) {
         if let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.cut.contains(&node)) {
             cluster.isolated.insert(node);
+            if !self.prng.one_in(4) {
+                cluster.vain_votes.insert(node, 1 + self.prng.below(50));
+            }
         }
     }
 
@@ -265,11 +271,12 @@ impl World<'_> {
     pub(super) fn elect(&mut self, node: usize) {
         let Some(cluster) = &self.cluster else { return };
         let shard = cluster.shard_of_primary(node).filter(|_| cluster.cut.contains(&node));
-        let others = (0..self.plan.shards).filter(|shard| {
-            let [primary, _] = cluster.nodes_of(*shard);
+        let voters = cluster.voters();
+        let others = voters.iter().filter(|shard| {
+            let [primary, _] = cluster.nodes_of(**shard);
             !self.nodes[primary].down && !cluster.cut.contains(&primary)
         });
-        if let Some(shard) = shard.filter(|_| 2 * others.count() > self.plan.shards) {
+        if let Some(shard) = shard.filter(|_| 2 * others.count() > voters.len()) {
             self.replace_primary(shard);
         }
     }
