@@ -145,6 +145,8 @@ pub struct Plan {
     pub is_replicated: bool,
     /// Where reads go.
     pub reading: Reading,
+    /// Each client has a key that it uses most of the time.
+    pub has_favourites: bool,
     /// The nodes are a cache: who fails is left out for a while, and its keys are the others' then.
     pub ejecting: Option<Ejecting>,
     /// How long replicas may take to go on, one of these at a time.
@@ -196,11 +198,18 @@ impl Plan {
             fault_replicas(&mut faults, shards, &mut prng);
         }
         let lags = [0, 1, 20, 300, 2_000, 6_000].map(Duration::from_millis);
-        let lags = lags[..1 + prng.below(6) as usize].to_vec();
+        // What is read of replicas is the more worth a look the longer they lack something.
+        let few = if reading != Reading::default() && prng.one_in(2) { 4 } else { 1 };
+        let lags = lags[..few + prng.below(7 - few as u64) as usize].to_vec();
         let is_plain = !is_cluster && !is_replicated && cross_shard == CrossShard::Refuse;
         let ejecting = (is_plain && shards > 1 && prng.one_in(3)).then(|| ejecting(&mut prng));
         if ejecting.is_some() {
             limits.ramp_up = *prng.pick(&[Duration::from_millis(500), Duration::from_secs(5)]);
+        }
+        let has_favourites = is_cluster || ejecting.is_some() || reading != Reading::default();
+        if has_favourites && limits.memory_bytes_max == SOME_MEMORY {
+            // Who asks for one large value all the time is soon answered with more.
+            limits.memory_bytes_max = Limits::default().memory_bytes_max;
         }
         let may_join = is_cluster && shards > 1 && !faults.is_empty();
         let has_newcomer = may_join && (discovers || prng.one_in(2));
@@ -220,6 +229,7 @@ impl Plan {
             discovers,
             is_replicated,
             reading,
+            has_favourites,
             ejecting,
             lags,
             topology,
@@ -371,6 +381,8 @@ fn ejecting(prng: &mut Prng) -> Ejecting {
 
 /// The largest values and their copies on the way do not fit into it.
 const LITTLE_MEMORY: usize = 300_000;
+/// All that is usually on the way does.
+const SOME_MEMORY: usize = 30 * LITTLE_MEMORY;
 
 /// More may wait for a subscriber that is asleep.
 const LITTLE_PATIENCE: usize = 20_000;
@@ -392,7 +404,7 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
         large_bytes: *prng.pick(large_bytes),
         pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
         relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
-        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, 30 * LITTLE_MEMORY, defaults.memory_bytes_max]),
+        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, SOME_MEMORY, defaults.memory_bytes_max]),
         pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
         subscriber_bytes_max: *prng.pick(&[LITTLE_PATIENCE, defaults.subscriber_bytes_max]),
         subscription_bytes_max: if prng.one_in(8) {

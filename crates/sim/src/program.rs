@@ -133,7 +133,7 @@ pub(crate) struct Program {
     pub tracker: Option<Tracker>,
     /// Who it says to be.
     pub account: Option<Account>,
-    /// The number of the key that it uses half of the time: of what is asked for all the time, the order shows.
+    /// The number of the key that it uses most of the time: of what is asked for all the time, the order shows.
     favourite: Option<u64>,
     /// How many times it has sent something.
     pub sent: u64,
@@ -175,7 +175,7 @@ impl Program {
         Program { reads_most, ..self }
     }
 
-    /// One who has a key that it uses half of the time, or not.
+    /// One who has a key that it uses most of the time, or not.
     pub(crate) fn preferring(self, favourite: Option<u64>) -> Program {
         Program { favourite, ..self }
     }
@@ -213,7 +213,7 @@ impl Program {
     }
 
     pub(crate) fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
-        let favourite = self.favourite.filter(|_| prng.one_in(2));
+        let favourite = self.favourite.filter(|_| !prng.one_in(4));
         stamped_key(self.client, favourite.unwrap_or_else(|| prng.below(STAMPED_KEYS)))
     }
 
@@ -293,8 +293,8 @@ impl Program {
     /// What may be asked of nodes that come and go.
     fn use_cache(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
         match prng.below(24) {
-            0..=4 => self.set(prng, ledger),
-            5..=11 => self.get(prng),
+            0..=9 => self.set(prng, ledger),
+            10 | 11 => self.get(prng),
             12 | 13 => self.mset(prng, ledger),
             14..=17 => self.mget(prng),
             18 => self.delete(prng),

@@ -259,8 +259,7 @@ impl<'p> World<'p> {
             .map(|program| {
                 let reads_most = plan.reads_replicas() && prng.one_in(2);
                 let program = program.reading_most(reads_most);
-                let moves = plan.is_cluster || plan.ejecting.is_some() || plan.reads_replicas();
-                let program = program.preferring(moves.then(|| prng.below(STAMPED_KEYS)));
+                let program = program.preferring(plan.has_favourites.then(|| prng.below(STAMPED_KEYS)));
                 match plan.ejecting {
                     Some(_) => Client::new(program.with_account(&rights, &mut prng)),
                     None => Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)),

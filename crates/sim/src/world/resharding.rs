@@ -5,8 +5,10 @@ use super::{What, World};
 use crate::cluster::{address, slot};
 use crate::ledger::STAMPED;
 use crate::listeners::channels;
+use crate::plan::Fault;
 use std::sync::Arc;
 use std::time::Duration;
+use stdx::Instant;
 
 /// The slowest way of a change to the proxy, once it wishes to know.
 pub(super) const MAP_DELAY_MAX: Duration = Duration::from_millis(400);
@@ -24,16 +26,21 @@ impl World<'_> {
         }
     }
 
-    /// The slot of some key begins to move. Not that of a key that is walked over or waited for: SCAN may meet a key twice
-    /// or not at all that moves, and a store lets nobody go who waits for one.
-    pub(super) fn begin_migration(&mut self) {
-        if let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.awaits_newcomer())
-            // Who is cut off does not hear of it.
-            && (!cluster.cut.is_empty() || self.prng.one_in(8))
-        {
+    /// The last shard joins, if it has not: most often while somebody is cut off who does not hear of it.
+    fn let_newcomer_join(&mut self) {
+        let is_cut = |(at, fault): &(Instant, Fault)| *at > self.now && matches!(fault, Fault::CutOff { .. });
+        let will_be_cut = self.plan.faults.iter().any(is_cut);
+        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.awaits_newcomer()) else { return };
+        if !cluster.cut.is_empty() || !will_be_cut && self.prng.one_in(3) {
             cluster.join();
             self.spread_news();
         }
+    }
+
+    /// The slot of some key begins to move. Not that of a key that is walked over or waited for: SCAN may meet a key twice
+    /// or not at all that moves, and a store lets nobody go who waits for one.
+    pub(super) fn begin_migration(&mut self) {
+        self.let_newcomer_join();
         let stays = |key: &[u8]| key.starts_with(b"lasting") || key.starts_with(b"queue");
         let names = || self.ledger.names().filter(|key| !stays(key));
         // Of stamped keys, most is known.
@@ -80,7 +87,7 @@ impl World<'_> {
                 self.drop_channels(from, to, migration.slot);
                 self.spread_news();
                 self.ledger.slot_moved(migration.slot);
-                let late = Duration::from_millis(*self.prng.pick(&[0, 10, 1000, 10_000]));
+                let late = Duration::from_millis(*self.prng.pick(&[0, 0, 10, 1000, 10_000]));
                 self.plan_in_up_to(late, What::Map);
             }
         }
