@@ -171,8 +171,10 @@ impl Client {
         };
         let expect = match expect {
             Expect::Scripted(scripted) if reply == NO_SCRIPT => {
-                let is_fine =
-                    moment.troubled || scripted.may_be_missed(sent_at, self.program.sent, &ledger.scripts);
+                // The last word of who ends is behind it.
+                let is_fine = moment.troubled
+                    || self.ending
+                    || scripted.may_be_missed(sent_at, self.program.sent, &ledger.scripts);
                 if !is_fine {
                     ledger.violate(format!("a script that was loaded is missed by {scripted:?}"));
                 }
