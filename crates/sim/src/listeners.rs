@@ -229,6 +229,8 @@ struct Message {
     /// When its publisher was told that it was sent.
     told_at: Option<Instant>,
     never_sent: bool,
+    /// Somebody has heard it behind one that was sent later.
+    comes_late: bool,
 }
 
 impl Message {
@@ -339,6 +341,7 @@ impl Radio {
             sent_at: now,
             told_at: None,
             never_sent: false,
+            comes_late: false,
         };
         let name: &[u8] = if kind == Kind::Shard { b"SPUBLISH" } else { b"publish" };
         let bytes = words(&[name, &message.channel, &message.text(number)]);
@@ -405,13 +408,19 @@ impl Radio {
         if sent.channel != *channel || !sent.is_of(topic) || sent.never_sent {
             return Err(format!("{} is no receiver of {:?}", foreign(), text(body)));
         }
-        heard.messages.insert(number);
+        let is_first =
+            heard.messages.insert(number) && !heard.last.contains_key(&(channel.to_vec(), sent.publisher));
         // Numbers grow: this is the order, and that nothing comes twice.
-        match heard.last.insert((channel.to_vec(), sent.publisher), number) {
-            Some(last) if last >= number => {
-                Err(format!("{} has heard message {last} before message {number}", foreign()))
-            }
-            _ => Ok(()),
+        let last = heard.last.entry((channel.to_vec(), sent.publisher)).or_insert(number);
+        let before = std::mem::replace(last, number.max(*last));
+        if before > number && sent.told_at.is_none() {
+            // If nobody knows what became of it, it may come at any time.
+            self.messages[number].comes_late = true;
+            return Ok(());
+        }
+        match is_first || before < number {
+            true => Ok(()),
+            false => Err(format!("{} has heard message {before} before message {number}", foreign())),
         }
     }
 
@@ -445,6 +454,9 @@ impl Radio {
                 let topic = (*kind, name.clone());
                 let heard = ears.topics.remove(&topic);
                 heard.map_or(Ok(()), |heard| self.check_complete(client, &topic, &heard, *sent_at))
+            }
+            Expected::Published { number } if self.messages[*number].comes_late => {
+                Err(format!("message {number} was heard behind one that was sent later"))
             }
             Expected::Published { number } => {
                 self.messages[*number].told_at = Some(now);
