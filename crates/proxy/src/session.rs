@@ -15,6 +15,7 @@ use crate::pubsub::subscriptions::Subscribed;
 use crate::reading::replicas::Reads;
 use crate::transaction::Transaction;
 use command::Number;
+use resp::reply::is_push;
 use resp::request;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -423,9 +424,10 @@ impl Session {
         self.index(number) < self.pending.len()
     }
 
-    /// Whether nothing was sent behind the request at place `number`.
+    /// Whether nothing was sent behind the request at place `number`: what stands there is what the client is told besides.
     pub(crate) fn is_last(&self, number: u32) -> bool {
-        self.index(number) + 1 == self.pending.len()
+        let is_told = |place: &Place| matches!(place, Place::Ready(told) if is_push(told.as_slice()));
+        self.pending.iter().skip(self.index(number) + 1).all(is_told)
     }
 
     /// What place `number` waits for is something else from now on.

@@ -5,6 +5,7 @@ use crate::ledger::{JOURNAL, Ledger, Told, text};
 use crate::listeners::{INVALIDATIONS, Kind};
 use crate::model::Asked;
 use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
+use crate::scripts::NO_SCRIPT;
 use crate::sessions::{self, Step, Transaction};
 use crate::tenants;
 use crate::trackers;
@@ -168,6 +169,25 @@ impl Client {
             }
             expect => expect,
         };
+        let expect = match expect {
+            Expect::Scripted(scripted) if reply == NO_SCRIPT => {
+                // The last word of who ends is behind it.
+                let is_fine = moment.troubled
+                    || self.ending
+                    || scripted.may_be_missed(sent_at, self.program.sent, &ledger.scripts);
+                if !is_fine {
+                    ledger.violate(format!("a script that was loaded is missed by {scripted:?}"));
+                }
+                return self.settle_lost(&scripted.expect, Told::NotSent, ledger);
+            }
+            Expect::Scripted(scripted) => {
+                if !reply::is_error(reply) {
+                    scripted.note_done(sent_at, ledger);
+                }
+                *scripted.expect
+            }
+            expect => expect,
+        };
         let told = told(reply);
         match (&expect, told) {
             (Expect::Exactly(expected), _) if expected == reply => {}
@@ -223,6 +243,7 @@ impl Client {
             | Expect::Parts(_)
             | Expect::Discarded(..)
             | Expect::Guarded(_)
+            | Expect::Scripted(_)
             | Expect::Each(_) => false,
             Expect::Watched => {
                 self.watches = reply == b"+OK\r\n";
@@ -409,6 +430,7 @@ impl Client {
             }
             Expect::Watched => self.watches = false,
             Expect::Guarded(guard) => self.settle_lost(&guard.expect, told, ledger),
+            Expect::Scripted(scripted) => self.settle_lost(&scripted.expect, told, ledger),
             Expect::Executed(transaction) | Expect::Discarded(transaction, _) => {
                 transaction.told(told, ledger);
             }

@@ -14,7 +14,7 @@ use crate::views::Eye;
 use command::Resolved;
 use resp::Request;
 use resp::request::{RequestLimits, Scanned, Scanner};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stdx::Prng;
 use topology::{Address, NodeSpec, SLOTS, ShardSpec, TagRule, Topology, slot_of};
@@ -28,6 +28,8 @@ pub(crate) struct Map {
     pub owners: Vec<usize>,
     /// By shard: its primary and its replica, by their numbers among the nodes.
     pub shards: Vec<[usize; 2]>,
+    /// So many of them belong to the cluster: the last may not have joined it yet.
+    pub joined: usize,
     /// By shard: the epoch as of which its primary claims its slots.
     pub epochs: Vec<u64>,
     /// Nodes that are known to have failed.
@@ -47,6 +49,11 @@ pub(crate) struct Cluster {
     pub cut: BTreeSet<usize>,
     /// Nodes that have not heard the others for too long, or not since they are back: they take no requests.
     pub isolated: BTreeSet<usize>,
+    /// By node that is cut off: how many votes were asked for in vain by those who are cut off with it. Each has raised the
+    /// epoch there.
+    pub vain_votes: BTreeMap<usize, u64>,
+    /// The shard that joins while the world lasts.
+    newcomer: Option<usize>,
 }
 
 /// A slot on its way.
@@ -78,14 +85,15 @@ pub(crate) fn node_at(address: &Address) -> usize {
 }
 
 impl Cluster {
-    /// `shards` shards with even slots, whose primaries are the first nodes and whose replicas the next ones. With
-    /// `gossips`, nodes hear later of what changes.
-    pub(crate) fn new(shards: usize, gossips: bool) -> Cluster {
-        let ranges = topology::slot_ranges(shards as u32).zip(0..);
+    /// `shards` shards, whose primaries are the first nodes and whose replicas the next ones. The first `joined` of them
+    /// have even slots. With `gossips`, nodes hear later of what changes.
+    pub(crate) fn new(shards: usize, joined: usize, gossips: bool) -> Cluster {
+        let ranges = topology::slot_ranges(joined as u32).zip(0..);
         let truth = Arc::new(Map {
             number: 1,
             owners: ranges.flat_map(|(range, shard)| range.map(move |_| shard)).collect(),
             shards: (0..shards).map(|shard| [shard, shards + shard]).collect(),
+            joined,
             epochs: (1..=shards as u64).collect(),
             failed: BTreeSet::new(),
             migration: None,
@@ -96,6 +104,8 @@ impl Cluster {
             truth,
             cut: BTreeSet::new(),
             isolated: BTreeSet::new(),
+            vain_votes: BTreeMap::new(),
+            newcomer: (joined < shards).then_some(joined),
         }
     }
 
@@ -116,12 +126,15 @@ impl Cluster {
 
     /// How `node` sees the cluster.
     pub(crate) fn eye_of(&self, node: usize, is_old: bool) -> Eye<'_> {
-        Eye { node, map: self.map_of(node), is_ok: !self.isolated.contains(&node), is_old }
+        let map = self.map_of(node);
+        let epoch = map.epoch() + self.vain_votes.get(&node).copied().unwrap_or_default();
+        Eye { node, map, epoch, is_ok: !self.isolated.contains(&node), is_old }
     }
 
     /// `node` knows all from now on.
     pub(crate) fn learns(&mut self, node: usize) {
         self.isolated.remove(&node);
+        self.vain_votes.remove(&node);
         if let Some(views) = &mut self.views {
             views[node] = Arc::clone(&self.truth);
         }
@@ -150,7 +163,8 @@ impl Cluster {
                 slots: owned.map(|slot| slot..=slot).collect(),
             }
         };
-        let specs: Vec<ShardSpec> = truth.shards.iter().enumerate().map(spec).collect();
+        let specs = truth.shards.iter().enumerate().map(spec);
+        let specs: Vec<ShardSpec> = specs.filter(|spec| !spec.slots.is_empty()).collect();
         Topology::of_cluster(before, truth.number, &specs).expect("each slot has one owner")
     }
 
@@ -219,11 +233,36 @@ impl Cluster {
         true
     }
 
-    /// The slot of `key` begins to move to another shard, if there is one and none is on its way.
+    /// Whether the last shard has not joined yet.
+    pub(crate) fn awaits_newcomer(&self) -> bool {
+        self.truth.joined < self.truth.shards.len()
+    }
+
+    /// The last shard joins, without slots. All nodes that are to hear of it do so later.
+    pub(crate) fn join(&mut self) {
+        let newcomer = self.nodes_of(self.truth.joined);
+        self.change(newcomer, |truth| truth.joined += 1);
+    }
+
+    /// Whether `shard` has joined.
+    pub(crate) fn has_joined(&self, shard: usize) -> bool {
+        shard < self.truth.joined
+    }
+
+    /// The shards that have slots: their primaries vote.
+    pub(crate) fn voters(&self) -> Vec<usize> {
+        (0..self.truth.joined).filter(|shard| self.truth.owners.contains(shard)).collect()
+    }
+
+    /// The slot of `key` begins to move to another shard, if there is one and none is on its way: most often to one
+    /// that has come.
     pub(crate) fn begin_migration(&mut self, key: &[u8], prng: &mut Prng) {
         let slot = slot(key);
         let from = self.truth.owners[usize::from(slot)];
-        let to = prng.below(self.truth.shards.len() as u64) as usize;
+        let to = match self.newcomer.filter(|shard| self.has_joined(*shard) && prng.one_in(2)) {
+            Some(newcomer) => newcomer,
+            None => prng.below(self.truth.joined as u64) as usize,
+        };
         if self.migration().is_none() && to != from {
             let migration = Migration { slot, from, to };
             self.change(self.ends_of(migration), |truth| truth.migration = Some(migration));

@@ -2,6 +2,7 @@
 
 use crate::cluster;
 use crate::ledger::Ledger;
+use crate::scripts::{Loaded, Task};
 use resp::{Request, Span, encode};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +13,8 @@ use topology::ShardId;
 /// One node's keys.
 pub(crate) struct Keyspace {
     store: Store,
+    /// Its scripts.
+    pub scripts: Loaded,
     /// Requests since housekeeping was done.
     idle: u32,
     /// What each request was answered last; only kept for a saboteur.
@@ -32,7 +35,12 @@ const REQUESTS_PER_WORK: u32 = 16;
 impl Keyspace {
     /// An empty one. `remembers`: for [`Keyspace::older_reply`].
     pub(crate) fn new(remembers: bool) -> Keyspace {
-        Keyspace { store: new_store(), idle: 0, last: remembers.then(BTreeMap::new) }
+        Keyspace {
+            store: new_store(),
+            scripts: Loaded::default(),
+            idle: 0,
+            last: remembers.then(BTreeMap::new),
+        }
     }
 
     /// Begins a connection.
@@ -62,7 +70,11 @@ impl Keyspace {
         match (request.arg(0).to_ascii_lowercase().as_slice(), &args[1..]) {
             (b"stamp.get", [key]) => ask(&mut self.store, &[b"GET", key], now_ms, out),
             (b"stamp.set", [key, value]) => ask(&mut self.store, &[b"SET", key, value], now_ms, out),
-            (b"script", [_flush]) => encode::simple(out, b"OK"),
+            (b"script" | b"eval" | b"evalsha", _) => match self.scripts.task(&args) {
+                Some(Task::Run(words)) => ask(&mut self.store, &words, now_ms, out),
+                Some(Task::Say(reply)) => out.extend(reply),
+                None => encode::error(out, b"ERR unknown subcommand"),
+            },
             (b"command", [_info, name]) => write_command_info(&name.to_ascii_lowercase(), out),
             _ => ran = self.store.run(caller, request, now_ms, out),
         }

@@ -5,6 +5,7 @@
 use crate::cluster::slot;
 use crate::listeners::{Radio, Received};
 use crate::model::Model;
+use crate::scripts::Kept;
 use crate::sessions::Queues;
 use crate::tenants::Rights;
 use crate::trackers::Caches;
@@ -29,6 +30,8 @@ pub(crate) struct Ledger {
     pub radio: Radio,
     /// What clients keep of what they have read.
     pub caches: Caches,
+    /// Scripts that the proxy knows.
+    pub scripts: Kept,
     /// Who may read what, where there are users.
     pub rights: Rights,
     /// How often each stamped write ran.
@@ -50,6 +53,10 @@ pub(crate) struct Ledger {
     keys: BTreeMap<Vec<u8>, History>,
     /// Writes of which a client was told that they were not sent.
     never_sent: BTreeSet<Token>,
+    /// By key: the write that its writer sent last of those that ran.
+    last_runs: BTreeMap<Vec<u8>, Token>,
+    /// Writes that ran behind one which their client had sent later.
+    overtaken: BTreeSet<Token>,
     /// Reads may go to replicas.
     pub reads_replicas: bool,
     /// And do so while a primary is down, whatever they lack.
@@ -102,11 +109,12 @@ pub(crate) enum Told {
 }
 
 impl Ledger {
-    pub(crate) fn new(topology: Arc<Topology>) -> Ledger {
+    pub(crate) fn new(topology: Arc<Topology>, nodes: usize) -> Ledger {
         Ledger {
             model: Model::new(Arc::clone(&topology)),
-            radio: Radio::new(topology.nodes().len()),
+            radio: Radio::new(nodes),
             caches: Caches::default(),
+            scripts: Kept::default(),
             rights: Rights::default(),
             topology,
             queues: Queues::default(),
@@ -120,6 +128,8 @@ impl Ledger {
             names: BTreeSet::new(),
             keys: BTreeMap::new(),
             never_sent: BTreeSet::new(),
+            last_runs: BTreeMap::new(),
+            overtaken: BTreeSet::new(),
             reads_replicas: false,
             reads_anything: false,
             moving: BTreeMap::new(),
@@ -258,8 +268,12 @@ impl Ledger {
 
     /// A node runs `request`.
     pub(crate) fn note_run(&mut self, request: &Request<'_>) {
+        let is = |name: &str| request.arg(0).eq_ignore_ascii_case(name.as_bytes());
+        if (is("eval") || is("evalsha")) && request.len() == 5 {
+            return self.ran(request.arg(3), request.arg(4));
+        }
         let writes = ["set", "mset", "stamp.set"];
-        if writes.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes())) {
+        if writes.into_iter().any(is) {
             for at in (1..request.len() - 1).step_by(2) {
                 if is_stamped(request.arg(at)) {
                     self.ran(request.arg(at), request.arg(at + 1));
@@ -286,6 +300,12 @@ impl Ledger {
         }
         if self.never_sent.contains(&token) {
             self.violate(format!("write {token} of {:?} ran after its client was told TRYAGAIN", text(key)));
+        }
+        match self.last_runs.get_mut(key) {
+            // If nobody knows what became of it, it may come at any time.
+            Some(last) if *last > token => _ = self.overtaken.insert(token),
+            Some(last) => *last = token,
+            None => _ = self.last_runs.insert(key.to_vec(), token),
         }
     }
 
@@ -352,7 +372,11 @@ impl Ledger {
     pub(crate) fn told(&mut self, key: &[u8], value: Option<&[u8]>, told: Told) {
         let token = value.and_then(read_stamp).map(|(_, token)| token);
         let runs = token.map(|token| self.runs[token as usize]);
+        let is_overtaken = token.is_some_and(|token| self.overtaken.contains(&token));
         match told {
+            Told::Done if is_overtaken => {
+                self.violate(format!("a write of {:?} ran behind one that was sent later", text(key)));
+            }
             Told::Done if runs == Some(0) => {
                 self.violate(format!("a write of {:?} was acknowledged and did not run", text(key)));
             }

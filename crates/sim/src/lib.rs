@@ -29,6 +29,7 @@ mod node;
 mod plan;
 mod program;
 mod replication;
+mod scripts;
 mod sentinels;
 mod sessions;
 mod tenants;

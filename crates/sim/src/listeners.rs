@@ -157,7 +157,8 @@ impl Program {
         let drawn = prng.below(16);
         Some(match drawn {
             0..=2 => {
-                let (kind, name) = draw_topic(prng);
+                let favourite = radio.favourite.clone().filter(|_| prng.one_in(2));
+                let (kind, name) = favourite.map_or_else(|| draw_topic(prng), |name| (Kind::Shard, name));
                 let mut names = vec![name];
                 if kind != Kind::Pattern && prng.one_in(3) {
                     names.push(channel(prng.below(CHANNELS)));
@@ -208,9 +209,11 @@ pub(crate) struct Radio {
     /// By the number of a node: from when on messages of it may be missing.
     disturbed_at: Vec<Instant>,
     /// By shard channel: when its slot has moved.
-    moved_at: BTreeMap<Vec<u8>, Vec<Instant>>,
+    moved_at: BTreeMap<Vec<u8>, Vec<(Instant, Duration)>>,
     /// Clients may be refused to subscribe to more.
     pub is_bounded: bool,
+    /// The shard channel that is used half of the time.
+    pub favourite: Option<Vec<u8>>,
 }
 
 /// One message.
@@ -226,6 +229,8 @@ struct Message {
     /// When its publisher was told that it was sent.
     told_at: Option<Instant>,
     never_sent: bool,
+    /// Somebody has heard it behind one that was sent later.
+    comes_late: bool,
 }
 
 impl Message {
@@ -263,15 +268,17 @@ struct Heard {
 
 /// A message is on its way so long at most where nothing goes wrong.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(100);
-/// Who is subscribed to a shard channel is so where its slot is, at most so long after that has moved.
-const FOLLOWED_WITHIN: Duration = Duration::from_millis(500);
+/// Who is subscribed to a shard channel is so where its slot is, at most so long after that has moved: the node that had it
+/// says so, and where it is. Or longer, if that must be found out first.
+const FOLLOWED_WITHIN: Duration = Duration::from_millis(50);
+const FOUND_WITHIN: Duration = Duration::from_millis(500);
 
 impl Radio {
     /// Over as many nodes.
     pub(crate) fn new(nodes: usize) -> Radio {
         let disturbed_at = vec![Instant::NEVER; nodes];
         let (ears, moved_at) = (BTreeMap::new(), BTreeMap::new());
-        Radio { messages: Vec::new(), ears, disturbed_at, moved_at, is_bounded: false }
+        Radio { messages: Vec::new(), ears, disturbed_at, moved_at, is_bounded: false, favourite: None }
     }
 
     /// Messages may be missing from the beginning.
@@ -286,24 +293,30 @@ impl Radio {
         struck.for_each(|(at, _)| *at = (*at).min(now));
     }
 
-    /// The slot of a shard channel has moved: nobody is subscribed to it for a moment.
-    pub(crate) fn moved(&mut self, channel: &[u8], now: Instant) {
-        self.moved_at.entry(channel.to_vec()).or_default().push(now);
+    /// The slot of a shard channel has moved, to a node that the proxy knows or not: nobody is subscribed to it for a
+    /// moment.
+    pub(crate) fn moved(&mut self, channel: &[u8], is_known: bool, now: Instant) {
+        let within = if is_known { FOLLOWED_WITHIN } else { FOUND_WITHIN };
+        self.moved_at.entry(channel.to_vec()).or_default().push((now, within));
     }
 
     /// Whether the slot of a message's channel has moved while it was under way.
     fn has_met_a_move(&self, message: &Message) -> bool {
         let moves = self.moved_at.get(&message.channel).filter(|_| message.kind == Kind::Shard);
         let told_at = message.told_at.unwrap_or(Instant::NEVER);
-        moves.into_iter().flatten().any(|&at| at <= told_at && message.sent_at <= at + FOLLOWED_WITHIN)
+        moves.into_iter().flatten().any(|&(at, within)| at <= told_at && message.sent_at <= at + within)
     }
 
     /// A request of `client` that publishes.
     pub(crate) fn publish(&mut self, client: usize, now: Instant, prng: &mut Prng) -> Sent {
         let kind = if prng.one_in(4) { Kind::Shard } else { Kind::Channel };
         let filling = if prng.one_in(20) { prng.below(20_000) } else { prng.below(40) };
-        let (bytes, number) =
-            self.message(client, kind, channel(prng.below(CHANNELS)), filling as usize, now);
+        let favourite = self.favourite.clone().filter(|_| prng.one_in(2));
+        let (kind, channel) = match favourite {
+            Some(favourite) => (Kind::Shard, favourite),
+            None => (kind, channel(prng.below(CHANNELS))),
+        };
+        let (bytes, number) = self.message(client, kind, channel, filling as usize, now);
         Sent { bytes, expect: Some(Expect::Radio(Expected::Published { number })) }
     }
 
@@ -328,6 +341,7 @@ impl Radio {
             sent_at: now,
             told_at: None,
             never_sent: false,
+            comes_late: false,
         };
         let name: &[u8] = if kind == Kind::Shard { b"SPUBLISH" } else { b"publish" };
         let bytes = words(&[name, &message.channel, &message.text(number)]);
@@ -394,13 +408,19 @@ impl Radio {
         if sent.channel != *channel || !sent.is_of(topic) || sent.never_sent {
             return Err(format!("{} is no receiver of {:?}", foreign(), text(body)));
         }
-        heard.messages.insert(number);
+        let is_first =
+            heard.messages.insert(number) && !heard.last.contains_key(&(channel.to_vec(), sent.publisher));
         // Numbers grow: this is the order, and that nothing comes twice.
-        match heard.last.insert((channel.to_vec(), sent.publisher), number) {
-            Some(last) if last >= number => {
-                Err(format!("{} has heard message {last} before message {number}", foreign()))
-            }
-            _ => Ok(()),
+        let last = heard.last.entry((channel.to_vec(), sent.publisher)).or_insert(number);
+        let before = std::mem::replace(last, number.max(*last));
+        if before > number && sent.told_at.is_none() {
+            // If nobody knows what became of it, it may come at any time.
+            self.messages[number].comes_late = true;
+            return Ok(());
+        }
+        match is_first || before < number {
+            true => Ok(()),
+            false => Err(format!("{} has heard message {before} before message {number}", foreign())),
         }
     }
 
@@ -434,6 +454,9 @@ impl Radio {
                 let topic = (*kind, name.clone());
                 let heard = ears.topics.remove(&topic);
                 heard.map_or(Ok(()), |heard| self.check_complete(client, &topic, &heard, *sent_at))
+            }
+            Expected::Published { number } if self.messages[*number].comes_late => {
+                Err(format!("message {number} was heard behind one that was sent later"))
             }
             Expected::Published { number } => {
                 self.messages[*number].told_at = Some(now);

@@ -314,6 +314,7 @@ impl Node {
         let conns = std::mem::take(&mut self.conns);
         self.overheard.clear();
         self.waiting.clear();
+        self.keyspace.scripts.forget();
         conns.into_values().for_each(|input| self.keyspace.dismiss(input.caller));
     }
 }

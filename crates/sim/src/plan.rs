@@ -119,6 +119,22 @@ impl Fault {
             Fault::Order { .. } | Fault::Sentinel { .. } | Fault::Mistake { .. } | Fault::SetUp => None,
         }
     }
+
+    /// How long clients may not be told of what changes since it has struck.
+    pub(crate) fn deafens_for(&self) -> Duration {
+        match *self {
+            Fault::Migrate | Fault::Unlink { .. } => Duration::ZERO,
+            // A connection over which changes are told is asked whether it lives after 5 s of silence, and may be silent for 2 s
+            // then.
+            Fault::Vanish { .. } => Duration::from_secs(9),
+            Fault::Promote { lasts, .. } | Fault::CutOff { lasts, .. } => lasts + Duration::from_secs(9),
+            Fault::Order { .. } | Fault::SetUp => Duration::from_secs(9),
+            Fault::Sentinel { lasts, .. } | Fault::Mistake { lasts, .. } => lasts + Duration::from_secs(9),
+            Fault::Kill { lasts, loading, .. } => lasts + loading + RECONNECTS_WITHIN,
+            Fault::Freeze { lasts, .. } | Fault::Full { lasts, .. } => lasts + RECONNECTS_WITHIN,
+            Fault::Reset { .. } | Fault::Garbage { .. } | Fault::Unasked { .. } => RECONNECTS_WITHIN,
+        }
+    }
 }
 
 /// What may happen to a sentinel.
@@ -157,6 +173,8 @@ pub enum Kind {
     /// Primaries that sentinels watch.
     Sentinel,
 }
+/// After so long all that was lost is there again: nodes are tried once a second at least.
+const RECONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A world before it begins.
 #[derive(Clone, Debug)]
@@ -183,6 +201,8 @@ pub struct Plan {
     pub has_users: bool,
     /// The nodes are a Redis Cluster.
     pub is_cluster: bool,
+    /// So many of its shards have slots from the beginning; the others join later.
+    pub joined: usize,
     /// It is the proxy's own discovery that finds out what changes there.
     pub discovers: bool,
     /// Nodes that are none have replicas.
@@ -191,6 +211,8 @@ pub struct Plan {
     pub watching: Option<Watching>,
     /// Where reads go.
     pub reading: Reading,
+    /// Each client has a key that it uses most of the time.
+    pub has_favourites: bool,
     /// The nodes are a cache: who fails is left out for a while, and its keys are the others' then.
     pub ejecting: Option<Ejecting>,
     /// How long replicas may take to go on, one of these at a time.
@@ -247,15 +269,25 @@ impl Plan {
             trouble_sentinels(&mut faults, shards, watching, &mut prng);
         }
         let lags = [0, 1, 20, 300, 2_000, 6_000].map(Duration::from_millis);
-        let lags = lags[..1 + prng.below(6) as usize].to_vec();
+        // What is read of replicas is the more worth a look the longer they lack something.
+        let few = if reading != Reading::default() && prng.one_in(2) { 4 } else { 1 };
+        let lags = lags[..few + prng.below(7 - few as u64) as usize].to_vec();
         let is_plain = !is_cluster && !is_replicated && cross_shard == CrossShard::Refuse;
-        let ejecting = (is_plain && shards > 1 && prng.one_in(4)).then(|| ejecting(&mut prng));
+        let ejecting = (is_plain && shards > 1 && prng.one_in(3)).then(|| ejecting(&mut prng));
         if ejecting.is_some() {
             limits.ramp_up = *prng.pick(&[Duration::from_millis(500), Duration::from_secs(5)]);
         }
+        let has_favourites = is_cluster || ejecting.is_some() || reading != Reading::default();
+        if has_favourites && limits.memory_bytes_max == SOME_MEMORY {
+            // Who asks for one large value all the time is soon answered with more.
+            limits.memory_bytes_max = Limits::default().memory_bytes_max;
+        }
+        let may_join = is_cluster && shards > 1 && !faults.is_empty();
+        let has_newcomer = may_join && (discovers || prng.one_in(2));
         Plan {
             seed,
             shards,
+            joined: shards - usize::from(has_newcomer),
             clients,
             faults,
             quiet_at,
@@ -269,6 +301,7 @@ impl Plan {
             is_replicated,
             watching,
             reading,
+            has_favourites,
             ejecting,
             lags,
             topology,
@@ -349,7 +382,7 @@ impl Plan {
     /// Who owns which key in this world, as it begins.
     pub fn topology(&self) -> Topology {
         if self.is_cluster {
-            return Cluster::new(self.shards, false).topology(None);
+            return Cluster::new(self.shards, self.joined, false).topology(None);
         }
         Topology::new(1, &self.topology).expect("the plan's nodes are valid")
     }
@@ -408,7 +441,7 @@ fn add_replicas(
 /// Faults strike replicas as well, and links.
 fn fault_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
     for (_, fault) in faults.iter_mut() {
-        let strikes_replica = prng.one_in(3);
+        let strikes_replica = prng.one_in(2);
         if let Fault::Freeze { shard, .. }
         | Fault::Kill { shard, .. }
         | Fault::Reset { shard }
@@ -496,6 +529,8 @@ fn ejecting(prng: &mut Prng) -> Ejecting {
 
 /// The largest values and their copies on the way do not fit into it.
 const LITTLE_MEMORY: usize = 300_000;
+/// All that is usually on the way does.
+const SOME_MEMORY: usize = 30 * LITTLE_MEMORY;
 
 /// More may wait for a subscriber that is asleep.
 const LITTLE_PATIENCE: usize = 20_000;
@@ -517,7 +552,7 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
         large_bytes: *prng.pick(large_bytes),
         pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
         relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
-        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, 30 * LITTLE_MEMORY, defaults.memory_bytes_max]),
+        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, SOME_MEMORY, defaults.memory_bytes_max]),
         pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
         subscriber_bytes_max: *prng.pick(&[LITTLE_PATIENCE, defaults.subscriber_bytes_max]),
         subscription_bytes_max: if prng.one_in(8) {

@@ -5,6 +5,7 @@ use crate::keyspace::{Lane, unix_ms};
 use crate::ledger::{Ledger, STAMPED};
 use crate::listeners::{self, Listener};
 use crate::model::{Asked, FamilyId, Word};
+use crate::scripts::Scripted;
 use crate::sessions::{self, Transaction};
 use crate::tenants::{Account, Guard, Rights};
 use crate::trackers::{self, Tracker};
@@ -13,7 +14,9 @@ use stdx::{Instant, Prng};
 /// Keys that are there from the beginning and that nobody touches: SCAN and KEYS must find them all.
 pub(crate) const LASTING_KEYS: usize = 20;
 /// Keys with stamped values that each client alone writes.
-const STAMPED_KEYS: u64 = 10;
+pub(crate) const STAMPED_KEYS: u64 = 10;
+/// What [`Program::make_up`] draws that is read: keys one by one, several, and such as the model knows.
+const READS: [u64; 4] = [3, 4, 5, 8];
 /// Families that a client uses at a time.
 const FAMILIES: usize = 8;
 
@@ -91,6 +94,8 @@ pub(crate) enum Expect {
     Replicas,
     /// Each of these, for requests that are sent together.
     Each(Vec<Expect>),
+    /// The same as without a script, or that there is none of that name.
+    Scripted(Scripted),
     /// Anything; it is kept.
     Kept,
 }
@@ -128,6 +133,13 @@ pub(crate) struct Program {
     pub tracker: Option<Tracker>,
     /// Who it says to be.
     pub account: Option<Account>,
+    /// The number of the key that it uses most of the time: of what is asked for all the time, the order shows.
+    favourite: Option<u64>,
+    /// How many times it has sent something.
+    pub sent: u64,
+    /// It writes little, once it has written something on its connection.
+    reads_most: bool,
+    has_written: bool,
 }
 
 impl Program {
@@ -151,7 +163,21 @@ impl Program {
             is_ear: false,
             tracker: None,
             account: None,
+            favourite: None,
+            sent: 0,
+            reads_most: false,
+            has_written: false,
         }
+    }
+
+    /// One who writes little, or not.
+    pub(crate) fn reading_most(self, reads_most: bool) -> Program {
+        Program { reads_most, ..self }
+    }
+
+    /// One who has a key that it uses most of the time, or not.
+    pub(crate) fn preferring(self, favourite: Option<u64>) -> Program {
+        Program { favourite, ..self }
     }
 
     /// One who listens or keeps nothing.
@@ -175,13 +201,20 @@ impl Program {
     /// Its next connection knows nothing of this one.
     pub(crate) fn forget_connection(&mut self) {
         self.lane = Lane::default();
+        self.has_written = false;
         self.listener.iter_mut().for_each(Listener::reset);
         self.tracker.iter_mut().for_each(Tracker::reset);
         self.account.iter_mut().for_each(Account::reset);
     }
 
+    /// The key that it uses most, if there is one.
+    pub(crate) fn favourite_key(&self) -> Option<Vec<u8>> {
+        self.favourite.map(|number| stamped_key(self.client, number))
+    }
+
     pub(crate) fn own_key(&self, prng: &mut Prng) -> Vec<u8> {
-        stamped_key(self.client, prng.below(STAMPED_KEYS))
+        let favourite = self.favourite.filter(|_| !prng.one_in(4));
+        stamped_key(self.client, favourite.unwrap_or_else(|| prng.below(STAMPED_KEYS)))
     }
 
     pub(crate) fn foreign_key(&self, prng: &mut Prng) -> Vec<u8> {
@@ -195,6 +228,7 @@ impl Program {
 
     /// The next request.
     pub(crate) fn next(&mut self, now: Instant, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        self.sent += 1;
         let sent = self.make_up(now, prng, ledger);
         self.guard(sent, now)
     }
@@ -211,7 +245,16 @@ impl Program {
         if let Some(special) = special {
             return special;
         }
-        let drawn = prng.below(48);
+        let drawn = match prng.below(48) {
+            // Who writes little finds its own writes at replicas.
+            drawn if self.reads_most => match prng.below(64) {
+                _ if !std::mem::replace(&mut self.has_written, true) => 0,
+                0 => 0,
+                1 => drawn,
+                _ => *prng.pick(&READS),
+            },
+            drawn => drawn,
+        };
         // What follows up to 15, and from 38 on, is about keys of database 0, or about all of them.
         if self.lane.database > 0 && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45 || drawn == 47)
         {
@@ -233,7 +276,10 @@ impl Program {
             9 => self.delete(prng),
             10 => self.count(prng),
             11..=13 if !self.scanning => self.scan(prng),
+            14 if prng.one_in(30) => Program::flush_scripts(now, ledger),
+            14 if prng.one_in(2) => self.script(prng, ledger),
             14 => all_shards(prng),
+            15 if prng.one_in(2) => self.script(prng, ledger),
             15 => self.learnt(prng, ledger),
             16 => nothing(prng),
             18 if prng.one_in(9) => wait_for_replicas(prng),
@@ -247,8 +293,8 @@ impl Program {
     /// What may be asked of nodes that come and go.
     fn use_cache(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
         match prng.below(24) {
-            0..=4 => self.set(prng, ledger),
-            5..=11 => self.get(prng),
+            0..=9 => self.set(prng, ledger),
+            10 | 11 => self.get(prng),
             12 | 13 => self.mset(prng, ledger),
             14..=17 => self.mget(prng),
             18 => self.delete(prng),
@@ -465,12 +511,11 @@ impl Program {
 
 /// Commands that all shards answer together.
 fn all_shards(prng: &mut Prng) -> Sent {
-    let (bytes, expect) = match prng.below(5) {
-        4 => (words(&[b"INFO", b"keyspace"]), Expect::Report),
+    let (bytes, expect) = match prng.below(4) {
+        3 => (words(&[b"INFO", b"keyspace"]), Expect::Report),
         0 => (words(&[b"DBSIZE"]), Expect::Between(LASTING_KEYS as i64, i64::MAX)),
         1 => (words(&[b"KEYS", b"*"]), Expect::AllKeys),
-        2 => (words(&[b"RANDOMKEY"]), Expect::SomeKey),
-        _ => (words(&[b"SCRIPT", b"FLUSH"]), Expect::Reply(b"+OK\r\n".to_vec())),
+        _ => (words(&[b"RANDOMKEY"]), Expect::SomeKey),
     };
     Sent { bytes, expect: Some(expect) }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Eye<'m> {
     pub node: usize,
     /// What it knows.
     pub map: &'m Map,
+    /// The newest epoch that it has heard of.
+    pub epoch: u64,
     /// It sees a majority.
     pub is_ok: bool,
     /// It is older than Redis 7, which has CLUSTER SHARDS.
@@ -39,7 +41,7 @@ pub(crate) fn answer(eye: Eye<'_>, request: &Request<'_>) -> Option<Vec<u8>> {
     match request.get(1)?.to_ascii_lowercase().as_slice() {
         b"info" => {
             let state = if eye.is_ok { "ok" } else { "fail" };
-            let text = format!("cluster_state:{state}\r\ncluster_current_epoch:{}\r\n", eye.map.epoch());
+            let text = format!("cluster_state:{state}\r\ncluster_current_epoch:{}\r\n", eye.epoch);
             encode::bulk(&mut reply, text.as_bytes());
         }
         b"nodes" => encode::bulk(&mut reply, nodes(eye).as_bytes()),
@@ -56,7 +58,7 @@ pub(crate) fn answer(eye: Eye<'_>, request: &Request<'_>) -> Option<Vec<u8>> {
 /// A line for each node.
 fn nodes(eye: Eye<'_>) -> String {
     let mut text = String::new();
-    for (shard, nodes) in eye.map.shards.iter().enumerate() {
+    for (shard, nodes) in eye.map.members().iter().enumerate() {
         for (place, &node) in nodes.iter().enumerate() {
             let (host, port) = host_and_port(node);
             let myself = if node == eye.node { "myself," } else { "" };
@@ -81,8 +83,8 @@ fn nodes(eye: Eye<'_>) -> String {
 }
 
 fn write_shards(map: &Map, reply: &mut Vec<u8>) {
-    encode::array_header(reply, map.shards.len());
-    for (shard, nodes) in map.shards.iter().enumerate() {
+    encode::array_header(reply, map.members().len());
+    for (shard, nodes) in map.members().iter().enumerate() {
         let ranges = map.ranges(shard);
         encode::array_header(reply, 4);
         encode::bulk(reply, b"slots");
@@ -111,7 +113,7 @@ fn write_shards(map: &Map, reply: &mut Vec<u8>) {
 }
 
 fn write_slots(map: &Map, reply: &mut Vec<u8>) {
-    let all: Vec<_> = (0..map.shards.len()).map(|shard| (map.shards[shard], map.ranges(shard))).collect();
+    let all: Vec<_> = (0..map.joined).map(|shard| (map.shards[shard], map.ranges(shard))).collect();
     encode::array_header(reply, all.iter().map(|(_, ranges)| ranges.len()).sum());
     for (nodes, (first, last)) in
         all.iter().flat_map(|(nodes, ranges)| ranges.iter().map(move |of| (nodes, of)))
@@ -130,6 +132,11 @@ fn write_slots(map: &Map, reply: &mut Vec<u8>) {
 }
 
 impl Map {
+    /// The shards that have joined.
+    fn members(&self) -> &[[usize; 2]] {
+        &self.shards[..self.joined]
+    }
+
     /// The slots of a shard, those in a row together.
     pub(crate) fn ranges(&self, shard: usize) -> Vec<(u16, u16)> {
         let mut ranges: Vec<(u16, u16)> = Vec::new();
@@ -144,6 +151,6 @@ impl Map {
 
     /// The newest epoch that it has heard of.
     pub(crate) fn epoch(&self) -> u64 {
-        self.epochs.iter().copied().max().unwrap_or_default()
+        self.epochs[..self.joined].iter().copied().max().unwrap_or_default()
     }
 }

@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::network::Pipe;
 use crate::node::Node;
 use crate::plan::Plan;
-use crate::program::{LASTING_KEYS, Program, lasting_key};
+use crate::program::{LASTING_KEYS, Program, STAMPED_KEYS, lasting_key};
 use crate::sentinels::Watch;
 use crate::tenants::Rights;
 use discovery::Scout;
@@ -162,6 +162,8 @@ enum What {
     Correct(usize),
     /// It is looked at whether the proxy knows the primaries that it should know.
     Patrol,
+    /// The replica of a primary that hangs takes its place.
+    Succeed(usize),
     /// The proxy is told to drain.
     Drain,
     /// What clients keep is compared with what is stored.
@@ -223,6 +225,8 @@ pub(crate) struct World<'p> {
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
     troubled: bool,
     report: Report,
+    /// Until then it may be for a fault that clients are not told of what changes.
+    deaf_until: Instant,
     /// How many histories nodes have had.
     histories: u64,
     /// Clients that the proxy has taken, those that have gone counted as well: it numbers them so.
@@ -267,13 +271,18 @@ impl<'p> World<'p> {
         };
         let proxy = Proxy::new(plan.limits.clone(), settings, Arc::clone(&known), board, now);
         let filling_max = *prng.pick(&[100, 5_000, 100_000]);
-        let mut ledger = Ledger::new(Arc::clone(&topology));
+        let mut ledger = Ledger::new(Arc::clone(&topology), plan.shards * (1 + plan.replicas()));
         (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
         let clients = (0..plan.clients)
             .map(|client| Program::new(client, plan.clients, filling_max, &mut ledger))
-            .map(|program| match plan.ejecting {
-                Some(_) => Client::new(program.with_account(&rights, &mut prng)),
-                None => Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)),
+            .map(|program| {
+                let reads_most = plan.reads_replicas() && prng.one_in(2);
+                let program = program.reading_most(reads_most);
+                let program = program.preferring(plan.has_favourites.then(|| prng.below(STAMPED_KEYS)));
+                match plan.ejecting {
+                    Some(_) => Client::new(program.with_account(&rights, &mut prng)),
+                    None => Client::new(program.with_role(plan.is_calm(), &rights, &mut prng)),
+                }
             })
             .collect();
         ledger.rights = rights;
@@ -287,7 +296,7 @@ impl<'p> World<'p> {
         ledger.reads_anything = plan.reading.covers_for_primary && !plan.faults.is_empty();
         ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
-        let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards, plan.discovers));
+        let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards, plan.joined, plan.discovers));
         let all = plan.shards * (1 + plan.replicas());
         let watch = plan
             .watching
@@ -295,7 +304,7 @@ impl<'p> World<'p> {
             .map(|it| Watch::new(&it.slowness, (it.named, it.quorum), (plan.shards, all)));
         let scout = match &plan.watching {
             Some(watching) => Some(sentinels::scout(watching.named, plan.shards, plan.seed)),
-            None => plan.discovers.then(|| Scout::of_cluster(2 * plan.shards, plan.seed)),
+            None => plan.discovers.then(|| Scout::of_cluster(plan)),
         };
         let mut nodes: Vec<Node> =
             (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
@@ -335,6 +344,7 @@ impl<'p> World<'p> {
             // A slow network with large values is trouble enough for a request's time to be up.
             troubled: !plan.is_fast(),
             report: Report::default(),
+            deaf_until: Instant::ZERO,
             histories: 0,
             admitted: 0,
         }
@@ -532,6 +542,7 @@ impl<'p> World<'p> {
             What::Unite => self.unite(),
             What::Correct(node) => self.correct(node),
             What::Patrol => self.patrol(),
+            What::Succeed(node) => self.succeed(node),
             What::Drain => {
                 self.troubled = true;
                 self.proxy.drain(self.now);

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 const TRACK: &str = "*4|$6|CLIENT|$8|TRACKING|$2|ON|$5|BCAST|";
 const GREETING: &str = "*2|$5|HELLO|$1|3|*1|$4|PING|";
+/// The name of the script `return 1`.
+const SHA: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 const FORGET_ALL: &str = ">2|$10|invalidate|_|";
 
 fn changed(keys: &[&str]) -> String {
@@ -61,6 +63,25 @@ fn a_client_is_told_once_of_a_key_that_it_has_read() {
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_secs(2));
     assert!(rig.is_closed(source), "nobody wants to know");
+}
+
+#[test]
+fn a_change_that_is_told_behind_a_request_does_not_keep_the_script_that_it_lacks_from_being_loaded() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "");
+    rig.client_sends(client, "get k|*3|$6|script|$4|load|$8|return 1|");
+    rig.sends(lane, &format!("_|$40|{SHA}|"));
+    rig.taken(client);
+    rig.taken(lane);
+    let evalsha = format!("*4|$7|evalsha|$40|{SHA}|$1|1|$1|k|");
+    rig.client_sends(client, &evalsha);
+    assert_eq!(rig.taken(lane), evalsha);
+    rig.sends(source, &changed(&["k"]));
+    rig.sends(lane, "-NOSCRIPT No matching script. Please use EVAL.|");
+    assert_eq!(rig.taken(client), "");
+    assert_eq!(rig.taken(lane), format!("*3|$6|SCRIPT|$4|LOAD|$8|return 1|{evalsha}"));
+    rig.sends(lane, &format!("$40|{SHA}|:1|"));
+    assert_eq!(rig.taken(client), format!(":1|{}", changed(&["k"])));
 }
 
 #[test]

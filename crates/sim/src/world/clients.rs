@@ -14,7 +14,14 @@ impl World<'_> {
             return;
         }
         self.plan_at(self.now + COMPARE_EVERY, What::Compare);
-        let patience = if self.troubled { TROUBLE_MAX } else { 2 * COMPARE_EVERY };
+        if self.prng.one_in(4) {
+            // Somebody who uses the node without a proxy has said SCRIPT FLUSH.
+            let node = self.prng.below(self.nodes.len() as u64) as usize;
+            self.nodes[node].keyspace.scripts.forget();
+            self.ledger.scripts.forgotten_at = Some(self.now);
+        }
+        let is_deaf = !self.plan.is_fast() || self.now < self.deaf_until;
+        let patience = if is_deaf { TROUBLE_MAX } else { 2 * COMPARE_EVERY };
         if let Err(what) = self.check_caches(patience) {
             self.ledger.violate(what);
         }

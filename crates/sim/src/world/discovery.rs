@@ -9,6 +9,7 @@
 use super::sentinels::label;
 use super::{What, World};
 use crate::cluster::{address, node_at};
+use crate::plan::Plan;
 use crate::replication::role;
 use crate::sentinels::words::SUBSCRIBED;
 use crate::sentinels::{Host, host_at};
@@ -59,10 +60,12 @@ impl Scout {
         Scout { machine, talks: BTreeMap::new(), agrees_with: vec![0; usize::from(SLOTS)] }
     }
 
-    /// The discovery of a cluster of so many nodes.
-    pub(super) fn of_cluster(nodes: usize, seed: u64) -> Scout {
-        let seeds = (0..nodes).map(|node| address(node).address).collect();
-        let settings = ClusterSettings { seeds, period: PERIOD, is_tls: false, greeting: None, seed };
+    /// The discovery of the cluster of `plan`, which is told of those that belong to it from the start.
+    pub(super) fn of_cluster(plan: &Plan) -> Scout {
+        let seeds = (0..plan.joined).flat_map(|shard| [shard, plan.shards + shard]);
+        let seeds = seeds.map(|node| address(node).address).collect();
+        let settings =
+            ClusterSettings { seeds, period: PERIOD, is_tls: false, greeting: None, seed: plan.seed };
         Scout::new(Discovery::Cluster(Box::new(ClusterDiscovery::new(settings))))
     }
 
@@ -330,7 +333,7 @@ impl World<'_> {
         }
         let Some(cluster) = &mut self.cluster else { return };
         let [primary, replica] = cluster.nodes_of(shard);
-        if !cluster.cut.insert(primary) {
+        if !cluster.has_joined(shard) || !cluster.cut.insert(primary) {
             return;
         }
         self.break_link(replica, lasts);
@@ -348,6 +351,9 @@ impl World<'_> {
     pub(super) fn isolate(&mut self, node: usize) {
         if let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.cut.contains(&node)) {
             cluster.isolated.insert(node);
+            if !self.prng.one_in(4) {
+                cluster.vain_votes.insert(node, 1 + self.prng.below(50));
+            }
         }
     }
 
@@ -355,11 +361,12 @@ impl World<'_> {
     pub(super) fn elect(&mut self, node: usize) {
         let Some(cluster) = &self.cluster else { return };
         let shard = cluster.shard_of_primary(node).filter(|_| cluster.cut.contains(&node));
-        let others = (0..self.plan.shards).filter(|shard| {
-            let [primary, _] = cluster.nodes_of(*shard);
+        let voters = cluster.voters();
+        let others = voters.iter().filter(|shard| {
+            let [primary, _] = cluster.nodes_of(**shard);
             !self.nodes[primary].down && !cluster.cut.contains(&primary)
         });
-        if let Some(shard) = shard.filter(|_| 2 * others.count() > self.plan.shards) {
+        if let Some(shard) = shard.filter(|_| 2 * others.count() > voters.len()) {
             self.replace_primary(shard);
         }
     }

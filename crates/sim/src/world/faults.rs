@@ -16,6 +16,7 @@ impl World<'_> {
     pub(super) fn strike(&mut self, fault: Fault) {
         // That slots move is no trouble: nobody is to notice.
         self.troubled |= fault != Fault::Migrate;
+        self.deaf_until = self.deaf_until.max(self.now + fault.deafens_for());
         match (fault, &self.cluster) {
             // Messages come to all nodes of a cluster, and to us from one of them.
             (Fault::Migrate, _) => {}
@@ -42,6 +43,8 @@ impl World<'_> {
                 self.reset_links(node);
                 if self.watch.is_some() {
                     self.hang_up(Host::Node(node));
+                } else {
+                    self.forget_as_replica(node);
                 }
                 if forgets {
                     self.nodes[node].keyspace.ask(&[b"FLUSHALL"], self.now);
@@ -67,6 +70,7 @@ impl World<'_> {
             Fault::SetUp => self.set_sentinels_up(),
             Fault::Unlink { shard, lasts } => self.break_link(shard as usize, lasts),
             Fault::Migrate => self.begin_migration(),
+            Fault::Promote { shard, .. } if self.prng.one_in(2) => self.hang(shard as usize),
             Fault::Promote { shard, lasts } => self.promote(shard as usize, lasts),
             Fault::Full { shard, lasts } => {
                 let node = shard as usize;
@@ -100,7 +104,7 @@ impl World<'_> {
     }
 
     /// Ends a node's connections, of which the proxy is told soon, or only `after` a while; then nothing more arrives.
-    fn lose_links(&mut self, node: usize, after: Option<Duration>) {
+    pub(super) fn lose_links(&mut self, node: usize, after: Option<Duration>) {
         // What the proxy sent on a connection before it closed it is lost as well.
         for link in self.links.values_mut().filter(|link| link.who == Who::Node(node) && link.closed_by_proxy)
         {

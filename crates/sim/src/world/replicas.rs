@@ -75,6 +75,15 @@ impl World<'_> {
         }
     }
 
+    /// The process of `node` has died, which comes back with nothing, most often, if it is a replica.
+    pub(super) fn forget_as_replica(&mut self, node: usize) {
+        let replica = &mut self.nodes[node];
+        if let Some(follower) = replica.follower.as_mut().filter(|_| !self.prng.one_in(4)) {
+            *follower = Follower::new(self.now);
+            replica.keyspace.ask(&[b"FLUSHALL"], self.now);
+        }
+    }
+
     /// The link between `node`, if it is a replica, and its primary breaks.
     pub(super) fn break_link(&mut self, node: usize, lasts: Duration) {
         let until = self.now + lasts;

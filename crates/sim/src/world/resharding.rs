@@ -2,16 +2,20 @@
 //! later.
 
 use super::{What, World};
-use crate::cluster::slot;
+use crate::cluster::{address, slot};
 use crate::ledger::STAMPED;
 use crate::listeners::channels;
+use crate::plan::Fault;
 use std::sync::Arc;
 use std::time::Duration;
+use stdx::Instant;
 
 /// The slowest way of a change to the proxy, once it wishes to know.
 pub(super) const MAP_DELAY_MAX: Duration = Duration::from_millis(400);
 /// The longest time between two keys of a slot that moves.
 const STEP_MAX: Duration = Duration::from_millis(30);
+/// After so long at most a primary that hangs is replaced; after twice as long it goes on.
+const HANGS_MAX: Duration = Duration::from_millis(500);
 
 impl World<'_> {
     /// The node that has `key`, or should have it.
@@ -24,15 +28,28 @@ impl World<'_> {
         }
     }
 
+    /// The last shard joins, if it has not: most often while somebody is cut off who does not hear of it.
+    fn let_newcomer_join(&mut self) {
+        let is_cut = |(at, fault): &(Instant, Fault)| *at > self.now && matches!(fault, Fault::CutOff { .. });
+        let will_be_cut = self.plan.faults.iter().any(is_cut);
+        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.awaits_newcomer()) else { return };
+        if !cluster.cut.is_empty() || !will_be_cut && self.prng.one_in(3) {
+            cluster.join();
+            self.spread_news();
+        }
+    }
+
     /// The slot of some key begins to move. Not that of a key that is walked over or waited for: SCAN may meet a key twice
     /// or not at all that moves, and a store lets nobody go who waits for one.
     pub(super) fn begin_migration(&mut self) {
+        self.let_newcomer_join();
         let stays = |key: &[u8]| key.starts_with(b"lasting") || key.starts_with(b"queue");
         let names = || self.ledger.names().filter(|key| !stays(key));
         // Of stamped keys, most is known.
         let keys: Vec<Vec<u8>> = match self.prng.below(4) {
             0 => channels().collect(),
-            1 | 2 => names().filter(|key| key.starts_with(STAMPED)).cloned().collect(),
+            1 => self.clients.iter().filter_map(|client| client.program.favourite_key()).collect(),
+            2 => names().filter(|key| key.starts_with(STAMPED)).cloned().collect(),
             _ => names().cloned().collect(),
         };
         let key = self.prng.pick(&keys).clone();
@@ -44,6 +61,9 @@ impl World<'_> {
             cluster.begin_migration(&key, &mut self.prng);
             if cluster.migration().is_some() {
                 self.ledger.slot_moves(its);
+                if channels().any(|channel| channel == key) {
+                    self.ledger.radio.favourite = Some(key);
+                }
             }
             self.plan_in_up_to(STEP_MAX, What::MoveKey);
         }
@@ -66,10 +86,10 @@ impl World<'_> {
             }
             None => {
                 cluster.end_migration();
-                self.drop_channels(from, migration.slot);
+                self.drop_channels(from, to, migration.slot);
                 self.spread_news();
                 self.ledger.slot_moved(migration.slot);
-                let late = Duration::from_millis(*self.prng.pick(&[0, 10, 1000, 10_000]));
+                let late = Duration::from_millis(*self.prng.pick(&[0, 0, 10, 1000, 10_000]));
                 self.plan_in_up_to(late, What::Map);
             }
         }
@@ -80,10 +100,11 @@ impl World<'_> {
         has_moved
     }
 
-    /// The slot has left `node`: it tells those who are subscribed to a shard channel there.
-    fn drop_channels(&mut self, node: usize, its: u16) {
+    /// The slot has left `node` for `heir`: it tells those who are subscribed to a shard channel there.
+    fn drop_channels(&mut self, node: usize, heir: usize, its: u16) {
+        let is_known = self.known.node_at(&address(heir).address).is_some();
         for channel in channels().filter(|channel| slot(channel) == its) {
-            self.ledger.radio.moved(&channel, self.now);
+            self.ledger.radio.moved(&channel, is_known, self.now);
             for (conn, bytes) in self.nodes[node].drop_channel(&channel, self.now) {
                 self.say_to_proxy(conn, &bytes);
             }
@@ -100,11 +121,41 @@ impl World<'_> {
         true
     }
 
+    /// The primary of `shard` loses its connections, and says nothing on new ones; then its replica takes its place.
+    pub(super) fn hang(&mut self, shard: usize) {
+        let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.has_joined(shard)) else { return };
+        let [primary, _] = cluster.nodes_of(shard);
+        let node = &mut self.nodes[primary];
+        node.frozen_until = node.frozen_until.max(self.now + 2 * HANGS_MAX);
+        self.plan_at(self.now + 2 * HANGS_MAX, What::Thaw(primary));
+        self.reset_links(primary);
+        self.plan_in_up_to(HANGS_MAX, What::Succeed(primary));
+    }
+
+    /// The replica of `old`, which hangs, takes its place, if `old` is a primary yet. What it was sent is never run.
+    pub(super) fn succeed(&mut self, old: usize) {
+        let Some(cluster) = &self.cluster else { return };
+        let shard = cluster.shard_of_primary(old).filter(|_| !cluster.cut.contains(&old));
+        if !shard.is_some_and(|shard| self.replace_primary(shard)) {
+            return;
+        }
+        self.lose_links(old, Some(2 * HANGS_MAX));
+        self.nodes[old].die();
+        self.nodes[old].due_at = None;
+        if let (Some(cluster), Some(_)) = (&mut self.cluster, &self.scout) {
+            cluster.isolated.insert(old);
+        }
+        self.plan_at(self.now + 2 * HANGS_MAX, What::Gossip(old));
+        self.plan_replication(old);
+        let late = Duration::from_millis(*self.prng.pick(&[0, 10, 300]));
+        self.plan_in_up_to(late, What::Map);
+    }
+
     /// The primary of `shard` dies, and its replica takes its place with what it has.
     pub(super) fn promote(&mut self, shard: usize, lasts: Duration) {
         let Some(cluster) = &self.cluster else { return };
         let [old, _] = cluster.nodes_of(shard);
-        if cluster.cut.contains(&old) || !self.replace_primary(shard) {
+        if !cluster.has_joined(shard) || cluster.cut.contains(&old) || !self.replace_primary(shard) {
             return;
         }
         self.nodes[old].die();
