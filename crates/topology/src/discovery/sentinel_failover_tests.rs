@@ -65,6 +65,34 @@ fn a_promoted_replica_gets_requests_before_any_sentinel_calls_it_the_primary() {
 }
 
 #[test]
+fn who_takes_the_place_of_another_is_named_at_once_and_keeps_it_only_as_a_primary() {
+    // All was over before anybody had heard who was chosen: an ordered failover may take a tenth of a second.
+    let (mut world, all) = world();
+    world.put("c:1", primary());
+    claim(&all[1], "c:1", 1);
+    world.say("s:2", &array(&["pmessage", "*", "+switch-master", "one a 1 c 1"]));
+    world.run_for(MOMENT);
+    assert_eq!(succession(&world), ["a:1", "c:1"]);
+    // One that says nothing is named, too, so that requests wait for it, and not for long.
+    world.put("d:1", |_: &[String]| None);
+    claim(&all[1], "d:1", 2);
+    world.wish(Wish::Look);
+    world.run_for(MOMENT);
+    assert_eq!(succession(&world), ["a:1", "c:1", "d:1"]);
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(succession(&world), ["a:1", "c:1", "d:1", "nobody"]);
+    // Where nobody was the primary, no request waits.
+    claim(&all[1], "e:1", 3);
+    world.put("e:1", replica());
+    world.wish(Wish::Look);
+    world.run_for(MOMENT);
+    assert_eq!(succession(&world), ["a:1", "c:1", "d:1", "nobody"]);
+    world.put("e:1", primary());
+    world.run_for(MOMENT);
+    assert_eq!(primaries(&world)[0], "e:1");
+}
+
+#[test]
 fn a_replica_that_an_operator_made_a_primary_by_mistake_gets_nothing() {
     let (mut world, all) = world();
     world.put("c:1", primary());
