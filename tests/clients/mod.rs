@@ -15,13 +15,19 @@ use std::process::Command;
 /// Nodes behind the proxy, where there are nodes.
 const NODES: usize = 4;
 
-/// Two tests per library and, behind them, those of job queues. A failure names the language, the library and the setup.
+/// Two tests per library and, behind them, those of libraries that repeat requests by themselves, and those of job queues. A failure names the language, the library and the setup.
 macro_rules! tests {
     ($($language:ident {
         $($test:ident: $launcher:literal $library:literal,)*
+        $(! $writer:ident: $writer_launcher:literal $writer_library:literal)*
         $(; $queue:ident: $queue_launcher:literal $queue_library:literal $setup:ident)*
     })*) => {
         $(mod $language {
+            $(#[test]
+            fn $writer() {
+                use crate::clients::{Setup, run};
+                run(stringify!($language), $writer_launcher, $writer_library, Setup::Faults);
+            })*
             $(#[test]
             fn $queue() {
                 use crate::clients::{Setup, run_queue};
@@ -47,6 +53,7 @@ macro_rules! tests {
 tests! {
     go {
         go_redis: "go" "go-redis",
+        ! go_redis_writes_nothing_twice_when_nodes_cut_connections: "go" "go-redis"
     }
     node {
         ioredis: "node" "ioredis",
@@ -80,6 +87,8 @@ tests! {
 enum Setup {
     /// Four redis-servers.
     Nodes,
+    /// The same, which cut all connections whenever the program asks for a restart.
+    Faults,
     /// Shards in the proxy's own memory.
     Store,
 }
@@ -89,6 +98,7 @@ impl Setup {
     fn name(self) -> &'static str {
         match self {
             Setup::Nodes => "nodes",
+            Setup::Faults => "faults",
             Setup::Store => "store",
         }
     }
@@ -96,7 +106,11 @@ impl Setup {
 
 /// Runs the program of `library`, and fails with all that it printed unless it ends well.
 fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
-    run_with(language, launcher, library, setup, &Expected { checks: verdict::CHECKS, flags: &[] });
+    let checks = match setup {
+        Setup::Nodes | Setup::Store => verdict::CHECKS,
+        Setup::Faults => verdict::FAULT_CHECKS,
+    };
+    run_with(language, launcher, library, setup, &Expected { checks, flags: &[] });
 }
 
 /// Runs the program of a job queue, whose keys all have a hash tag in front.
@@ -118,7 +132,10 @@ fn run_with(language: &str, launcher: &str, library: &str, setup: Setup, expecte
     let mut command = Command::new(launcher_path);
     command.args([library, &served.proxy.port.to_string(), setup.name()]);
     let mut program = Program::start(command);
-    let ended = program.listen(|| served.restart());
+    let ended = program.listen(|| match setup {
+        Setup::Nodes | Setup::Store => served.restart(),
+        Setup::Faults => served.cut(),
+    });
     let problems = match ended {
         Ok(code) => verdict::problems(expected.checks, program.lines(), code),
         Err(problem) => vec![problem],
@@ -160,7 +177,7 @@ struct Served {
 impl Served {
     fn start(setup: Setup, flags: &'static [&'static str]) -> Served {
         let nodes: Vec<RedisServer> = match setup {
-            Setup::Nodes => (0..NODES).map(|_| RedisServer::start()).collect(),
+            Setup::Nodes | Setup::Faults => (0..NODES).map(|_| RedisServer::start()).collect(),
             Setup::Store => Vec::new(),
         };
         Served { proxy: proxy_over(&nodes, 0, flags), nodes, flags }
@@ -172,6 +189,13 @@ impl Served {
         let status = self.proxy.wait();
         assert!(status.success(), "the proxy ended with {status}");
         self.proxy = proxy_over(&self.nodes, self.proxy.port, self.flags);
+    }
+
+    /// Every node closes all connections, with whatever is in flight on them.
+    fn cut(&self) {
+        for node in &self.nodes {
+            assert!(node.connect().ask("CLIENT KILL TYPE normal SKIPME yes").starts_with(':'));
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn what_is_wrong_in_itself_is_refused_as_by_redis_wherever_its_keys_are() {
             let line = line.split(' ').map(named).collect::<Vec<_>>().join(" ");
             let (got, expected) = (client.ask(&line), expected.ask(&line));
             assert!(expected.contains(&got), "{line}: {got}, redis: {expected:?}");
-            assert!(got.starts_with("-ERR "), "{line}: {got}");
+            assert!(got.starts_with('-') && !got.starts_with("-CROSSSLOT "), "{line}: {got}");
         }
     }
 }
