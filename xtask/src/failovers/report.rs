@@ -52,7 +52,11 @@ pub(super) fn line(round: &Round) -> String {
 /// done to any.
 pub(super) fn pools(rounds: &[Round]) -> Vec<Pool> {
     let failovers = [Kind::Killed, Kind::Frozen, Kind::Asked];
-    let mut kinds: Vec<(String, &[Kind])> = vec![("all failovers".to_owned(), &failovers)];
+    let was_played = |kind: &&Kind| rounds.iter().any(|round| round.kind == **kind);
+    let mut kinds: Vec<(String, &[Kind])> = Vec::new();
+    if failovers.iter().filter(was_played).count() > 1 {
+        kinds.push(("all failovers".to_owned(), &failovers));
+    }
     kinds.extend(Kind::ALL.iter().map(|kind| (kind.to_string(), std::slice::from_ref(kind))));
     let mut pools = Vec::new();
     for (name, kinds) in kinds {
