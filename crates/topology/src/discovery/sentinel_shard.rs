@@ -287,7 +287,7 @@ impl Shard {
     fn judge_heir(&mut self, role: Role, prng: &mut Prng, now: Instant) {
         let Some(heir) = &mut self.heir else { return };
         heir.trial.conn = None;
-        heir.trial.rest(self.failover.unwrap_or(now), prng, now);
+        heir.trial.pace.rest(Rest::in_failover(self.failover.unwrap_or(now), now), prng);
         match role {
             Role::Primary => {
                 heir.standing = Standing::Promoted;
