@@ -75,11 +75,19 @@ tests! {
     }
 }
 
+/// It repeats by itself what it takes for not carried out, and more than others do.
+#[test]
+fn go_redis_writes_nothing_twice_when_nodes_cut_connections() {
+    run("go", "go", "go-redis", Setup::Faults);
+}
+
 /// What is behind the proxy.
 #[derive(Clone, Copy)]
 enum Setup {
     /// Four redis-servers.
     Nodes,
+    /// The same, which cut all connections whenever the program asks for a restart.
+    Faults,
     /// Shards in the proxy's own memory.
     Store,
 }
@@ -89,6 +97,7 @@ impl Setup {
     fn name(self) -> &'static str {
         match self {
             Setup::Nodes => "nodes",
+            Setup::Faults => "faults",
             Setup::Store => "store",
         }
     }
@@ -96,7 +105,11 @@ impl Setup {
 
 /// Runs the program of `library`, and fails with all that it printed unless it ends well.
 fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
-    run_with(language, launcher, library, setup, &Expected { checks: verdict::CHECKS, flags: &[] });
+    let checks = match setup {
+        Setup::Nodes | Setup::Store => verdict::CHECKS,
+        Setup::Faults => verdict::FAULT_CHECKS,
+    };
+    run_with(language, launcher, library, setup, &Expected { checks, flags: &[] });
 }
 
 /// Runs the program of a job queue, whose keys all have a hash tag in front.
@@ -118,7 +131,10 @@ fn run_with(language: &str, launcher: &str, library: &str, setup: Setup, expecte
     let mut command = Command::new(launcher_path);
     command.args([library, &served.proxy.port.to_string(), setup.name()]);
     let mut program = Program::start(command);
-    let ended = program.listen(|| served.restart());
+    let ended = program.listen(|| match setup {
+        Setup::Nodes | Setup::Store => served.restart(),
+        Setup::Faults => served.cut(),
+    });
     let problems = match ended {
         Ok(code) => verdict::problems(expected.checks, program.lines(), code),
         Err(problem) => vec![problem],
@@ -160,7 +176,7 @@ struct Served {
 impl Served {
     fn start(setup: Setup, flags: &'static [&'static str]) -> Served {
         let nodes: Vec<RedisServer> = match setup {
-            Setup::Nodes => (0..NODES).map(|_| RedisServer::start()).collect(),
+            Setup::Nodes | Setup::Faults => (0..NODES).map(|_| RedisServer::start()).collect(),
             Setup::Store => Vec::new(),
         };
         Served { proxy: proxy_over(&nodes, 0, flags), nodes, flags }
@@ -172,6 +188,13 @@ impl Served {
         let status = self.proxy.wait();
         assert!(status.success(), "the proxy ended with {status}");
         self.proxy = proxy_over(&self.nodes, self.proxy.port, self.flags);
+    }
+
+    /// Every node closes all connections, with whatever is in flight on them.
+    fn cut(&self) {
+        for node in &self.nodes {
+            assert!(node.connect().ask("CLIENT KILL TYPE normal SKIPME yes").starts_with(':'));
+        }
     }
 }
 

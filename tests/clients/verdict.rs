@@ -21,6 +21,9 @@ pub(super) const CHECKS: &[&str] = &[
     "reconnect",
 ];
 
+/// The same under faults.
+pub(super) const FAULT_CHECKS: &[&str] = &["writes"];
+
 /// The same for the program of a job queue.
 pub(super) const QUEUE_CHECKS: &[&str] = &["jobs"];
 

@@ -3,6 +3,7 @@
 
 mod clients;
 mod cross_shard;
+mod floods;
 mod ledger;
 mod links;
 mod lying_nodes;

@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let programs = prepare(languages)?;
     ensure!(options.only.is_empty() || programs.skipped.is_empty(), "asked for what is not there");
     let mut tests = cargo(["test", "--package", "shardis", "--test", "whole", "--"]);
-    tests.args(languages.iter().map(|language| format!("clients::{}::", language.name())));
+    tests.args(languages.iter().map(|language| format!("clients::{}", language.name())));
     process::run(tests.env(LOCATION, &programs.location))?;
     programs.skipped.iter().for_each(|line| println!("{line}"));
     Ok(())

@@ -8,6 +8,7 @@
 
 mod direct;
 mod ledger;
+mod pooled;
 mod report;
 mod rounds;
 mod scene;
@@ -132,6 +133,7 @@ fn measure(options: &Options, data: &std::path::Path) -> Result<Report> {
         clients: options.clients,
         machine: Machine::here()?,
         redis: process::read(command("redis-server").arg("--version"))?.trim().to_owned(),
+        pools: report::pools(&rounds),
         rounds,
         moved,
         ledger,

@@ -37,6 +37,7 @@ use moves::{Journal, Move};
 use resp::{Request, encode};
 use std::borrow::Cow;
 use stdx::Id;
+use store::Scratch;
 use topology::{ShardId, TagRule, slot_of};
 
 /// One command over several shards, until it is answered.
@@ -157,6 +158,19 @@ impl Emulation {
     }
 }
 
+/// A request that is refused since its keys live on several shards is looked at for another reason if it has no more bytes than
+/// this: looking at it is to cost no more than a request does.
+const OBJECTED_TO_BYTES_MAX: usize = 4 << 10;
+/// How errors begin that another keyspace than an empty one would not have, or a node that has more commands.
+const NO_OBJECTIONS: [&[u8]; 2] = [b"-ERR no such key", b"-ERR unknown command"];
+
+/// Whether Redis refuses `request` whatever its keys hold; then its error is appended to `reply`.
+fn objects_to(request: &Request<'_>, now_ms: u64, reply: &mut Vec<u8>) -> bool {
+    Scratch::new(0, now_ms).run(request, false, reply);
+    // Other errors, such as that of a group which is not there, are about what keys hold.
+    reply.starts_with(b"-ERR ") && !NO_OBJECTIONS.iter().any(|error| reply.starts_with(error))
+}
+
 /// What a key has in braces that is in the slot of `source`.
 fn tag_beside(source: &[u8]) -> Cow<'_, [u8]> {
     let tag = TagRule::Redis.tag(source);
@@ -179,7 +193,7 @@ impl Core {
         keys: &Keys,
     ) -> Step {
         if self.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
-            self.refuse(session, errors::CROSS_SLOT);
+            self.refuse_across(session, request);
             return Step::Done;
         }
         if !self.is_alone(session) {
@@ -190,6 +204,20 @@ impl Core {
             Err(text) => self.refuse(session, &text),
         }
         Step::Done
+    }
+
+    /// Refuses a request whose keys live on several shards. Redis looks at all arguments before it looks for keys, so what is
+    /// wrong with them is said first; a cluster looks at the slots before.
+    #[cold]
+    pub(crate) fn refuse_across(&mut self, session: &mut Session, request: &Request<'_>) {
+        let is_looked_at = !self.topology.is_cluster() && request.bytes.len() <= OBJECTED_TO_BYTES_MAX;
+        let mut reply = self.pool.take();
+        if !(is_looked_at && objects_to(request, self.unix_ms(), &mut reply)) {
+            reply.clear();
+            errors::write(&mut reply, errors::CROSS_SLOT);
+        }
+        self.answer_error(session, &reply);
+        self.pool.give(reply);
     }
 
     /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.

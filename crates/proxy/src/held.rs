@@ -23,7 +23,7 @@ use crate::backend::lanes::{LaneId, Who};
 use crate::backend::pinned::Pinning;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
-use crate::errors::{self, Lost};
+use crate::errors::Lost;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
 use crate::requests::Step;
@@ -121,7 +121,7 @@ impl Core {
             return Step::Done;
         }
         match route::route(command, request, &self.topology, keys) {
-            Route::Parts if wait != Wait::BlockAcross => self.refuse(session, errors::CROSS_SLOT),
+            Route::Parts if wait != Wait::BlockAcross => self.refuse_across(session, request),
             Route::Parts if streams::is_complete(request, keys) => {
                 self.wait_for_entries(session, request, keys, patience);
             }

@@ -36,6 +36,7 @@ use crate::pubsub::audience::{Ear, Receivers};
 use crate::pubsub::subscriptions::{Deserted, Origin, Topics, Wait};
 use crate::redirect::Kept;
 use crate::replies::Fault;
+use crate::requests::Step;
 use crate::session::{Owed, Session};
 use crate::tracking::invalidations::changes_of;
 use command::{Carry, Command, Flags, Local, PubSubQuestion, Topic as Kind};
@@ -145,6 +146,7 @@ impl Core {
             return self.tell(session, kind.subscribe(), Some(name), count);
         }
         let place = session.reserve(Owed::Subscription);
+        session.subscribed.get_or_insert_default().awaits = Some(place);
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
         topic.wait(conn, Wait { place, count, resp3: session.resp3 });
         let unasked: Vec<ShardId> = topic.unasked().collect();
@@ -410,25 +412,31 @@ impl Core {
         }
     }
 
-    /// Whether the session, to which more comes than replies, may ask for `command`; else it is told that not.
+    /// What becomes of a request of a session to which more comes than replies, if it is not to be carried out now: it is
+    /// told that it may not ask for `command`, or the request is read again.
     #[cold]
-    pub(crate) fn allows_listener(
+    pub(crate) fn detain_listener(
         &mut self,
         session: &mut Session,
         command: &Command,
         request: &Request<'_>,
-    ) -> bool {
+    ) -> Option<Step> {
         match session.may_ask_for(command) {
+            // It may publish: the node may have that before it has the subscription, which goes over another connection.
+            true if session.awaits_confirmation() && !is_for_listeners(command) => {
+                session.turn();
+                return Some(self.read_again());
+            }
             true => {
                 self.note_read(session, command, request);
-                return true;
+                return None;
             }
             false if session.is_restricted() => {
                 self.refuse(session, &errors::only_while_subscribed(&command.name));
             }
             false => self.refuse(session, errors::NO_KEYSPACE),
         }
-        false
+        Some(Step::Done)
     }
 
     /// Whether the session's user may listen to all that it is subscribed to: as Redis, we close it else.
@@ -726,6 +734,12 @@ impl Session {
         self.subscribed.as_ref().is_some_and(|subscribed| subscribed.has_topics())
     }
 
+    /// Whether nodes have still to confirm what it wants to be subscribed to.
+    fn awaits_confirmation(&self) -> bool {
+        let last = self.subscribed.as_ref().and_then(|subscribed| subscribed.awaits);
+        last.is_some_and(|place| self.owed(place) == Some(Owed::Subscription))
+    }
+
     /// Whether something comes to it that it need not ask for.
     pub(crate) fn is_listening(&self) -> bool {
         self.has_topics() || self.monitors()
@@ -738,9 +752,8 @@ impl Session {
 
     /// Whether it may ask for `command` now, as far as that depends on what comes to it beside replies.
     pub(crate) fn may_ask_for(&self, command: &Command) -> bool {
-        use Local::{Ping, Quit, Reset, Subscribe, Unsubscribe};
         if self.is_restricted() {
-            return matches!(command.carry, Carry::Here(Subscribe(_) | Unsubscribe(_) | Ping | Quit | Reset));
+            return is_for_listeners(command);
         }
         let touches_keys = command.flags.contains(Flags::READONLY)
             || command.flags.contains(Flags::WRITE)
@@ -802,6 +815,12 @@ impl Session {
         }
         now.since(*subscribed.slow_since.get_or_insert(now)) > limits.subscriber_patience
     }
+}
+
+/// Whether who is subscribed may ask for `command` in either protocol. None of these does anything at a node but by subscribing.
+fn is_for_listeners(command: &Command) -> bool {
+    use Local::{Ping, Quit, Reset, Subscribe, Unsubscribe};
+    matches!(command.carry, Carry::Here(Subscribe(_) | Unsubscribe(_) | Ping | Quit | Reset))
 }
 
 /// What a client is told of its subscriptions: `subscribe`, the name, and how many it has now.

@@ -300,8 +300,10 @@ impl Core {
         if session.login.is_checked() && !self.permit(session, command, request) {
             return Step::Done;
         }
-        if session.subscribed.is_some() && !self.allows_listener(session, command, request) {
-            return Step::Done;
+        if session.subscribed.is_some()
+            && let Some(step) = self.detain_listener(session, command, request)
+        {
+            return step;
         }
         // One branch for all: nearly no request has to do with any.
         if session.transaction.is_some() | self.pause.is_on() | session.reads.is_some() {
@@ -443,7 +445,7 @@ impl Core {
         self.pool.give(reply);
     }
 
-    fn answer_error(&mut self, session: &mut Session, reply: &[u8]) {
+    pub(crate) fn answer_error(&mut self, session: &mut Session, reply: &[u8]) {
         self.counters.errors += 1;
         self.tally.count_rejected(self.asking, reply);
         self.spoil_transaction(session);

@@ -274,3 +274,38 @@ fn is_left_over(path: &Path) -> bool {
     is_socket
         && matches!(UnixStream::connect(path), Err(error) if error.kind() == ErrorKind::ConnectionRefused)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn nobody_connects_before_the_permissions_are_as_they_shall_be() {
+        // With the permissions set last, one of a hundred was open to all.
+        const SOCKETS: usize = 400;
+        let folder = std::env::temp_dir().join(format!("shardis-listeners-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for the sockets");
+        let path = |number: usize| folder.join(number.to_string());
+        let entered = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let intruder = scope.spawn(|| {
+                let found_open = |number: &usize| {
+                    while UnixStream::connect(path(*number)).is_err() {}
+                    let file = std::fs::metadata(path(*number));
+                    entered.store(number + 1, Ordering::Release);
+                    file.is_ok_and(|file| file.permissions().mode() & 0o777 != 0o700)
+                };
+                (0..SOCKETS).filter(found_open).count()
+            });
+            for number in 0..SOCKETS {
+                let _socket = bind_unix(&path(number), Some(0o700)).expect("a free name");
+                while entered.load(Ordering::Acquire) <= number {
+                    std::thread::yield_now();
+                }
+            }
+            assert_eq!(intruder.join().expect("it only looks"), 0, "sockets were open to all");
+        });
+        std::fs::remove_dir_all(&folder).expect("the folder is ours");
+    }
+}

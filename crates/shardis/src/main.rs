@@ -27,6 +27,7 @@ mod team;
 mod transport;
 mod trial;
 mod usage;
+mod watch;
 mod worker;
 mod zones;
 

@@ -13,6 +13,7 @@ use crate::resolver;
 use crate::team::Team;
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
+use crate::watch::{Finding, Pulse, Watch};
 use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
@@ -180,8 +181,10 @@ impl Plan for ShardingPlan {
             Some((thread, wishes, news)) => (Some(thread), Some(wishes), Some(news)),
             None => (None, None, None),
         };
-        let mut workers = Vec::new();
+        let (mut workers, mut pulses) = (Vec::new(), Vec::new());
         for number in 0..count {
+            let pulse = Pulse::default();
+            pulses.push(pulse.clone());
             let gone = Arc::new(AtomicUsize::new(0));
             let neighbours = Neighbours {
                 resolver: resolver.clone(),
@@ -192,6 +195,7 @@ impl Plan for ShardingPlan {
                 errands: errand_sender.clone(),
                 log: log_sender.clone(),
                 clients_gone: Arc::clone(&gone),
+                pulse,
             };
             let (worker, mailbox) = self.worker(number, &limits, &board, neighbours)?;
             workers.push((worker, mailbox, gone));
@@ -216,6 +220,8 @@ impl Plan for ShardingPlan {
             news,
             board,
             measure_at: Instant::now(),
+            watch: Watch::new(count, Instant::now()),
+            pulses,
         }))
     }
 }
@@ -243,6 +249,9 @@ pub(crate) struct Sharding {
     board: Arc<Board>,
     /// The process is looked at then, for INFO.
     measure_at: Instant,
+    watch: Watch,
+    /// Of all workers, by their numbers.
+    pulses: Vec<Pulse>,
 }
 
 impl Service for Sharding {
@@ -268,6 +277,7 @@ impl Service for Sharding {
         self.write_log();
         self.run_errands();
         self.measure();
+        self.watch_workers();
     }
 
     /// Users and certificates. What is of no use is refused as a whole, and is as before.
@@ -322,6 +332,21 @@ impl Sharding {
         if self.measure_at <= now {
             self.measure_at = now + MEASURE_EVERY;
             self.board.show_usage(usage::measure());
+        }
+    }
+
+    /// Says in the log which workers do not get on.
+    fn watch_workers(&mut self) {
+        for finding in self.watch.look(self.pulses.iter().map(Pulse::beats), Instant::now()) {
+            match finding {
+                Finding::Stuck(worker, time) => {
+                    let ms = time.as_millis();
+                    warn!(worker, ms, "a worker is busy with one turn for so long; its clients wait");
+                }
+                Finding::GoesOn(worker, time) => {
+                    warn!(worker, ms = time.as_millis(), "the worker goes on; that turn took so long, about");
+                }
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
 use crate::transport::NodeTls;
+use crate::watch::Pulse;
 use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict};
 use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
 use std::collections::HashMap;
@@ -114,6 +115,8 @@ pub(crate) struct Neighbours {
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// How many clients of this worker have gone: the control thread balances by it.
     pub clients_gone: Arc<AtomicUsize>,
+    /// By this the control thread sees whether the worker gets on.
+    pub pulse: Pulse,
 }
 
 /// One worker.
@@ -187,8 +190,10 @@ impl Worker {
             let wait = if self.proxy.has_halves() { Duration::ZERO } else { deadline.since(before) };
             self.driver.wait(wait.min(WAIT_MAX))?;
             let now = self.clock.now();
+            self.neighbours.pulse.beat();
             self.pace.note_idle(before, now);
             self.turn(now)?;
+            self.neighbours.pulse.beat();
         }
         Ok(())
     }

@@ -247,6 +247,24 @@ const TROUBLE_MAX: Duration = Duration::from_secs(9);
 /// Faults are over, and clients begin nothing new: after this everybody must have all replies.
 const SETTLE: Duration = Duration::from_secs(20);
 
+/// The nodes of `plan` as they begin: primaries, and behind them their replicas.
+fn nodes_of(plan: &Plan, topology: &Topology, remembers: bool, now: Instant) -> Vec<Node> {
+    let mut nodes: Vec<Node> =
+        (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
+    nodes.iter_mut().for_each(|node| load(node, topology, now));
+    for number in plan.shards..plan.shards * (1 + plan.replicas()) {
+        let shard = number % plan.shards;
+        // Nodes of a cluster are known by their own numbers.
+        let place = if plan.is_cluster { number } else { shard };
+        let mut replica = Node::new(ShardId(place as u32), remembers);
+        replica.follows = Some(shard);
+        pair(&mut nodes[shard], &mut replica, now);
+        nodes.push(replica);
+    }
+    nodes.iter_mut().for_each(|node| node.keeps_log = plan.has_replicas());
+    nodes
+}
+
 impl<'p> World<'p> {
     fn new(plan: &'p Plan, saboteur: Option<Saboteur>, trace: bool) -> World<'p> {
         let topology = Arc::new(plan.topology());
@@ -306,21 +324,7 @@ impl<'p> World<'p> {
             Some(watching) => Some(sentinels::scout(watching.named, plan.shards, plan.seed)),
             None => plan.discovers.then(|| Scout::of_cluster(plan)),
         };
-        let mut nodes: Vec<Node> =
-            (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
-        nodes.iter_mut().for_each(|node| load(node, &topology, now));
-        if plan.has_replicas() {
-            for number in plan.shards..all {
-                let shard = number % plan.shards;
-                // Nodes of a cluster are known by their own numbers.
-                let place = if plan.is_cluster { number } else { shard };
-                let mut replica = Node::new(ShardId(place as u32), remembers);
-                replica.follows = Some(shard);
-                pair(&mut nodes[shard], &mut replica, now);
-                nodes.push(replica);
-            }
-            nodes.iter_mut().for_each(|node| node.keeps_log = true);
-        }
+        let nodes = nodes_of(plan, &topology, remembers, now);
         World {
             plan,
             ledger,

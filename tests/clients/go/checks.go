@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -341,11 +342,10 @@ func cluster(w *world) error {
 
 // reconnect repeats a request until it succeeds, as whoever retries does.
 func reconnect(w *world) error {
-	fmt.Println("restart?")
-	if line, err := w.stdin.ReadString('\n'); err != nil || line != "restarted\n" {
-		return fmt.Errorf("stdin says %q, %v", line, err)
+	err := restart(w)
+	if err != nil {
+		return err
 	}
-	var err error
 	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
 		if err = w.rdb.Set(w.ctx, "reconnect", "again", 0).Err(); err == nil {
 			e := &expectations{}
@@ -356,4 +356,66 @@ func reconnect(w *world) error {
 		}
 	}
 	return fmt.Errorf("no answer 10 s after the restart: %w", err)
+}
+
+// restart asks whoever started the program to do what its setup has for that.
+func restart(w *world) error {
+	fmt.Println("restart?")
+	if line, err := w.stdin.ReadString('\n'); err != nil || line != "restarted\n" {
+		return fmt.Errorf("stdin says %q, %v", line, err)
+	}
+	return nil
+}
+
+// writes appends to lists while nodes cut connections. The library repeats by itself what it takes for not carried out, by the
+// words of the error: nothing may be there twice, and all that succeeded must be there.
+func writes(w *world) error {
+	const writers, cuts, between = 8, 30, 200
+	var made atomic.Int64
+	var isOver atomic.Bool
+	var running sync.WaitGroup
+	done := make([]map[string]bool, writers)
+	failed := make([]int, writers)
+	for n := range writers {
+		done[n] = map[string]bool{}
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for id := 0; !isOver.Load(); id++ {
+				element := fmt.Sprint(id)
+				if w.rdb.RPush(w.ctx, fmt.Sprintf("writes:%d", n), element).Err() == nil {
+					done[n][element] = true
+				} else {
+					failed[n]++
+				}
+				made.Add(1)
+			}
+		}()
+	}
+	var err error
+	for range cuts {
+		for before := made.Load(); made.Load() < before+between && w.ctx.Err() == nil; {
+			time.Sleep(time.Millisecond)
+		}
+		if err = restart(w); err != nil {
+			break
+		}
+	}
+	isOver.Store(true)
+	running.Wait()
+	e := &expectations{err: err}
+	for n := range writers {
+		elements, err := w.rdb.LRange(w.ctx, fmt.Sprintf("writes:%d", n), 0, -1).Result()
+		e.noError("LRANGE", err)
+		times := map[string]int{}
+		for _, element := range elements {
+			times[element]++
+			e.holds(times[element] == 1, "%s is there %d times", element, times[element])
+		}
+		for element := range done[n] {
+			e.holds(times[element] == 1, "%s was acknowledged and is not there", element)
+		}
+		fmt.Fprintf(os.Stderr, "%d acknowledged, %d failed\n", len(done[n]), failed[n])
+	}
+	return e.err
 }

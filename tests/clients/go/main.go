@@ -25,11 +25,17 @@ type world struct {
 	stdin      *bufio.Reader
 }
 
-// checks in the order in which they run.
-var checks = []struct {
+// check is what is tried, and its name.
+type check struct {
 	name string
 	run  func(*world) error
-}{
+}
+
+// faultChecks run while nodes cut connections.
+var faultChecks = []check{{"writes", writes}}
+
+// checks in the order in which they run.
+var checks = []check{
 	{"connect", connect},
 	{"strings", plainStrings},
 	{"hashes", hashes},
@@ -51,15 +57,16 @@ var checks = []struct {
 }
 
 func main() {
-	if len(os.Args) != 4 || os.Args[1] != "go-redis" || (os.Args[3] != "nodes" && os.Args[3] != "store") {
-		fmt.Fprintln(os.Stderr, "usage: program go-redis <port> nodes|store")
+	setups := map[string][]check{"nodes": checks, "store": checks, "faults": faultChecks}
+	if len(os.Args) != 4 || os.Args[1] != "go-redis" || setups[os.Args[3]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: program go-redis <port> nodes|store|faults")
 		os.Exit(2)
 	}
 	// No option but the address: the library's default handshake, which asks for RESP3 first.
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Args[2]})
 	w := &world{rdb: rdb, hasScripts: os.Args[3] == "nodes", stdin: bufio.NewReader(os.Stdin)}
 	failed := false
-	for _, check := range checks {
+	for _, check := range setups[os.Args[3]] {
 		if err := runCheck(w, check.run); err != nil {
 			failed = true
 			fmt.Printf("not ok %s: %v\n", check.name, err)

@@ -4,8 +4,9 @@
 //! others, and be told at the same moment: the healthy shards would be asked less meanwhile, and then by all at once, and
 //! what their clients feel would be the doing of these.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,10 @@ use super::scene::{self, Scene};
 const KEYS_PER_CLIENT: usize = 12;
 /// Between two requests of a client, on average. All share two cores with the nodes and the proxy: more would measure the
 /// machine.
-const PACE: Duration = Duration::from_millis(2);
+pub(super) const PACE: Duration = Duration::from_millis(2);
 
-/// How long a client waits before its next request: from half of [`PACE`] to one and a half, so that those that were told
-/// something at the same moment do not keep in step.
+/// How long after the last request was due the next is, whatever became of that: from half of [`PACE`] to one and a half, so
+/// that clients do not keep in step.
 fn pause_of(client: usize, turn: usize) -> Duration {
     // Far apart for two clients, and for two turns of one; coprime to what they are divided by.
     let part = (client * 389 + turn * 617) % 1000;
@@ -50,6 +51,14 @@ pub(super) struct Entry {
     pub(super) outcome: Outcome,
 }
 
+/// Refusals with the same words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusals {
+    pub(super) count: usize,
+    pub(super) first: Instant,
+    pub(super) last: Instant,
+}
+
 /// A key, and what its client knows of it.
 struct Counter {
     key: String,
@@ -62,12 +71,15 @@ struct Counter {
 struct Shared {
     entries: Mutex<Vec<Entry>>,
     strange: Mutex<Vec<String>>,
+    refusals: Mutex<BTreeMap<String, Refusals>>,
     is_over: AtomicBool,
 }
 
 /// The clients.
 pub(super) struct Load {
     proxy: String,
+    /// A key of each pair that no client counts up.
+    spare: Vec<String>,
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<Result<Vec<Counter>>>>,
 }
@@ -92,32 +104,47 @@ impl Load {
         let shared = Arc::new(Shared {
             entries: Mutex::default(),
             strange: Mutex::default(),
+            refusals: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
         let client = |number: usize| {
             let mut connection = scene::connect(&scene.proxy)?;
             let pair = number % scene.pairs.len();
-            let mut counters = Vec::new();
-            for at in 0.. {
-                let key = format!("count:{number}:{at}");
-                let () = redis::cmd("SET").arg(&key).arg(0).query(&mut connection)?;
-                if scene.pair_of(&key)? == pair {
-                    counters.push(Counter { key, pair, acknowledged: 0, unknown: 0 });
-                }
-                if counters.len() == KEYS_PER_CLIENT {
-                    break;
-                }
-            }
+            let keys = keys_of(scene, &mut connection, pair, &format!("count:{number}"), KEYS_PER_CLIENT)?;
+            let counter = |key| Counter { key, pair, acknowledged: 0, unknown: 0 };
+            let counters = keys.into_iter().map(counter).collect();
             let (proxy, shared) = (scene.proxy.clone(), shared.clone());
             Ok(std::thread::spawn(move || count_up(number, &proxy, connection, counters, &shared)))
         };
+        let mut connection = scene::connect(&scene.proxy)?;
+        let mut spare = Vec::new();
+        for pair in 0..scene.pairs.len() {
+            spare.extend(keys_of(scene, &mut connection, pair, "spare", 1)?);
+        }
         let clients = (0..clients as usize).map(client).collect::<Result<_>>()?;
-        Ok(Load { proxy: scene.proxy.clone(), shared, clients })
+        Ok(Load { proxy: scene.proxy.clone(), spare, shared, clients })
+    }
+
+    /// Writes the pair's spare key over a connection that is made for it, in a thread of its own, and says when it was done, if
+    /// it was.
+    pub(super) fn try_out(&self, pair: usize, done: &mpsc::Sender<Instant>) {
+        let (proxy, key, done) = (self.proxy.clone(), self.spare[pair].clone(), done.clone());
+        std::thread::spawn(move || {
+            if scene::ask::<String>(&proxy, &["SET", &key, "1"]).is_some() {
+                // Nobody may want to know it any more.
+                let _ = done.send(Instant::now());
+            }
+        });
     }
 
     /// The requests that were noted since the last call.
     pub(super) fn take_entries(&self) -> Vec<Entry> {
         std::mem::take(&mut *self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The words of what was refused since the last call.
+    pub(super) fn take_refusals(&self) -> BTreeMap<String, Refusals> {
+        std::mem::take(&mut *self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends the clients and compares what they know with what is there.
@@ -141,7 +168,30 @@ impl Load {
     }
 }
 
-/// One client.
+/// Writes keys that begin with `name` until so many are the pair's, and says which.
+fn keys_of(
+    scene: &Scene,
+    connection: &mut redis::Connection,
+    pair: usize,
+    name: &str,
+    count: usize,
+) -> Result<Vec<String>> {
+    let mut keys = Vec::new();
+    for at in 0.. {
+        let key = format!("{name}:{at}");
+        let () = redis::cmd("SET").arg(&key).arg(0).query(connection)?;
+        if scene.pair_of(&key)? == pair {
+            keys.push(key);
+        }
+        if keys.len() == count {
+            break;
+        }
+    }
+    Ok(keys)
+}
+
+/// One client. Its requests are due at times that do not depend on the answers, so that the load is the same whether these are slow
+/// or fast; but it sends none before the last was answered, and leaves out what it should have sent meanwhile.
 fn count_up(
     client: usize,
     proxy: &str,
@@ -149,11 +199,12 @@ fn count_up(
     mut counters: Vec<Counter>,
     shared: &Shared,
 ) -> Result<Vec<Counter>> {
-    let mut turn = 0;
+    let (mut turn, mut next) = (0, 0);
+    let mut due = Instant::now();
     while !shared.is_over.load(Ordering::Relaxed) {
         let places = counters.len();
-        let counter = &mut counters[turn % places];
-        turn += 1;
+        let counter = &mut counters[next % places];
+        next += 1;
         let began = Instant::now();
         let answer: redis::RedisResult<i64> = redis::cmd("INCR").arg(&counter.key).query(&mut connection);
         let outcome = match &answer {
@@ -167,12 +218,19 @@ fn count_up(
         }
         let entry = Entry { began, ended: Instant::now(), pair: counter.pair, outcome };
         shared.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        if let (Outcome::Refused, Err(error)) = (outcome, &answer) {
+            note_refusal(shared, error.to_string());
+        }
         if let (Outcome::Strange, Err(error)) = (outcome, &answer) {
             note_strange(shared, &error.to_string());
             connection = scene::connect(proxy).context("the proxy is gone")?;
         }
+        while due <= Instant::now() {
+            due += pause_of(client, turn);
+            turn += 1;
+        }
         // tidy: allow(sleep): the pace of the load
-        std::thread::sleep(pause_of(client, turn));
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     Ok(counters)
 }
@@ -183,6 +241,13 @@ fn note_strange(shared: &Shared, text: &str) {
     if strange.len() < TOLD && !strange.iter().any(|known| known == text) {
         strange.push(text.to_owned());
     }
+}
+
+fn note_refusal(shared: &Shared, text: String) {
+    let now = Instant::now();
+    let mut refusals = shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+    let refusals = refusals.entry(text).or_insert(Refusals { count: 0, first: now, last: now });
+    (refusals.count, refusals.last) = (refusals.count + 1, now);
 }
 
 /// By the contract of the proxy's errors: its words tell whether the request may have run.

@@ -1,7 +1,9 @@
 //! What is done to nodes, and what clients felt of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::process::Stdio;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +12,8 @@ use serde::Serialize;
 
 use super::By;
 use super::direct::Answer;
-use super::ledger::{Entry, Load, Outcome};
+use super::ledger::{Entry, Load, Outcome, Refusals};
+use super::pooled::{Sides, Times};
 use super::scene::{Scene, Strangers, ask, pause};
 use super::strain::Strain;
 use crate::process::command;
@@ -34,6 +37,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    pub(super) const ALL: [Kind; 5] =
+        [Kind::Killed, Kind::Frozen, Kind::Asked, Kind::Nothing, Kind::Elsewhere];
+
     /// All in turn, and no shard always meets the same one.
     pub(super) fn of_round(number: u32) -> Kind {
         [Kind::Killed, Kind::Frozen, Kind::Asked][((number + number / 3) % 3) as usize]
@@ -61,9 +67,34 @@ pub(super) struct Round {
     /// From then on until a request to that shard succeeded; 0 if one did that was under way.
     pub(super) gap_ms: f64,
     pub(super) felt: Felt,
+    /// With which words requests were refused, and when.
+    pub(super) refusals: Vec<Refused>,
+    /// What requests of the other shards took; the run has it for all rounds together.
+    #[serde(skip)]
+    pub(super) healthy: Healthy,
 }
 
-/// What clients felt in some time, beside a quiet second before.
+/// Refusals with the same words, and when the first and the last came, from the promotion on.
+#[derive(Debug, Serialize)]
+pub(super) struct Refused {
+    pub(super) words: String,
+    pub(super) count: usize,
+    pub(super) first_ms: f64,
+    pub(super) last_ms: f64,
+}
+
+/// What requests of the other shards took in one round.
+#[derive(Debug)]
+pub(super) struct Healthy {
+    /// Until the shard in question was served again, and for [`QUIET`] at least.
+    pub(super) outage: Sides,
+    /// Until all was as before.
+    pub(super) whole: Sides,
+    /// Of those who ask nodes themselves, until all was as before.
+    pub(super) direct: Sides,
+}
+
+/// What clients felt in some time, beside a quiet time before.
 #[derive(Debug, Serialize)]
 pub(super) struct Felt {
     pub(super) requests: usize,
@@ -85,8 +116,11 @@ pub(super) struct Felt {
     pub(super) proxy_before: Strain,
 }
 
-/// While nothing happens, for comparison.
-const QUIET: Duration = Duration::from_secs(1);
+/// While nothing happens, for comparison: before each round and after it. Both together are about as long as it takes to replace
+/// a primary.
+const QUIET: Duration = Duration::from_millis(1250);
+/// Between two requests of those who look whether a shard is served again.
+const TRIED_EVERY: Duration = Duration::from_millis(5);
 /// What a cluster takes to replace a primary, about, if a second of silence is enough for it.
 const REPLACED_IN: Duration = Duration::from_millis(2200);
 /// Until another must have become the primary, and the proxy must have found it.
@@ -96,7 +130,7 @@ const FOUND_IN: Duration = Duration::from_secs(60);
 pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) -> Result<Round> {
     let pair = number % scene.pairs.len();
     let (primary, replica) = scene.settled(pair)?;
-    let before = quiet_second(scene, load, replica);
+    let before = quiet_time(scene, load, replica);
     let began = Instant::now();
     take_away(scene, pair, primary, replica, kind)?;
     let promoted = wait_for_promotion(scene, replica, began)?;
@@ -110,22 +144,39 @@ pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) ->
     // What happens when the old one comes back belongs to it: it may still believe that it is the primary.
     scene.settled(pair)?;
     // A primary that is asked is replaced at once, and of a hundred requests the 99th percentile is the slowest one.
-    look_at(scene, replica, QUIET.saturating_sub(began.elapsed()));
+    scene.look_at(replica, QUIET.saturating_sub(began.elapsed()));
     let seen = Seen::of(scene, load, entries);
+    let after = quiet_time(scene, load, replica);
     let of_pair = Some((pair, scene.pairs[pair].nodes));
-    let ms = |from: Instant, until: Instant| until.saturating_duration_since(from).as_secs_f64() * 1000.0;
+    let healthy = Healthy::of(&seen, [&before, &after], of_pair, served.max(began + QUIET));
+    let refused = |(words, refusals): (String, Refusals)| Refused {
+        words,
+        count: refusals.count,
+        first_ms: ms(promoted, refusals.first),
+        last_ms: ms(promoted, refusals.last),
+    };
     Ok(Round {
         kind,
         promoted_ms: ms(began, promoted),
         gap_ms: ms(promoted, served),
         felt: Felt::of(&seen, &before, of_pair),
+        refusals: seen.refusals.into_iter().map(refused).collect(),
+        healthy,
     })
+}
+
+/// From the one to the other in milliseconds, negative if the other is earlier.
+fn ms(from: Instant, until: Instant) -> f64 {
+    (until.saturating_duration_since(from).as_secs_f64()
+        - from.saturating_duration_since(until).as_secs_f64())
+        * 1000.0
 }
 
 /// All that was noted in some time.
 struct Seen {
     entries: Vec<Entry>,
     answers: Vec<Answer>,
+    refusals: BTreeMap<String, Refusals>,
     proxy: Strain,
 }
 
@@ -133,25 +184,16 @@ impl Seen {
     /// Since the last call; `entries` were taken before.
     fn of(scene: &Scene, load: &Load, mut entries: Vec<Entry>) -> Seen {
         entries.extend(load.take_entries());
-        Seen { entries, answers: scene.direct.take(), proxy: scene.watch.take() }
+        let refusals = load.take_refusals();
+        Seen { entries, answers: scene.direct.take(), refusals, proxy: scene.watch.take() }
     }
 }
 
-/// A second in which nothing happens.
-fn quiet_second(scene: &Scene, load: &Load, node: usize) -> Seen {
+/// A time in which nothing happens.
+fn quiet_time(scene: &Scene, load: &Load, node: usize) -> Seen {
     Seen::of(scene, load, Vec::new());
-    look_at(scene, node, QUIET);
+    scene.look_at(node, QUIET);
     Seen::of(scene, load, Vec::new())
-}
-
-/// Looks at the node for some time as [`wait_for_promotion`] does: what that costs the machine is to be the same whether
-/// something happens or not.
-fn look_at(scene: &Scene, node: usize, time: Duration) {
-    let began = Instant::now();
-    while began.elapsed() < time {
-        scene.is_primary(node);
-        pause();
-    }
 }
 
 /// What clients feel while nothing happens to their nodes: all shards are healthy ones.
@@ -161,13 +203,17 @@ pub(super) fn control(scene: &Scene, load: &Load, kind: Kind) -> Result<Round> {
         _ => None,
     };
     let (_, replica) = scene.settled(0)?;
-    let before = quiet_second(scene, load, replica);
+    let before = quiet_time(scene, load, replica);
+    let began = Instant::now();
     match &mut strangers {
-        Some(strangers) => strangers.fail_over(|| look_at(scene, replica, REPLACED_IN))?,
-        None => look_at(scene, replica, REPLACED_IN),
+        Some(strangers) => strangers.fail_over(|| scene.look_at(replica, REPLACED_IN))?,
+        None => scene.look_at(replica, REPLACED_IN),
     }
-    let felt = Felt::of(&Seen::of(scene, load, Vec::new()), &before, None);
-    Ok(Round { kind, promoted_ms: 0.0, gap_ms: 0.0, felt })
+    let seen = Seen::of(scene, load, Vec::new());
+    let after = quiet_time(scene, load, replica);
+    let felt = Felt::of(&seen, &before, None);
+    let healthy = Healthy::of(&seen, [&before, &after], None, began + REPLACED_IN);
+    Ok(Round { kind, promoted_ms: 0.0, gap_ms: 0.0, felt, refusals: Vec::new(), healthy })
 }
 
 fn take_away(scene: &mut Scene, pair: usize, primary: usize, replica: usize, kind: Kind) -> Result<()> {
@@ -200,19 +246,27 @@ fn wait_for_promotion(scene: &Scene, node: usize, began: Instant) -> Result<Inst
     }
 }
 
-/// When the first request to the pair succeeded after `promoted`. All that is noted until then is added to `entries`.
+/// When the first request to the pair succeeded after `promoted`. All that is noted until then is added to `entries`. Clients of the
+/// pair may all wait for a node that answers nothing: so there are others who ask.
 fn wait_until_served(
     load: &Load,
     pair: usize,
     promoted: Instant,
     entries: &mut Vec<Entry>,
 ) -> Result<Instant> {
+    let (sender, done) = mpsc::channel();
+    let mut tries_at = promoted;
     loop {
+        if tries_at <= Instant::now() {
+            load.try_out(pair, &sender);
+            tries_at = Instant::now() + TRIED_EVERY;
+        }
         let news = load.take_entries();
         let served = news
             .iter()
             .filter(|entry| entry.pair == pair && entry.outcome == Outcome::Done && entry.ended >= promoted)
             .map(|entry| entry.ended)
+            .chain(done.try_iter())
             .min();
         entries.extend(news);
         if let Some(served) = served {
@@ -236,7 +290,7 @@ pub(super) struct Moved {
 pub(super) fn reshard(scene: &mut Scene, load: &Load, slots: u32) -> Result<Moved> {
     let (source, _) = scene.settled(0)?;
     let (target, _) = scene.settled(1)?;
-    let before = quiet_second(scene, load, target);
+    let before = quiet_time(scene, load, target);
     let began = Instant::now();
     let name = |node: usize| {
         ask::<String>(&scene.nodes[node].address, &["CLUSTER", "MYID"]).context("CLUSTER MYID says nothing")
@@ -252,20 +306,52 @@ pub(super) fn reshard(scene: &mut Scene, load: &Load, slots: u32) -> Result<Move
     Ok(Moved { slots, took_ms, felt: Felt::of(&seen, &before, None) })
 }
 
+/// The pair that something happens to, and its nodes; `None`: nothing happens to any.
+type InQuestion = Option<(usize, [usize; 2])>;
+
+fn is_elsewhere(entry: &Entry, pair: InQuestion) -> bool {
+    pair.is_none_or(|(pair, _)| entry.pair != pair)
+}
+
+fn is_of_others(answer: &Answer, pair: InQuestion) -> bool {
+    pair.is_none_or(|(_, nodes)| !nodes.contains(&answer.node))
+}
+
+impl Healthy {
+    /// Of what was `seen`, of which the outage ended at `outage_ended`, and in the quiet times around.
+    fn of(seen: &Seen, quiet: [&Seen; 2], pair: InQuestion, outage_ended: Instant) -> Healthy {
+        let through = |seen: &Seen, until: Option<Instant>| {
+            let entries = seen.entries.iter().filter(|entry| is_elsewhere(entry, pair));
+            let entries = entries.filter(|entry| until.is_none_or(|until| entry.ended <= until));
+            Times::at_pace(entries.map(|entry| entry.ended - entry.began))
+        };
+        let past = |seen: &Seen| {
+            let answers = seen.answers.iter().filter(|answer| is_of_others(answer, pair));
+            Times::of(answers.map(|answer| answer.took))
+        };
+        let [before, after] = quiet;
+        let quiet = through(before, None).and(&through(after, None));
+        Healthy {
+            outage: Sides { quiet: quiet.clone(), during: through(seen, Some(outage_ended)) },
+            whole: Sides { quiet, during: through(seen, None) },
+            direct: Sides { quiet: past(before).and(&past(after)), during: past(seen) },
+        }
+    }
+}
+
 impl Felt {
-    /// Of what was `seen`, where `pair` is the one that something happened to, with its nodes; `None`: all of them.
-    fn of(seen: &Seen, before: &Seen, pair: Option<(usize, [usize; 2])>) -> Felt {
-        let (pair, nodes) = (pair.map(|(pair, _)| pair), pair.map(|(_, nodes)| nodes).unwrap_or_default());
-        let is_meant = |entry: &&Entry| pair.is_none_or(|pair| entry.pair == pair);
+    /// Of what was `seen`; if nothing happened to any pair, all are meant.
+    fn of(seen: &Seen, before: &Seen, pair: InQuestion) -> Felt {
+        let is_meant = |entry: &&Entry| pair.is_none_or(|(pair, _)| entry.pair == pair);
         let count =
             |outcome| seen.entries.iter().filter(is_meant).filter(|entry| entry.outcome == outcome).count();
-        let elsewhere = |entry: &&Entry| pair.is_none_or(|pair| entry.pair != pair);
+        let elsewhere = |entry: &&Entry| is_elsewhere(entry, pair);
         let failed = |entry: &&Entry| entry.outcome != Outcome::Done;
         let through = |entries: &[Entry]| {
             p99_us(entries.iter().filter(elsewhere).map(|entry| entry.ended - entry.began))
         };
         let past = |answers: &[Answer]| {
-            let others = answers.iter().filter(|answer| pair.is_none() || !nodes.contains(&answer.node));
+            let others = answers.iter().filter(|answer| is_of_others(answer, pair));
             p99_us(others.map(|answer| answer.took))
         };
         Felt {
@@ -326,6 +412,7 @@ mod tests {
         let seen = |entries: &[Entry], answers| Seen {
             entries: entries.to_vec(),
             answers,
+            refusals: BTreeMap::new(),
             proxy: Strain::default(),
         };
         let before = seen(&entries[3..], vec![answer(0, 9), answer(1, 5)]);

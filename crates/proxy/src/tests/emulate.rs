@@ -825,3 +825,28 @@ mod moves {
         rig.assert_idle();
     }
 }
+
+#[test]
+fn what_is_wrong_in_itself_is_said_before_where_its_keys_are() {
+    let mut rig = Rig::ready(2);
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    let cross_slot = "-CROSSSLOT Keys in request don't hash to the same slot|";
+    let long = "v".repeat(8 << 10);
+    for (line, expected) in [
+        (format!("msetnx {a} 1 {b}"), "-ERR wrong number of arguments for 'msetnx' command|"),
+        (format!("lmpop 2 {a} {b}"), "-ERR syntax error|"),
+        (format!("blpop {a} {b} x"), "-ERR timeout is not a float or out of range|"),
+        // What depends on what keys hold is not asked for.
+        (format!("msetnx {a} 1 {b} 2"), cross_slot),
+        (format!("rename {a} {b}"), cross_slot),
+        (format!("blpop {a} {b} 0"), cross_slot),
+        (format!("xreadgroup group g c streams {a} {b} > >"), cross_slot),
+        (format!("eval (( 2 {a} {b}"), cross_slot),
+        // Nor is what would take long to look at.
+        (format!("msetnx {a} 1 {b} {long} {a}"), cross_slot),
+    ] {
+        rig.client_sends(client, &format!("{line}|"));
+        assert_eq!(rig.taken(client), expected, "{line}");
+    }
+    assert_eq!((rig.node_got(0), rig.node_got(1)), (String::new(), String::new()));
+}

@@ -583,3 +583,29 @@ fn messages_do_not_come_in_a_protocol_that_the_client_does_not_know_of() {
     let told = rig.taken(client);
     assert!(told.starts_with("_|*14|$6|server|") && told.ends_with(&message("a", "hi")), "{told}");
 }
+
+#[test]
+fn what_a_client_publishes_behind_its_own_subscription_it_hears() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "hello 3|");
+    rig.taken(client);
+    rig.client_sends(client, "subscribe a|subscribe b|ping|publish b hi|");
+    let source = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(source), said("subscribe", "a", None) + &said("subscribe", "b", None));
+    rig.sends(source, &said("subscribe", "a", Some(1)));
+    assert_eq!(rig.taken(client), as_push(&said("subscribe", "a", Some(1))));
+    assert_eq!(rig.last_pinned(), Some(source), "nothing was published, over whatever connection");
+    rig.sends(source, &said("subscribe", "b", Some(2)));
+    assert_eq!(rig.taken(client), as_push(&said("subscribe", "b", Some(2))) + "+PONG|");
+    let node = rig.bring_up_greeted(0, "*2|$5|HELLO|$1|3|*1|$4|PING|", "%1|$5|proto|:3|+PONG|");
+    assert_eq!(rig.taken(node), "*3|$7|publish|$1|b|$2|hi|");
+    rig.sends(source, &message("b", "hi"));
+    rig.sends(node, ":1|");
+    assert_eq!(rig.taken(client), as_push(&message("b", "hi")) + ":1|");
+}
+
+/// What is said in RESP2, as RESP3 has it.
+fn as_push(said: &str) -> String {
+    said.replacen('*', ">", 1)
+}

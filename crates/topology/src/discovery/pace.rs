@@ -18,6 +18,8 @@ pub(super) struct Pace {
 /// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
+    /// While a replica that was chosen obeys: what the old primary takes until that is noticed is lost.
+    Quick,
     /// While a primary is down, or is being replaced.
     Short,
     /// While something is wrong that does not seem to end.
@@ -32,12 +34,25 @@ const WISH_PAUSE: Duration = Duration::from_millis(100);
 /// The pause between two looks while a primary is down, half of it left to chance: short against the 250 ms within which
 /// requests are to flow again after a promotion, and twenty questions a second are nothing to a node.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// The pause between two looks at a replica that was chosen, half of it left to chance. One that was frozen or is gone is not asked
+/// so for long.
+const QUICK_PAUSE: Duration = Duration::from_millis(5);
+/// From the beginning of a failover on: the vote takes a second or two, and then the order goes out within some tenths of one.
+const QUICK_FOR: Duration = Duration::from_secs(5);
 /// Failovers are over by then, or will not come: the usual patience of nodes is 15 seconds, and few make it a minute.
 const SHORT_FOR: Duration = Duration::from_secs(120);
 /// The pause after that.
 pub(super) const LONG_PAUSE: Duration = Duration::from_millis(500);
 
 impl Rest {
+    /// As long as a replica that was chosen in a failover that began `since` then does not obey.
+    pub(super) fn in_failover(since: Instant, now: Instant) -> Rest {
+        if now.since(since) < QUICK_FOR {
+            return Rest::Quick;
+        }
+        Rest::in_trouble(Some(since), now).unwrap_or(Rest::Short)
+    }
+
     /// As long as something is wrong `since` then, if anything is.
     pub(super) fn in_trouble(since: Option<Instant>, now: Instant) -> Option<Rest> {
         let is_lasting = now.since(since?) >= SHORT_FOR;
@@ -70,6 +85,7 @@ impl Pace {
     /// Decides how long to wait after the last question.
     pub(super) fn rest(&mut self, rest: Rest, prng: &mut Prng) {
         let (least, chance) = match rest {
+            Rest::Quick => (QUICK_PAUSE, QUICK_PAUSE),
             Rest::Short => (SHORT_PAUSE, SHORT_PAUSE),
             Rest::Long => (LONG_PAUSE, LONG_PAUSE),
             Rest::Usual(period) => (period - period / 10, period / 5),

@@ -29,8 +29,7 @@ use stdx::{Id, Instant};
 pub(super) struct Shard {
     /// The newest claim that was believed, whatever the node said.
     claim: Option<Claim>,
-    /// The claim's node said that it is a primary.
-    is_confirmed: bool,
+    word: Word,
     trial: Trial,
     heir: Option<Heir>,
     /// The primary cannot be used, as workers say, or as it says itself; since when.
@@ -39,6 +38,18 @@ pub(super) struct Shard {
     failover: Option<Instant>,
     /// Most sentinels make a claim that is older than ours, and nobody a newer one; since when.
     older: Option<Instant>,
+}
+
+/// Whether the claim's node has said that it is a primary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Word {
+    /// It has not, or has said something else.
+    #[default]
+    Missing,
+    /// It takes the place of another, and was not heard yet. Workers may connect to it: it gets nothing before it has told them
+    /// too. So requests wait for its word instead of being refused.
+    Awaited,
+    Given,
 }
 
 /// The question whether a node is a primary, over a connection of its own.
@@ -132,12 +143,15 @@ impl Shard {
             *known = claim;
             return;
         }
-        let has_arrived = matches!(self.chief(), Chief::Promoted(heir) if *heir == claim.address);
+        self.word = match self.chief() {
+            Chief::Promoted(heir) if *heir == claim.address => Word::Given,
+            Chief::Promoted(_) | Chief::Claimed(_) => Word::Awaited,
+            Chief::Nobody => Word::Missing,
+        };
         self.drop_heir(talks);
         self.trial.end(talks);
         (self.trial, self.claim, self.older) = (Trial::default(), Some(claim), None);
-        self.is_confirmed = has_arrived;
-        self.trouble = if has_arrived { None } else { Some(now) };
+        self.trouble = if self.word == Word::Given { None } else { Some(now) };
     }
 
     /// Sees whether a failover is under way, and whom it makes the primary.
@@ -214,7 +228,7 @@ impl Shard {
 
     /// When the claim's node is to be asked: as long as it is no primary yet, and no other is.
     fn trial_due(&self) -> Instant {
-        let is_wanted = self.claim.is_some() && !self.is_confirmed && !self.is_superseded();
+        let is_wanted = self.claim.is_some() && self.word != Word::Given && !self.is_superseded();
         if is_wanted { self.trial.due() } else { Instant::NEVER }
     }
 
@@ -265,12 +279,12 @@ impl Shard {
         match role {
             _ if self.is_superseded() => None,
             Role::Primary => {
-                (self.is_confirmed, self.trouble) = (true, None);
+                (self.word, self.trouble) = (Word::Given, None);
                 None
             }
-            Role::Unsaid(_) if self.is_confirmed => None,
+            Role::Unsaid(_) if self.word == Word::Given => None,
             Role::Other(reason) | Role::Unsaid(reason) => {
-                self.is_confirmed = false;
+                self.word = Word::Missing;
                 let since = *self.trouble.get_or_insert(now);
                 self.trial.rest(since, prng, now);
                 Some((self.claim.as_ref()?.address.clone(), reason))
@@ -282,11 +296,11 @@ impl Shard {
     fn judge_heir(&mut self, role: Role, prng: &mut Prng, now: Instant) {
         let Some(heir) = &mut self.heir else { return };
         heir.trial.conn = None;
-        heir.trial.rest(self.failover.unwrap_or(now), prng, now);
+        heir.trial.pace.rest(Rest::in_failover(self.failover.unwrap_or(now), now), prng);
         match role {
             Role::Primary => {
                 heir.standing = Standing::Promoted;
-                (self.is_confirmed, self.trouble) = (false, None);
+                (self.word, self.trouble) = (Word::Missing, None);
             }
             Role::Other(_) => heir.standing = Standing::Chosen,
             Role::Unsaid(_) => {}
@@ -328,7 +342,9 @@ impl Shard {
     fn chief(&self) -> Chief<'_> {
         match (&self.heir, &self.claim) {
             (Some(Heir { address, standing: Standing::Promoted, .. }), _) => Chief::Promoted(address),
-            (_, Some(claim)) if self.is_confirmed && !self.is_superseded() => Chief::Claimed(&claim.address),
+            (_, Some(claim)) if self.word != Word::Missing && !self.is_superseded() => {
+                Chief::Claimed(&claim.address)
+            }
             _ => Chief::Nobody,
         }
     }

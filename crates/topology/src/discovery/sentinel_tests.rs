@@ -89,7 +89,7 @@ fn a_message_leads_to_the_new_primary_at_once() {
     let views = world.views.len();
     world.run_for(Duration::from_secs(30));
     assert_eq!((world.views.len(), primaries(&world)), (views, vec!["c:1".to_owned(), "b:1".to_owned()]));
-    assert!(world.news.contains(&News::Changed("shard one: primary was nobody, is c:1".to_owned())));
+    assert!(world.news.contains(&News::Changed("shard one: primary was a:1, is c:1".to_owned())));
 }
 
 #[test]

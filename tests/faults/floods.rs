@@ -1,0 +1,80 @@
+//! Nearly all requests are for one key, or one shard: what the others get meanwhile, and what is held for the flood. How fast
+//! anybody is served is never judged.
+
+use crate::harness::{Client, World, kernel};
+use resp::reply::as_integer;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const FLOODING: usize = 12;
+/// Requests of one client in one go: some hundred KiB.
+const AT_ONCE: usize = 5_000;
+/// What the proxy may hold more than before: a MiB for each client that floods, and as much for the test's own clients and
+/// what the allocator keeps.
+const GROWTH_MAX: u64 = 32 << 20;
+
+/// Counts `key` up until `is_over`, many at once. How often that was.
+fn flood(mut client: Client, key: &str, is_over: &AtomicBool) -> u64 {
+    let requests = format!("INCR {key}\r\n").repeat(AT_ONCE);
+    let (mut sent, mut last) = (0, 0);
+    while !is_over.load(Ordering::Relaxed) {
+        let mut writer = Client::of_stream(client.stream().try_clone().expect("a second handle"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| writer.send(requests.as_bytes()));
+            for _ in 0..AT_ONCE {
+                let reply = client.read_reply();
+                let count = as_integer(&reply).expect("the flood is served as well");
+                assert!(count > last, "{count} behind {last}");
+                last = count;
+            }
+        });
+        sent += AT_ONCE as u64;
+    }
+    sent
+}
+
+/// All keys of the flood are `keys`, and all of them are of the first of two shards.
+fn others_are_served_beside_a_flood_of(world: &World, keys: &[String]) {
+    let mut other = world.connect();
+    let (mine, pid) = (world.key_on(1, "mine"), world.proxy.pid());
+    assert_eq!(other.ask(&format!("SET {mine} 0")), "+OK\\r\\n");
+    let before = kernel::resident_bytes(pid);
+    let is_over = AtomicBool::new(false);
+    let flooded: u64 = std::thread::scope(|scope| {
+        let is_over = &is_over;
+        let flooding: Vec<_> = (0..FLOODING)
+            .map(|number| {
+                let (client, key) = (world.connect(), &keys[number % keys.len()]);
+                scope.spawn(move || flood(client, key, is_over))
+            })
+            .collect();
+        // The flood goes on until the last of these was answered.
+        for count in 1..=500 {
+            assert_eq!(other.ask(&format!("INCR {mine}")), format!(":{count}\\r\\n"));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        flooding.into_iter().map(|flooding| flooding.join().expect("no client panics")).sum()
+    });
+    let counted: i64 = keys.iter().filter_map(|key| as_integer(&count_of(&mut other, key))).sum();
+    assert_eq!(counted as u64, flooded);
+    if let (Some(before), Some(peak)) = (before, kernel::peak_resident_bytes(pid)) {
+        assert!(peak < before + GROWTH_MAX, "{} KiB more than before", (peak - before) >> 10);
+    }
+}
+
+/// The number that `key` has; counting it up by nothing says it as one.
+fn count_of(client: &mut Client, key: &str) -> Vec<u8> {
+    client.command(&[b"INCRBY", key.as_bytes(), b"0"])
+}
+
+#[test]
+fn a_hot_key_costs_other_shards_no_service_and_no_more_than_some_memory() {
+    let world = World::with_flags(2, &["--workers=1"]);
+    others_are_served_beside_a_flood_of(&world, &[world.key_on(0, "hot")]);
+}
+
+#[test]
+fn a_flood_for_one_shard_costs_others_no_service_and_no_more_than_some_memory() {
+    let world = World::with_flags(2, &["--workers=1"]);
+    let keys: Vec<String> = world.keys_on(0, "flood").take(FLOODING).collect();
+    others_are_served_beside_a_flood_of(&world, &keys);
+}
