@@ -245,7 +245,7 @@ const COMPARE_EVERY: Duration = Duration::from_millis(200);
 /// lives after 5 s of silence, and may be silent for 2 s then.
 const TROUBLE_MAX: Duration = Duration::from_secs(9);
 /// Faults are over, and clients begin nothing new: after this everybody must have all replies.
-const SETTLE: Duration = Duration::from_secs(20);
+const SETTLE: Duration = Duration::from_secs(40);
 
 /// The nodes of `plan` as they begin: primaries, and behind them their replicas.
 fn nodes_of(plan: &Plan, topology: &Topology, remembers: bool, now: Instant) -> Vec<Node> {

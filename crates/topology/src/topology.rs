@@ -244,6 +244,14 @@ impl Topology {
         there.map(|(_, id)| ShardId(id))
     }
 
+    /// Those of them that own keys: in a cluster, who has slots.
+    pub fn owners(&self) -> Vec<ShardId> {
+        let Table::Slots(slots) = &self.table else { return self.all_shards().collect() };
+        let mut owns = vec![false; self.members.shards.len()];
+        slots.owners().for_each(|shard| owns[shard.0 as usize] = true);
+        self.all_shards().filter(|shard| owns[shard.0 as usize]).collect()
+    }
+
     /// Whether all keys are in one division, and so on one shard.
     pub fn is_undivided(&self) -> bool {
         self.divisions() == 1
@@ -527,6 +535,23 @@ mod tests {
         let last = Topology::of_cluster(Some(&after), 9, &shards[..1]).expect("valid");
         assert_eq!((last.keyless(), last.all_shards().collect::<Vec<_>>()), (ShardId(1), vec![ShardId(1)]));
         assert_eq!((owners(&last, ["a"]), last.is_undivided()), ([1], false));
+    }
+
+    #[test]
+    fn a_primary_without_slots_is_there_and_may_become_a_replica() {
+        let newcomer = ShardSpec { replicas: Vec::new(), ..cluster_shard("b", 5, 6, &[]) };
+        let shards = [cluster_shard("a", 1, 3, &[0..=16383]), newcomer];
+        let before = Topology::of_cluster(None, 7, &shards).expect("valid");
+        assert_eq!(before.all_shards().collect::<Vec<_>>(), [ShardId(0), ShardId(1)]);
+        assert_eq!((before.owners(), owners(&before, ["a"])), (vec![ShardId(0)], [0]));
+        let adopted = ShardSpec { replicas: vec![NodeSpec::tcp("h", 5)], ..shards[0].clone() };
+        let after = Topology::of_cluster(Some(&before), 8, &[adopted]).expect("valid");
+        assert_eq!(after.all_shards().collect::<Vec<_>>(), [ShardId(0)]);
+        let id = before.shard(ShardId(1)).primary.expect("it is one");
+        assert_eq!(
+            (&after.shard(ShardId(0)).replicas[..], after.node(id).shard),
+            (&[id][..], Some(ShardId(0)))
+        );
     }
 
     #[test]

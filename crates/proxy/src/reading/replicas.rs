@@ -229,9 +229,11 @@ impl Core {
         };
         let asker = Asker { from, client: session.client, written, now: self.now };
         let (lanes, backends, limits) = (&self.lanes, &self.backends, &self.limits);
+        let primary = self.topology.shard(shard).primary;
         let admits = |id: NodeId| {
-            let node = lanes.node(LaneId::FIRST, id);
-            node.is_some_and(|node| backends[node as usize].is_ready())
+            let backend = lanes.node(LaneId::FIRST, id).map(|node| &backends[node as usize]);
+            // A primary whose connection is being replaced is not down: requests wait for the other.
+            backend.is_some_and(|it| it.is_ready() || Some(id) == primary && it.admit(limits).is_ok())
         };
         let choice = self.readers.choose(shard, asker, limits, admits);
         self.note_fitness(shard, choice);

@@ -76,6 +76,18 @@ fn a_key_on_its_way_is_asked_for_in_one_piece() {
 }
 
 #[test]
+fn a_key_on_its_way_to_a_node_without_slots_is_asked_for_there() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.remap(&[&even(2)[..], &[(2, Vec::new())]].concat());
+    rig.bring_up(2);
+    rig.client_sends(client, &format!("incr {key}|dbsize|wait 0 0|"));
+    assert_eq!(rig.node_got(2), "*1|$6|dbsize|", "it has keys, though no slot");
+    rig.node_sends(0, &ask(slot, 2));
+    assert_eq!(rig.node_got(2), format!("{ASKING}{}", request(&format!("incr {key}"))));
+}
+
+#[test]
 fn a_slot_that_nobody_has_is_asked_for_five_times_elsewhere() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);

@@ -386,9 +386,10 @@ impl World<'_> {
         let Some(watch) = &self.watch else { return };
         for shard in 0..self.plan.shards {
             let known = self.known_primary(shard);
-            let is_new = std::mem::replace(&mut self.patrol.known[shard], known) != known;
+            let before = std::mem::replace(&mut self.patrol.known[shard], known);
             let Some(node) = known else { continue };
-            if is_new && !matches!(self.patrol.roles[node], Some((true, _))) {
+            // Who takes the place of another may be named before: its connections ask for its role before all else.
+            if before.is_none() && !matches!(self.patrol.roles[node], Some((true, _))) {
                 let what = format!("node {node} was discovered as a primary, and has not called itself one");
                 return self.ledger.violate(what);
             }

@@ -275,6 +275,7 @@ impl ClusterDiscovery {
             shard.primary.take_if(|primary| !is_ours(primary));
             shard.replicas.retain(is_ours);
         }
+        view.shards.retain(|shard| shard.primary.is_some() || !shard.slots.is_empty());
         if view.shards.is_empty() {
             let reason = "no slot of its cluster is served by anybody yet".to_owned();
             return self.findings.complain(by, News::NoAnswer { address: by.clone(), reason });

@@ -183,7 +183,8 @@ impl ClusterMap {
         self.nodes.retain(|name, _| kept.contains(&**name) || owners.contains(&**name));
     }
 
-    /// All shards that have slots, by their first slot.
+    /// All shards that have slots, by their first slot, and behind them the primaries that have none: they may be about to
+    /// get some, and then the others name them (`ASK`) before they have any.
     pub(super) fn view(&self) -> View {
         let mut slots: BTreeMap<&str, Vec<RangeInclusive<u16>>> = BTreeMap::new();
         for (run, claim) in self.runs() {
@@ -193,11 +194,23 @@ impl ClusterMap {
                 None => ranges.push(run),
             }
         }
+        let mut newcomers = if slots.is_empty() { Vec::new() } else { self.newcomers() };
+        newcomers.retain(|id| !slots.contains_key(id));
         let mut shards: Vec<ShardSpec> =
             slots.into_iter().map(|(owner, slots)| self.shard(owner, slots)).collect();
         shards.sort_by_key(|shard| *shard.slots[0].start());
+        shards.extend(newcomers.into_iter().map(|id| self.shard(id, Vec::new())));
         let epoch = self.claims.iter().flatten().map(|claim| claim.epoch).max();
         View { epoch: epoch.unwrap_or_default(), shards }
+    }
+
+    /// Primaries that can be asked and have not failed, by their names.
+    fn newcomers(&self) -> Vec<&str> {
+        let is_one = |known: &Known| known.primary.is_none() && known.address.is_some() && !known.is_failed;
+        let mut ids: Vec<&str> =
+            self.nodes.iter().filter(|(_, known)| is_one(known)).map(|(id, _)| &**id).collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// Who has the slots of `owner`: for a moment after a failover the old primary may be known as a replica of the new one

@@ -333,6 +333,17 @@ fn an_empty_primary_can_become_a_replica_with_a_lower_epoch() {
 }
 
 #[test]
+fn primaries_without_slots_are_known_behind_those_that_have_some() {
+    let owners = [member("b", "", 2, &[(10, 19)]), member("c", "", 1, &[(0, 9)])];
+    let (newcomer, failed) = (member("a", "", 0, &[]), Member { is_failed: true, ..member("d", "", 0, &[]) });
+    let all = [&owners[..], &[newcomer, failed, member("e", "a", 0, &[])]].concat();
+    let expected = ["c:1 [] 0-9", "b:1 [] 10-19", "a:1 [e:1] "].map(str::to_owned).to_vec();
+    assert_eq!(joined(&[&answer(3, &all)]).0, expected);
+    // They do not make a cluster in which nobody has a slot.
+    assert_eq!(joined(&[&answer(3, &all[2..])]).0, Vec::<String>::new());
+}
+
+#[test]
 fn strangers_are_refused() {
     let ours = answer(3, &[member("a", "", 1, &[(0, 9)]), member("b", "", 2, &[(10, 19)])]);
     let theirs = answer(99, &[member("x", "", 99, &[(0, 19)])]);
