@@ -161,8 +161,8 @@ impl Emulation {
 /// A request that is refused since its keys live on several shards is looked at for another reason if it has no more bytes than
 /// this: looking at it is to cost no more than a request does.
 const OBJECTED_TO_BYTES_MAX: usize = 4 << 10;
-/// How errors begin that another keyspace than an empty one would not have, or a node that has more commands.
-const NO_OBJECTIONS: [&[u8]; 2] = [b"-ERR no such key", b"-ERR unknown command"];
+/// How errors begin that another keyspace than an empty one would not have, or a node, which has commands that the store lacks.
+const NO_OBJECTIONS: [&[u8]; 2] = [b"-ERR no such key", b"-ERR command '"];
 
 /// Whether Redis refuses `request` whatever its keys hold; then its error is appended to `reply`.
 fn objects_to(request: &Request<'_>, now_ms: u64, reply: &mut Vec<u8>) -> bool {
