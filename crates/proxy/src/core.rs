@@ -273,25 +273,30 @@ impl Core {
     /// Queues a whole request for the connection `node`.
     #[inline(always)]
     pub(crate) fn enqueue_on(&mut self, node: u32, bytes: &[u8], asked: Asked) {
-        self.queue_on(node, Err(bytes), asked);
+        self.queue_on(node, asked, |backend, pool| {
+            let (tail, start) = backend.tail(pool);
+            append(tail, bytes);
+            start
+        });
     }
 
     /// Queues the ticket of a request that was appended to the output of connection `node` from offset `start` on.
     #[inline(always)]
     pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
-        self.queue_on(node, Ok(start), asked);
+        self.queue_on(node, asked, |_, _| start);
     }
 
-    /// Queues the ticket of a request for the connection `node`, which was appended there from an offset on, or is appended
-    /// now. All of it with one look for the connection.
+    /// Queues the ticket of a request for the connection `node`, which `begin` appends there, if it is not there yet, and says
+    /// from which offset on. All of it with one look for the connection.
     #[inline(always)]
-    fn queue_on(&mut self, node: u32, request: Result<u64, &[u8]>, asked: Asked) {
+    fn queue_on(
+        &mut self,
+        node: u32,
+        asked: Asked,
+        begin: impl FnOnce(&mut Backend, &mut BufferPool) -> u64,
+    ) {
         let backend = &mut self.backends[node as usize];
-        let start = request.unwrap_or_else(|bytes| {
-            let (tail, start) = backend.tail(&mut self.pool);
-            append(tail, bytes);
-            start
-        });
+        let start = begin(backend, &mut self.pool);
         let (late_at, kept) = match backend.used_by {
             Use::Shared | Use::Replica | Use::Held | Use::Draining => {
                 (self.late_at, asked.kept.max(self.keeps))

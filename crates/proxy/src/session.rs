@@ -353,9 +353,10 @@ impl Session {
     #[inline(always)]
     pub(crate) fn room(&self, limits: &Limits) -> usize {
         let pending = self.pending.len();
-        match () {
-            () if self.fits(limits.pending_max, limits) => limits.pending_max.saturating_sub(pending),
-            () => usize::from(self.fits(pending + 1, limits)),
+        if self.fits(limits.pending_max, limits) {
+            limits.pending_max.saturating_sub(pending)
+        } else {
+            usize::from(self.fits(pending + 1, limits))
         }
     }
 

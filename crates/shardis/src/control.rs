@@ -14,6 +14,7 @@ use crate::log_sink::say;
 use crate::logging;
 use crate::sharding::ShardingPlan;
 use crate::tcp::PassingPlan;
+use crate::team::Workers;
 use anyhow::{Context, Result, anyhow};
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -54,12 +55,8 @@ pub(crate) trait Service {
     fn reload(&mut self) -> bool;
     /// Lets workers finish what is in flight, and end.
     fn drain(&self);
-    /// How many clients it has.
-    fn clients(&self) -> usize;
-    /// Whether one of its workers has ended.
-    fn has_lost_worker(&self) -> bool;
-    /// Whether all have.
-    fn has_ended(&self) -> bool;
+    /// Its workers.
+    fn workers(&self) -> &dyn Workers;
 }
 
 /// Serves until it is told to stop.
@@ -150,7 +147,7 @@ impl Control {
             if has_bytes(&mut self.signals) {
                 return Ok(());
             }
-            if self.services.iter().any(|service| service.has_lost_worker()) {
+            if self.services.iter().any(|service| service.workers().have_lost_one()) {
                 return Err(anyhow!("a worker has stopped; see the log"));
             }
         }
@@ -206,10 +203,10 @@ impl Control {
         self.services.iter().for_each(|service| service.drain());
         let deadline = Instant::now() + timeout;
         let mut events = Events::with_capacity(16);
-        while !self.services.iter().all(|service| service.has_ended()) {
+        while !self.services.iter().all(|service| service.workers().have_ended()) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let clients: usize = self.services.iter().map(|service| service.clients()).sum();
+                let clients: usize = self.services.iter().map(|service| service.workers().clients()).sum();
                 warn!(clients, "not everything was finished in time");
                 return;
             }

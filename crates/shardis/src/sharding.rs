@@ -10,7 +10,7 @@ use crate::listeners::{CannotListen, Listener, Mode, Newcomer};
 use crate::log_sink::say;
 use crate::logging;
 use crate::resolver;
-use crate::team::Team;
+use crate::team::{Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
 use crate::watch::{Finding, Pulse, Watch};
@@ -298,16 +298,8 @@ impl Service for Sharding {
         }
     }
 
-    fn clients(&self) -> usize {
-        self.team.clients()
-    }
-
-    fn has_lost_worker(&self) -> bool {
-        self.team.has_lost_one()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.team.has_ended()
+    fn workers(&self) -> &dyn Workers {
+        &self.team
     }
 }
 

@@ -66,19 +66,28 @@ impl<M> Team<M> {
     pub(crate) fn mailbox(&self, number: usize) -> &M {
         &self.members[number].mailbox
     }
+}
 
+/// The workers of a service, whatever mail they get.
+pub(crate) trait Workers {
     /// How many clients all of them have.
-    pub(crate) fn clients(&self) -> usize {
+    fn clients(&self) -> usize;
+    /// Whether one has stopped.
+    fn have_lost_one(&self) -> bool;
+    /// Whether all have stopped.
+    fn have_ended(&self) -> bool;
+}
+
+impl<M> Workers for Team<M> {
+    fn clients(&self) -> usize {
         self.members.iter().map(Member::clients).sum()
     }
 
-    /// Whether one has stopped.
-    pub(crate) fn has_lost_one(&self) -> bool {
+    fn have_lost_one(&self) -> bool {
         self.members.iter().any(|member| member.thread.is_finished())
     }
 
-    /// Whether all have stopped.
-    pub(crate) fn has_ended(&self) -> bool {
+    fn have_ended(&self) -> bool {
         self.members.iter().all(|member| member.thread.is_finished())
     }
 }

@@ -152,11 +152,20 @@ mod tests {
 
     /// Windows until the trial settles, of which those with waits bring `with` requests and others `without`. Returns how many.
     fn settle(trial: &mut Trial, now: &mut Instant, with: u64, without: u64) -> u32 {
+        settle_by(trial, now, |waits| (if waits { with } else { without }, WINDOW))
+    }
+
+    /// The same, of which each brings so many requests and is so long as `window` says, who is told whether it is one with waits.
+    fn settle_by(
+        trial: &mut Trial,
+        now: &mut Instant,
+        mut window: impl FnMut(bool) -> (u64, Duration),
+    ) -> u32 {
         let mut windows = 0;
         while matches!(trial.stage, Stage::Trying { .. }) {
-            let came = if trial.waits() { with } else { without };
-            *now += WINDOW;
-            trial.note_window(came, WINDOW, *now);
+            let (came, length) = window(trial.waits());
+            *now += length;
+            trial.note_window(came, length, *now);
             windows += 1;
         }
         windows
@@ -207,18 +216,16 @@ mod tests {
     fn a_load_that_grows_speaks_for_neither() {
         let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
         let mut came = 400;
-        while matches!(trial.stage, Stage::Trying { .. }) {
-            now += WINDOW;
-            trial.note_window(came, WINDOW, now);
+        settle_by(&mut trial, &mut now, |_| {
             came += 40;
-        }
+            (came - 40, WINDOW)
+        });
         assert!(!trial.waits());
         let mut trial = Trial::new();
-        while matches!(trial.stage, Stage::Trying { .. }) {
-            now += WINDOW;
-            trial.note_window(came, WINDOW, now);
+        settle_by(&mut trial, &mut now, |_| {
             came -= 40;
-        }
+            (came + 40, WINDOW)
+        });
         assert!(!trial.waits());
     }
 
@@ -226,14 +233,15 @@ mod tests {
     fn what_a_step_leaves_to_the_next_is_not_counted() {
         let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
         let mut waited = false;
-        while matches!(trial.stage, Stage::Trying { .. }) {
-            let waits = trial.waits();
+        settle_by(&mut trial, &mut now, |waits| {
             // The first window after waits gets what they have held up.
-            let came = if waits == waited { 400 } else { if waits { 0 } else { 1200 } };
-            waited = waits;
-            now += WINDOW;
-            trial.note_window(came, WINDOW, now);
-        }
+            let came = match (std::mem::replace(&mut waited, waits), waits) {
+                (false, true) => 0,
+                (true, false) => 1200,
+                _ => 400,
+            };
+            (came, WINDOW)
+        });
         let Stage::Settled { came, .. } = trial.stage else { unreachable!() };
         assert_eq!((came.requests / u64::from(came.windows), trial.waits()), (400, false));
     }
@@ -241,12 +249,7 @@ mod tests {
     #[test]
     fn rates_are_compared_and_not_numbers() {
         let (mut trial, mut now) = (Trial::new(), Instant::ZERO);
-        while matches!(trial.stage, Stage::Trying { .. }) {
-            let length = if trial.waits() { 2 * WINDOW } else { WINDOW };
-            now += length;
-            let came = if trial.waits() { 790 } else { 400 };
-            trial.note_window(came, length, now);
-        }
+        settle_by(&mut trial, &mut now, |waits| if waits { (790, 2 * WINDOW) } else { (400, WINDOW) });
         assert!(!trial.waits(), "longer windows bring more");
     }
 

@@ -357,6 +357,11 @@ impl Plan {
         }
     }
 
+    /// How many nodes there are, primaries and replicas.
+    pub fn nodes(&self) -> usize {
+        self.shards * (1 + self.replicas())
+    }
+
     /// Whether each primary has a replica.
     pub fn has_replicas(&self) -> bool {
         self.is_cluster || self.is_replicated

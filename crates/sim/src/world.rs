@@ -252,7 +252,7 @@ fn nodes_of(plan: &Plan, topology: &Topology, remembers: bool, now: Instant) -> 
     let mut nodes: Vec<Node> =
         (0..plan.shards as u32).map(|shard| Node::new(ShardId(shard), remembers)).collect();
     nodes.iter_mut().for_each(|node| load(node, topology, now));
-    for number in plan.shards..plan.shards * (1 + plan.replicas()) {
+    for number in plan.shards..plan.nodes() {
         let shard = number % plan.shards;
         // Nodes of a cluster are known by their own numbers.
         let place = if plan.is_cluster { number } else { shard };
@@ -289,7 +289,7 @@ impl<'p> World<'p> {
         };
         let proxy = Proxy::new(plan.limits.clone(), settings, Arc::clone(&known), board, now);
         let filling_max = *prng.pick(&[100, 5_000, 100_000]);
-        let mut ledger = Ledger::new(Arc::clone(&topology), plan.shards * (1 + plan.replicas()));
+        let mut ledger = Ledger::new(Arc::clone(&topology), plan.nodes());
         (0..LASTING_KEYS).for_each(|number| ledger.name(lasting_key(number)));
         let clients = (0..plan.clients)
             .map(|client| Program::new(client, plan.clients, filling_max, &mut ledger))
@@ -315,11 +315,10 @@ impl<'p> World<'p> {
         ledger.radio.is_bounded = plan.has_few_subscriptions();
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
         let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards, plan.joined, plan.discovers));
-        let all = plan.shards * (1 + plan.replicas());
         let watch = plan
             .watching
             .as_ref()
-            .map(|it| Watch::new(&it.slowness, (it.named, it.quorum), (plan.shards, all)));
+            .map(|it| Watch::new(&it.slowness, (it.named, it.quorum), (plan.shards, plan.nodes())));
         let scout = match &plan.watching {
             Some(watching) => Some(sentinels::scout(watching.named, plan.shards, plan.seed)),
             None => plan.discovers.then(|| Scout::of_cluster(plan)),

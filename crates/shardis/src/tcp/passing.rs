@@ -8,7 +8,7 @@ use crate::control::{Plan, Service};
 use crate::descriptors::ClientsMax;
 use crate::listeners::{CannotListen, Listener, Newcomer};
 use crate::log_sink::say;
-use crate::team::Team;
+use crate::team::{Team, Workers};
 use crate::worker::Clock;
 use anyhow::Result;
 use driver::Target;
@@ -129,16 +129,8 @@ impl Service for Passing {
         self.team.mailboxes().for_each(|mailbox| mailbox.send(Message::Drain));
     }
 
-    fn clients(&self) -> usize {
-        self.team.clients()
-    }
-
-    fn has_lost_worker(&self) -> bool {
-        self.team.has_lost_one()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.team.has_ended()
+    fn workers(&self) -> &dyn Workers {
+        &self.team
     }
 }
 

@@ -61,7 +61,7 @@ impl Patrol {
             reigns: vec![0; plan.shards],
             right_since: vec![vec![Instant::ZERO; count]; plan.shards],
             troubled_until: vec![Instant::ZERO; count],
-            roles: vec![None; plan.shards * (1 + plan.replicas())],
+            roles: vec![None; plan.nodes()],
             known: vec![None; plan.shards],
         }
     }
