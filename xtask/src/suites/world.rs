@@ -54,26 +54,19 @@ impl World {
         let folder = logs().join(name);
         std::fs::create_dir_all(&folder)?;
         File::create(folder.join("suite.log"))?;
-        let port = port.map_or_else(free_port, Ok)?;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err() {
-            bail!("port {port} is taken, and the suite has it written in");
-        }
-        let mut world = World { port, log: folder.join("suite.log"), children: Vec::new() };
-        match subject {
-            Subject::Node => world.launch(node(port), port, &folder.join("node.log"))?,
+        let mut world = World { port: 0, log: folder.join("suite.log"), children: Vec::new() };
+        world.port = match subject {
+            Subject::Node => world.launch(&folder.join("node.log"), port, node)?,
             Subject::Stores(binary) => {
-                world.launch(proxy(binary, port, &[]), port, &folder.join("proxy.log"))?;
+                world.launch(&folder.join("proxy.log"), port, |port| proxy(binary, port, &[]))?
             }
             Subject::Proxy(binary) => {
-                let mut nodes = Vec::new();
-                for index in 0..NODES {
-                    let port = free_port()?;
-                    world.launch(node(port), port, &folder.join(format!("node-{index}.log")))?;
-                    nodes.push(port);
-                }
-                world.launch(proxy(binary, port, &nodes), port, &folder.join("proxy.log"))?;
+                let nodes = (0..NODES)
+                    .map(|index| world.launch(&folder.join(format!("node-{index}.log")), None, node))
+                    .collect::<Result<Vec<_>>>()?;
+                world.launch(&folder.join("proxy.log"), port, |port| proxy(binary, port, &nodes))?
             }
-        }
+        };
         Ok(world)
     }
 
@@ -97,15 +90,42 @@ impl World {
         Ok(String::from_utf8_lossy(&text[before..]).into_owned())
     }
 
+    /// Starts what `command` makes of a port, and waits until it listens there: on `port` if that is given, else on a free one.
+    fn launch(
+        &mut self,
+        log_path: &Path,
+        port: Option<u16>,
+        command: impl Fn(u16) -> Command,
+    ) -> Result<u16> {
+        if let Some(port) = port {
+            if is_listening(port) {
+                bail!("port {port} is taken, and the suite has it written in");
+            }
+            return self.launch_on(port, command(port), log_path).map(|()| port);
+        }
+        // Somebody else may take the port after our look. And what we looked with may be held for a moment by a process that
+        // another thread has just begun and that is not yet another program.
+        let mut failed = None;
+        for _ in 0..5 {
+            let port = free_port()?;
+            match self.launch_on(port, command(port), log_path) {
+                Ok(()) => return Ok(port),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.expect("it was tried")).context("five free ports were tried")
+    }
+
     /// Starts `command` and waits until it listens on `port`.
-    fn launch(&mut self, mut command: Command, port: u16, log_path: &Path) -> Result<()> {
+    fn launch_on(&mut self, port: u16, mut command: Command, log_path: &Path) -> Result<()> {
         let log = File::create(log_path)?;
         let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn();
         self.children.push(child.with_context(|| format!("cannot start {:?}", command.get_program()))?);
         let deadline = Instant::now() + READY_TIMEOUT;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        while !is_listening(port) {
             let child = self.children.last_mut().expect("it was just started");
             if let Some(status) = child.try_wait()? {
+                self.children.pop();
                 bail!("{:?} ended with {status}; see {}", command.get_program(), log_path.display());
             }
             if Instant::now() > deadline {
@@ -116,6 +136,11 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Whether somebody listens on `port`.
+fn is_listening(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 impl Drop for World {
@@ -160,4 +185,49 @@ fn proxy(binary: &Path, port: u16, nodes: &[u16]) -> Command {
         proxy.args([&format!("--nodes={nodes}"), "--allow-admin", "--request-timeout-ms=30000"]);
     }
     proxy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A world of nothing, and the file for what its processes print.
+    fn world(name: &str) -> (World, PathBuf) {
+        let log = std::env::temp_dir().join(format!("xtask-world-{name}-{}.log", std::process::id()));
+        (World { port: 0, log: log.clone(), children: Vec::new() }, log)
+    }
+
+    #[test]
+    fn a_port_that_was_taken_behind_our_back_is_not_the_end() {
+        let (mut world, log) = world("taken");
+        let (tries, holder) = (AtomicU32::new(0), Mutex::new(None));
+        let port = world.launch(&log, None, |port| {
+            if tries.fetch_add(1, Ordering::Relaxed) == 2 {
+                *holder.lock().expect("one thread") = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
+            }
+            command("false")
+        });
+        let held = holder.into_inner().expect("one thread").expect("it was free");
+        assert_eq!(port.expect("it listens"), held.local_addr().expect("it is bound").port());
+        assert_eq!((tries.into_inner(), world.children.len()), (3, 1));
+        std::fs::remove_file(log).expect("it was written");
+    }
+
+    #[test]
+    fn what_never_listens_is_told_and_not_tried_for_ever() {
+        let (mut world, log) = world("never");
+        let error = world.launch(&log, None, |_| command("false")).expect_err("it ends at once");
+        assert!(format!("{error:#}").contains("\"false\" ended with exit status: 1; see "), "{error:#}");
+        assert!(world.children.is_empty());
+        std::fs::remove_file(log).expect("it was written");
+    }
+
+    #[test]
+    fn a_port_that_is_written_in_is_said_to_be_taken() {
+        let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = holder.local_addr().expect("it is bound").port();
+        let (mut world, log) = world("written-in");
+        let error = world.launch(&log, Some(port), |_| command("false")).expect_err("it is taken");
+        assert_eq!(error.to_string(), format!("port {port} is taken, and the suite has it written in"));
+    }
 }
