@@ -374,24 +374,25 @@ impl Proxy {
             self.deliver_reply(first, reply);
             return 0;
         }
-        if session.owed(first.place) != Some(Owed::Node) {
+        let core = &mut self.core;
+        if !session.settle_as_it_is(first.place, reply, &mut core.pool) {
             self.deliver_in_part(first, Outcome::Reply(reply));
             return 0;
         }
-        let core = &mut self.core;
         loop {
             core.tally.count_reply(recipient.command, recipient.queued_us, core.now_us, reply);
-            session.settle(recipient.place, reply, &mut core.pool);
             let backend = &mut core.backends[node as usize];
             let Some(ticket) = backend.front() else { break };
-            let is_next = ticket.conn == first.conn && ticket.purpose == Purpose::Client;
-            if !is_next || session.owed(ticket.place) != Some(Owed::Node) {
+            if ticket.conn != first.conn || ticket.purpose != Purpose::Client {
                 break;
             }
             let Some(len) = plain_len(&rest[used..], &core.limits.reply) else { break };
-            recipient = Recipient::of(ticket);
+            let next = &rest[used..used + len];
+            if !session.settle_as_it_is(ticket.place, next, &mut core.pool) {
+                break;
+            }
+            (recipient, reply) = (Recipient::of(ticket), next);
             backend.pop();
-            reply = &rest[used..used + len];
             used += len;
         }
         let next = core.after_settling(session, reply.len());

@@ -14,7 +14,7 @@ use crate::event::{CloseReason, Notice};
 use crate::login;
 use crate::redirect::Kept;
 use crate::requests::learn::Lookup;
-use crate::requests::route::{Keys, Route, Scratch};
+use crate::requests::route::{Keys, Route};
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{
     Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
@@ -60,7 +60,7 @@ impl Core {
         let mut is_strict = session.login.is_missing();
         let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.limits.request };
         while session.may_read(&self.limits) && self.has_memory_for(session) {
-            at += self.forward_run(session, &bytes[at..], &mut scratch);
+            at += self.forward_run(session, &bytes[at..]);
             if at == bytes.len() || !session.may_read(&self.limits) {
                 break;
             }
@@ -145,7 +145,7 @@ impl Core {
     /// Nothing else of a session for which that is usual changes meanwhile, so that it is looked at once and not for each
     /// request. Returns how many bytes were used. What it leaves, [`Core::handle_requests`] looks at closely.
     #[inline(always)]
-    fn forward_run(&mut self, session: &mut Session, bytes: &[u8], scratch: &mut Scratch) -> usize {
+    fn forward_run(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
         let mut at = 0;
         if !self.is_usual(session) {
             return at;
@@ -154,19 +154,14 @@ impl Core {
         while room > 0 {
             let rest = &bytes[at..];
             let Some(known) = self.heads.find(rest) else { break };
-            if !matches!(known.command.carry, Carry::Shard) {
-                break;
-            }
-            let Some(len) = known.scan(rest, &self.limits.request, &mut scratch.args) else { break };
+            let Some((key, len)) = known.scan_key(rest, &self.limits.request) else { break };
             if len > self.limits.large_bytes {
                 break;
             }
-            let request = Request::new(&rest[..len], just_written(&scratch.args));
-            let route = route::route(known.command, &request, &self.topology, &mut scratch.keys);
-            let Route::One(shard) = route else { break };
+            let shard = self.topology.shard_of(key);
             let Ok(node) = self.shared_node(session.lane, shard) else { break };
             self.count_request(session, known.number);
-            self.send_over(session, known.command, node, request.bytes);
+            self.send_over(session, known.command, node, &rest[..len]);
             at += len;
             room -= 1;
         }

@@ -488,30 +488,49 @@ impl Session {
     }
 
     /// Fills place `number`. The ready run at the front moves to the output.
-    #[inline(always)]
     pub(crate) fn settle(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) {
-        self.note_reply(reply.len());
-        if number == self.front
-            && let Some(front) = self.pending.front()
-        {
-            if !matches!(front, Place::Muted(_)) {
+        let is_filled = self.settle_if(number, reply, pool, |_| true);
+        debug_assert!(is_filled, "a ticket names a place that was reserved and not filled");
+    }
+
+    /// The same, if that place waits for one node, whose reply is passed on as it is. Else nothing is done, and it is false.
+    #[inline(always)]
+    pub(crate) fn settle_as_it_is(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) -> bool {
+        self.settle_if(number, reply, pool, |owed| matches!(owed, Owed::Node))
+    }
+
+    /// Fills place `number` if it waits, and for what `is_right` says. With one look for the place.
+    #[inline(always)]
+    fn settle_if(
+        &mut self,
+        number: u32,
+        reply: &[u8],
+        pool: &mut BufferPool,
+        is_right: impl Fn(&Owed) -> bool,
+    ) -> bool {
+        let Some(place) = self.pending.get_mut(number.wrapping_sub(self.front) as usize) else {
+            return false;
+        };
+        let is_muted = match place {
+            Place::Waiting(owed) if is_right(owed) => false,
+            Place::Muted(owed) if is_right(owed) => true,
+            _ => return false,
+        };
+        if number == self.front {
+            if !is_muted {
                 self.output.push(reply, pool);
             }
             self.pop_front();
             self.release(pool);
-            return;
+        } else {
+            *place = Place::Ready(Parked::EMPTY);
+            if let Place::Ready(parked) = place {
+                parked.fill(if is_muted { &[] } else { reply }, pool);
+            }
+            self.parked_bytes += reply.len();
         }
-        let index = self.index(number);
-        let Some(place) = self.pending.get_mut(index) else {
-            debug_assert!(false, "a ticket names a place that was reserved and not filled");
-            return;
-        };
-        let reply = if matches!(place, Place::Muted(_)) { &[] } else { reply };
-        *place = Place::Ready(Parked::EMPTY);
-        if let Place::Ready(parked) = place {
-            parked.fill(reply, pool);
-        }
-        self.parked_bytes += reply.len();
+        self.note_reply(reply.len());
+        true
     }
 
     /// Answers the request that was just read: behind everything that is pending.

@@ -386,18 +386,25 @@ pub fn plain_args(
     args: &mut Vec<Span>,
 ) -> Option<usize> {
     for _ in 0..count {
-        let [b'$', text @ ..] = bytes.get(at..)? else { return None };
-        let header = short_header(text)?;
-        let len = header.number();
-        if len as i64 > limits.bulk_bytes_max {
-            return None;
-        }
-        let [b'\r', b'\n', ..] = text.get(header.end() + len..)? else { return None };
-        let start = at + 1 + header.end();
-        args.push(Span { start, len });
-        at = start + len + 2;
+        let (arg, next) = plain_arg(bytes, at, limits)?;
+        args.push(arg);
+        at = next;
     }
     Some(at)
+}
+
+/// The argument at offset `at` of `bytes`, and the offset behind it, if all of it is there and its header has few digits.
+#[inline(always)]
+pub fn plain_arg(bytes: &[u8], at: usize, limits: &RequestLimits) -> Option<(Span, usize)> {
+    let [b'$', text @ ..] = bytes.get(at..)? else { return None };
+    let header = short_header(text)?;
+    let len = header.number();
+    if len as i64 > limits.bulk_bytes_max {
+        return None;
+    }
+    let [b'\r', b'\n', ..] = text.get(header.end() + len..)? else { return None };
+    let start = at + 1 + header.end();
+    Some((Span { start, len }, start + len + 2))
 }
 
 /// The text between the type byte at `start` and its CR LF, and the offset behind them; `None` while it is not all

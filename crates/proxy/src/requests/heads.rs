@@ -8,9 +8,9 @@
 //! A head says how many arguments there are and which command is meant, so the same bytes need not be read, and the name
 //! not be looked up, again and again: that is an eighth of what a request among many costs.
 
-use command::{Command, Number};
+use command::{Carry, Command, Number};
 use resp::Request;
-use resp::request::{RequestLimits, Span, plain_args};
+use resp::request::{RequestLimits, Span, plain_arg, plain_args};
 
 /// What requests begin with that were seen lately.
 #[derive(Debug)]
@@ -44,9 +44,28 @@ pub(crate) struct Known {
     args: u32,
     /// Where the command's name is.
     name: Span,
+    /// Which argument its only key is, if that alone says where it goes; else 0.
+    key: u32,
 }
 
 impl Known {
+    /// Finds the key of the request that begins `bytes`, and the request's length, if it is plain and goes where that key is.
+    #[inline(always)]
+    pub(crate) fn scan_key<'b>(&self, bytes: &'b [u8], limits: &RequestLimits) -> Option<(&'b [u8], usize)> {
+        if self.key == 0 {
+            return None;
+        }
+        let (mut at, mut key) = (self.name.start + self.name.len + 2, self.name);
+        for number in 1..self.args {
+            let (arg, next) = plain_arg(bytes, at, limits)?;
+            if number == self.key {
+                key = arg;
+            }
+            at = next;
+        }
+        Some((&bytes[key.start..key.start + key.len], at))
+    }
+
     /// Finds the arguments of the request that begins `bytes`, and its length, if it is plain.
     #[inline(always)]
     pub(crate) fn scan(&self, bytes: &[u8], limits: &RequestLimits, args: &mut Vec<Span>) -> Option<usize> {
@@ -87,7 +106,9 @@ impl Heads {
             return;
         }
         let mask = u64::MAX >> (8 * (BYTES - end));
-        let known = Some(Known { command, number, args, name });
+        let key = command.single_key().filter(|_| matches!(command.carry, Carry::Shard));
+        let key = key.map_or(0, |position| position as u32);
+        let known = Some(Known { command, number, args, name, key: if key < args { key } else { 0 } });
         self.heads[place(first, second)] = Head { first, second: second & mask, mask, known };
     }
 }
