@@ -1,6 +1,6 @@
 //! The programs that give the load: their arguments, and what they print. Also the keys that have to be there before.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -132,6 +132,28 @@ pub(super) fn flush(port: u16) -> Result<()> {
     Ok(())
 }
 
+/// How many commands the node at `port` has carried out since it began.
+pub(super) fn commands_processed(port: u16) -> Result<u64> {
+    let mut conn = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    conn.write_all(b"INFO stats\r\n")?;
+    for line in BufReader::new(conn).lines() {
+        if let Some(count) = line?.strip_prefix("total_commands_processed:") {
+            return Ok(count.parse()?);
+        }
+    }
+    bail!("the node at port {port} does not say how many commands it has carried out")
+}
+
+/// Whether nodes that carried out so many commands meanwhile can have carried out all of `requests`. redis-benchmark counts
+/// errors as replies, and who answers with errors is quick.
+pub(super) fn check_carried_out(requests: u64, commands: u64) -> Result<()> {
+    ensure!(
+        commands >= requests - requests / 100,
+        "{commands} of {requests} requests came to a node, the others were answered with errors"
+    );
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +185,14 @@ mod tests {
         let usual = "-h 127.0.0.1 -p 7001 -c 50 -P 10 -d 3 -r 100000 -n 1000 --csv";
         assert_eq!(words(Test::Mset), format!("{usual} -t mset"));
         assert_eq!(words(Test::Mget), format!("{usual} mget{}", " key:__rand_int__".repeat(10)));
+    }
+
+    #[test]
+    fn requests_that_no_node_saw_are_told() {
+        assert!(check_carried_out(1000, 4000).is_ok(), "parts are commands of their own");
+        assert!(check_carried_out(1000, 990).is_ok(), "what is in flight at the end may be missing");
+        let error = check_carried_out(1000, 989).expect_err("more than a hundredth").to_string();
+        assert_eq!(error, "989 of 1000 requests came to a node, the others were answered with errors");
     }
 
     #[test]

@@ -162,6 +162,11 @@ impl Nodes {
         self.children.iter().try_for_each(|&(port, _)| load::flush(port))
     }
 
+    /// How many commands all of them have carried out.
+    pub(super) fn commands_processed(&self) -> Result<u64> {
+        self.children.iter().map(|&(port, _)| load::commands_processed(port)).sum()
+    }
+
     /// Ports and process ids.
     pub(super) fn addresses(&self) -> Vec<(u16, u32)> {
         self.children.iter().map(|(port, child)| (*port, child.id())).collect()
