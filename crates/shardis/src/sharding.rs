@@ -10,16 +10,14 @@ use crate::listeners::{CannotListen, Listener, Mode, Newcomer};
 use crate::log_sink::say;
 use crate::logging;
 use crate::resolver;
-use crate::team::{Team, Workers};
+use crate::team::{Signs, Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
-use crate::watch::{Finding, Pulse, Watch};
 use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
 use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Reading, Settings, Task};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use topology::Topology;
@@ -181,11 +179,9 @@ impl Plan for ShardingPlan {
             Some((thread, wishes, news)) => (Some(thread), Some(wishes), Some(news)),
             None => (None, None, None),
         };
-        let (mut workers, mut pulses) = (Vec::new(), Vec::new());
+        let mut workers = Vec::new();
         for number in 0..count {
-            let pulse = Pulse::default();
-            pulses.push(pulse.clone());
-            let gone = Arc::new(AtomicUsize::new(0));
+            let signs = Signs::default();
             let neighbours = Neighbours {
                 resolver: resolver.clone(),
                 workers: Arc::clone(&mailboxes),
@@ -194,16 +190,15 @@ impl Plan for ShardingPlan {
                 discovery: wishes.clone(),
                 errands: errand_sender.clone(),
                 log: log_sender.clone(),
-                clients_gone: Arc::clone(&gone),
-                pulse,
+                signs: signs.clone(),
             };
             let (worker, mailbox) = self.worker(number, &limits, &board, neighbours)?;
-            workers.push((worker, mailbox, gone));
+            workers.push((worker, mailbox, signs));
         }
         mailboxes.get_or_init(|| workers.iter().map(|(_, mailbox, _)| mailbox.clone()).collect());
         let mut team = Team::new();
-        for (worker, mailbox, gone) in workers {
-            team.start(mailbox, gone, waker, move || worker.run())?;
+        for (worker, mailbox, signs) in workers {
+            team.start(mailbox, signs, waker, move || worker.run())?;
         }
         discovery.map(DiscoveryThread::start).transpose()?;
         let header = self.args.transport.proxy_protocol;
@@ -220,8 +215,6 @@ impl Plan for ShardingPlan {
             news,
             board,
             measure_at: Instant::now(),
-            watch: Watch::new(count, Instant::now()),
-            pulses,
         }))
     }
 }
@@ -249,9 +242,6 @@ pub(crate) struct Sharding {
     board: Arc<Board>,
     /// The process is looked at then, for INFO.
     measure_at: Instant,
-    watch: Watch,
-    /// Of all workers, by their numbers.
-    pulses: Vec<Pulse>,
 }
 
 impl Service for Sharding {
@@ -277,7 +267,7 @@ impl Service for Sharding {
         self.write_log();
         self.run_errands();
         self.measure();
-        self.watch_workers();
+        self.team.watch(None);
     }
 
     /// Users and certificates. What is of no use is refused as a whole, and is as before.
@@ -324,21 +314,6 @@ impl Sharding {
         if self.measure_at <= now {
             self.measure_at = now + MEASURE_EVERY;
             self.board.show_usage(usage::measure());
-        }
-    }
-
-    /// Says in the log which workers do not get on.
-    fn watch_workers(&mut self) {
-        for finding in self.watch.look(self.pulses.iter().map(Pulse::beats), Instant::now()) {
-            match finding {
-                Finding::Stuck(worker, time) => {
-                    let ms = time.as_millis();
-                    warn!(worker, ms, "a worker is busy with one turn for so long; its clients wait");
-                }
-                Finding::GoesOn(worker, time) => {
-                    warn!(worker, ms = time.as_millis(), "the worker goes on; that turn took so long, about");
-                }
-            }
         }
     }
 

@@ -1,16 +1,35 @@
 //! The workers of one service, as the control thread sees them.
 
+use crate::watch::{Finding, Pulse, Watch};
 use anyhow::{Context, Result};
 use mio::Waker;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use tracing::error;
+use std::time::Instant;
+use tracing::{error, warn};
 
 /// Threads, each with clients of its own. `M` is where a worker's mail goes.
 pub(crate) struct Team<M> {
     members: Vec<Member<M>>,
+    watch: Watch,
+}
+
+/// What a worker shows of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signs {
+    /// How many clients of it have gone: by that the control thread balances.
+    clients_gone: Arc<AtomicUsize>,
+    /// By this it sees whether the worker gets on.
+    pub(crate) pulse: Pulse,
+}
+
+impl Signs {
+    /// So many clients have gone since the worker began.
+    pub(crate) fn show_clients_gone(&self, clients: usize) {
+        self.clients_gone.store(clients, Ordering::Relaxed);
+    }
 }
 
 struct Member<M> {
@@ -18,21 +37,20 @@ struct Member<M> {
     thread: JoinHandle<()>,
     /// Clients that were ever given to it.
     given: usize,
-    /// Clients of it that have gone.
-    gone: Arc<AtomicUsize>,
+    signs: Signs,
 }
 
 impl<M> Team<M> {
     /// Nobody yet.
     pub(crate) fn new() -> Team<M> {
-        Team { members: Vec::new() }
+        Team { members: Vec::new(), watch: Watch::new(Instant::now()) }
     }
 
     /// Starts the next worker, whose thread does `run`. When it ends, the control thread is woken by `waker`.
     pub(crate) fn start(
         &mut self,
         mailbox: M,
-        gone: Arc<AtomicUsize>,
+        signs: Signs,
         waker: &Arc<Waker>,
         run: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Result<()> {
@@ -46,7 +64,7 @@ impl<M> Team<M> {
         };
         let thread = std::thread::Builder::new().name(format!("worker-{number}"));
         let thread = thread.spawn(run).context("starting a worker")?;
-        self.members.push(Member { mailbox, thread, given: 0, gone });
+        self.members.push(Member { mailbox, thread, given: 0, signs });
         Ok(())
     }
 
@@ -65,6 +83,26 @@ impl<M> Team<M> {
     /// Where the mail of worker `number` goes.
     pub(crate) fn mailbox(&self, number: usize) -> &M {
         &self.members[number].mailbox
+    }
+
+    /// Says in the log which workers do not get on, and at which listener, if they have one of their own.
+    pub(crate) fn watch(&mut self, listener: Option<&str>) {
+        let beats = self.members.iter().map(|member| member.signs.pulse.beats());
+        for finding in self.watch.look(beats, Instant::now()) {
+            match finding {
+                Finding::Stuck(worker, time) => {
+                    let ms = time.as_millis();
+                    warn!(
+                        worker,
+                        listener, ms, "a worker is busy with one turn for so long; its clients wait"
+                    );
+                }
+                Finding::GoesOn(worker, time) => {
+                    let ms = time.as_millis();
+                    warn!(worker, listener, ms, "the worker goes on; that turn took so long, about");
+                }
+            }
+        }
     }
 }
 
@@ -94,6 +132,6 @@ impl<M> Workers for Team<M> {
 
 impl<M> Member<M> {
     fn clients(&self) -> usize {
-        self.given.saturating_sub(self.gone.load(Ordering::Relaxed))
+        self.given.saturating_sub(self.signs.clients_gone.load(Ordering::Relaxed))
     }
 }

@@ -50,16 +50,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 10;
 
 impl Watch {
-    pub(crate) fn new(workers: usize, now: Instant) -> Watch {
-        Watch { look_at: now, workers: vec![Watched::default(); workers] }
+    pub(crate) fn new(now: Instant) -> Watch {
+        Watch { look_at: now, workers: Vec::new() }
     }
 
     /// Looks at all workers, unless that was done a moment ago. `beats` are theirs, in the order of their numbers.
-    pub(crate) fn look(&mut self, beats: impl Iterator<Item = u64>, now: Instant) -> Vec<Finding> {
+    pub(crate) fn look(&mut self, beats: impl ExactSizeIterator<Item = u64>, now: Instant) -> Vec<Finding> {
         if now < self.look_at {
             return Vec::new();
         }
         self.look_at = now + LOOK_EVERY;
+        self.workers.resize(beats.len(), Watched::default());
         let each = self.workers.iter_mut().zip(beats).enumerate();
         each.filter_map(|(number, (worker, beats))| worker.find(number, beats)).collect()
     }
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn a_worker_that_is_stuck_is_named_once_and_once_more_when_it_goes_on() {
         let mut now = Instant::now();
-        let mut watch = Watch::new(2, now);
+        let mut watch = Watch::new(now);
         assert_eq!(found(&mut watch, &mut now, 10, [1, 2]), []);
         let second = Duration::from_secs(1);
         assert_eq!(found(&mut watch, &mut now, 25, [1, 2]), [Finding::Stuck(0, second)]);
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn who_waits_or_begins_turn_after_turn_is_not_stuck() {
         let mut now = Instant::now();
-        let mut watch = Watch::new(2, now);
+        let mut watch = Watch::new(now);
         for turn in 0..40 {
             assert_eq!(found(&mut watch, &mut now, 1, [2 * turn + 1, 2]), []);
         }
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn a_process_that_was_stopped_blames_nobody() {
         let mut now = Instant::now();
-        let mut watch = Watch::new(2, now);
+        let mut watch = Watch::new(now);
         assert_eq!(found(&mut watch, &mut now, 3, [1, 1]), []);
         now += Duration::from_secs(3600);
         assert_eq!(found(&mut watch, &mut now, 3, [1, 1]), []);

@@ -4,8 +4,8 @@ use crate::discovery::Wishes;
 use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
+use crate::team::Signs;
 use crate::transport::NodeTls;
-use crate::watch::Pulse;
 use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict};
 use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
 use std::collections::HashMap;
@@ -13,7 +13,6 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
@@ -113,10 +112,8 @@ pub(crate) struct Neighbours {
     pub errands: mpsc::Sender<(usize, Errand)>,
     /// The log is written there; what does not fit is dropped.
     pub log: mpsc::SyncSender<(usize, Notice)>,
-    /// How many clients of this worker have gone: the control thread balances by it.
-    pub clients_gone: Arc<AtomicUsize>,
-    /// By this the control thread sees whether the worker gets on.
-    pub pulse: Pulse,
+    /// The control thread sees the worker by these.
+    pub signs: Signs,
 }
 
 /// One worker.
@@ -190,10 +187,10 @@ impl Worker {
             let wait = if self.proxy.has_halves() { Duration::ZERO } else { deadline.since(before) };
             self.driver.wait(wait.min(WAIT_MAX))?;
             let now = self.clock.now();
-            self.neighbours.pulse.beat();
+            self.neighbours.signs.pulse.beat();
             self.pace.note_idle(before, now);
             self.turn(now)?;
-            self.neighbours.pulse.beat();
+            self.neighbours.signs.pulse.beat();
         }
         Ok(())
     }
@@ -542,7 +539,7 @@ impl Worker {
         let counters = self.proxy.counters();
         let refused = counters.clients_refused + counters.handshakes_failed;
         let gone = counters.clients_total - counters.clients + refused;
-        self.neighbours.clients_gone.store(gone as usize, Ordering::Relaxed);
+        self.neighbours.signs.show_clients_gone(gone as usize);
     }
 }
 

@@ -160,6 +160,11 @@ mod tests {
         if let Some(found_len) = known.scan(bytes, &RequestLimits::default(), &mut found) {
             assert_eq!((found_len, &found), (len, &args), "{bytes:?}");
         }
+        if let Some((key, found_len)) = known.scan_key(bytes, &RequestLimits::default()) {
+            let request = Request::new(&bytes[..len], &args);
+            let expected = known.command.single_key().and_then(|position| request.get(position));
+            assert_eq!((Some(key), found_len), (expected, len), "{bytes:?}");
+        }
         true
     }
 
@@ -199,6 +204,26 @@ mod tests {
     }
 
     #[test]
+    fn only_what_goes_where_one_key_is_is_scanned_for_it() {
+        let mut heads = Heads::default();
+        for (words, key) in [
+            ("GET some-key", Some("some-key")),
+            ("SET some-key value", Some("some-key")),
+            // Two keys, keys behind their number, none at all, and none where it should be.
+            ("MGET a b", None),
+            ("LMPOP 1 a LEFT", None),
+            ("PING", None),
+            ("GET", None),
+        ] {
+            let bytes = request(words);
+            check(&mut heads, &bytes);
+            let found =
+                heads.find(&bytes).and_then(|known| known.scan_key(&bytes, &RequestLimits::default()));
+            assert_eq!(found.map(|(key, _)| key), key.map(str::as_bytes), "{words}");
+        }
+    }
+
+    #[test]
     fn what_is_not_all_there_is_not_scanned() {
         let mut heads = Heads::default();
         let bytes = request("GET some-key");
@@ -206,8 +231,13 @@ mod tests {
         for len in 0..bytes.len() {
             let scanned = heads
                 .find(&bytes[..len])
-                .and_then(|known| known.scan(&bytes[..len], &RequestLimits::default(), &mut Vec::new()));
-            assert_eq!(scanned, None, "{len} bytes");
+                .map(|known| {
+                    let limits = RequestLimits::default();
+                    let all = known.scan(&bytes[..len], &limits, &mut Vec::new());
+                    (all, known.scan_key(&bytes[..len], &limits))
+                })
+                .unwrap_or_default();
+            assert_eq!(scanned, (None, None), "{len} bytes");
         }
         assert!(heads.find(&[0; 64]).is_none() && heads.find(&[0xff; 64]).is_none());
     }

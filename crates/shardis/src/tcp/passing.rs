@@ -8,12 +8,11 @@ use crate::control::{Plan, Service};
 use crate::descriptors::ClientsMax;
 use crate::listeners::{CannotListen, Listener, Newcomer};
 use crate::log_sink::say;
-use crate::team::{Team, Workers};
+use crate::team::{Signs, Team, Workers};
 use crate::worker::Clock;
 use anyhow::Result;
 use driver::Target;
 use mio::Waker;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use topology::NodeSpec;
@@ -74,9 +73,9 @@ impl Plan for PassingPlan {
             if number == 0 {
                 core.probe(self.args.probe(), self.specs.len(), shared.clock.now());
             }
-            let gone = Arc::new(AtomicUsize::new(0));
-            let (worker, mailbox) = Worker::new(core, shared.clone(), Arc::clone(&gone))?;
-            team.start(mailbox, gone, waker, move || worker.run())?;
+            let signs = Signs::default();
+            let (worker, mailbox) = Worker::new(core, shared.clone(), signs.clone())?;
+            team.start(mailbox, signs, waker, move || worker.run())?;
         }
         let (place, refused, refused_logged_at) = (self.place, 0, None);
         Ok(Box::new(Passing { team, place, log, clients_max, refused, refused_logged_at }))
@@ -109,6 +108,7 @@ impl Service for Passing {
     }
 
     fn turn(&mut self) {
+        self.team.watch(Some(&self.place));
         let listener = &self.place;
         while let Ok(notice) = self.log.try_recv() {
             log(listener, &notice);

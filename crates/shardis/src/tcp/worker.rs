@@ -2,11 +2,11 @@
 
 use super::core::{Action, Core, Notice};
 use super::nodes::Nodes;
+use crate::team::Signs;
 use crate::worker::{Clock, reason};
 use driver::{Driver, Entry, Event, Guest, HeaderVersion, Target, Verdict, Waker, header};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
@@ -57,8 +57,8 @@ pub(super) struct Worker {
     driver: Driver,
     shared: Shared,
     inbox: mpsc::Receiver<Message>,
-    /// Clients of it that have gone, for the control thread.
-    gone: Arc<AtomicUsize>,
+    /// The control thread sees it by these.
+    signs: Signs,
     /// Those of them that never got past their PROXY header.
     guests_gone: usize,
     draining: bool,
@@ -74,11 +74,11 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// A worker that is ready to run, and the address for its mail.
-    pub(super) fn new(core: Core, shared: Shared, gone: Arc<AtomicUsize>) -> io::Result<(Worker, Mailbox)> {
+    pub(super) fn new(core: Core, shared: Shared, signs: Signs) -> io::Result<(Worker, Mailbox)> {
         let driver = Driver::reading_at_most(READ_BYTES_MAX)?;
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: driver.waker()? };
-        Ok((Worker { core, driver, shared, inbox, gone, guests_gone: 0, draining: false }, mailbox))
+        Ok((Worker { core, driver, shared, inbox, signs, guests_gone: 0, draining: false }, mailbox))
     }
 
     /// Turns until it is drained.
@@ -87,7 +87,9 @@ impl Worker {
             let before = self.shared.clock.now();
             let deadline = self.core.poll_deadline().min(self.driver.guests_deadline());
             self.driver.wait(deadline.since(before).min(WAIT_MAX))?;
+            self.signs.pulse.beat();
             self.turn(self.shared.clock.now());
+            self.signs.pulse.beat();
         }
         Ok(())
     }
@@ -232,7 +234,7 @@ impl Worker {
         while let Some(notice) = self.core.poll_notice() {
             self.log(notice);
         }
-        self.gone.store(self.core.clients_gone() + self.guests_gone, Ordering::Relaxed);
+        self.signs.show_clients_gone(self.core.clients_gone() + self.guests_gone);
     }
 
     fn log(&self, notice: Notice) {
