@@ -24,7 +24,7 @@ pub(crate) mod kept;
 use crate::ConnId;
 use crate::backend::lanes::LaneId;
 use crate::backend::pinned::Pinning;
-use crate::backend::{Purpose, Ticket, Use};
+use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::proxy::{Peer, Proxy};
@@ -73,6 +73,11 @@ impl Kept {
     fn redirected(self) -> Option<Kept> {
         let times = (self.0 & !IS_READ).max(Kept::UNTIL_RUN.0);
         (times <= REDIRECTS_MAX).then_some(Kept(self.0 & IS_READ | (times + 1)))
+    }
+
+    /// Whether it is where a node has said that it belongs, and perhaps not where the topology says.
+    pub(crate) fn was_redirected(self) -> bool {
+        self.0 & !IS_READ > Kept::UNTIL_RUN.0
     }
 }
 
@@ -203,6 +208,21 @@ pub(crate) struct Parking {
     counted_bytes: usize,
     /// The first of them is tried again, or told that its time is up.
     pub due_at: Instant,
+}
+
+impl Parking {
+    /// Adds `stray`, in its client's order, of whom more may be here if `has_more`.
+    fn add(&mut self, stray: Stray, has_more: bool) {
+        let is_later = |other: &Stray| is_ahead(&stray.ticket, &other.ticket);
+        let later = if has_more { self.strays.iter().position(is_later) } else { None };
+        self.strays.insert(later.unwrap_or(self.strays.len()), stray);
+    }
+}
+
+/// Whether `one` is a request of the client of `other`, and was sent ahead of it.
+fn is_ahead(one: &Ticket, other: &Ticket) -> bool {
+    let are_of_clients = one.purpose == Purpose::Client && other.purpose == Purpose::Client;
+    are_of_clients && one.conn == other.conn && is_behind(other.place, one.place)
 }
 
 impl Default for Parking {
@@ -432,9 +452,27 @@ impl Proxy {
         let Some(kept) = stray.ticket.kept.redirected() else { return self.give_up(stray) };
         stray.ticket.kept = kept;
         match core.topology.node_at(address) {
+            Some(id) if self.would_overtake(&stray, id) => self.park_behind(stray),
             Some(id) => self.send_stray(stray, id, asks),
             None => self.park(stray),
         }
+    }
+
+    /// Whether `stray`, sent to the node `id`, could get there before what its client has sent ahead of it for the same keys:
+    /// a slot that moves twice is at three nodes, and each tells of another.
+    fn would_overtake(&self, stray: &Stray, id: NodeId) -> bool {
+        let ticket = &stray.ticket;
+        match self.peers.get(ticket.conn) {
+            Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => {
+                session.front() != ticket.place && self.core.is_behind_redirected(stray, id)
+            }
+            _ => false,
+        }
+    }
+
+    /// Lets a request wait until what is ahead of it was answered.
+    fn park_behind(&mut self, stray: Stray) {
+        self.park(Stray { retry_at: self.core.now + RETRY_AFTER, ..stray });
     }
 
     /// Lets a request wait. Meanwhile its client's next ones are not read.
@@ -443,14 +481,16 @@ impl Proxy {
         if core.parking.bytes + stray.request.len() > PARKED_BYTES_MAX {
             return self.give_up(stray);
         }
+        let mut has_parked = false;
         if let Some(Peer::Client(session)) = self.peers.get_mut(stray.ticket.conn)
             && stray.ticket.is_of_client()
         {
+            has_parked = session.fences > 0;
             session.fences += 1;
         }
         core.parking.bytes += stray.request.len();
         core.parking.due_at = core.parking.due_at.min(stray.retry_at).min(stray.ticket.deadline);
-        core.parking.strays.push_back(stray);
+        core.parking.add(stray, has_parked);
         core.recount_parked();
     }
 
@@ -472,6 +512,7 @@ impl Proxy {
             }
             match self.core.owner_of(stray.aim) {
                 _ if stray.ticket.deadline <= now => self.give_up(stray),
+                Some(id) if self.would_overtake(&stray, id) => self.park_behind(stray),
                 Some(id) => self.send_stray(stray, id, false),
                 None => self.park(Stray { retry_at: Instant::NEVER, ..stray }),
             }
@@ -613,11 +654,7 @@ impl Core {
         if behind == Behind::Nothing {
             return false;
         }
-        let is_later = |other: &Ticket| {
-            other.conn == ticket.conn
-                && other.purpose == Purpose::Client
-                && is_behind(other.place, ticket.place)
-        };
+        let is_later = |other: &Ticket| is_ahead(ticket, other);
         let mut strays = self.parking.strays.iter();
         if strays.any(|stray| is_later(&stray.ticket) && self.overlap(stray.aim, aim)) {
             return true;
@@ -632,6 +669,36 @@ impl Core {
                 })
             })
         })
+    }
+
+    /// Whether something for the same keys, which its client has sent ahead of `stray`, is parked, or was redirected and is in
+    /// flight to another node than `id`.
+    fn is_behind_redirected(&self, stray: &Stray, id: NodeId) -> bool {
+        let mut parked = self.parking.strays.iter();
+        if parked.any(|other| is_ahead(&other.ticket, &stray.ticket) && self.overlap(other.aim, stray.aim)) {
+            return true;
+        }
+        self.backends.iter().filter(|backend| backend.node != id).any(|backend| {
+            let mut tickets = backend.tickets().enumerate();
+            tickets.any(|(number, other)| {
+                let is_same = |aim| self.overlap(aim, stray.aim);
+                other.kept.was_redirected()
+                    && is_ahead(other, &stray.ticket)
+                    && self.aim_of_kept(backend, number).is_none_or(is_same)
+            })
+        })
+    }
+
+    /// Whether `ticket`, which is `number` behind the front of `backend`, was redirected there, and the topology knows nothing of
+    /// it.
+    pub(crate) fn is_off_the_map(&self, backend: &Backend, number: usize, ticket: &Ticket) -> bool {
+        let is_elsewhere = |aim| self.owner_of(aim) != Some(backend.node);
+        ticket.kept.was_redirected() && self.aim_of_kept(backend, number).is_none_or(is_elsewhere)
+    }
+
+    /// Whose keys the request is about that is `number` behind the front of `backend`; `None` if nobody knows.
+    fn aim_of_kept(&self, backend: &Backend, number: usize) -> Option<Aim> {
+        backend.kept_request(number).map(|request| self.aim_of(&request, backend.shard))
     }
 
     /// Whether two requests may be about the same keys: what is about a shard is about each of its slots.

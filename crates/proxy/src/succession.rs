@@ -46,6 +46,7 @@ impl Proxy {
         self.hold_back_clients_of(&losers);
         self.end_watches_on(&losers);
         self.drain_nodes();
+        self.hold_back_redirected();
         self.core.connect_primaries();
         self.move_sources(&before);
         self.follow_topology();
@@ -58,6 +59,20 @@ impl Proxy {
     fn hold_back_clients_of(&mut self, nodes: &BTreeSet<NodeId>) {
         let losers = self.core.backends.iter().filter(|backend| nodes.contains(&backend.node));
         for ticket in losers.flat_map(|backend| backend.tickets()).filter(|ticket| ticket.is_of_client()) {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
+                session.turn();
+            }
+        }
+    }
+
+    /// The same of clients with requests in flight to where a node has redirected them, and not the topology.
+    fn hold_back_redirected(&mut self) {
+        let core = &self.core;
+        let off_the_map = core.backends.iter().flat_map(|backend| {
+            let all = backend.tickets().enumerate();
+            all.filter(move |(number, ticket)| core.is_off_the_map(backend, *number, ticket))
+        });
+        for (_, ticket) in off_the_map.filter(|(_, ticket)| ticket.is_of_client()) {
             if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
                 session.turn();
             }

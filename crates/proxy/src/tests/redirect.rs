@@ -148,6 +148,56 @@ fn what_waits_for_a_map_that_does_not_come_is_refused_in_time() {
 }
 
 #[test]
+fn a_slot_that_moves_on_is_not_asked_for_there_before_what_is_on_its_way_was_answered() {
+    let mut rig = Rig::cluster(3);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("set {key} 1|set {key} 2|set {key} 3|get {}|", rig.key(1)));
+    let set = |value| request(&format!("set {key} {value}"));
+    rig.node_got(0);
+    rig.node_got(1);
+    rig.node_sends(0, &moved(slot, 1));
+    assert_eq!(rig.node_got(1), set(1));
+    // It has moved on meanwhile: the first one is told so by its node later than the others.
+    rig.node_sends(0, &moved(slot, 2).repeat(2));
+    rig.pass(Duration::from_millis(100));
+    assert_eq!((rig.node_got(2), rig.proxy.requests_parked()), (String::new(), 2));
+    rig.node_sends(1, "$1|x|");
+    rig.node_sends(1, &moved(slot, 2));
+    assert_eq!(rig.node_got(2), set(1));
+    let mut map = even(3);
+    let low = map[0].1.remove(0);
+    map[2].1.push(low);
+    rig.remap(&map);
+    rig.pass(Duration::from_millis(15));
+    assert_eq!(rig.node_got(2), format!("{}{}", set(2), set(3)));
+    rig.node_sends(2, &"+OK|".repeat(3));
+    assert_eq!(rig.taken(client), "+OK|+OK|+OK|$1|x|");
+    assert_eq!((rig.proxy.requests_parked(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+}
+
+#[test]
+fn what_is_sent_by_a_newer_map_does_not_overtake_what_was_redirected_by_an_older_one() {
+    let mut rig = Rig::cluster(3);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("set {key} 1|"));
+    rig.node_got(0);
+    rig.node_sends(0, &moved(slot, 1));
+    let set = |value| request(&format!("set {key} {value}"));
+    assert_eq!(rig.node_got(1), set(1));
+    let mut map = even(3);
+    let low = map[0].1.remove(0);
+    map[2].1.push(low);
+    rig.remap(&map);
+    rig.client_sends(client, &format!("set {key} 2|"));
+    assert_eq!(rig.node_got(2), "");
+    rig.node_sends(1, &moved(slot, 2));
+    rig.node_sends(2, "+OK|");
+    assert_eq!(rig.node_got(2), format!("{}{}", set(1), set(2)));
+    rig.node_sends(2, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|+OK|");
+}
+
+#[test]
 fn what_cannot_be_had_for_a_moment_is_tried_again() {
     let loading = "-LOADING Redis is loading the dataset in memory|";
     for declined in [
