@@ -133,10 +133,11 @@ impl ClusterMap {
             return true;
         }
         // A lower epoch is right in two cases: the owner itself says that it has not got the slot, or the cluster has
-        // forgotten the owner, and the slot was given away by hand.
+        // forgotten the owner, and the slot was given away by hand. Who has heard of no epoch as high as the claim's has not
+        // forgotten the owner, but never heard of him.
         match answer.nodes.iter().find(|other| *other.id == *claim.owner) {
             Some(owner) => owner.is_asked && owner.epoch >= claim.epoch,
-            None => self.has_standing(answer),
+            None => self.has_standing(answer) && answer.epoch >= claim.epoch,
         }
     }
 

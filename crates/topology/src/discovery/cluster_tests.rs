@@ -323,6 +323,10 @@ fn a_lower_epoch_is_believed_only_where_it_must_be_right() {
     for cut_off in [Answer { is_ok: false, ..forgotten.clone() }, Answer { epoch: 8, ..forgotten }] {
         assert_eq!(joined(&[&known, &cut_off]), (kept.clone(), Verdict::Outdated));
     }
+    // Nor by one who has not heard of a yet, of whom we know from one that is cut off since.
+    let early = answer(8, &[all]);
+    let cut_off = Answer { is_ok: false, ..known };
+    assert_eq!(joined(&[&early, &cut_off, &early]), (kept, Verdict::Outdated));
 }
 
 #[test]
