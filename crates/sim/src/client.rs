@@ -12,6 +12,7 @@ use crate::trackers;
 use proxy::ConnId;
 use resp::reply::{self, ReplyLimits, Scanner};
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 use stdx::Instant;
 
 /// One client.
@@ -39,6 +40,9 @@ pub(crate) struct Client {
     /// The last reply to a request that expected [`Expect::Kept`].
     pub kept: Vec<u8>,
 }
+
+/// A reply that nothing keeps is there by then, in a world that is fast.
+const LATE_AFTER: Duration = Duration::from_millis(100);
 
 /// When a reply comes.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +103,12 @@ impl Client {
     /// How many replies it waits for.
     pub(crate) fn waiting(&self) -> usize {
         self.expected.len()
+    }
+
+    /// Whether the reply that comes next is so late at `now` that something keeps it. What the client is told comes behind it.
+    pub(crate) fn is_held_up(&self, now: Instant) -> bool {
+        let is_late = |sent_at: Instant| now.since(sent_at) >= LATE_AFTER;
+        !self.is_kept_waiting() && self.expected.front().is_some_and(|(_, sent_at)| is_late(*sent_at))
     }
 
     /// Whether the reply that comes next is one that is waited for: an element, or replicas.

@@ -33,7 +33,9 @@ impl World<'_> {
         let is_behind = |client: usize| {
             let Some(client) = clients.get(client) else { return false };
             let link = client.conn.and_then(|conn| links.get(&conn));
-            client.reads_at > *now || link.is_none_or(|link| !link.to_peer.is_empty())
+            client.reads_at > *now
+                || client.is_held_up(*now)
+                || link.is_none_or(|link| !link.to_peer.is_empty())
         };
         let is_writing =
             |client: usize, key: &[u8]| clients.get(client).is_some_and(|client| client.is_writing(key));
