@@ -249,6 +249,8 @@ pub(crate) struct Backend {
     /// Bytes of requests that the driver took on this connection.
     written: u64,
     in_flight: VecDeque<Ticket>,
+    /// Where the last request begins that was redirected here, as [`Ticket::start`] says it.
+    redirected_at: Option<u64>,
     /// How many tickets at the front were told that their time was up.
     expired: usize,
     /// The unfinished reply.
@@ -321,6 +323,7 @@ impl Backend {
             output: ByteQueue::default(),
             written: 0,
             in_flight: VecDeque::new(),
+            redirected_at: None,
             expired: 0,
             input: Vec::new(),
             scanner: reply::Scanner::default(),
@@ -457,6 +460,19 @@ impl Backend {
     /// The same, to be changed.
     pub(crate) fn tickets_mut(&mut self) -> impl Iterator<Item = &mut Ticket> {
         self.in_flight.iter_mut()
+    }
+
+    /// The request that was queued last was redirected here.
+    pub(crate) fn note_redirected(&mut self) {
+        self.redirected_at = self.in_flight.back().map(|ticket| ticket.start);
+    }
+
+    /// What is in flight and was redirected here, with their places in that order. Where there are none, nothing is looked through.
+    pub(crate) fn redirected(&self) -> impl Iterator<Item = (usize, &Ticket)> {
+        let last = self.redirected_at;
+        let until_last = move |ticket: &Ticket| last.is_some_and(|last| ticket.start <= last);
+        let tickets = self.in_flight.iter().enumerate().take_while(move |(_, ticket)| until_last(ticket));
+        tickets.filter(|(_, ticket)| ticket.kept.was_redirected())
     }
 
     /// What waits to be sent in the present state.
@@ -808,6 +824,7 @@ impl Backend {
         pool.give(std::mem::take(&mut self.input));
         self.scanner = reply::Scanner::default();
         self.expired = 0;
+        self.redirected_at = None;
         let written = std::mem::take(&mut self.written);
         (std::mem::take(&mut self.in_flight), written)
     }

@@ -464,7 +464,9 @@ impl Proxy {
         let ticket = &stray.ticket;
         match self.peers.get(ticket.conn) {
             Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => {
-                session.front() != ticket.place && self.core.is_behind_redirected(stray, id)
+                session.front() != ticket.place
+                    && (session.fences > 0 && self.core.is_behind_parked(stray)
+                        || self.core.is_behind_redirected(stray, id))
             }
             _ => false,
         }
@@ -671,29 +673,30 @@ impl Core {
         })
     }
 
-    /// Whether something for the same keys, which its client has sent ahead of `stray`, is parked, or was redirected and is in
-    /// flight to another node than `id`.
+    /// Whether something for the same keys, which its client has sent ahead of `stray`, is parked.
+    fn is_behind_parked(&self, stray: &Stray) -> bool {
+        let is_it =
+            |other: &Stray| is_ahead(&other.ticket, &stray.ticket) && self.overlap(other.aim, stray.aim);
+        self.parking.strays.iter().any(is_it)
+    }
+
+    /// Whether it was redirected and is in flight to another node than `id`.
     fn is_behind_redirected(&self, stray: &Stray, id: NodeId) -> bool {
-        let mut parked = self.parking.strays.iter();
-        if parked.any(|other| is_ahead(&other.ticket, &stray.ticket) && self.overlap(other.aim, stray.aim)) {
-            return true;
-        }
         self.backends.iter().filter(|backend| backend.node != id).any(|backend| {
-            let mut tickets = backend.tickets().enumerate();
-            tickets.any(|(number, other)| {
+            backend.redirected().any(|(number, other)| {
                 let is_same = |aim| self.overlap(aim, stray.aim);
-                other.kept.was_redirected()
-                    && is_ahead(other, &stray.ticket)
-                    && self.aim_of_kept(backend, number).is_none_or(is_same)
+                is_ahead(other, &stray.ticket) && self.aim_of_kept(backend, number).is_none_or(is_same)
             })
         })
     }
 
-    /// Whether `ticket`, which is `number` behind the front of `backend`, was redirected there, and the topology knows nothing of
-    /// it.
-    pub(crate) fn is_off_the_map(&self, backend: &Backend, number: usize, ticket: &Ticket) -> bool {
+    /// The requests on their way to `backend` that were redirected there, and of which the topology knows nothing.
+    pub(crate) fn off_the_map<'b>(&'b self, backend: &'b Backend) -> impl Iterator<Item = &'b Ticket> {
         let is_elsewhere = |aim| self.owner_of(aim) != Some(backend.node);
-        ticket.kept.was_redirected() && self.aim_of_kept(backend, number).is_none_or(is_elsewhere)
+        let redirected = backend.redirected();
+        redirected
+            .filter(move |(number, _)| self.aim_of_kept(backend, *number).is_none_or(is_elsewhere))
+            .map(|(_, ticket)| ticket)
     }
 
     /// Whose keys the request is about that is `number` behind the front of `backend`; `None` if nobody knows.
@@ -760,7 +763,11 @@ impl Core {
         let Ticket { conn, place, part, purpose, kept, .. } = ticket;
         self.enqueue_on(node, request, Asked { conn, place, part, purpose, kept });
         self.asking = asking;
-        if let Some(last) = self.backends[node as usize].tickets_mut().last() {
+        let backend = &mut self.backends[node as usize];
+        if kept.was_redirected() {
+            backend.note_redirected();
+        }
+        if let Some(last) = backend.tickets_mut().last() {
             last.queued_us = ticket.queued_us;
             last.deadline = last.deadline.min(ticket.deadline);
             self.check_at = self.check_at.min(last.deadline);

@@ -68,11 +68,8 @@ impl Proxy {
     /// The same of clients with requests in flight to where a node has redirected them, and not the topology.
     fn hold_back_redirected(&mut self) {
         let core = &self.core;
-        let off_the_map = core.backends.iter().flat_map(|backend| {
-            let all = backend.tickets().enumerate();
-            all.filter(move |(number, ticket)| core.is_off_the_map(backend, *number, ticket))
-        });
-        for (_, ticket) in off_the_map.filter(|(_, ticket)| ticket.is_of_client()) {
+        let off_the_map = core.backends.iter().flat_map(|backend| core.off_the_map(backend));
+        for ticket in off_the_map.filter(|ticket| ticket.is_of_client()) {
             if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
                 session.turn();
             }
