@@ -307,12 +307,24 @@ impl Topology {
         lost.collect()
     }
 
-    /// Whether a primary of this topology is not that of its shard any more in the one that follows.
+    /// Whether a primary of this topology is not that of its shard any more in the one that follows. One that has given all its
+    /// slots to others is not lost: its keys were moved.
     pub fn loses_primary(&self, after: &Topology) -> bool {
         self.all_shards().any(|id| {
             let primary = self.primary_of(id);
-            primary.is_some() && after.primary_of(id) != primary
+            primary.is_some() && after.primary_of(id) != primary && !self.gives_all_away(id, after)
         })
+    }
+
+    /// Whether the shard `id` is not there in the topology that follows, and its slots are those of primaries that were there.
+    fn gives_all_away(&self, id: ShardId, after: &Topology) -> bool {
+        let (Table::Slots(before), Table::Slots(now)) = (&self.table, &after.table) else { return false };
+        let mut heirs = before.owners().zip(now.owners()).filter(|(owner, _)| *owner == id);
+        after.primary_of(id).is_none()
+            && heirs.all(|(_, heir)| {
+                let primary = self.primary_of(heir);
+                primary.is_some() && after.primary_of(heir) == primary
+            })
     }
 
     /// The primary of a shard that may not be there.

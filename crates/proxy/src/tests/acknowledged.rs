@@ -1,6 +1,6 @@
 //! Transcripts of WAIT: replicas that have what a client wrote. `|` stands for CR LF.
 
-use crate::testing::Rig;
+use crate::testing::{Rig, even};
 use crate::{ConnId, Event};
 use std::time::Duration;
 
@@ -215,6 +215,23 @@ fn who_may_have_lost_writes_in_a_failover_is_told_so_once() {
     rig.pass(Duration::from_millis(1));
     rig.bring_up(2);
     assert_told_once(&mut rig, client, 2);
+}
+
+#[test]
+fn a_primary_that_has_given_its_slots_away_is_not_lost() {
+    for (heir, is_lost) in [(0, false), (2, true)] {
+        let mut rig = Rig::cluster(2);
+        let client = rig.client();
+        let mut map = even(2);
+        let given = map.pop().expect("two shards").1;
+        match heir {
+            0 => map[0].1.extend(given),
+            _ => map.push((heir, given)),
+        }
+        rig.remap(&map);
+        rig.client_sends(client, "wait 2 100|");
+        assert_eq!(rig.taken(client).starts_with("-ERR a primary"), is_lost, "{heir}");
+    }
 }
 
 #[test]
