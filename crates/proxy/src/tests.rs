@@ -9,6 +9,7 @@ mod emulate_faults;
 mod every_command;
 mod fan;
 mod halves;
+mod homes;
 mod inlays;
 mod lanes;
 mod large;

@@ -138,5 +138,3 @@ impl Discovery {
 
 /// Whoever has not answered by then is asked no further. A handshake over continents takes a third of it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same while a primary is down: the next one is asked soon.
-const URGENT_PATIENCE: Duration = Duration::from_millis(300);

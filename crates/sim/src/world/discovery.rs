@@ -120,11 +120,7 @@ impl World<'_> {
         });
         let late = match slowness {
             Some(slowness) => slowness + self.plan.delay_max,
-            None if self.prng.one_in(20) => {
-                // Requests for a node that is new wait for this answer, and may not get it in time.
-                self.troubled |= self.plan.joined < self.plan.shards;
-                Duration::from_secs(2)
-            }
+            None if self.prng.one_in(20) => Duration::from_secs(2),
             None => self.plan.delay_max,
         };
         self.plan_in_up_to(late, What::Talk(conn));

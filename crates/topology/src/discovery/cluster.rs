@@ -1,17 +1,21 @@
-//! Whom to ask about a Redis Cluster, and when: one node at a time, over a connection that is closed afterwards.
+//! Whom to ask about a Redis Cluster, and when: one node, and another if that is late; each over a connection that is closed
+//! afterwards.
 //!
 //! ```text
 //!   period, with jitter ──┐
 //!   a redirect, READONLY ─┼─► choose a node ─► INFO, NODES, SHARDS (or SLOTS) ─► join ─► a view, if it is another
-//!   a primary is down ────┘     the hint first, then who answers, in no order; seeds last
+//!   a primary is down ────┤     the hint first, then who answers, in no order; seeds last
+//!   no answer in 100 ms ──┘
 //! ```
+//!
+//! Who is late is still listened to: what it says is joined as any answer is, so none of two takes anything back.
 
 use super::cluster_answer::{Asked, Replies, is_no_cluster};
 use super::cluster_map::{ClusterMap, Verdict};
 use super::findings::Findings;
 use super::pace::{Pace, Rest};
 use super::talk::{Greetings, Heard, Talks, error_text};
-use super::{Event, News, PATIENCE, Party, URGENT_PATIENCE, Wish};
+use super::{Event, News, PATIENCE, Party, Wish};
 use crate::{Address, NodeSpec};
 use resp::encode;
 use resp::reply::is_error;
@@ -45,9 +49,12 @@ pub struct ClusterDiscovery {
     pub(super) findings: Findings,
     prng: Prng,
     map: ClusterMap,
-    asking: Option<Asking>,
+    /// In the order in which they were asked.
+    asking: Vec<Asking>,
     pace: Pace,
     hints: VecDeque<Address>,
+    /// Where a redirect led that nobody has told of yet, and until when that is looked for: requests wait to be sent there.
+    wanted: HashMap<Address, Instant>,
     /// Primaries that workers cannot use, and since when.
     down: HashMap<Address, Instant>,
     /// The last answer was that of a node which sees no majority, or named a failed primary; since when it is so.
@@ -66,8 +73,15 @@ struct Asking {
     replies: Replies,
     /// How many of them are here.
     count: usize,
+    /// Another that was asked beside it has answered: nobody waits for this one.
+    is_spare: bool,
 }
 
+/// So many are asked at once at most. With one late answer in twenty, as many late ones come together once in 160,000 times.
+const ASKED_MAX: usize = 4;
+/// How long a node that redirects have named is looked for, if those who are asked have not heard of it: clients wait a second
+/// for it by default, and nodes tell each other within that.
+const WANTED_FOR: Duration = Duration::from_secs(2);
 /// Addresses of redirects that wait to be asked; more are as good as these.
 const HINTS_MAX: usize = 8;
 /// Nodes that are remembered as failed, or as strangers.
@@ -84,9 +98,10 @@ impl ClusterDiscovery {
             findings: Findings::default(),
             prng: Prng::new(settings.seed),
             map: ClusterMap::default(),
-            asking: None,
+            asking: Vec::new(),
             pace: Pace::default(),
             hints: VecDeque::new(),
+            wanted: HashMap::new(),
             down: HashMap::new(),
             is_troubled: None,
             failed_at: HashMap::new(),
@@ -98,18 +113,24 @@ impl ClusterDiscovery {
     pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
         match wish {
             Wish::Look => self.pace.wish(),
-            Wish::Redirected(address) => self.note_hint(address),
+            Wish::Redirected(address) => {
+                if self.wanted.len() < HINTS_MAX && !self.map.has_address(&address) {
+                    self.wanted.insert(address.clone(), now + WANTED_FOR);
+                }
+                self.note_hint(address);
+            }
             Wish::Down(address) => {
                 self.note_failure(&address, now);
                 if self.has_primary(&address) {
                     self.pace.wish();
                     self.down.entry(address.clone()).or_insert(now);
                 }
-                if let Some(Asking { conn, .. }) = self.asking.take_if(|asking| asking.address == address) {
+                if let Some(place) = self.asking.iter().position(|asking| asking.address == address) {
                     // Workers see first that something is wrong, and then what: so the very node may have been asked, and
-                    // it would be waited for as long as a failover takes.
+                    // it would be waited for before the next.
+                    let Asking { conn, is_spare, .. } = self.asking.remove(place);
                     self.talks.close(conn);
-                    self.rest(false, now);
+                    self.rest_after(false, is_spare, now);
                 }
             }
             Wish::Up(address) => {
@@ -134,37 +155,49 @@ impl ClusterDiscovery {
         while let Some(conn) = self.talks.expire(now) {
             self.fail(conn, "no answer in time", now);
         }
-        if self.asking.is_none() && self.pace.due() <= now {
+        if self.question_at() <= now {
             self.ask(now);
         }
     }
 
     /// See [`super::Discovery::poll_deadline`].
     pub fn poll_deadline(&self) -> Instant {
-        match self.asking {
-            Some(_) => self.talks.deadline(),
-            None => self.pace.due(),
-        }
+        self.talks.deadline().min(self.question_at())
+    }
+
+    /// When the next is to be asked.
+    fn question_at(&self) -> Instant {
+        let has_choice = || self.hints.iter().chain(self.addresses()).any(|address| !self.is_asked(address));
+        let may_ask = self.asking.len() < ASKED_MAX && has_choice();
+        if may_ask { self.pace.due() } else { Instant::NEVER }
+    }
+
+    /// Whether the node at `address` has still to answer.
+    fn is_asked(&self, address: &Address) -> bool {
+        self.asking.iter().any(|asking| asking.address == *address)
     }
 
     /// Asks whoever is most likely to answer.
     fn ask(&mut self, now: Instant) {
         let Some(address) = self.choose() else { return };
+        self.hints.retain(|hint| *hint != address);
         self.pace.begin(now);
+        // If it has not answered by then, another is asked.
+        self.pace.rest(Rest::Short, &mut self.prng);
         let mut request = Vec::new();
         for question in ["INFO", "NODES", "SHARDS"] {
             encode::request(&mut request, &[b"CLUSTER", question.as_bytes()]);
         }
-        let patience = if self.trouble().is_some() { URGENT_PATIENCE } else { PATIENCE };
-        let conn = self.talks.open(&address, Party::Node, &request, now + patience);
-        self.asking = Some(Asking { conn, address, replies: Replies::default(), count: 0 });
+        let conn = self.talks.open(&address, Party::Node, &request, now + PATIENCE);
+        self.asking.push(Asking { conn, address, replies: Replies::default(), count: 0, is_spare: false });
     }
 
-    /// The next to be asked: the hint of a redirect; while a primary is down, every other time one of those that may follow
-    /// it, which know first; else anybody of the cluster who has not failed lately; then the seeds.
+    /// The next to be asked, of those that are not being asked: the hint of a redirect; while a primary is down, every other
+    /// time one of those that may follow it, which know first; else anybody of the cluster who has not failed lately; then the
+    /// seeds.
     fn choose(&mut self) -> Option<Address> {
-        if let Some(hint) = self.hints.pop_front() {
-            return Some(hint);
+        if let Some(hint) = self.hints.iter().find(|hint| !self.is_asked(hint)) {
+            return Some(hint.clone());
         }
         let first = self.prng.next_u64();
         let heirs: HashSet<&Address> = match self.prng.one_in(2) {
@@ -174,6 +207,7 @@ impl ClusterDiscovery {
         let known: HashSet<&Address> = self.map.addresses().collect();
         let mut all: Vec<&Address> =
             known.iter().copied().chain(self.seeds.iter().filter(|seed| !known.contains(seed))).collect();
+        all.retain(|address| !self.is_asked(address));
         // A seed decides, so the order in which a table happens to give them must not.
         all.sort_by_cached_key(|address| address.to_string());
         // Of equals the first wins: which one that is, is left to chance.
@@ -213,7 +247,8 @@ impl ClusterDiscovery {
 
     /// Takes one reply in; with the last, the answer is whole.
     fn take(&mut self, conn: Id, reply: Vec<u8>, now: Instant) {
-        let Some(asking) = self.asking.as_mut().filter(|asking| asking.conn == conn) else { return };
+        let Some(place) = self.asking.iter().position(|asking| asking.conn == conn) else { return };
+        let asking = &mut self.asking[place];
         asking.count += 1;
         match asking.count {
             1 => asking.replies.info = reply,
@@ -230,18 +265,19 @@ impl ClusterDiscovery {
             _ => asking.replies.slots = Some(reply),
         }
         if asking.count >= 3 {
-            self.conclude(now);
+            let asking = self.asking.remove(place);
+            self.conclude(asking, now);
         }
     }
 
     /// All replies are here.
-    fn conclude(&mut self, now: Instant) {
-        let Some(Asking { conn, address, replies, .. }) = self.asking.take() else { return };
+    fn conclude(&mut self, asking: Asking, now: Instant) {
+        let Asking { conn, address, replies, is_spare, .. } = asking;
         self.talks.close(conn);
         let asked = Asked { address: &address, is_tls: self.is_tls };
         let answer = match replies.digest(asked) {
             Ok(answer) => answer,
-            Err(reason) => return self.note_no_answer(address, &reason, now),
+            Err(reason) => return self.note_no_answer((address, is_spare), &reason, now),
         };
         match self.map.join(&answer) {
             Verdict::Strange => {
@@ -250,7 +286,8 @@ impl ClusterDiscovery {
                 self.strangers.insert(address.clone());
                 self.tell(&address);
                 self.findings.complain(&address, News::Stranger { address: address.clone() });
-                return self.rest(false, now);
+                self.wanted.remove(&address);
+                return self.rest_after(false, is_spare, now);
             }
             Verdict::Outdated => self.findings.count_refusal(),
             Verdict::Joined => {}
@@ -264,7 +301,11 @@ impl ClusterDiscovery {
         let is_troubled = !answer.is_ok || self.map.has_failed_primary();
         self.is_troubled = if is_troubled { self.is_troubled.or(Some(now)) } else { None };
         self.tell(&address);
-        self.rest(true, now);
+        self.rest_after(true, is_spare, now);
+        self.wanted.retain(|address, until| *until > now && !self.map.has_address(address));
+        if !self.wanted.is_empty() {
+            self.pace.wish();
+        }
     }
 
     /// Gives out what is known now, if it is other than what was given out before.
@@ -290,12 +331,13 @@ impl ClusterDiscovery {
 
     /// The question of `conn` gets no answer.
     fn fail(&mut self, conn: Id, reason: &str, now: Instant) {
-        if let Some(asking) = self.asking.take_if(|asking| asking.conn == conn) {
-            self.note_no_answer(asking.address, reason, now);
+        if let Some(place) = self.asking.iter().position(|asking| asking.conn == conn) {
+            let asking = self.asking.remove(place);
+            self.note_no_answer((asking.address, asking.is_spare), reason, now);
         }
     }
 
-    fn note_no_answer(&mut self, address: Address, reason: &str, now: Instant) {
+    fn note_no_answer(&mut self, (address, is_spare): (Address, bool), reason: &str, now: Instant) {
         self.findings.count_failure();
         self.note_failure(&address, now);
         let news = match is_no_cluster(reason) {
@@ -303,7 +345,18 @@ impl ClusterDiscovery {
             false => News::NoAnswer { address: address.clone(), reason: reason.to_owned() },
         };
         self.findings.complain(&address, news);
-        self.rest(false, now);
+        self.rest_after(false, is_spare, now);
+    }
+
+    /// A question is over. A spare one decides nothing if it was in vain, or while another is waited for.
+    fn rest_after(&mut self, is_answered: bool, is_spare: bool, now: Instant) {
+        if is_spare && !(is_answered && self.asking.iter().all(|asking| asking.is_spare)) {
+            return;
+        }
+        if is_answered {
+            self.asking.iter_mut().for_each(|asking| asking.is_spare = true);
+        }
+        self.rest(is_answered, now);
     }
 
     fn note_failure(&mut self, address: &Address, now: Instant) {

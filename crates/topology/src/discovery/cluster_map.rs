@@ -248,4 +248,9 @@ impl ClusterMap {
     pub(super) fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.nodes.values().filter_map(|known| known.address.as_ref())
     }
+
+    /// Whether one of them is there.
+    pub(super) fn has_address(&self, address: &Address) -> bool {
+        self.addresses().any(|other| other == address)
+    }
 }

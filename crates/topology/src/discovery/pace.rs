@@ -20,7 +20,7 @@ pub(super) struct Pace {
 pub(super) enum Rest {
     /// While a replica that was chosen obeys: what the old primary takes until that is noticed is lost.
     Quick,
-    /// While a primary is down, or is being replaced.
+    /// While a primary is down, or is being replaced, or an answer is late.
     Short,
     /// While something is wrong that does not seem to end.
     Long,

@@ -19,6 +19,11 @@ pub(super) struct World<'a> {
     /// Whose connections are neither made nor refused.
     pub cut: HashSet<String>,
     conns: HashMap<Id, String>,
+    /// Those that were asked for and not closed since.
+    pub open: HashSet<Id>,
+    /// Who answers so much later.
+    pub slow: HashMap<String, Duration>,
+    late: Vec<(Instant, Id, Vec<u8>)>,
     /// Who was connected to, in order.
     pub connected: Vec<(String, Party)>,
     pub views: Vec<View>,
@@ -33,6 +38,9 @@ impl<'a> World<'a> {
             nodes: HashMap::new(),
             cut: HashSet::new(),
             conns: HashMap::new(),
+            open: HashSet::new(),
+            slow: HashMap::new(),
+            late: Vec::new(),
             connected: Vec::new(),
             views: Vec::new(),
             news: Vec::new(),
@@ -51,6 +59,7 @@ impl<'a> World<'a> {
             self.conns.iter().filter(|(_, at)| *at == address).map(|(conn, _)| *conn).collect();
         for conn in lost {
             self.conns.remove(&conn);
+            self.open.remove(&conn);
             self.discovery.handle_event(Event::Closed { conn, reason: "connection lost" }, self.now);
         }
         self.act();
@@ -78,15 +87,26 @@ impl<'a> World<'a> {
         let end = self.now + duration;
         self.act();
         let mut turns = 0;
-        while self.discovery.poll_deadline() <= end {
-            let due = self.discovery.poll_deadline();
+        while self.due() <= end {
+            let due = self.due();
             turns = if due > self.now { 0 } else { turns + 1 };
             assert!(turns < 10, "it goes round in circles");
             self.now = due.max(self.now);
+            for (_, conn, bytes) in self.late.extract_if(.., |(at, ..)| *at <= self.now).collect::<Vec<_>>() {
+                if self.conns.contains_key(&conn) {
+                    self.discovery.handle_event(Event::Received { conn, bytes: &bytes }, self.now);
+                }
+            }
             self.discovery.handle_time(self.now);
             self.act();
         }
         self.now = end;
+    }
+
+    /// When the next thing happens.
+    fn due(&self) -> Instant {
+        let late = self.late.iter().map(|(at, ..)| *at);
+        late.chain([self.discovery.poll_deadline()]).min().unwrap_or(Instant::NEVER)
     }
 
     fn act(&mut self) {
@@ -94,7 +114,10 @@ impl<'a> World<'a> {
             match action {
                 Action::Connect { conn, address, party } => self.connect(conn, &address, party),
                 Action::Send { conn, bytes } => self.answer(conn, &bytes),
-                Action::Close { conn } => drop(self.conns.remove(&conn)),
+                Action::Close { conn } => {
+                    self.conns.remove(&conn);
+                    self.open.remove(&conn);
+                }
             }
         }
         self.views.extend(self.discovery.poll_view());
@@ -104,6 +127,7 @@ impl<'a> World<'a> {
     fn connect(&mut self, conn: Id, address: &Address, party: Party) {
         let address = address.to_string();
         self.connected.push((address.clone(), party));
+        self.open.insert(conn);
         if self.cut.contains(&address) {
             return;
         }
@@ -111,15 +135,18 @@ impl<'a> World<'a> {
             self.conns.insert(conn, address);
             self.discovery.handle_event(Event::Connected { conn }, self.now);
         } else {
+            self.open.remove(&conn);
             self.discovery.handle_event(Event::Closed { conn, reason: "connection refused" }, self.now);
         }
     }
 
     fn answer(&mut self, conn: Id, bytes: &[u8]) {
-        let Some(node) = self.conns.get(&conn).and_then(|address| self.nodes.get_mut(address)) else {
-            return;
-        };
+        let Some(address) = self.conns.get(&conn) else { return };
+        let Some(node) = self.nodes.get_mut(address) else { return };
         let replies: Vec<u8> = requests(bytes).iter().filter_map(|request| node(request)).flatten().collect();
+        if let Some(slowness) = self.slow.get(address) {
+            return self.late.push((self.now + *slowness, conn, replies));
+        }
         if !replies.is_empty() {
             self.discovery.handle_event(Event::Received { conn, bytes: &replies }, self.now);
         }

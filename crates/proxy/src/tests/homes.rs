@@ -1,0 +1,129 @@
+//! Transcripts of shard channels whose node declines to subscribe us. `|` stands for CR LF.
+
+use super::redirect::{begin, changed, even_but, hint, listener, message, moved, request};
+use crate::ConnId;
+use crate::testing::{Rig, even};
+use std::time::Duration;
+
+const CLUSTER_DOWN: &str = "-CLUSTERDOWN The cluster is down|";
+const MOVED_IN_VAIN: &str =
+    "-TRYAGAIN shard s0 unavailable: its keys move, and the request did not find them in time|";
+
+/// A client that wants to be subscribed to a shard channel of shard 0, the channel and its slot, and whom that was asked for.
+fn asker(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
+    let (client, channel, slot) = begin(rig);
+    rig.client_sends(client, &format!("ssubscribe {channel}|"));
+    let source = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
+    (client, channel, slot, source)
+}
+
+#[test]
+fn who_subscribes_where_an_unknown_node_has_the_slot_waits_for_the_map() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, source) = asker(&mut rig);
+    rig.sends(source, &moved(slot, 5));
+    assert_eq!(rig.proxy.poll_wish(rig.now), hint(7005));
+    // Who asks meanwhile waits with it, and nothing overtakes.
+    let other = rig.client();
+    rig.client_sends(other, &format!("ssubscribe {channel}|"));
+    rig.client_sends(client, &format!("ping|spublish {channel} hi|"));
+    let quiet = (String::new(), String::new(), String::new());
+    assert_eq!((rig.taken(client), rig.taken(other), rig.taken(source)), quiet);
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
+    map.push((5, vec![slot as u16..=slot as u16]));
+    rig.remap(&map);
+    let home = rig.bring_up_pinned(2);
+    assert_eq!(rig.taken(home), request(&format!("ssubscribe {channel}")));
+    rig.sends(home, &changed("ssubscribe", &channel));
+    let pong = "*2|$4|pong|$0||";
+    assert_eq!(rig.taken(client), format!("{}{pong}", changed("ssubscribe", &channel)));
+    assert_eq!(rig.taken(other), changed("ssubscribe", &channel));
+    rig.sends(home, &message("smessage", &channel));
+    assert_eq!(rig.taken(other), message("smessage", &channel));
+    rig.pass(Duration::from_secs(5));
+    assert_eq!(rig.taken(source), "", "and nobody is asked again");
+}
+
+#[test]
+fn who_subscribes_and_waits_for_a_map_that_does_not_come_is_told_in_time() {
+    let mut rig = Rig::cluster(2);
+    let (client, _, slot, source) = asker(&mut rig);
+    rig.pass(Duration::from_millis(300));
+    rig.sends(source, &moved(slot, 5));
+    let timeout = rig.proxy.core.limits.request_timeout;
+    rig.pass(timeout - Duration::from_millis(301));
+    assert_eq!(rig.taken(client), "");
+    rig.pass(Duration::from_millis(2));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.topics()), (MOVED_IN_VAIN, 0));
+}
+
+#[test]
+fn who_subscribes_while_the_cluster_is_down_for_a_moment_waits() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, _, source) = asker(&mut rig);
+    for _ in 0..5 {
+        rig.sends(source, CLUSTER_DOWN);
+        assert_eq!((rig.taken(client), rig.taken(source)), (String::new(), String::new()));
+        rig.pass(Duration::from_millis(100));
+        assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
+    }
+    rig.sends(source, &changed("ssubscribe", &channel));
+    assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
+}
+
+#[test]
+fn who_subscribes_while_the_cluster_is_down_for_long_is_told_in_time() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, _, source) = asker(&mut rig);
+    let (timeout, asked_at) = (rig.proxy.core.limits.request_timeout, rig.now);
+    rig.sends(source, CLUSTER_DOWN);
+    let mut told = String::new();
+    while told.is_empty() {
+        rig.pass(Duration::from_millis(10));
+        if !rig.taken(source).is_empty() {
+            rig.sends(source, CLUSTER_DOWN);
+        }
+        told = rig.taken(client);
+        assert!(rig.now.since(asked_at) <= timeout + Duration::from_millis(10));
+    }
+    assert_eq!(told, "-TRYAGAIN shard s0 unavailable: CLUSTERDOWN The cluster is down|");
+    rig.pass(Duration::from_secs(5));
+    assert_eq!((rig.taken(source), rig.proxy.topics()), (String::new(), 0), "{channel} is of no interest");
+}
+
+#[test]
+fn who_is_subscribed_is_so_again_when_the_cluster_is_not_down_any_more() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, old) = listener(&mut rig);
+    rig.remap(&even_but(slot));
+    rig.taken(old);
+    let new = rig.bring_up_pinned(1);
+    // It has the slot, and has not heard yet that all is well.
+    for _ in 0..20 {
+        assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
+        rig.sends(new, CLUSTER_DOWN);
+        rig.pass(Duration::from_millis(990));
+        assert_eq!(rig.taken(new), "", "it is not asked in a hurry: nobody waits");
+        rig.pass(Duration::from_millis(10));
+    }
+    rig.taken(new);
+    rig.sends(new, &changed("ssubscribe", &channel));
+    rig.sends(new, &message("smessage", &channel));
+    assert_eq!(rig.taken(client), message("smessage", &channel));
+}
+
+#[test]
+fn who_waits_for_the_map_waits_on_while_the_old_home_is_lost() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, source) = asker(&mut rig);
+    rig.sends(source, &moved(slot, 5));
+    rig.event(crate::Event::Closed { conn: source, reason: "gone" });
+    assert_eq!(rig.taken(client), "");
+    rig.remap(&even_but(slot));
+    let home = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(home), request(&format!("ssubscribe {channel}")));
+    rig.sends(home, &changed("ssubscribe", &channel));
+    assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
+}
