@@ -42,9 +42,9 @@ use crate::tracking::invalidations::changes_of;
 use command::{Carry, Command, Flags, Local, PubSubQuestion, Topic as Kind};
 use resp::reply::{as_bulk, as_integer, elements, is_error};
 use resp::{Request, encode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use stdx::{Id, Slab};
+use stdx::{Id, Instant, Slab};
 use topology::{ShardId, Topology};
 
 /// All that a worker knows of its clients' subscriptions.
@@ -55,6 +55,8 @@ pub(crate) struct Subscriptions {
     sources: BTreeMap<Origin, Source>,
     /// Topics that nobody is subscribed to any more, until the nodes know.
     leaving: Slab<Leaving>,
+    /// Topics that have had a setback, and some that had.
+    pub set_back: BTreeSet<Id>,
     /// Reused by each message.
     listeners: Vec<ConnId>,
 }
@@ -98,6 +100,7 @@ impl Subscriptions {
             topics: Topics::new(shards),
             sources: BTreeMap::new(),
             leaving: Slab::default(),
+            set_back: BTreeSet::new(),
             listeners: Vec::new(),
         }
     }
@@ -148,7 +151,11 @@ impl Core {
         let place = session.reserve(Owed::Subscription);
         session.subscribed.get_or_insert_default().awaits = Some(place);
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
+        let others_wait = topic.is_waited_for();
         topic.wait(conn, Wait { place, count, resp3: session.resp3 });
+        if others_wait && topic.is_parked() {
+            return;
+        }
         let unasked: Vec<ShardId> = topic.unasked().collect();
         unasked.into_iter().for_each(|shard| self.ask_for(id, shard));
     }
@@ -539,7 +546,7 @@ impl Proxy {
                 if let Some(topic) = self.core.subscriptions.topics.get_mut(ticket.conn) {
                     topic.refuse(shard);
                 }
-                if !self.redirect_topic(ticket.conn, node, reply) {
+                if !self.redirect_topic(&ticket, node, reply) {
                     self.deny(ticket.conn, reply);
                     if is_denial(&String::from_utf8_lossy(&reply[1..])) {
                         self.evict(ticket.conn);
@@ -796,12 +803,7 @@ impl Session {
 
     /// Whether so much waits for it, which is subscribed, that it is to be closed: the hard limit at once, the soft
     /// one in time. One message of `newest` bytes may be larger.
-    pub(crate) fn is_slow_subscriber(
-        &mut self,
-        newest: usize,
-        now: stdx::Instant,
-        limits: &crate::Limits,
-    ) -> bool {
+    pub(crate) fn is_slow_subscriber(&mut self, newest: usize, now: Instant, limits: &crate::Limits) -> bool {
         let held = self.held_bytes();
         let Some(subscribed) = self.subscribed.as_mut().filter(|subscribed| subscribed.has_topics()) else {
             return false;

@@ -140,6 +140,16 @@ impl Declined {
         })
     }
 
+    /// What who waits is told if its time is up: `reply` is what the node said.
+    pub(crate) fn reason(&self, reply: &[u8]) -> String {
+        match self {
+            Declined::Moved { .. } | Declined::Ask { .. } => errors::REDIRECTED.to_owned(),
+            Declined::Later | Declined::NoPrimary => {
+                String::from_utf8_lossy(reply).trim_matches(['-', '\r', '\n']).to_owned()
+            }
+        }
+    }
+
     /// What the node may carry out behind a request that it has declined so.
     fn behind(&self) -> Behind {
         match self {
@@ -206,7 +216,7 @@ pub(crate) struct Parking {
     strays: VecDeque<Stray>,
     bytes: usize,
     counted_bytes: usize,
-    /// The first of them is tried again, or told that its time is up.
+    /// The first of them, or of the topics that have had a setback, is tried again, or told that its time is up.
     pub due_at: Instant,
 }
 
@@ -369,11 +379,7 @@ impl Proxy {
             }
             Use::Shared | Use::Replica | Use::Pinned | Use::Subscription | Use::Relief => {}
         }
-        let text = String::from_utf8_lossy(reply);
-        let reason = match declined {
-            Declined::Moved { .. } | Declined::Ask { .. } => errors::REDIRECTED.to_owned(),
-            _ => text.trim_matches(['-', '\r', '\n']).to_owned(),
-        };
+        let reason = declined.reason(reply);
         match request {
             Some(request) if !overtaken => {
                 let retry_at = Instant::NEVER;
@@ -496,7 +502,7 @@ impl Proxy {
         core.recount_parked();
     }
 
-    /// Sends again what is due, or all if there is a new topology; whose time is up is told so.
+    /// Sends again what is due, or all if there is a new topology; whose time is up is told so. Of topics (`homes.rs`) what is due.
     pub(crate) fn retry_parked(&mut self, all: bool) {
         let now = self.core.now;
         let strays = std::mem::take(&mut self.core.parking.strays);
@@ -519,6 +525,8 @@ impl Proxy {
                 None => self.park(Stray { retry_at: Instant::NEVER, ..stray }),
             }
         }
+        let topics_due_at = self.retry_topics();
+        self.core.parking.due_at = self.core.parking.due_at.min(topics_due_at);
         self.core.recount_parked();
     }
 

@@ -4,29 +4,31 @@
 //!   a newer topology ─────────────────────────────────────┐
 //!   sunsubscribe, unasked: the slot has left that node ───┼─► asked for at the shard that has it
 //!   MOVED in answer to SSUBSCRIBE ────────────────────────┘
+//!     to a node that we do not know ──► parked until the next topology ──► asked for where that says
+//!   CLUSTERDOWN and its like ─────────► parked, and asked for again
 //! ```
 //!
 //! What a client of Redis Cluster must do by itself is done here: it stays subscribed. Messages that were published while
 //! no node was subscribed to are lost, as they are for that client. Only shard channels belong to a slot; other messages
 //! of a cluster come to all of its nodes, and each topic takes them from one ([`Core::heard`]).
 
+use crate::backend::Ticket;
 use crate::core::Core;
 use crate::errors;
 use crate::proxy::{Peer, Proxy};
-use crate::pubsub::subscriptions::{Moved, Origin};
+use crate::pubsub::subscriptions::{Moved, Origin, Setback};
 use crate::pubsub::{Leaving, is_notification};
 use crate::redirect::Declined;
 use crate::replies::Fault;
 use command::Topic as Kind;
 use resp::reply::{as_bulk, elements};
 use std::sync::Arc;
-use stdx::Id;
+use stdx::{Id, Instant};
 use topology::ShardId;
 
 /// A topic is asked for at so many shards one after the other at most, before who waits for it is told that it cannot be
 /// had: as often as a request is redirected.
 const MOVES_MAX: u8 = 5;
-
 impl Core {
     /// Asks for what there is to ask for after the topology has changed.
     pub(crate) fn follow_topics(&mut self) {
@@ -59,15 +61,27 @@ impl Core {
         }
     }
 
-    /// Asks the shards of a topic that were not asked yet and that have a primary.
+    /// Asks the shards of a topic that were not asked yet, if they have a primary.
     fn ask_where_possible(&mut self, id: Id) {
         let Some(topic) = self.subscriptions.topics.get(id) else { return };
         let unasked: Vec<ShardId> = topic.unasked().collect();
         for shard in unasked {
-            if self.topology.shard(shard).primary.is_some() {
-                self.ask_for(id, shard);
+            match self.topology.shard(shard).primary {
+                Some(_) => self.ask_for(id, shard),
+                None => {
+                    let until = self.now + self.limits.request_timeout;
+                    self.set_topic_back(id, until, errors::NO_PRIMARY.to_owned());
+                }
             }
         }
+    }
+
+    /// Nobody can be asked for a topic now. Who waits for it does so until then at the latest.
+    fn set_topic_back(&mut self, id: Id, until: Instant, reason: String) {
+        let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
+        let due_at = topic.set_back(until, reason, self.now);
+        self.subscriptions.set_back.insert(id);
+        self.parking.due_at = self.parking.due_at.min(due_at);
     }
 
     /// The topic of a message that comes from `origin`, if it counts: somebody is still subscribed, and the topic has not
@@ -104,28 +118,59 @@ impl Proxy {
         core.ask_where_possible(id);
     }
 
-    /// A node has declined to subscribe us. True if another was asked.
-    pub(crate) fn redirect_topic(&mut self, id: Id, node: u32, reply: &[u8]) -> bool {
+    /// The node of the connection `node` has declined what `ticket` asks for. True if it is asked for elsewhere, or later.
+    pub(crate) fn redirect_topic(&mut self, ticket: &Ticket, node: u32, reply: &[u8]) -> bool {
         let core = &mut self.core;
+        let (id, until) = (ticket.conn, ticket.deadline);
         let Some(declined) = core.declined_by(node, reply) else { return false };
         core.note_declined(&declined);
-        let Declined::Moved { address, .. } = declined else { return false };
-        let target = core.topology.node_at(&address).map(|node| core.shard_of_node(node));
+        let target = match &declined {
+            Declined::Moved { address, .. } => core.topology.node_at(address),
+            Declined::Ask { .. } | Declined::Later | Declined::NoPrimary => None,
+        };
+        let reason = declined.reason(reply);
+        core.set_topic_back(id, until, reason.clone());
         let Some(topic) = core.subscriptions.topics.get_mut(id) else { return true };
         match target {
-            Some(shard) if topic.count_move() <= MOVES_MAX => {
-                core.move_topic(id, shard);
+            Some(target) if topic.count_move() <= MOVES_MAX => {
+                core.move_topic(id, core.shard_of_node(target));
                 core.ask_where_possible(id);
-                true
             }
-            _ => {
-                let mut error = Vec::new();
-                let shard = core.backends[node as usize].shard;
-                errors::write(&mut error, &core.not_sent(shard, errors::REDIRECTED).text());
-                self.deny(id, &error);
-                true
-            }
+            Some(_) => self.deny_late(id, &reason),
+            None => {}
         }
+        true
+    }
+
+    /// Asks again for topics that have had a setback, if their time has come, and tells those who have waited too long. When
+    /// to look again.
+    pub(crate) fn retry_topics(&mut self) -> Instant {
+        let now = self.core.now;
+        let mut due_at = Instant::NEVER;
+        for id in std::mem::take(&mut self.core.subscriptions.set_back) {
+            let setback = |core: &Core| core.subscriptions.topics.get(id)?.setback.clone();
+            let Some(Setback { until, retry_at, reason }) = setback(&self.core) else { continue };
+            if until <= now {
+                self.deny_late(id, &reason);
+            }
+            if retry_at <= now {
+                self.core.ask_where_possible(id);
+            }
+            let Some(Setback { until, retry_at, .. }) = setback(&self.core) else { continue };
+            self.core.subscriptions.set_back.insert(id);
+            due_at = due_at.min(until).min(retry_at);
+        }
+        due_at
+    }
+
+    /// Those who wait for a topic have waited too long.
+    fn deny_late(&mut self, id: Id, reason: &str) {
+        let core = &mut self.core;
+        let Some(topic) = core.subscriptions.topics.get(id) else { return };
+        let shard = topic.home().unwrap_or(topic.speaker);
+        let mut error = Vec::new();
+        errors::write(&mut error, &core.not_sent(shard, reason).text());
+        self.deny(id, &error);
     }
 
     /// Tells those who wait for a topic of which all nodes have confirmed by now.

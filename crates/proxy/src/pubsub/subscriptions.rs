@@ -20,6 +20,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 use stdx::{Id, Instant, Slab};
 use topology::{ShardId, Topology};
 
@@ -72,6 +73,19 @@ pub(crate) struct Topic {
     /// Shards whose node has not confirmed, or whose connection was lost since.
     lacking: Vec<Lack>,
     subscribers: BTreeMap<ConnId, Subscription>,
+    /// A node has declined, or there was none to ask, and none has confirmed since.
+    pub setback: Option<Setback>,
+}
+
+/// A topic cannot be had at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setback {
+    /// Who waits for it is told so then; never, if nobody does.
+    pub until: Instant,
+    /// It is asked for again then, if no newer topology comes before; never, if somebody was asked.
+    pub retry_at: Instant,
+    /// What who waits is told.
+    pub reason: String,
 }
 
 /// A node that is to confirm.
@@ -130,6 +144,12 @@ pub(crate) struct Loss {
     /// Those with clients that wait.
     pub waited_for: Vec<Id>,
 }
+
+/// A topic that somebody waits for is asked for again so long after it was declined. There may be thousands: requests are sent
+/// again sooner.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// The same if nobody waits: its messages are missed meanwhile.
+const IDLE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a topic is counted for in memory beside its name, with its places in tables.
 const TOPIC_BYTES: usize = 300;
@@ -234,6 +254,7 @@ impl Topics {
             questions: 0,
             lacking,
             subscribers,
+            setback: None,
         };
         self.homes(home).for_each(|shard| self.count_in(Origin { shard, lane }));
         let id = self.topics.insert(topic);
@@ -322,7 +343,7 @@ impl Topics {
                     topic.lacking.extend(is_there.then_some(Lack { shard, asked: None }));
                 }
             }
-            if topic.is_waited_for() && is_there {
+            if topic.is_waited_for() && is_there && !topic.is_parked() {
                 loss.waited_for.push(id);
             }
         }
@@ -364,6 +385,23 @@ impl Topic {
         self.moves
     }
 
+    /// Nobody can be asked for it now. Who waits does so until then at the latest. When to look at it again.
+    pub(crate) fn set_back(&mut self, until: Instant, reason: String, now: Instant) -> Instant {
+        let retry_at = match self.is_waited_for() {
+            true => now + RETRY_AFTER,
+            false => now + IDLE_RETRY_AFTER,
+        };
+        let before = self.setback.take().map_or(Instant::NEVER, |setback| setback.until);
+        let until = if self.is_waited_for() { until.min(before) } else { Instant::NEVER };
+        self.setback = Some(Setback { until, retry_at, reason });
+        until.min(retry_at)
+    }
+
+    /// Whether it is asked for again in a while.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.setback.as_ref().is_some_and(|setback| setback.retry_at != Instant::NEVER)
+    }
+
     /// The node of `shard` has ended the subscription. False if that was not there.
     pub(crate) fn drop_at(&mut self, shard: ShardId) -> bool {
         let was_there = self.lives_on(shard) && self.lacking.iter().all(|lack| lack.shard != shard);
@@ -385,6 +423,9 @@ impl Topic {
 
     /// The node of `shard` is asked now. The number of the question.
     pub(crate) fn ask(&mut self, shard: ShardId) -> u32 {
+        if let Some(setback) = &mut self.setback {
+            setback.retry_at = Instant::NEVER;
+        }
         self.questions = self.questions.wrapping_add(1);
         for lack in self.lacking.iter_mut().filter(|lack| lack.shard == shard) {
             lack.asked = Some(self.questions);
@@ -407,7 +448,7 @@ impl Topic {
     /// The node of `shard` has confirmed. Whether all have now.
     pub(crate) fn confirm(&mut self, shard: ShardId) -> bool {
         self.lacking.retain(|lack| lack.shard != shard);
-        self.moves = 0;
+        (self.moves, self.setback) = (0, None);
         self.lacking.is_empty()
     }
 
@@ -423,12 +464,16 @@ impl Topic {
         self.subscribers.get(&conn).is_some_and(|subscription| !subscription.waits.is_empty())
     }
 
-    fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         self.subscribers.values().any(|subscription| !subscription.waits.is_empty())
     }
 
     /// Takes all waits out: those subscribers are confirmed, or are to leave.
     pub(crate) fn take_waits(&mut self) -> Vec<(ConnId, Vec<Wait>)> {
+        self.moves = 0;
+        if let Some(setback) = &mut self.setback {
+            setback.until = Instant::NEVER;
+        }
         let waiting = self.subscribers.iter_mut().filter(|(_, subscription)| !subscription.waits.is_empty());
         waiting.map(|(conn, subscription)| (*conn, std::mem::take(&mut subscription.waits))).collect()
     }
