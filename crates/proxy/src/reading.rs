@@ -9,8 +9,9 @@
 //! A replica is fit to be read from while it answers, says that its link to the primary is up, and does not lag by more
 //! than it may. What a client wrote itself it reads from the primary until a replica is known to have it: the primary's
 //! offset, asked for after the write was answered, bounds where the write stands in the stream of changes, and a replica
-//! that has come so far has the write. What nodes do not tell cannot be known: then a client's own writes are waited for
-//! as long as [`crate::Limits::own_write_patience`] says.
+//! that has come so far has the write. Offsets of different histories are not compared: a replica that still follows an old
+//! primary may be further on, and never gets what the new one has taken. What nodes do not tell cannot be known: then a
+//! client's own writes are waited for as long as [`crate::Limits::own_write_patience`] says.
 //!
 //! Nothing here sends anything; only `replicas.rs` does.
 
@@ -517,8 +518,14 @@ impl Watched {
         if member.confirmed > written.poll {
             return true;
         }
-        let is_known = member.report.is_some_and(|report| self.offset_of(report).is_some());
-        !is_known && asker.now.since(written.at) >= limits.own_write_patience
+        !self.can_know(reader) && asker.now.since(written.at) >= limits.own_write_patience
+    }
+
+    /// Whether it can be known what `reader` has: it tells how far it is, and so does the primary, or will when it has answered
+    /// as one. A replica in another history than the primary's, which follows an old one, is known not to have what is written now.
+    fn can_know(&self, reader: Reader) -> bool {
+        let reports = [Reader::PRIMARY, reader].map(|reader| self.members[usize::from(reader.0)].report);
+        reports.iter().flatten().all(|report| report.offset.is_some() && report.history.is_some())
     }
 
     /// The reader that the policy chooses among the primary, if there is one that takes requests, and `replicas`.
@@ -565,7 +572,8 @@ impl Watched {
 
     /// The primary said at `poll` how far it is.
     fn note_point(&mut self, poll: u64, report: Report) {
-        let (Some(offset), Some(history)) = (report.offset, report.history) else {
+        // Whoever is none, or none any more, says nothing of what was written to the one that there is.
+        let (Some(offset), Some(history), true) = (report.offset, report.history, report.is_primary) else {
             return self.forget_points();
         };
         if self.history != Some(history) {

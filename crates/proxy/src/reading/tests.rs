@@ -265,6 +265,61 @@ fn another_primary_counts_anew() {
     assert_eq!(rig.choose(9, 1, written), Choice::Replica(NodeId(1)));
 }
 
+/// A client has written to node 0, the primary since a moment; node 1 was it before, and node 2 still follows that.
+fn failover(told_by_primary: Option<ReplicationId>) -> (Rig, Option<Written>) {
+    let mut rig = Rig::new(Reading { from: ReadFrom::PreferReplica, ..Reading::default() });
+    let old = Some([b'o'; 40]);
+    rig.tell(1, 0, |report| {
+        *report = Report { is_primary: true, history: told_by_primary, offset: Some(20), ..*report };
+    });
+    let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(5) });
+    rig.tell(6, 1, |report| *report = Report { is_primary: true, history: old, offset: Some(90), ..*report });
+    rig.tell(6, 2, |report| (report.offset, report.history) = (Some(90), old));
+    (rig, written)
+}
+
+#[test]
+fn who_follows_the_history_of_an_old_primary_never_gets_what_was_written_to_the_new_one() {
+    let (mut rig, written) = failover(Some([b'n'; 40]));
+    assert_eq!(rig.choose(7, 1, written), Choice::OwnWrite);
+    assert_eq!(rig.choose(100_000, 1, written), Choice::OwnWrite, "however long that is ago");
+    assert_eq!(rig.choose(100_000, 1, None), Choice::Replica(NodeId(2)), "to others it only lags");
+    // It follows the new one, and has come there.
+    rig.poll(100_001, [Some(30), None, Some(30)]);
+    assert_eq!(rig.choose(100_002, 1, written), Choice::Replica(NodeId(2)));
+    // What a primary does not tell cannot be known.
+    let (mut rig, written) = failover(None);
+    let patience = rig.limits.own_write_patience.as_millis() as u64;
+    assert_eq!(rig.choose(5 + patience - 1, 1, written), Choice::OwnWrite);
+    assert_eq!(rig.choose(5 + patience, 1, written), Choice::Replica(NodeId(2)));
+}
+
+#[test]
+fn a_new_primary_that_has_not_told_its_history_yet_is_waited_for() {
+    let mut rig = Rig::healthy(ReadFrom::PreferReplica);
+    let before = topology("a:1@y|b:1@y|c:1@z");
+    let shard = topology::ShardSpec {
+        name: before.shard(SHARD).name.clone(),
+        primary: Some(topology::NodeSpec::tcp("b", 1)),
+        replicas: vec![topology::NodeSpec::tcp("a", 1), topology::NodeSpec::tcp("c", 1)],
+        slots: Vec::new(),
+    };
+    rig.readers.follow(&before.succeed(2, &[shard]).expect("valid"), at(20));
+    let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(21) });
+    // What it has told was of the time when it followed the other: it may be slow to answer.
+    assert_eq!(rig.choose(5000, 1, written), Choice::OwnWrite);
+}
+
+#[test]
+fn what_is_no_primary_any_more_does_not_bound_what_was_written_to_the_next() {
+    let mut rig = Rig::healthy(ReadFrom::PreferReplica);
+    // A redirect led the client to the next primary, of which the topology does not know yet.
+    let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(5) });
+    rig.tell(10, 0, |_| {});
+    assert_eq!(rig.choose(11, 1, written), Choice::OwnWrite, "node 0 says that it is a replica");
+    assert_eq!(rig.choose(5000, 1, written), Choice::OwnWrite);
+}
+
 #[test]
 fn the_nearest_changes_only_if_another_is_nearer_by_more_than_noise() {
     let mut rig = Rig::new(Reading { from: ReadFrom::Nearest, ..Reading::default() });
