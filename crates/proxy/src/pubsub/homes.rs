@@ -199,6 +199,6 @@ impl Proxy {
         for id in self.core.subscriptions.topics.ids() {
             self.conclude_subscription(id);
         }
-        self.core.follow_changes();
+        self.follow_changes();
     }
 }

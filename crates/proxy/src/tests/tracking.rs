@@ -1,7 +1,7 @@
 //! Transcripts of client-side caching. `|` stands for CR LF.
 
 use crate::backend::lanes::LaneKind;
-use crate::testing::{Rig, deliver_mail};
+use crate::testing::{Rig, deliver_mail, even};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use std::time::Duration;
 
@@ -63,6 +63,30 @@ fn a_client_is_told_once_of_a_key_that_it_has_read() {
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_secs(2));
     assert!(rig.is_closed(source), "nobody wants to know");
+}
+
+#[test]
+fn who_is_to_be_told_that_it_tracks_does_not_wait_for_a_shard_that_is_gone() {
+    let mut rig = Rig::cluster(2);
+    let (client, _) = client_of_resp3(&mut rig);
+    rig.client_sends(client, "client tracking on|ping|");
+    let sources = [0, 1].map(|shard| {
+        let source = rig.bring_up_greeted(shard, GREETING, "%0|+PONG|");
+        assert_eq!(rig.taken(source), TRACK);
+        source
+    });
+    rig.remap(&even(1));
+    assert_eq!((rig.is_closed(sources[1]), rig.taken(client).as_str()), (true, ""), "the other is left");
+    rig.sends(sources[0], "+OK|");
+    assert_eq!(rig.taken(client), "+OK|+PONG|");
+    // If it is the last.
+    let mut rig = Rig::cluster(2);
+    let (client, _) = client_of_resp3(&mut rig);
+    rig.client_sends(client, "client tracking on|ping|");
+    let first = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
+    rig.sends(first, "+OK|");
+    rig.remap(&even(1));
+    assert_eq!(rig.taken(client), "+OK|+PONG|");
 }
 
 #[test]

@@ -196,22 +196,28 @@ impl Core {
         node
     }
 
-    /// Shards may have come or gone: all that are there are to tell of changes, if anybody wants to know.
-    pub(crate) fn follow_changes(&mut self) {
-        let topology = Arc::clone(&self.topology);
-        for (shard, id) in topology.shards().iter().zip((0..).map(ShardId)) {
-            let source = &mut self.invalidations.sources[id.0 as usize];
-            if shard.is_gone() {
-                self.pins.doomed.extend(source.node.take());
-            } else if !self.invalidations.clients.is_empty()
-                && source.node.is_none()
-                && shard.primary.is_some()
-            {
+    /// Shards may have come: all that are there are to tell of changes, if anybody wants to know.
+    fn ask_newcomers_for_changes(&mut self) {
+        if self.invalidations.clients.is_empty() {
+            return;
+        }
+        for shard in self.topology.all_shards().collect::<Vec<_>>() {
+            let source = &mut self.invalidations.sources[shard.0 as usize];
+            if source.node.is_none() && self.topology.shard(shard).primary.is_some() {
                 // What has changed there so far nobody knows.
                 source.has_gap = true;
-                self.ask_for_changes(id, NOBODY);
+                self.ask_for_changes(shard, NOBODY);
             }
         }
+    }
+
+    /// Gives the connection over which the changes of `shard` came up. Who had asked over it, and was not answered.
+    fn leave_source_of_changes(&mut self, shard: ShardId) -> Vec<Id> {
+        let source = std::mem::take(&mut self.invalidations.sources[shard.0 as usize]);
+        let Some(node) = source.node else { return Vec::new() };
+        self.pins.doomed.push(node);
+        let tickets = self.backends[node as usize].tickets();
+        tickets.filter(|ticket| ticket.purpose == Purpose::Track).map(|ticket| ticket.conn).collect()
     }
 
     /// The session tracks no more: it has said so, or is gone.
@@ -305,6 +311,18 @@ impl Proxy {
         self.core.invalidations.readers.len()
     }
 
+    /// Shards may have come or gone. Nobody waits for what is gone: what it had, others have, who tell of it.
+    pub(crate) fn follow_changes(&mut self) {
+        let topology = Arc::clone(&self.core.topology);
+        let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
+        for (_, shard) in gone {
+            for id in self.core.leave_source_of_changes(shard) {
+                self.note_confirmed(id);
+            }
+        }
+        self.core.ask_newcomers_for_changes();
+    }
+
     /// The connection over which changes of `shard` come is there.
     pub(crate) fn handle_changes_source(&mut self, shard: ShardId, node: u32) {
         // Made again: those who track have been answered long ago.
@@ -321,6 +339,11 @@ impl Proxy {
             // What changed while nobody told us.
             self.forget_all();
         }
+        self.note_confirmed(id);
+    }
+
+    /// One node less is to confirm for those who wait by the name of `id`.
+    fn note_confirmed(&mut self, id: Id) {
         let core = &mut self.core;
         let Some(waiting) = core.invalidations.waiting.get_mut(id) else { return };
         waiting.left -= 1;
