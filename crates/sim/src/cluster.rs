@@ -298,6 +298,7 @@ impl Cluster {
     ) -> Verdict {
         let keys = match request.arg(0).eq_ignore_ascii_case(b"exec") {
             true => keys_of_all(queued),
+            false if is_of_channels(request) => channels_of(request),
             false => keys_of(request),
         };
         let Some(first) = keys.first() else { return self.judge_keyless(node, request) };
@@ -370,6 +371,13 @@ impl Cluster {
 fn is_of_channels(request: &Request<'_>) -> bool {
     let names = ["ssubscribe", "sunsubscribe", "spublish"];
     names.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// The shard channels that `request` names: they belong to slots as keys do.
+fn channels_of(request: &Request<'_>) -> Vec<Vec<u8>> {
+    let is_message = request.arg(0).eq_ignore_ascii_case(b"spublish");
+    let count = if is_message { 1 } else { request.len() };
+    request.args().skip(1).take(count).map(<[u8]>::to_vec).collect()
 }
 
 const DOWN: &[u8] = b"-CLUSTERDOWN The cluster is down\r\n";
