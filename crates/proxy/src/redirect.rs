@@ -563,7 +563,10 @@ impl Proxy {
         }
         let node = match (stray.used_by, session) {
             (Use::Held, Some(session)) => {
-                if session.phase != Phase::Open {
+                // Who has ended, or is drained, must not begin to wait again.
+                let may_hold =
+                    session.phase == Phase::Open || stray.watches && session.phase == Phase::Ending;
+                if !may_hold {
                     return Err(core.not_sent(core.shard_of_node(id), &stray.reason));
                 }
                 return core.hold_again(

@@ -420,6 +420,24 @@ fn a_transaction_that_fails_by_itself_is_not_sent_again() {
 }
 
 #[test]
+fn keys_that_are_watched_follow_their_slot_for_a_client_that_sends_no_more() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("watch {key}|multi|incr {key}|exec|"));
+    let held = rig.bring_up_pinned(0);
+    rig.event(crate::Event::Ended { conn: client });
+    rig.sends(held, &moved(slot, 1));
+    assert_eq!(rig.taken(client), "");
+    let held = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(held), request(&format!("watch {key}")));
+    rig.sends(held, "+OK|");
+    assert_eq!(rig.taken(held), format!("{MULTI}{}{EXEC}", request(&format!("incr {key}"))));
+    rig.sends(held, "+OK|+QUEUED|*1|:1|");
+    assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*1|:1|");
+    assert!(rig.is_closed(client));
+}
+
+#[test]
 fn keys_that_are_watched_follow_their_slot_and_count_as_changed_if_it_goes_later() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
