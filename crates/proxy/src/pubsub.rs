@@ -34,7 +34,7 @@ use crate::login::passing::is_denial;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub::audience::{Ear, Receivers};
 use crate::pubsub::subscriptions::{Deserted, Origin, Topics, Wait};
-use crate::redirect::Kept;
+use crate::redirect::{Declined, Kept};
 use crate::replies::Fault;
 use crate::requests::Step;
 use crate::session::{Owed, Session};
@@ -68,6 +68,8 @@ struct Source {
     node: u32,
     /// The log was told that messages may be missing.
     has_gap: bool,
+    /// The shard channel that the node said last, before anything else was answered, to have ended the subscription to.
+    ended: Option<Arc<[u8]>>,
 }
 
 /// Nodes are told that a topic is of no interest any more.
@@ -320,7 +322,7 @@ impl Core {
     fn source_of(&mut self, origin: Origin) -> u32 {
         let known = self.subscriptions.sources.get(&origin).map(|source| source.node);
         let node = self.source_on(known, origin.lane, origin.shard);
-        self.subscriptions.sources.entry(origin).or_insert(Source { node, has_gap: false });
+        self.subscriptions.sources.entry(origin).or_insert(Source { node, has_gap: false, ended: None });
         node
     }
 
@@ -465,6 +467,19 @@ impl Core {
         self.subscriptions.sources.remove(&origin).map(|source| source.node)
     }
 
+    /// The node has answered `ticket`, by which it was told that a topic is of no interest any more.
+    fn note_ended(&mut self, node: u32, ticket: &Ticket, reply: &[u8]) {
+        let leaving = self.subscriptions.leaving.get(ticket.conn);
+        let leaving = leaving.filter(|leaving| leaving.kind == Kind::ShardChannel && !is_error(reply));
+        let ended = leaving.map(|leaving| Arc::clone(&leaving.name));
+        let origin = self.origin_of(node);
+        self.subscriptions
+            .sources
+            .get_mut(&origin)
+            .into_iter()
+            .for_each(|source| source.ended = ended.clone());
+    }
+
     /// Where messages over the connection `node` come from.
     fn origin_of(&self, node: u32) -> Origin {
         let Backend { shard, lane, .. } = self.backends[node as usize];
@@ -533,6 +548,9 @@ impl Proxy {
             self.handle_changes(self.core.backends[node as usize].shard, keys);
             return Ok(());
         }
+        if self.is_second_answer(node, reply) {
+            return Ok(());
+        }
         let backend = &mut self.core.backends[node as usize];
         let Some(&ticket) = backend.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
@@ -554,7 +572,10 @@ impl Proxy {
                 }
             }
             Purpose::Subscribe => return self.handle_subscribed(ticket.conn, shard, reply),
-            Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
+            Purpose::Unsubscribe => {
+                self.core.note_ended(node, &ticket, reply);
+                self.handle_unsubscribed(ticket);
+            }
             Purpose::Track if is_error(reply) => {
                 let text = String::from_utf8_lossy(reply);
                 return Err(Fault::Gone(text.trim_matches(['-', '\r', '\n']).to_owned()));
@@ -563,6 +584,18 @@ impl Proxy {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether `reply` is the answer to what seems to be answered already. A node whose slot has moved ends subscriptions by
+    /// itself, in the words in which it answers SUNSUBSCRIBE; if that comes to it a moment later, it answers MOVED.
+    fn is_second_answer(&mut self, node: u32, reply: &[u8]) -> bool {
+        let core = &mut self.core;
+        let origin = core.origin_of(node);
+        let source = core.subscriptions.sources.get_mut(&origin);
+        let Some(ended) = source.and_then(|source| source.ended.take()) else { return false };
+        let its = core.topology.division_of(&ended).0;
+        let declined = core.declined_by(node, reply);
+        matches!(declined, Some(Declined::Moved { slot, .. }) if u32::from(slot) == its)
     }
 
     /// Whether `reply` says, unasked, that the node has ended our subscription to a shard channel.
@@ -706,6 +739,7 @@ impl Proxy {
             return self.handle_changes_lost(shard, reason);
         }
         let origin = core.origin_of(node);
+        core.subscriptions.sources.get_mut(&origin).into_iter().for_each(|source| source.ended = None);
         let loss = core.subscriptions.topics.lose(origin);
         let ear = core.ear(origin.lane);
         for topic in loss.confirmed.iter().filter_map(|id| core.subscriptions.topics.get(*id)) {

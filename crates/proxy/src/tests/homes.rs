@@ -127,3 +127,26 @@ fn who_waits_for_the_map_waits_on_while_the_old_home_is_lost() {
     rig.sends(home, &changed("ssubscribe", &channel));
     assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
 }
+
+#[test]
+fn who_leaves_a_channel_whose_slot_moves_meanwhile_is_answered_once() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, source) = listener(&mut rig);
+    rig.client_sends(client, "sunsubscribe|");
+    assert_eq!(rig.taken(source), request(&format!("sunsubscribe {channel}")));
+    // The node ends the subscription by itself, and then it has none that could be ended (as Redis 7.0.15 says it).
+    rig.sends(source, &changed("sunsubscribe", &channel));
+    assert_eq!(rig.taken(client), changed("sunsubscribe", &channel));
+    rig.sends(source, &moved(slot, 1));
+    assert_eq!((rig.is_closed(source), rig.taken(client).as_str()), (false, ""));
+    // Another answer shows that none comes behind it.
+    rig.client_sends(client, &format!("ssubscribe {channel}|"));
+    rig.taken(source);
+    rig.sends(source, &changed("ssubscribe", &channel));
+    rig.client_sends(client, &format!("sunsubscribe|ssubscribe {channel}|"));
+    rig.sends(source, &changed("sunsubscribe", &channel));
+    rig.sends(source, &changed("ssubscribe", &channel));
+    rig.taken(client);
+    rig.sends(source, &moved(slot, 1));
+    assert!(rig.is_closed(source), "nobody has asked for that");
+}
