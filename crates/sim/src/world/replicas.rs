@@ -94,6 +94,11 @@ impl World<'_> {
         }
     }
 
+    /// Whether `node` of a cluster has not heard that another has taken its place.
+    fn takes_itself_for_primary(&self, node: usize) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.believes_to_be_primary(node))
+    }
+
     /// The replica `node` takes over some of what it lacks.
     pub(super) fn replicate(&mut self, node: usize) {
         let Some(primary) = self.primary_of(node) else { return };
@@ -101,8 +106,9 @@ impl World<'_> {
         let count = *self.prng.pick(&[1, 3, 10, usize::MAX]);
         let frozen_until = self.nodes[node].frozen_until.max(self.nodes[primary].frozen_until);
         let primary_number = primary;
-        let is_cut =
-            self.is_apart(node, primary) || self.watch.is_some() && self.nodes[primary].follower.is_some();
+        let is_cut = self.is_apart(node, primary)
+            || self.watch.is_some() && self.nodes[primary].follower.is_some()
+            || self.scout.is_some() && self.takes_itself_for_primary(node);
         let [replica, primary] = self.nodes.get_disjoint_mut([node, primary]).expect("two nodes");
         let Some(follower) = &mut replica.follower else { return };
         follower.is_planned = false;
