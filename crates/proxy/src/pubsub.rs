@@ -480,6 +480,16 @@ impl Core {
             .for_each(|source| source.ended = ended.clone());
     }
 
+    /// Whether the answer to `ticket` may be about a topic of the slot `its`.
+    fn may_be_of(&self, ticket: &Ticket, its: u32) -> bool {
+        let name = match ticket.purpose {
+            Purpose::Subscribe => self.subscriptions.topics.get(ticket.conn).map(|topic| &topic.name),
+            Purpose::Unsubscribe => self.subscriptions.leaving.get(ticket.conn).map(|leaving| &leaving.name),
+            _ => return false,
+        };
+        name.is_none_or(|name| self.topology.division_of(name).0 == its)
+    }
+
     /// Where messages over the connection `node` come from.
     fn origin_of(&self, node: u32) -> Origin {
         let Backend { shard, lane, .. } = self.backends[node as usize];
@@ -587,7 +597,8 @@ impl Proxy {
     }
 
     /// Whether `reply` is the answer to what seems to be answered already. A node whose slot has moved ends subscriptions by
-    /// itself, in the words in which it answers SUNSUBSCRIBE; if that comes to it a moment later, it answers MOVED.
+    /// itself, in the words in which it answers SUNSUBSCRIBE; if that comes to it a moment later, it answers MOVED. What is
+    /// asked for next may be of that slot too: then it gets the first of two answers that say the same.
     fn is_second_answer(&mut self, node: u32, reply: &[u8]) -> bool {
         let core = &mut self.core;
         let origin = core.origin_of(node);
@@ -595,7 +606,15 @@ impl Proxy {
         let Some(ended) = source.and_then(|source| source.ended.take()) else { return false };
         let its = core.topology.division_of(&ended).0;
         let declined = core.declined_by(node, reply);
-        matches!(declined, Some(Declined::Moved { slot, .. }) if u32::from(slot) == its)
+        if !matches!(declined, Some(Declined::Moved { slot, .. }) if u32::from(slot) == its) {
+            return false;
+        }
+        let next = core.backends[node as usize].front();
+        let is_for_next = next.is_some_and(|ticket| core.may_be_of(ticket, its));
+        if let Some(source) = core.subscriptions.sources.get_mut(&origin).filter(|_| is_for_next) {
+            source.ended = Some(ended);
+        }
+        !is_for_next
     }
 
     /// Whether `reply` says, unasked, that the node has ended our subscription to a shard channel.

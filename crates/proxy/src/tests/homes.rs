@@ -139,6 +139,22 @@ fn who_leaves_a_channel_whose_slot_moves_meanwhile_is_answered_once() {
     assert_eq!(rig.taken(client), changed("sunsubscribe", &channel));
     rig.sends(source, &moved(slot, 1));
     assert_eq!((rig.is_closed(source), rig.taken(client).as_str()), (false, ""));
+    // What is asked for next is of the same slot: it gets an answer, whether there are two of them or one.
+    for answers in [2, 1] {
+        rig.client_sends(client, &format!("ssubscribe {channel}|"));
+        rig.sends(source, &changed("ssubscribe", &channel));
+        rig.client_sends(client, &format!("sunsubscribe|ssubscribe {channel}|"));
+        rig.sends(source, &changed("sunsubscribe", &channel));
+        rig.taken(client);
+        rig.sends(source, &moved(slot, 5).repeat(answers));
+        rig.pass(Duration::from_millis(100));
+        assert!(!rig.is_closed(source));
+        rig.sends(source, &changed("ssubscribe", &channel));
+        assert_eq!(rig.taken(client), changed("ssubscribe", &channel));
+        rig.client_sends(client, "sunsubscribe|");
+        rig.sends(source, &changed("sunsubscribe", &channel));
+        rig.taken(client);
+    }
     // Another answer shows that none comes behind it.
     rig.client_sends(client, &format!("ssubscribe {channel}|"));
     rig.taken(source);
