@@ -727,7 +727,7 @@ impl Core {
 
     /// Parts of a request of `conn` may come over one connection from now on, one behind the other: they are not passed on
     /// side by side any more.
-    fn take_whole(&mut self, conn: ConnId, id: Id) {
+    pub(crate) fn take_whole(&mut self, conn: ConnId, id: Id) {
         match self.merges.get_mut(id) {
             Some(merge) if merge.is_of_values() => merge.take_whole(),
             _ => return,

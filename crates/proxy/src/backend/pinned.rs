@@ -322,6 +322,12 @@ impl Core {
             match self.pinned_node(id, lane, shard, Some(ticket.place)) {
                 Ok(node) => {
                     let Ticket { conn, place, part, purpose, .. } = ticket;
+                    let is_same = |other: &Ticket| (other.conn, other.place) == (conn, place);
+                    let is_behind_another = self.backends[node as usize].tickets().any(is_same);
+                    if let (true, Some(Owed::Merge(merge))) = (is_behind_another, session.owed(place)) {
+                        // A redirect has brought parts of one request together.
+                        self.take_whole(conn, merge);
+                    }
                     self.asking = ticket.command;
                     self.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: Kept::NO });
                 }

@@ -556,6 +556,27 @@ fn an_error_on_a_connection_for_large_replies_is_read_whole() {
 }
 
 #[test]
+fn parts_that_a_redirect_brings_together_are_asked_for_again_together() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, _) = begin(&mut rig);
+    let other = rig.key(1);
+    rig.client_sends(client, &format!("mget {key} {other}|"));
+    let parts = [rig.node_got(0), rig.node_got(1)];
+    rig.node_sends(1, &moved(slot_of(&rig, &other), 0));
+    assert_eq!(rig.node_got(0), parts[1]);
+    // The first one turns out to be large.
+    let large = "x".repeat(70_000);
+    rig.node_sends(0, "*1|$70000|xxx");
+    let pinned = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(pinned), parts.concat());
+    rig.sends(pinned, &format!("*1|$70000|{large}|"));
+    rig.sends(pinned, "*1|$1|y|");
+    assert_eq!(rig.taken(client), format!("*2|$70000|{large}|$1|y|"));
+    rig.node_sends(0, &format!("{}|*1|$1|y|", &large[3..]));
+    assert_eq!((rig.proxy.pins_pending(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+}
+
+#[test]
 fn a_large_request_follows_its_key_on_its_way() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
