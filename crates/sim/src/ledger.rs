@@ -71,6 +71,8 @@ pub(crate) struct Ledger {
     forgotten: BTreeSet<Vec<u8>>,
     /// Nodes are a cache: what was written may be missing, or be what was there before.
     pub is_cache: bool,
+    /// Sentinels decide who is a primary, and no read may go to another.
+    pub wants_primaries: bool,
     /// Nodes do not know at once what changes: they may send requests to where nobody would.
     pub is_gossiping: bool,
     /// What time it is.
@@ -137,6 +139,7 @@ impl Ledger {
             has_moved: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             is_cache: false,
+            wants_primaries: false,
             is_gossiping: false,
             now: Instant::ZERO,
             violation: None,

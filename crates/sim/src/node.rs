@@ -82,6 +82,8 @@ struct Input {
     reads: bool,
     /// It was told that this is no primary.
     has_denied: bool,
+    /// It has begun at a replica, and has not asked what that is.
+    is_unasked: bool,
     /// It has sent MULTI.
     in_transaction: bool,
     /// What it has sent since MULTI, one request behind the other.
@@ -123,13 +125,14 @@ impl Node {
 
     /// Bytes came over `conn`; they are read by [`Node::run`].
     pub(crate) fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
-        let keyspace = &mut self.keyspace;
+        let (keyspace, is_unasked) = (&mut self.keyspace, self.follower.is_some());
         let input = self.conns.entry(conn).or_insert_with(|| Input {
             caller: keyspace.admit(),
             waits: false,
             asking: false,
             reads: false,
             has_denied: false,
+            is_unasked,
             in_transaction: false,
             queued: Vec::new(),
             bytes: Vec::new(),
@@ -150,7 +153,7 @@ impl Node {
         ledger: &mut Ledger,
     ) -> Vec<u8> {
         let mut out = Vec::new();
-        let Some(input) = self.conns.get_mut(&conn) else { return out };
+        let Some(mut input) = self.conns.remove(&conn) else { return out };
         let mut bytes = std::mem::take(&mut input.bytes);
         let (mut args, mut inline) = (Vec::new(), Vec::new());
         let limits = RequestLimits::default();
@@ -159,73 +162,14 @@ impl Node {
             match input.scanner.scan(&bytes[at..], &limits, &mut args, &mut inline) {
                 Ok(Scanned::Request { len }) => {
                     let request = Request::new(&bytes[at..at + len], &args);
-                    let start = out.len();
                     ledger.check_not_demoted(&request);
-                    if request.arg(0).eq_ignore_ascii_case(b"role") {
-                        out.extend(role(self.follows, self.follower.as_ref(), self.log.offset()));
-                        input.has_denied |= self.follower.is_some();
-                    } else if input.has_denied && !keys_of(&request).is_empty() {
-                        ledger.violate(
-                            "a node has said that it is no primary, and is sent requests".to_owned(),
-                        );
-                        out.extend_from_slice(READ_ONLY);
-                    } else if asks_for_replication(&request) {
-                        let is_loading = now < self.loading_until;
-                        // Who was replaced and has not heard of it says what it is as far as it knows.
-                        let follower = self.follower.as_ref().filter(|_| !believes_to_be_primary(cluster));
-                        out.extend(report(&self.log, follower, is_loading));
-                    } else if now < self.loading_until && !is_about_transactions(&request) {
-                        // As in Redis, it spoils a transaction.
-                        self.keyspace.refuse(input.caller, now);
-                        out.extend_from_slice(b"-LOADING Redis is loading the dataset in memory\r\n");
-                    } else if request.arg(0) == b"ASKING" {
-                        input.asking = true;
-                        out.extend_from_slice(b"+OK\r\n");
-                    } else if request.arg(0) == b"READONLY" {
-                        input.reads = true;
-                        out.extend_from_slice(b"+OK\r\n");
-                    } else if cluster.is_none() && self.follower.is_some() && may_write(&request) {
-                        self.keyspace.refuse(input.caller, now);
-                        out.extend_from_slice(READ_ONLY);
-                        self.declines_since.get_or_insert(now);
-                        self.declined_at = now;
-                    } else if let Some(declined) =
-                        decline(input, &mut self.keyspace, &request, cluster, now, ledger)
-                    {
-                        out.extend(declined);
-                    } else if self.keeps_log && request.arg(0).eq_ignore_ascii_case(b"wait") {
-                        match self.follower {
-                            Some(_) => out.extend_from_slice(NO_WAIT),
-                            None => {
-                                input.waits = true;
-                                self.waiting.push(Waiting::of(conn, &request, input.offset, now));
-                            }
+                    match self.answer_itself(&mut input, &request, now, cluster, ledger) {
+                        Some(reply) => out.extend(reply),
+                        None if self.keeps_log && request.arg(0).eq_ignore_ascii_case(b"wait") => {
+                            input.waits = true;
+                            self.waiting.push(Waiting::of(conn, &request, input.offset, now));
                         }
-                    } else {
-                        if self.follower.is_some() && !keys_of(&request).is_empty() {
-                            ledger.check_fit();
-                        }
-                        let ran =
-                            self.keyspace.run(input.caller, &request, self.shard, now, ledger, &mut out);
-                        input.waits = ran == Ran::Waits;
-                        if self.follower.is_none() && self.keeps_log {
-                            self.log.note_run(&request, &input.queued, &mut self.keyspace, now);
-                        }
-                        input.offset = self.log.offset();
-                        note_run(&mut input.queued, &request, &out[start..], ledger);
-                        note_channels(&mut input.channels, &mut self.published, &request);
-                        if sabotage == Sabotage::RunTwice {
-                            let twin = self.keyspace.admit();
-                            let twice = &mut Vec::new();
-                            self.keyspace.run(twin, &request, self.shard, now, ledger, twice);
-                            note_run(&mut Vec::new(), &request, twice, ledger);
-                            self.keyspace.dismiss(twin);
-                        }
-                        let older = self.keyspace.older_reply(&request, &out[start..]);
-                        if let (Sabotage::AnswerOlder, Some(older)) = (sabotage, older) {
-                            out.truncate(start);
-                            out.extend(older);
-                        }
+                        None => self.carry_out(&mut input, &request, now, sabotage, ledger, &mut out),
                     }
                     at += len;
                 }
@@ -238,7 +182,94 @@ impl Node {
         }
         bytes.drain(..at);
         input.bytes = bytes;
+        self.conns.insert(conn, input);
         out
+    }
+
+    /// What it says to what is about itself, or is not for it; `None` if it carries `request` out.
+    fn answer_itself(
+        &mut self,
+        input: &mut Input,
+        request: &Request<'_>,
+        now: Instant,
+        cluster: Option<(&Cluster, usize)>,
+        ledger: &mut Ledger,
+    ) -> Option<Vec<u8>> {
+        let is_of_keys = !keys_of(request).is_empty();
+        if request.arg(0).eq_ignore_ascii_case(b"role") {
+            input.is_unasked = false;
+            input.has_denied |= self.follower.is_some();
+            return Some(role(self.follows, self.follower.as_ref(), self.log.offset()));
+        }
+        if input.has_denied && is_of_keys {
+            ledger.violate("a node has said that it is no primary, and is sent requests".to_owned());
+            return Some(READ_ONLY.to_vec());
+        }
+        if input.is_unasked && is_of_keys && self.follower.is_some() && ledger.wants_primaries {
+            ledger.violate("a node that is no primary was not asked, and is sent requests".to_owned());
+        }
+        if asks_for_replication(request) {
+            // Who was replaced and has not heard of it says what it is as far as it knows.
+            let follower = self.follower.as_ref().filter(|_| !believes_to_be_primary(cluster));
+            return Some(report(&self.log, follower, now < self.loading_until));
+        }
+        if now < self.loading_until && !is_about_transactions(request) {
+            // As in Redis, it spoils a transaction.
+            self.keyspace.refuse(input.caller, now);
+            return Some(b"-LOADING Redis is loading the dataset in memory\r\n".to_vec());
+        }
+        match request.arg(0) {
+            b"ASKING" => input.asking = true,
+            b"READONLY" => input.reads = true,
+            _ if cluster.is_none() && self.follower.is_some() && may_write(request) => {
+                self.keyspace.refuse(input.caller, now);
+                self.declines_since.get_or_insert(now);
+                self.declined_at = now;
+                return Some(READ_ONLY.to_vec());
+            }
+            _ => {
+                let is_wait = self.keeps_log && request.arg(0).eq_ignore_ascii_case(b"wait");
+                let declined = decline(input, &mut self.keyspace, request, cluster, now, ledger);
+                return declined.or_else(|| (is_wait && self.follower.is_some()).then(|| NO_WAIT.to_vec()));
+            }
+        }
+        Some(b"+OK\r\n".to_vec())
+    }
+
+    /// Carries out what is for it, and notes what that changes.
+    fn carry_out(
+        &mut self,
+        input: &mut Input,
+        request: &Request<'_>,
+        now: Instant,
+        sabotage: Sabotage,
+        ledger: &mut Ledger,
+        out: &mut Vec<u8>,
+    ) {
+        let start = out.len();
+        if self.follower.is_some() && !keys_of(request).is_empty() {
+            ledger.check_fit();
+        }
+        let ran = self.keyspace.run(input.caller, request, self.shard, now, ledger, out);
+        input.waits = ran == Ran::Waits;
+        if self.follower.is_none() && self.keeps_log {
+            self.log.note_run(request, &input.queued, &mut self.keyspace, now);
+        }
+        input.offset = self.log.offset();
+        note_run(&mut input.queued, request, &out[start..], ledger);
+        note_channels(&mut input.channels, &mut self.published, request);
+        if sabotage == Sabotage::RunTwice {
+            let twin = self.keyspace.admit();
+            let twice = &mut Vec::new();
+            self.keyspace.run(twin, request, self.shard, now, ledger, twice);
+            note_run(&mut Vec::new(), request, twice, ledger);
+            self.keyspace.dismiss(twin);
+        }
+        let older = self.keyspace.older_reply(request, &out[start..]);
+        if let (Sabotage::AnswerOlder, Some(older)) = (sabotage, older) {
+            out.truncate(start);
+            out.extend(older);
+        }
     }
 
     /// What other connections than the one that asked are to be given, and whether they go on with their requests.

@@ -76,6 +76,15 @@ pub enum Fault {
     Order {
         /// Whose primary.
         shard: u32,
+        /// Which sentinel.
+        sentinel: usize,
+    },
+    /// One sentinel alone is left with a primary, which the others replace before they die for longer than anybody doubts.
+    Strand {
+        /// Whose primary.
+        shard: u32,
+        /// Which sentinel.
+        sentinel: usize,
     },
     /// Something happens to a sentinel.
     Sentinel {
@@ -116,7 +125,8 @@ impl Fault {
             | Fault::Unasked { shard }
             | Fault::Full { shard, .. } => Some(shard),
             Fault::Migrate | Fault::Promote { .. } | Fault::Unlink { .. } | Fault::CutOff { .. } => None,
-            Fault::Order { .. } | Fault::Sentinel { .. } | Fault::Mistake { .. } | Fault::SetUp => None,
+            Fault::Order { .. } | Fault::Strand { .. } | Fault::Sentinel { .. } => None,
+            Fault::Mistake { .. } | Fault::SetUp => None,
         }
     }
 
@@ -129,6 +139,7 @@ impl Fault {
             Fault::Vanish { .. } => Duration::from_secs(9),
             Fault::Promote { lasts, .. } | Fault::CutOff { lasts, .. } => lasts + Duration::from_secs(9),
             Fault::Order { .. } | Fault::SetUp => Duration::from_secs(9),
+            Fault::Strand { .. } => STRANDED_FOR + Duration::from_secs(9),
             Fault::Sentinel { lasts, .. } | Fault::Mistake { lasts, .. } => lasts + Duration::from_secs(9),
             Fault::Kill { lasts, loading, .. } => lasts + loading + RECONNECTS_WITHIN,
             Fault::Freeze { lasts, .. } | Fault::Full { lasts, .. } => lasts + RECONNECTS_WITHIN,
@@ -148,6 +159,14 @@ pub enum Trouble {
     Reset,
     /// They lead nowhere any more, and nobody is told.
     Vanish,
+    /// Another sentinel, of other primaries, has its address for a while. If the proxy was told of the address, it has to believe
+    /// that one: then nobody is there.
+    Replace,
+}
+
+impl Trouble {
+    const ALL: [Trouble; 5] =
+        [Trouble::Freeze, Trouble::Kill, Trouble::Reset, Trouble::Vanish, Trouble::Replace];
 }
 
 /// Sentinels that watch the primaries.
@@ -265,6 +284,9 @@ impl Plan {
         if is_cluster || is_replicated {
             fault_replicas(&mut faults, shards, &mut prng);
         }
+        if reading != Reading::default() {
+            restart_replicas(&mut faults, shards, &mut prng);
+        }
         if let Some(watching) = &watching {
             trouble_sentinels(&mut faults, shards, watching, &mut prng);
         }
@@ -275,7 +297,12 @@ impl Plan {
         let is_plain = !is_cluster && !is_replicated && cross_shard == CrossShard::Refuse;
         let ejecting = (is_plain && shards > 1 && prng.one_in(3)).then(|| ejecting(&mut prng));
         if ejecting.is_some() {
-            limits.ramp_up = *prng.pick(&[Duration::from_millis(500), Duration::from_secs(5)]);
+            if prng.one_in(2) {
+                // A client with a connection of its own sends one request at a time, which nothing overtakes.
+                limits.large_bytes = Limits::default().large_bytes;
+            }
+            leave_often(&mut faults, shards, &mut prng);
+            limits.ramp_up = Duration::from_millis(*prng.pick(&[0, 0, 500, 5_000]));
         }
         let has_favourites = is_cluster || ejecting.is_some() || reading != Reading::default();
         if has_favourites && limits.memory_bytes_max == SOME_MEMORY {
@@ -466,6 +493,19 @@ fn fault_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut 
     }
 }
 
+/// Replicas that are read from are started anew, so soon that they may not be missed.
+fn restart_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
+    if faults.iter().all(|(_, fault)| *fault == Fault::Migrate) {
+        return;
+    }
+    for _ in 0..prng.below(8) {
+        let shard = (shards as u64 + prng.below(shards as u64)) as u32;
+        let lasts = Duration::from_millis(*prng.pick(&[1, 20]));
+        faults.push((at(prng, 8000), Fault::Kill { shard, lasts, loading: Duration::ZERO, forgets: false }));
+    }
+    faults.sort_by_key(|(at, _)| *at);
+}
+
 /// In every fifth world sentinels decide; no other world depends on what is drawn for these.
 fn watching(seed: u64) -> Option<Watching> {
     let mut prng = Prng::new(seed ^ 0x0005_e417_1ae1);
@@ -483,6 +523,11 @@ fn watching(seed: u64) -> Option<Watching> {
     Some(Watching { slowness, named, quorum, replicas: 1 + prng.below(2) as usize })
 }
 
+/// Longer than what sentinels said before counts for anything, whoever is silent.
+const LONG: Duration = Duration::from_secs(14);
+/// So long one sentinel alone is left with a primary.
+pub(crate) const STRANDED_FOR: Duration = Duration::from_secs(16);
+
 /// What goes wrong where sentinels decide, beside what goes wrong everywhere.
 fn trouble_sentinels(
     faults: &mut Vec<(Instant, Fault)>,
@@ -493,14 +538,23 @@ fn trouble_sentinels(
     if faults.is_empty() {
         return;
     }
+    let mut troubles = Vec::new();
     for _ in 0..prng.below(10) {
         let shard = prng.below(shards as u64) as u32;
         let node = prng.below((shards * (1 + watching.replicas)) as u64) as u32;
         let sentinel = prng.below(watching.slowness.len() as u64) as usize;
-        let trouble = *prng.pick(&[Trouble::Freeze, Trouble::Kill, Trouble::Reset, Trouble::Vanish]);
-        let lasts = lasts(prng);
+        let trouble = *prng.pick(&Trouble::ALL);
+        let (at, lasts) = (at(prng, 8000), lasts(prng));
         let fault = match prng.below(12) {
-            0..=2 => Fault::Order { shard },
+            0..=2 => {
+                // The one who carries it out may be gone in its midst, and may not come back before nobody doubts any more.
+                let (trouble, lasts) = if prng.one_in(3) { (Trouble::Kill, LONG) } else { (trouble, lasts) };
+                if prng.one_in(2) {
+                    let at = at + Duration::from_millis(prng.below(1_200));
+                    troubles.push((at, Fault::Sentinel { sentinel, trouble, lasts }));
+                }
+                Fault::Order { shard, sentinel }
+            }
             3..=5 => Fault::CutOff { shard, lasts },
             6..=8 => Fault::Sentinel { sentinel, trouble, lasts },
             9 => Fault::Mistake { shard: node, lasts },
@@ -508,8 +562,14 @@ fn trouble_sentinels(
             _ if prng.one_in(4) => Fault::SetUp,
             _ => Fault::Freeze { shard, lasts },
         };
-        faults.push((at(prng, 8000), fault));
+        troubles.push((at, fault));
     }
+    if watching.named > 1 && watching.slowness.len() > 2 && prng.one_in(4) {
+        let shard = prng.below(shards as u64) as u32;
+        let sentinel = prng.below(watching.slowness.len() as u64) as usize;
+        troubles.push((at(prng, 6000), Fault::Strand { shard, sentinel }));
+    }
+    faults.extend(troubles);
     faults.sort_by_key(|(at, _)| *at);
 }
 
@@ -530,6 +590,23 @@ fn reading(prng: &mut Prng) -> Reading {
 fn ejecting(prng: &mut Prng) -> Ejecting {
     let retry_after = Duration::from_millis(*prng.pick(&[20, 300, 2_000]));
     Ejecting { failures_max: 1 + prng.below(3) as u32, retry_after }
+}
+
+/// Nodes leave and come back, and others hang meanwhile: so something is in flight to those who have keys for a while.
+fn leave_often(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
+    if faults.is_empty() {
+        return;
+    }
+    for _ in 0..15 * shards {
+        let shard = prng.below(shards as u64) as u32;
+        let lasts = Duration::from_millis(*prng.pick(&[100, 300]));
+        let fault = match prng.below(4) {
+            0 => Fault::Kill { shard, lasts, loading: Duration::ZERO, forgets: false },
+            _ => Fault::Freeze { shard, lasts },
+        };
+        faults.push((at(prng, 8000), fault));
+    }
+    faults.sort_by_key(|(at, _)| *at);
 }
 
 /// The largest values and their copies on the way do not fit into it.

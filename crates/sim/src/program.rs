@@ -137,8 +137,8 @@ pub(crate) struct Program {
     favourite: Option<u64>,
     /// How many times it has sent something.
     pub sent: u64,
-    /// It writes little, once it has written something on its connection.
-    reads_most: bool,
+    /// It writes little, once it has written something on its connection, and keeps that for long.
+    pub reads_most: bool,
     has_written: bool,
 }
 
@@ -247,7 +247,7 @@ impl Program {
         }
         let drawn = match prng.below(48) {
             // Who writes little finds its own writes at replicas.
-            drawn if self.reads_most => match prng.below(64) {
+            drawn if self.reads_most => match prng.below(400) {
                 _ if !std::mem::replace(&mut self.has_written, true) => 0,
                 0 => 0,
                 1 => drawn,
@@ -270,6 +270,7 @@ impl Program {
             43 if prng.one_in(2) => self.pop(prng),
             41..=43 => self.push(prng, ledger),
             0..=2 => self.set(prng, ledger),
+            3..=6 if !ledger.reads_anything && prng.one_in(6) => get_lasting(prng),
             3..=6 => self.get(prng),
             7 => self.mset(prng, ledger),
             8 => self.mget(prng),
@@ -507,6 +508,13 @@ impl Program {
         };
         Sent { bytes, expect: Some(Expect::OwnError) }
     }
+}
+
+/// A key that is everywhere from the beginning: who does not have it has nothing.
+fn get_lasting(prng: &mut Prng) -> Sent {
+    let number = prng.below(LASTING_KEYS as u64) as usize;
+    let bytes = words(&[b"GET", &lasting_key(number)]);
+    Sent { bytes, expect: Some(Expect::Reply(bulk(&lasting_value(number)))) }
 }
 
 /// Commands that all shards answer together.

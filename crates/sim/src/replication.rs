@@ -50,6 +50,8 @@ pub(crate) struct Follower {
     linked_at: Instant,
     /// Nothing comes through until then.
     pub unlinked_until: Instant,
+    /// Nothing is taken over until then, though it comes through.
+    pub held_until: Instant,
     /// It is planned that it goes on.
     pub is_planned: bool,
 }
@@ -129,6 +131,7 @@ impl Follower {
             is_linked: false,
             linked_at: now,
             unlinked_until: Instant::ZERO,
+            held_until: Instant::ZERO,
             is_planned: false,
         }
     }
@@ -177,6 +180,26 @@ impl Follower {
         }
         (self.history, self.applied, self.offset) = (Some(log.history), log.changes.len(), log.offset());
         true
+    }
+
+    /// Its process has died, and comes back with what it had written down before the last changes, `count` at most.
+    pub(crate) fn fall_back(&mut self, log: &Log, to: &mut Keyspace, count: usize, now: Instant) {
+        for _ in 0..count {
+            let Some((last, earlier)) = log.changes[..self.applied].split_last() else { return };
+            let Some(key) = &last.key else { return };
+            let before = earlier.iter().rev().find(|change| change.key.as_ref().is_none_or(|its| its == key));
+            let dump = match before {
+                Some(change) => change.dump.as_ref(),
+                // Of the world's beginning, nothing changes.
+                None if log.begins_at == 0 => None,
+                None => return,
+            };
+            if !to.put(key, dump, now) {
+                return;
+            }
+            self.applied -= 1;
+            self.offset = earlier.last().map_or(log.begins_at, |change| change.offset);
+        }
     }
 
     /// Takes over `count` changes at most. False if it must wait for a moment.

@@ -41,6 +41,8 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 pub(crate) struct Sentinel {
     pub is_down: bool,
+    /// It is, and a stranger listens at its address.
+    pub is_replaced: bool,
     /// It does nothing until then.
     pub frozen_until: Instant,
     /// It answers so late.
@@ -117,8 +119,8 @@ pub(crate) enum Deed {
     Promote { shard: usize, heir: usize },
     /// REPLICAOF.
     Follow { node: usize, primary: usize },
-    /// A failover was given up after a replica had become a primary: the old one is it by right.
-    Restore { shard: usize, to: usize },
+    /// A failover was given up by this sentinel after a replica had become a primary: the old one is it by right.
+    Restore { shard: usize, to: usize, by: usize },
     /// A message.
     Say { sentinel: usize, channel: &'static str, text: String },
 }
@@ -179,6 +181,7 @@ impl Watch {
         };
         let sentinel = |&slowness: &Duration| Sentinel {
             is_down: false,
+            is_replaced: false,
             frozen_until: Instant::ZERO,
             slowness,
             current_epoch: 0,
@@ -254,7 +257,7 @@ impl Watch {
     /// It is back, and has seen nobody yet.
     pub(crate) fn revive(&mut self, number: usize, now: Instant) {
         let sentinel = &mut self.sentinels[number];
-        sentinel.is_down = false;
+        (sentinel.is_down, sentinel.is_replaced) = (false, false);
         sentinel.heard_at.fill(now);
         sentinel.odd_since.fill(None);
     }
@@ -291,6 +294,12 @@ impl Watch {
         let view = &self.sentinels[number].views[shard];
         let newest = self.sentinels.iter().map(|sentinel| sentinel.views[shard].epoch).max();
         view.claimed() == self.primary_of(shard) && Some(view.epoch) == newest
+    }
+
+    /// Whether what sentinel `number` says of `shard` is as new as what any says.
+    pub(crate) fn is_newest(&self, number: usize, shard: usize) -> bool {
+        let its = self.sentinels[number].views[shard].epoch;
+        self.sentinels.iter().all(|sentinel| sentinel.views[shard].epoch <= its)
     }
 
     /// What an operator puts right where sentinels cannot: the newest claim holds everywhere. The primaries then, and what is
@@ -552,7 +561,7 @@ impl Watch {
                 if newest < Some(failover.epoch) && self.primary_of(shard) == heir =>
             {
                 let to = self.sentinels[number].views[shard].primary;
-                deeds.push(Deed::Restore { shard, to });
+                deeds.push(Deed::Restore { shard, to, by: number });
             }
             _ => {}
         }

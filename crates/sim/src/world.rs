@@ -118,6 +118,8 @@ pub fn run(plan: &Plan, saboteur: Option<Saboteur>, trace: bool) -> Result<Repor
 enum What {
     /// A client does something.
     Step(usize),
+    /// A client does something since it is awake.
+    Wake(usize),
     /// Bytes arrive at the proxy.
     ToProxy(ConnId),
     /// Bytes arrive at the client or node.
@@ -154,6 +156,8 @@ enum What {
     Heal(usize),
     /// A sentinel looks at everything.
     Tend(usize),
+    /// A sentinel dies, so that another is left alone.
+    Fell(usize),
     /// A sentinel comes back.
     ReviveSentinel(usize),
     /// The network is whole again.
@@ -225,6 +229,8 @@ pub(crate) struct World<'p> {
     /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
     troubled: bool,
     report: Report,
+    /// Until then clients send little at a time and soon again: something has gone wrong.
+    eager_until: Instant,
     /// Until then it may be for a fault that clients are not told of what changes.
     deaf_until: Instant,
     /// How many histories nodes have had.
@@ -309,6 +315,7 @@ impl<'p> World<'p> {
         }
         ledger.model.carries_across = plan.cross_shard == CrossShard::Emulate;
         ledger.is_gossiping = plan.discovers;
+        ledger.wants_primaries = plan.watching.is_some() && !plan.reads_replicas();
         ledger.is_cache = plan.ejecting.is_some();
         ledger.reads_replicas = plan.reads_replicas();
         ledger.reads_anything = plan.reading.covers_for_primary && !plan.faults.is_empty();
@@ -347,6 +354,7 @@ impl<'p> World<'p> {
             // A slow network with large values is trouble enough for a request's time to be up.
             troubled: !plan.is_fast(),
             report: Report::default(),
+            eager_until: Instant::ZERO,
             deaf_until: Instant::ZERO,
             histories: 0,
             admitted: 0,
@@ -511,6 +519,7 @@ impl<'p> World<'p> {
         self.report.events += 1;
         match what {
             What::Step(client) => self.step(client),
+            What::Wake(client) => self.stay_awake(client),
             What::ToProxy(conn) => self.deliver_to_proxy(conn),
             What::ToPeer(conn) => self.deliver_to_peer(conn),
             What::Writable(conn) => {
@@ -541,6 +550,7 @@ impl<'p> World<'p> {
             What::Elect(node) => self.elect(node),
             What::Heal(node) => self.heal(node),
             What::Tend(sentinel) => self.tend(sentinel),
+            What::Fell(sentinel) => self.fell(sentinel),
             What::ReviveSentinel(sentinel) => self.revive_sentinel(sentinel),
             What::Unite => self.unite(),
             What::Correct(node) => self.correct(node),

@@ -67,6 +67,9 @@ impl Watch {
         match (word(0).as_str(), word(1).as_str()) {
             ("PSUBSCRIBE", _) => out.extend_from_slice(SUBSCRIBED),
             ("PING", _) => out.extend_from_slice(PONG),
+            ("SENTINEL", question) if self.sentinels[number].is_replaced => {
+                self.answer_as_stranger(number, question, request.get(2).unwrap_or_default(), &mut out);
+            }
             ("SENTINEL", "MYID") => encode::bulk(&mut out, id(Host::Sentinel(number)).as_bytes()),
             ("SENTINEL", question) => {
                 let name = request.get(2).unwrap_or_default();
@@ -80,6 +83,25 @@ impl Watch {
             _ => out.extend_from_slice(b"-ERR unknown command\r\n"),
         }
         out
+    }
+
+    /// What somebody else says at its address: that replicas are primaries, as of an epoch that nobody has seen.
+    fn answer_as_stranger(&self, number: usize, question: &str, name: &[u8], out: &mut Vec<u8>) {
+        let shard = (0..self.shards()).find(|shard| name_of(*shard).as_bytes() == name).unwrap_or_default();
+        let node = shard + self.shards();
+        match question {
+            "MYID" => encode::bulk(out, id(Host::Sentinel(number + 100)).as_bytes()),
+            "GET-MASTER-ADDR-BY-NAME" => {
+                let place = host_and_port(&address(node).address);
+                encode::request(out, &[place[0].as_bytes(), place[1].as_bytes()]);
+            }
+            "MASTER" => {
+                let mut fields = fields(Host::Node(node), name_of(shard), &["master"]);
+                fields.push(("config-epoch", "1000000".to_owned()));
+                write_fields(out, &fields);
+            }
+            _ => write_list(out, &[]),
+        }
     }
 
     fn answer_of(&self, number: usize, shard: usize, question: &str, now: Instant, out: &mut Vec<u8>) {
@@ -121,8 +143,9 @@ impl Watch {
     }
 
     fn fellow_fields(&self, number: usize, other: usize) -> Fields {
-        let is_heard =
-            !self.sentinels[other].is_down && !self.are_apart(Host::Sentinel(number), Host::Sentinel(other));
+        let its = &self.sentinels[other];
+        let is_heard = (!its.is_down || its.is_replaced)
+            && !self.are_apart(Host::Sentinel(number), Host::Sentinel(other));
         let flags: &[&str] = if is_heard { &["sentinel"] } else { &["s_down", "sentinel"] };
         fields(Host::Sentinel(other), id(Host::Sentinel(other)), flags)
     }

@@ -7,6 +7,11 @@ use proxy::{Arrival, ConnId};
 use resp::reply;
 use std::time::Duration;
 
+/// So long clients stay awake after something has gone wrong.
+const EAGER_FOR: Duration = Duration::from_millis(100);
+/// As long as they are, they do something at least so often.
+const EAGER_PAUSE_MAX: Duration = Duration::from_millis(10);
+
 impl World<'_> {
     /// What clients keep is soon what is stored, though something may go wrong for some time.
     pub(super) fn compare(&mut self) {
@@ -59,6 +64,28 @@ impl World<'_> {
             return;
         }
         let pause = Duration::from_micros(*self.prng.pick(&[0, 100, 3_000, 50_000, 400_000]));
+        self.act(client);
+        self.plan_in_up_to(pause + Duration::from_micros(10), What::Step(client));
+    }
+
+    /// Something goes wrong: clients ask all the time for a while, so that somebody sees what comes of it.
+    pub(super) fn wake_clients(&mut self) {
+        let are_awake = self.now < self.eager_until;
+        self.eager_until = self.now + EAGER_FOR;
+        for client in (0..self.clients.len()).filter(|_| !are_awake) {
+            self.plan_in_up_to(EAGER_PAUSE_MAX, What::Wake(client));
+        }
+    }
+
+    /// A client that is awake does something, and again soon.
+    pub(super) fn stay_awake(&mut self, client: usize) {
+        if self.now < self.eager_until.min(self.plan.quiet_at) {
+            self.act(client);
+            self.plan_in_up_to(EAGER_PAUSE_MAX, What::Wake(client));
+        }
+    }
+
+    fn act(&mut self, client: usize) {
         match self.clients[client].conn {
             None => _ = self.arrive(client),
             Some(_) if self.clients[client].ending => {}
@@ -66,7 +93,6 @@ impl World<'_> {
             Some(_) if self.clients[client].waiting() > 300 => {}
             Some(conn) => self.send_requests(client, conn),
         }
-        self.plan_in_up_to(pause + Duration::from_micros(10), What::Step(client));
     }
 
     /// The client connects. False if it was not let in.
@@ -82,6 +108,7 @@ impl World<'_> {
     /// Sends a pipeline, and sometimes ends the connection in one of the ways that clients know.
     fn send_requests(&mut self, client: usize, conn: ConnId) {
         let count = match self.prng.below(10) {
+            _ if self.now < self.eager_until => 1,
             0 => 1 + self.prng.below(200),
             1..=4 => 1 + self.prng.below(10),
             _ => 1,
@@ -97,7 +124,8 @@ impl World<'_> {
                 self.report.requests += 1;
             }
         }
-        match self.prng.below(60) {
+        let stays = if self.clients[client].program.reads_most { 600 } else { 60 };
+        match self.prng.below(stays) {
             0 => self.end_with(client, &mut bytes, b"*1\r\n$4\r\nQUIT\r\n*1\r\n$4\r\nPING\r\n", b"+OK\r\n"),
             1 => self.end_with(
                 client,

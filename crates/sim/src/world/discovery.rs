@@ -133,7 +133,8 @@ impl World<'_> {
         let Some(talk) = scout.talks.get_mut(&conn).filter(|talk| !talk.is_lost) else { return };
         let (is_down, frozen_until) = match (talk.host, &self.watch) {
             (Host::Sentinel(sentinel), Some(watch)) => {
-                (watch.sentinels[sentinel].is_down, watch.sentinels[sentinel].frozen_until)
+                let its = &watch.sentinels[sentinel];
+                (its.is_down && !its.is_replaced, its.frozen_until)
             }
             (Host::Node(node), _) => (self.nodes[node].down, self.nodes[node].frozen_until),
             (Host::Sentinel(_), None) => return,

@@ -16,6 +16,9 @@ impl World<'_> {
     pub(super) fn strike(&mut self, fault: Fault) {
         // That slots move is no trouble: nobody is to notice.
         self.troubled |= fault != Fault::Migrate;
+        if let Fault::Kill { .. } | Fault::Freeze { .. } | Fault::Reset { .. } = fault {
+            self.wake_clients();
+        }
         self.deaf_until = self.deaf_until.max(self.now + fault.deafens_for());
         match (fault, &self.cluster) {
             // Messages come to all nodes of a cluster, and to us from one of them.
@@ -64,7 +67,8 @@ impl World<'_> {
             Fault::Unasked { shard } => self.send_unasked(shard as usize),
             Fault::CutOff { shard, lasts } if self.watch.is_some() => self.split(shard as usize, lasts),
             Fault::CutOff { shard, lasts } => self.cut_off(shard as usize, lasts),
-            Fault::Order { shard } => self.order_failover(shard as usize),
+            Fault::Order { shard, sentinel } => self.order_failover(shard as usize, sentinel),
+            Fault::Strand { shard, sentinel } => self.strand(shard as usize, sentinel),
             Fault::Sentinel { sentinel, trouble, lasts } => self.trouble_sentinel(sentinel, trouble, lasts),
             Fault::Mistake { shard, lasts } => self.mistake(shard as usize, lasts),
             Fault::SetUp => self.set_sentinels_up(),

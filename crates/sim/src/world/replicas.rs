@@ -14,6 +14,9 @@ const MOMENT: Duration = Duration::from_millis(500);
 /// A replica that cannot reach its primary, or whose primary follows somebody itself, tries again after this.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// A replica that comes back with something is linked at once, and has what it lacks some time later.
+const CATCHES_UP_AFTER: Duration = Duration::from_millis(800);
+
 /// The proxy knows so long after it is so what is wrong with a replica, and nothing that it sent before is under way.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
@@ -75,12 +78,23 @@ impl World<'_> {
         }
     }
 
-    /// The process of `node` has died, which comes back with nothing, most often, if it is a replica.
+    /// The process of `node` has died, which comes back with nothing if it is a replica, or with what it has written down.
     pub(super) fn forget_as_replica(&mut self, node: usize) {
-        let replica = &mut self.nodes[node];
-        if let Some(follower) = replica.follower.as_mut().filter(|_| !self.prng.one_in(4)) {
-            *follower = Follower::new(self.now);
-            replica.keyspace.ask(&[b"FLUSHALL"], self.now);
+        let Some(primary) = self.primary_of(node) else { return };
+        let (written_down, now) = (self.prng.below(4), self.now);
+        let [replica, primary] = self.nodes.get_disjoint_mut([node, primary]).expect("two nodes");
+        let Some(follower) = &mut replica.follower else { return };
+        match written_down {
+            0 => {}
+            1 if follower.follows(&primary.log) => {
+                let lost = *self.prng.pick(&[3, 30, 300]);
+                follower.fall_back(&primary.log, &mut replica.keyspace, lost, now);
+                follower.held_until = now + CATCHES_UP_AFTER;
+            }
+            _ => {
+                *follower = Follower::new(now);
+                replica.keyspace.ask(&[b"FLUSHALL"], now);
+            }
         }
     }
 
@@ -97,6 +111,15 @@ impl World<'_> {
     /// Whether `node` of a cluster has not heard that another has taken its place.
     fn takes_itself_for_primary(&self, node: usize) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| cluster.believes_to_be_primary(node))
+    }
+
+    /// Those who follow `node` take nothing over for a while, though their links are up.
+    pub(super) fn hold_followers(&mut self, node: usize, lasts: Duration) {
+        for follower in self.followers_of(node) {
+            if let Some(follower) = &mut self.nodes[follower].follower {
+                follower.held_until = self.now + lasts;
+            }
+        }
     }
 
     /// The replica `node` takes over some of what it lacks.
@@ -122,9 +145,12 @@ impl World<'_> {
             follower.is_planned = true;
             return self.plan_at(now + LOOKS_AGAIN_AFTER, What::Replicate(node));
         }
-        let wait_until = frozen_until.max(follower.unlinked_until);
+        let wait_until = frozen_until.max(follower.unlinked_until).max(follower.held_until);
         if wait_until > now {
             follower.is_planned = true;
+            if frozen_until.max(follower.unlinked_until) <= now && follower.follows(&primary.log) {
+                follower.link(true, now);
+            }
             return self.plan_at(wait_until, What::Replicate(node));
         }
         let has_gone_on = match follower.follows(&primary.log) {

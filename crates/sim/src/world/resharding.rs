@@ -14,6 +14,8 @@ use stdx::Instant;
 pub(super) const MAP_DELAY_MAX: Duration = Duration::from_millis(400);
 /// The longest time between two keys of a slot that moves.
 const STEP_MAX: Duration = Duration::from_millis(30);
+/// So long the replicas of a node to which a slot moves may lack what has come. The proxy hears of most moves sooner.
+const HELD_FOR: Duration = Duration::from_millis(1_500);
 /// After so long at most a primary that hangs is replaced; after twice as long it goes on.
 const HANGS_MAX: Duration = Duration::from_millis(500);
 
@@ -57,16 +59,20 @@ impl World<'_> {
         if self.ledger.names().any(|key| stays(key) && slot(key) == its) {
             return;
         }
-        if let Some(cluster) = &mut self.cluster {
-            cluster.begin_migration(&key, &mut self.prng);
-            if cluster.migration().is_some() {
-                self.ledger.slot_moves(its);
-                if channels().any(|channel| channel == key) {
-                    self.ledger.radio.favourite = Some(key);
-                }
+        let Some(cluster) = &mut self.cluster else { return };
+        cluster.begin_migration(&key, &mut self.prng);
+        if let Some(migration) = cluster.migration() {
+            let [_, to] = cluster.ends_of(migration);
+            self.ledger.slot_moves(its);
+            if channels().any(|channel| channel == key) {
+                self.ledger.radio.favourite = Some(key);
             }
-            self.plan_in_up_to(STEP_MAX, What::MoveKey);
+            if self.plan.reads_replicas() && self.prng.one_in(2) {
+                // What its writer has, the replica there has not got for a while.
+                self.hold_followers(to, HELD_FOR);
+            }
         }
+        self.plan_in_up_to(STEP_MAX, What::MoveKey);
     }
 
     /// Moves the next key; after the last one, its slot has another owner. False if it must wait.

@@ -14,10 +14,10 @@
 
 use super::discovery::Scout;
 use super::{What, World};
-use crate::plan::{Plan, Trouble};
+use crate::plan::{Plan, STRANDED_FOR, Trouble};
 use crate::replication::{Follower, Log};
 use crate::sentinels::words::message;
-use crate::sentinels::{Deed, Host, Sight, Watch, host_at, name_of, sentinel_address};
+use crate::sentinels::{Deed, Host, Sight, Stage, Watch, host_at, name_of, sentinel_address};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use stdx::Instant;
@@ -37,6 +37,10 @@ const WISHED_WITHIN: Duration = Duration::from_millis(1_500);
 const DOUBTED_AFTER: Duration = Duration::from_secs(7);
 /// What was known is kept so long while most sentinels say what was before it.
 const OLDER_AFTER: Duration = Duration::from_secs(10);
+/// A primary that some do not hear any more has been replaced by them so long after, most often.
+const REPLACED_WITHIN: Duration = Duration::from_millis(2_500);
+/// An heir that has become a primary is known so long after, while the sentinel that has chosen it can be asked.
+const FOLLOWED_WITHIN: Duration = Duration::from_millis(1_000);
 /// As in production: so seldom that nothing is learnt by it in time.
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -48,10 +52,16 @@ pub(super) struct Patrol {
     right_since: Vec<Vec<Instant>>,
     /// By sentinel: something is wrong with its connections until then.
     troubled_until: Vec<Instant>,
+    /// By sentinel: others have told, or may have, that it is not there. Who was not named may not be asked since then.
+    was_missed: Vec<bool>,
+    /// By shard: since when an heir that is a primary can be known as one, and which.
+    heir_since: Vec<Option<(usize, Instant)>>,
     /// By node: whether it called itself a primary when the discovery asked it last, and when that was.
     roles: Vec<Option<(bool, Instant)>>,
     /// By shard: the primary that was discovered last.
     known: Vec<Option<usize>>,
+    /// By shard: since when that is nobody.
+    nobody_since: Vec<Option<Instant>>,
 }
 
 impl Patrol {
@@ -61,8 +71,11 @@ impl Patrol {
             reigns: vec![0; plan.shards],
             right_since: vec![vec![Instant::ZERO; count]; plan.shards],
             troubled_until: vec![Instant::ZERO; count],
+            was_missed: vec![false; count],
+            heir_since: vec![None; plan.shards],
             roles: vec![None; plan.nodes()],
             known: vec![None; plan.shards],
+            nobody_since: vec![None; plan.shards],
         }
     }
 
@@ -149,7 +162,11 @@ impl World<'_> {
             match deed {
                 Deed::Promote { heir, .. } => self.crown(heir),
                 Deed::Follow { node, primary } => self.make_follow(node, primary),
-                Deed::Restore { shard, to } => self.restore(shard, to),
+                Deed::Restore { shard, to, by } => {
+                    self.restore(shard, to);
+                    // Once it is heard again, nobody is in doubt.
+                    self.patrol.right_since[shard][by] = self.now;
+                }
                 Deed::Say { sentinel, channel, text } => {
                     self.say_to_scout(sentinel, &message(channel, &text));
                 }
@@ -285,10 +302,27 @@ impl World<'_> {
     }
 
     /// An operator orders a failover.
-    pub(super) fn order_failover(&mut self, shard: usize) {
-        let Some(watch) = &mut self.watch else { return };
-        let sentinel = self.prng.below(watch.sentinels.len() as u64) as usize;
-        watch.order(sentinel, shard, self.now);
+    pub(super) fn order_failover(&mut self, shard: usize, sentinel: usize) {
+        if let Some(watch) = &mut self.watch {
+            watch.order(sentinel, shard, self.now);
+        }
+    }
+
+    /// One sentinel alone is left with the primary of `shard`. The others die, once they can have replaced it.
+    pub(super) fn strand(&mut self, shard: usize, sentinel: usize) {
+        let Some(watch) = self.watch.as_mut().filter(|watch| !watch.is_split()) else { return };
+        watch.split(BTreeSet::from([Host::Node(watch.primary_of(shard)), Host::Sentinel(sentinel)]));
+        let others = (0..watch.sentinels.len()).filter(|other| *other != sentinel);
+        others
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|other| self.plan_at(self.now + REPLACED_WITHIN, What::Fell(other)));
+        self.plan_at(self.now + STRANDED_FOR, What::Unite);
+    }
+
+    /// A sentinel dies, for almost as long as another is left alone.
+    pub(super) fn fell(&mut self, sentinel: usize) {
+        self.trouble_sentinel(sentinel, Trouble::Kill, STRANDED_FOR - 2 * REPLACED_WITHIN);
     }
 
     /// Something happens to a sentinel.
@@ -302,8 +336,10 @@ impl World<'_> {
                 watch.sentinels[sentinel].frozen_until = until;
                 self.patrol.trouble(sentinel, until);
             }
-            Trouble::Kill => {
+            Trouble::Kill | Trouble::Replace => {
                 let deeds = watch.kill(sentinel);
+                watch.sentinels[sentinel].is_replaced =
+                    trouble == Trouble::Replace && sentinel >= watch.named;
                 self.carry_out(deeds);
                 self.hang_up(Host::Sentinel(sentinel));
                 self.plan_at(until, What::ReviveSentinel(sentinel));
@@ -387,7 +423,11 @@ impl World<'_> {
         for shard in 0..self.plan.shards {
             let known = self.known_primary(shard);
             let before = std::mem::replace(&mut self.patrol.known[shard], known);
-            let Some(node) = known else { continue };
+            let Some(node) = known else {
+                self.patrol.nobody_since[shard].get_or_insert(self.now);
+                continue;
+            };
+            let nobody_since = self.patrol.nobody_since[shard].take();
             // Who takes the place of another may be named before: its connections ask for its role before all else.
             if before.is_none() && !matches!(self.patrol.roles[node], Some((true, _))) {
                 let what = format!("node {node} was discovered as a primary, and has not called itself one");
@@ -396,6 +436,10 @@ impl World<'_> {
             let since = &mut self.patrol.reigns[shard];
             match watch.reign_of(node, *since) {
                 Some(reign) => *since = reign,
+                // Whoever could tell more of an heir is gone for too long.
+                None if nobody_since.is_some_and(|it| self.now.since(it) >= OLDER_AFTER) => {
+                    *since = watch.reign_of(node, 0).unwrap_or_default();
+                }
                 None => {
                     let what = format!(
                         "node {node} was discovered as the primary of {}, and it was replaced before, or never was",
@@ -431,11 +475,14 @@ impl World<'_> {
             let primary = watch.primary_of(shard);
             let node = &self.nodes[primary];
             let is_well = !node.down && node.frozen_until <= now && node.follower.is_none();
-            for sentinel in 0..watch.named {
+            for sentinel in 0..watch.sentinels.len() {
                 let its = &watch.sentinels[sentinel];
+                let was_missed = &mut self.patrol.was_missed[sentinel];
+                *was_missed |= its.is_down || watch.is_split();
                 let can_know = is_well
                     && !its.is_down
                     && its.slowness == Duration::ZERO
+                    && (sentinel < watch.named || !*was_missed)
                     && self.patrol.troubled_until[sentinel] <= now
                     && watch.knows(sentinel, shard)
                     && !watch.is_failing_over(shard);
@@ -452,6 +499,41 @@ impl World<'_> {
                     return self.ledger.violate(what);
                 }
             }
+        }
+        (0..self.plan.shards).for_each(|shard| self.check_heir(shard));
+    }
+
+    /// A replica that a sentinel has made a primary gets the requests, though the sentinel does not call it one yet.
+    fn check_heir(&mut self, shard: usize) {
+        let Some(watch) = &self.watch else { return };
+        let of =
+            |sentinel: usize| watch.sentinels[sentinel].views[shard].failover.map(|failover| failover.stage);
+        let all = 0..watch.sentinels.len();
+        let is_one = all.clone().filter(|sentinel| of(*sentinel).is_some()).count() == 1;
+        let chosen = all.take(watch.named).find_map(|sentinel| match of(sentinel) {
+            Some(Stage::Told(heir)) if is_one && watch.is_newest(sentinel, shard) => Some((heir, sentinel)),
+            _ => None,
+        });
+        let Some((heir, by)) = chosen else {
+            self.patrol.heir_since[shard] = None;
+            return;
+        };
+        let node = &self.nodes[heir];
+        let is_well = !node.down && node.frozen_until <= self.now && node.follower.is_none();
+        let can_tell = watch.sentinels[by].slowness == Duration::ZERO
+            // Names were given anew: what it says is older than what is known.
+            && self.patrol.right_since[shard][by] != Instant::NEVER;
+        let since = match self.patrol.heir_since[shard] {
+            Some((before, since)) if before == heir && is_well && can_tell => since,
+            _ => self.now,
+        };
+        let since = since.max(self.patrol.troubled_until[by]);
+        self.patrol.heir_since[shard] = Some((heir, since));
+        if self.now.since(since) > FOLLOWED_WITHIN && self.known_primary(shard) != Some(heir) {
+            let name = name_of(shard);
+            self.ledger.violate(format!(
+                "node {heir} was made the primary of {name}, and the proxy does not follow it"
+            ));
         }
     }
 
