@@ -403,8 +403,23 @@ impl<'p> World<'p> {
         self.turn_until(end - SETTLE / 2)?;
         self.settle_cluster();
         self.turn_until(end)?;
+        self.let_all_finish()?;
         self.check_nobody_waits()?;
         self.audit()
+    }
+
+    /// Who asks for one thing after the other, each with several long ways there and back, may need more time; as long as there
+    /// is something to be seen of it.
+    fn let_all_finish(&mut self) -> Result<(), String> {
+        let mut waiting = usize::MAX;
+        loop {
+            let left = self.clients.iter().map(Client::waiting).sum();
+            if left == 0 || left >= waiting {
+                return Ok(());
+            }
+            waiting = left;
+            self.turn_until(self.now + SETTLE / 8)?;
+        }
     }
 
     /// Turns until `end`, or until a check fails.
