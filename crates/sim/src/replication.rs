@@ -52,6 +52,8 @@ pub(crate) struct Follower {
     pub unlinked_until: Instant,
     /// Nothing is taken over until then, though it comes through.
     pub held_until: Instant,
+    /// So many changes it had when it died last.
+    had: usize,
     /// It is planned that it goes on.
     pub is_planned: bool,
 }
@@ -132,6 +134,7 @@ impl Follower {
             linked_at: now,
             unlinked_until: Instant::ZERO,
             held_until: Instant::ZERO,
+            had: 0,
             is_planned: false,
         }
     }
@@ -184,6 +187,7 @@ impl Follower {
 
     /// Its process has died, and comes back with what it had written down before the last changes, `count` at most.
     pub(crate) fn fall_back(&mut self, log: &Log, to: &mut Keyspace, count: usize, now: Instant) {
+        self.had = self.had.max(self.applied);
         for _ in 0..count {
             let Some((last, earlier)) = log.changes[..self.applied].split_last() else { return };
             let Some(key) = &last.key else { return };
@@ -200,6 +204,11 @@ impl Follower {
             self.applied -= 1;
             self.offset = earlier.last().map_or(log.begins_at, |change| change.offset);
         }
+    }
+
+    /// Whether it lacks something that it had before its process died.
+    pub(crate) fn has_fallen_back(&self) -> bool {
+        self.applied < self.had
     }
 
     /// Takes over `count` changes at most. False if it must wait for a moment.

@@ -227,7 +227,8 @@ impl World<'_> {
                 followers.iter().copied().filter(|replica| !has_it(*replica)).collect();
             lacking.retain(|replica| {
                 let follower = self.nodes[*replica].follower.as_ref();
-                follower.is_some_and(|it| it.follows(&self.nodes[primary].log))
+                // Who died meanwhile had it.
+                follower.is_some_and(|it| it.follows(&self.nodes[primary].log) && !it.has_fallen_back())
             });
             // Who was made the primary meanwhile, or another's replica, had it.
             if self.plan.replicas() - lacking.len() < count {
