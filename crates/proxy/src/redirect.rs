@@ -457,10 +457,19 @@ impl Proxy {
         };
         let Some(kept) = stray.ticket.kept.redirected() else { return self.give_up(stray) };
         stray.ticket.kept = kept;
-        match core.topology.node_at(address) {
-            Some(id) if self.would_overtake(&stray, id) => self.park_behind(stray),
+        let id = core.topology.node_at(address);
+        self.send_in_turn(stray, id, asks);
+    }
+
+    /// Sends `stray` to the node `id`. It is parked until what is ahead of it was answered, or, if nobody knows a node, until
+    /// there is a newer topology.
+    fn send_in_turn(&mut self, stray: Stray, id: Option<NodeId>, asks: bool) {
+        match id {
+            Some(id) if self.would_overtake(&stray, id) => {
+                self.park(Stray { retry_at: self.core.now + RETRY_AFTER, ..stray });
+            }
             Some(id) => self.send_stray(stray, id, asks),
-            None => self.park(stray),
+            None => self.park(Stray { retry_at: Instant::NEVER, ..stray }),
         }
     }
 
@@ -476,11 +485,6 @@ impl Proxy {
             }
             _ => false,
         }
-    }
-
-    /// Lets a request wait until what is ahead of it was answered.
-    fn park_behind(&mut self, stray: Stray) {
-        self.park(Stray { retry_at: self.core.now + RETRY_AFTER, ..stray });
     }
 
     /// Lets a request wait. Meanwhile its client's next ones are not read.
@@ -518,12 +522,12 @@ impl Proxy {
             if stray.ticket.is_of_client() {
                 self.lift_fence(stray.ticket);
             }
-            match self.core.owner_of(stray.aim) {
-                _ if stray.ticket.deadline <= now => self.give_up(stray),
-                Some(id) if self.would_overtake(&stray, id) => self.park_behind(stray),
-                Some(id) => self.send_stray(stray, id, false),
-                None => self.park(Stray { retry_at: Instant::NEVER, ..stray }),
+            if stray.ticket.deadline <= now {
+                self.give_up(stray);
+                continue;
             }
+            let id = self.core.owner_of(stray.aim);
+            self.send_in_turn(stray, id, false);
         }
         let topics_due_at = self.retry_topics();
         self.core.parking.due_at = self.core.parking.due_at.min(topics_due_at);

@@ -508,9 +508,8 @@ impl Session {
         pool: &mut BufferPool,
         is_right: impl Fn(&Owed) -> bool,
     ) -> bool {
-        let Some(place) = self.pending.get_mut(number.wrapping_sub(self.front) as usize) else {
-            return false;
-        };
+        let index = self.index(number);
+        let Some(place) = self.pending.get_mut(index) else { return false };
         let is_muted = match place {
             Place::Waiting(owed) if is_right(owed) => false,
             Place::Muted(owed) if is_right(owed) => true,

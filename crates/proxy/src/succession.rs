@@ -14,17 +14,26 @@
 pub(crate) mod discovered;
 pub(crate) mod ejection;
 
-use crate::backend::{Backend, State, Use};
+use crate::backend::{Backend, State, Ticket, Use};
 use crate::core::Core;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Fault;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use stdx::Instant;
+use stdx::{Instant, Slab};
 use topology::{NodeId, ShardId, Topology};
 
 const OTHER_PRIMARY: &str = "another node has taken its keys over";
+
+/// The clients of `tickets` send nothing else before these were answered.
+fn hold_back<'t>(peers: &mut Slab<Peer>, tickets: impl Iterator<Item = &'t Ticket>) {
+    for ticket in tickets.filter(|ticket| ticket.is_of_client()) {
+        if let Some(Peer::Client(session)) = peers.get_mut(ticket.conn) {
+            session.turn();
+        }
+    }
+}
 
 impl Proxy {
     /// From now on requests go where `topology` says. One that is not newer than the present one is ignored.
@@ -58,22 +67,13 @@ impl Proxy {
     /// Clients with requests in flight to `nodes` send nothing else before those were answered.
     fn hold_back_clients_of(&mut self, nodes: &BTreeSet<NodeId>) {
         let losers = self.core.backends.iter().filter(|backend| nodes.contains(&backend.node));
-        for ticket in losers.flat_map(|backend| backend.tickets()).filter(|ticket| ticket.is_of_client()) {
-            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
-                session.turn();
-            }
-        }
+        hold_back(&mut self.peers, losers.flat_map(|backend| backend.tickets()));
     }
 
     /// The same of clients with requests in flight to where a node has redirected them, and not the topology.
     fn hold_back_redirected(&mut self) {
         let core = &self.core;
-        let off_the_map = core.backends.iter().flat_map(|backend| core.off_the_map(backend));
-        for ticket in off_the_map.filter(|ticket| ticket.is_of_client()) {
-            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
-                session.turn();
-            }
-        }
+        hold_back(&mut self.peers, core.backends.iter().flat_map(|backend| core.off_the_map(backend)));
     }
 
     /// Who watches keys on `nodes` cannot know any more whether they have changed.
