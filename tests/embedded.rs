@@ -2,7 +2,7 @@
 
 use crate::harness::processes::{Proxy, run};
 use crate::harness::{Client, RedisServer, poll_until, show};
-use crate::transactions::{SCENES, play};
+use crate::transactions::{SCENES, play, wait_for_blocked};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -65,11 +65,6 @@ fn transactions_and_waits_are_answered_as_by_redis() {
         let clients = [Client::connect(proxy.port), Client::connect(proxy.port)];
         play(scene, [node.connect().into(), node.connect().into()], clients);
     }
-}
-
-fn wait_for_blocked(client: &mut Client, count: usize) {
-    let line = format!("blocked_clients:{count}\\r\\n");
-    poll_until("clients that wait", || client.ask("INFO clients").contains(&line).then_some(()));
 }
 
 #[test]

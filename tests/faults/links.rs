@@ -6,6 +6,7 @@ use crate::harness::processes::Process;
 use crate::harness::relay::{Relay, Weather, wait_for_another};
 use crate::harness::stamp::StampedClients;
 use crate::harness::{Client, Proxy, RedisServer, poll_until, seed_for, shard_of, show};
+use crate::transactions::wait_for_blocked;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -85,6 +86,7 @@ fn a_black_hole_is_found_out_and_healthy_shards_serve_on() {
     // One waits for an element there, so that nothing is in flight which could be late.
     let mut waiting = Client::connect(proxy.port);
     waiting.send_command(&[b"BLPOP", format!("list{{{}}}", keys[0]).as_bytes(), b"0"]);
+    wait_for_blocked(&mut network.try_connect(0).expect("the node is there"), 1);
     witness.wait_for_more();
     network.cut_off(0);
     let cut_at = Instant::now();
