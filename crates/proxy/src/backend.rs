@@ -82,6 +82,8 @@ pub(crate) enum Purpose {
     Client,
     /// It says what a command is; `conn` numbers the question.
     Learn,
+    /// It says whether clients are somebody that have not said who they are; the one that `conn` names waits for that.
+    DefaultUser,
     /// It goes into the inquiry that `conn` names; `part` is the shard.
     Inquiry,
     /// It goes into the emulation that `conn` names; `part` is the question.

@@ -46,6 +46,8 @@ enum Checks {
     Password,
     /// The client has not said who it is, and nobody knows yet whether it must: nodes say so, to small requests.
     Unknown,
+    /// The same, and no node that could be asked has answered.
+    Unanswered,
 }
 
 /// Why a request is not carried out.
@@ -110,7 +112,19 @@ impl Login {
     /// Whether the client may be nobody: little of it is read at a time.
     #[inline]
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self.checks, Checks::Password | Checks::Unknown)
+        matches!(self.checks, Checks::Password | Checks::Unknown | Checks::Unanswered)
+    }
+
+    /// Whether it would have to be asked first whether the client must log in.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.checks == Checks::Unknown
+    }
+
+    /// It cannot be asked now: nodes say it to each request that reaches them, and what does not is carried out.
+    pub(crate) fn give_up_asking(&mut self) {
+        if self.is_unknown() {
+            self.checks = Checks::Unanswered;
+        }
     }
 
     /// Whether the client must say a password first.
@@ -128,7 +142,7 @@ impl Login {
         match (self.checks, &self.user) {
             (Checks::Nothing, _) => true,
             (Checks::Rights, Some(user)) => user.permits_any(number, key),
-            (Checks::Rights, None) | (Checks::Password | Checks::Unknown, _) => false,
+            (Checks::Rights, None) | (Checks::Password | Checks::Unknown | Checks::Unanswered, _) => false,
         }
     }
 
@@ -143,7 +157,7 @@ impl Login {
     /// What stands against `request`.
     fn obstacle(&self, command: &Command, number: Number, request: &Request<'_>) -> Option<Obstacle> {
         let user = match (self.checks, &self.user) {
-            (Checks::Nothing | Checks::Unknown, _) => return None,
+            (Checks::Nothing | Checks::Unknown | Checks::Unanswered, _) => return None,
             (Checks::Rights, Some(user)) => user,
             _ if command.flags.contains(Flags::NO_AUTH) => return None,
             _ => return Some(Obstacle::NoAuth),

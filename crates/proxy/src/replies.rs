@@ -464,6 +464,7 @@ impl Proxy {
                     }
                 }
             }
+            Purpose::DefaultUser => self.end_question_for_default_user(ticket.conn),
             Purpose::Poll => self.core.absorb_poll(ticket, &outcome),
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),

@@ -292,8 +292,13 @@ impl Core {
         let Resolved::Command(command) = resolved else {
             return self.refuse_unresolved(session, resolved, request, reply);
         };
-        if session.login.is_checked() && !self.permit(session, command, request) {
-            return Step::Done;
+        if session.login.is_checked() {
+            if let Some(step) = self.ask_for_default_user(session, command) {
+                return step;
+            }
+            if !self.permit(session, command, request) {
+                return Step::Done;
+            }
         }
         if session.subscribed.is_some()
             && let Some(step) = self.detain_listener(session, command, request)

@@ -62,7 +62,7 @@ pub(crate) struct Session {
     pub paused: bool,
     /// A request is left in `input` that may be all there: it could not be carried out yet.
     pub has_unread: bool,
-    /// Its next request needs a command that is being learnt.
+    /// Its next request waits for what a node says of its command, or of clients that have not logged in.
     pub learning: bool,
     /// How far it has come with a large transfer.
     pub pinning: Pinning,

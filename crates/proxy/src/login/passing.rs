@@ -15,8 +15,9 @@
 //! What the proxy answers itself no node judges. So of that, only what concerns the client alone is left; what concerns
 //! others is confined to clients of the same user, sent to the nodes, or refused ([`decided`]).
 
-use crate::backend::lanes::{LaneId, LaneKind, Who};
-use crate::backend::{Backend, Use};
+use crate::ConnId;
+use crate::backend::lanes::{LaneId, LaneKind, PING, Who};
+use crate::backend::{Backend, Purpose, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::limits::Authority;
@@ -24,9 +25,12 @@ use crate::local;
 use crate::login::Login;
 use crate::login::credentials::Credentials;
 use crate::proxy::{Peer, Proxy};
+use crate::requests::Step;
 use crate::requests::route::Keys;
 use crate::session::{Owed, Session};
-use command::{AclQuestion, ClientTask, Command, Local, Merge, PubSubQuestion, Refusal, Within};
+use command::{
+    AclQuestion, Carry, ClientTask, Command, Flags, Local, Merge, PubSubQuestion, Refusal, Within,
+};
 use resp::Request;
 use stdx::{Id, Slab, append};
 use users::DEFAULT;
@@ -367,6 +371,30 @@ impl Core {
         self.enqueue_on(node, request.bytes, Asked::by_client(session.conn, place));
     }
 
+    /// What no node sees must wait until one has said whether clients must log in. `None` if that is known, or cannot be
+    /// asked now; else the request is read again when there is an answer.
+    pub(crate) fn ask_for_default_user(&mut self, session: &mut Session, command: &Command) -> Option<Step> {
+        let is_seen = match command.carry {
+            Carry::Here(Local::Hello) => false,
+            Carry::Here(_) | Carry::Transaction(_) | Carry::Admin(..) | Carry::Refused(_) => {
+                command.flags.contains(Flags::NO_AUTH)
+            }
+            _ => true,
+        };
+        if is_seen || !session.login.is_unknown() {
+            return None;
+        }
+        // How the connection is greeted says it: see [`Proxy::note_default_user`].
+        let Ok(node) = self.shared_node(LaneId::FIRST, self.topology.keyless()) else {
+            session.login.give_up_asking();
+            return None;
+        };
+        session.learning = true;
+        let asked = Asked { purpose: Purpose::DefaultUser, ..Asked::by_client(session.conn, 0) };
+        self.enqueue_on(node, PING, asked);
+        Some(self.read_again())
+    }
+
     /// A node has answered `reply` to what may be answered here: appends what the client gets.
     pub(crate) fn end_judgement(&mut self, id: Id, reply: &[u8], out: &mut Vec<u8>) {
         let answer = self.forget_judgement(id);
@@ -381,6 +409,14 @@ impl Core {
 }
 
 impl Proxy {
+    /// The client that `conn` names has waited for a node to say whether it must log in, which it has, or will not.
+    pub(crate) fn end_question_for_default_user(&mut self, conn: ConnId) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        session.login.give_up_asking();
+        session.learning = false;
+        self.core.clients_to_resume.push(conn);
+    }
+
     /// The connection `node` was greeted with `reply`: if nobody has logged in on it, that says whether the default user is
     /// open. One shard counts; what others think, they say to each request.
     pub(crate) fn note_default_user(&mut self, node: u32, reply: &[u8]) {

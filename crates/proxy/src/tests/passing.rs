@@ -181,6 +181,49 @@ fn before_a_node_has_said_who_must_log_in_it_says_so_itself() {
 }
 
 #[test]
+fn what_no_node_sees_waits_until_one_has_said_who_must_log_in() {
+    const PING: &str = "*1|$4|PING|";
+    let asks = |rig: &mut Rig| {
+        let client = rig.client();
+        rig.client_sends(client, "ping|hello|multi|config set x y|client id|get k|");
+        assert_eq!(rig.taken(client), "");
+        client
+    };
+    let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
+    let (client, other) = (asks(&mut rig), asks(&mut rig));
+    turn_away(&mut rig, 0);
+    assert_eq!(rig.node_got(0), PING.repeat(2));
+    rig.node_sends(0, &NO_AUTH.repeat(2));
+    for client in [client, other] {
+        assert_eq!(rig.taken(client), format!("{NO_AUTH}{NO_AUTH_HELLO}{}", NO_AUTH.repeat(4)));
+    }
+    assert_eq!(rig.node_got(0), "");
+    // Whoever may say it without a password need not wait.
+    let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
+    let client = rig.client();
+    rig.client_sends(client, "reset|quit|");
+    assert_eq!(rig.taken(client), "+RESET|+OK|");
+    // Nobody must.
+    let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
+    let client = rig.client();
+    rig.client_sends(client, "ping|multi|get k|");
+    rig.bring_up(0);
+    assert_eq!((rig.node_got(0).as_str(), rig.taken(client).as_str()), (PING, ""));
+    rig.node_sends(0, "+PONG|");
+    assert_eq!(rig.taken(client), "+PONG|+OK|+QUEUED|");
+    // No node can say it: what needs none is answered, without asking for each request anew.
+    let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
+    let client = rig.client();
+    rig.client_sends(client, "ping|ping|");
+    let conn = rig.node(0);
+    rig.event(Event::Closed { conn, reason: "connection refused" });
+    assert_eq!(rig.taken(client), "+PONG|+PONG|");
+    let late = rig.client();
+    rig.client_sends(late, "ping|");
+    assert_eq!(rig.taken(late), "+PONG|");
+}
+
+#[test]
 fn the_default_user_may_be_closed_and_opened_while_clients_are_there() {
     let mut rig = open(1);
     let client = rig.client();
