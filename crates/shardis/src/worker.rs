@@ -212,6 +212,8 @@ impl Worker {
             self.proxy.handle_timeouts(now);
         }
         self.perform(now);
+        // Before another worker can hear of it: who is told that clients are gone may count on their places.
+        self.show_clients_gone();
         // Only now, that connections are closed which the proxy has given up, their places can be given to new clients.
         self.read_mail(now);
         self.proxy.handle_held_below(self.driver.held_bytes());
@@ -536,6 +538,11 @@ impl Worker {
             // The control thread outlives its workers.
             let _ = self.neighbours.errands.send((self.number, errand));
         }
+        self.show_clients_gone();
+    }
+
+    /// Tells the control thread, which balances by it.
+    fn show_clients_gone(&self) {
         let counters = self.proxy.counters();
         let refused = counters.clients_refused + counters.handshakes_failed;
         let gone = counters.clients_total - counters.clients + refused;
