@@ -26,6 +26,7 @@ use crate::replies::merge::{Merge, SpareValues};
 use crate::requests::heads::Heads;
 use crate::requests::learn::Learner;
 use crate::requests::route::Scratch;
+use crate::rounds::Rounds;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
 use crate::session::Session;
@@ -130,6 +131,8 @@ pub(crate) struct Core {
     pub clients_to_resume: Vec<ConnId>,
     /// How many clients have requests pending.
     pub clients_waiting: usize,
+    /// How long clients' rounds were.
+    pub rounds: Rounds,
 }
 
 /// An [`crate::Action`] that carries no bytes.
@@ -218,6 +221,7 @@ impl Core {
             clients_to_send: Vec::new(),
             clients_to_resume: Vec::new(),
             clients_waiting: 0,
+            rounds: Rounds::default(),
             pending_max: limits.pending_max,
             limits,
         };

@@ -28,6 +28,7 @@ mod reading;
 mod redirect;
 mod replies;
 mod requests;
+mod rounds;
 mod scan;
 mod scripts;
 mod session;
@@ -44,6 +45,7 @@ pub use login::credentials::Credentials;
 pub use login::{Errand, Task};
 pub use proxy::Proxy;
 pub use reading::{ReadFrom, Reading};
+pub use rounds::Rounds;
 pub use succession::discovered::Discovered;
 pub use succession::ejection::Ejecting;
 

@@ -13,6 +13,7 @@ use crate::limits::{Limits, Settings};
 use crate::reading::replicas::Reads;
 use crate::redirect::Kept;
 use crate::replies::Fault;
+use crate::rounds::Rounds;
 use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,6 +150,7 @@ impl Proxy {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let core = &mut self.core;
         core.counters.client_bytes_in += bytes.len() as u64;
+        core.rounds.note(core.now.since(session.active_at));
         session.active_at = core.now;
         if matches!(session.phase, Phase::Closing { .. } | Phase::Lingering { .. }) {
             return;
@@ -386,6 +388,11 @@ impl Proxy {
                 return Some(Action::Send { conn, bytes: self.core.backends[node as usize].output() });
             }
         }
+        self.poll_reply()
+    }
+
+    /// The same, but only what is to be sent to clients: for who waits before anything is sent to nodes.
+    pub fn poll_reply(&mut self) -> Option<Action<'_>> {
         let conn = self.next_client_to_send()?;
         match self.peers.get(conn) {
             Some(Peer::Client(session)) => Some(Action::Send { conn, bytes: session.output() }),
@@ -568,6 +575,11 @@ impl Proxy {
     /// Whether every client has gone, and what they left half done is done.
     pub fn is_drained(&self) -> bool {
         self.core.counters.clients == 0 && self.core.emulations.is_empty()
+    }
+
+    /// How long clients' rounds were, since the proxy began.
+    pub fn rounds(&self) -> Rounds {
+        self.core.rounds
     }
 
     /// How many clients have requests pending.

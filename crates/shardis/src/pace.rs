@@ -1,8 +1,13 @@
 //! When a busy worker waits a moment for company before it writes.
 //!
 //! A fast proxy makes small batches: it wakes for every request, and each write wakes a node for one request. If
-//! it lets a few more arrive, one write serves several, here and at the node. What that costs is latency, so a wait is
-//! weighed against what requests take anyway:
+//! it lets a few more arrive, one write serves several, here and at the node. Only what goes to nodes waits: each client has
+//! a connection of its own, and gets its reply by a call of its own in any case. What that costs is latency, so a wait is
+//! weighed against what passes anyway between what a client sends and what it sends next ([`Rounds`]): a tenth of that. It
+//! is the whole of a client's round: the way down and up, the line at the node, and the client's own, in which its reply
+//! stands.
+//!
+//! A worker waits where requests stand in line, which is seen by how long they take:
 //!
 //! ```text
 //!   requests in flight, times how long
@@ -10,15 +15,16 @@
 //!           requests that came
 //! ```
 //!
-//! Where the nodes or the clients are the limit, requests stand in line: they take long, and a wait of a part of that
-//! shortens the line and is paid back. Whether it is, is tried from time to time ([`crate::trial`]): where clients send at a
-//! rate of their own, it is not. Where nobody stands in line, they take little, and the worker does not wait, however
-//! busy it is. Nor does it where turns are full without it, where nobody else is expected, or for a lone client.
+//! Where the nodes or the clients are the limit they take long, and a wait shortens the line and is paid back. Whether it
+//! is, is tried from time to time ([`crate::trial`]): where clients send at a rate of their own, it is not. Where nobody
+//! stands in line, they take little, and the worker does not wait, however busy it is. Nor does it where turns are full
+//! without it, where nobody else is expected, or for a lone client.
 //!
 //! A worker that has time even writes after each event, and not at the end of the turn: nobody waits for the events behind
 //! his own, and there are few of them to be served by one write.
 
 use crate::trial::Trial;
+use proxy::Rounds;
 use std::str::FromStr;
 use std::time::Duration;
 use stdx::Instant;
@@ -34,20 +40,23 @@ pub(crate) enum Gather {
     Always(Duration),
 }
 
-/// A wait is this part of what a request takes besides. A request meets at most two waits, on its way down and up: at
-/// worst it takes twice as long. With 50 clients at -P 1 over four nodes on one core, a half gave more throughput than
-/// twemproxy, a quarter as much.
-const PART_OF_LATENCY: u32 = 2;
-/// A shorter wait is not worth its two system calls and the timer. It also keeps workers from waiting whose requests take
-/// less than twice as long: 11 to 32 µs where nothing stands in line, 66 to 114 µs where the nodes are the limit.
+/// A wait is this part of a client's round. A request waits once on its way down, and on its way up until such a wait of
+/// others is over: at worst that is a fifth of the round, of which it then is a part itself. With 50 clients at -P 1 over
+/// four nodes on one core (0.55 ms) 60,000 requests a second were served without waits, 96,000 with 50 µs and 90,000 with
+/// 100; with 500 clients (5 ms) 51,000, 85,000 and 97,000, and with 200 µs 109,000.
+const PART_OF_ROUND: u32 = 10;
+/// A shorter wait is not worth its two system calls and the timer.
 const WAIT_MIN: Duration = Duration::from_micros(20);
-/// `auto` waits no longer, or for this part of what a request takes: by then a turn has enough in it.
-const AUTO_WAIT: Duration = Duration::from_micros(100);
-const AUTO_PART_OF_LATENCY: u32 = 4;
-/// More would be felt. (Values of 16 KiB at -P 10 take 5 ms; waits of 400 µs let 10 % more of them through than 100.)
-const AUTO_WAIT_MAX: Duration = Duration::from_micros(400);
-/// A turn in which so much happened is full: waiting only lets the worker idle. (With it, a worker that is the limit waits
-/// in hardly any turn; a wait in each cost it a third of its throughput.)
+/// Requests that take less stand in no line: where there is none they take 11 to 32 µs, where the nodes are the limit 66 µs
+/// and more.
+const LATENCY_MIN: Duration = Duration::from_micros(40);
+/// `auto` waits no longer. Beside 500 clients a lone one that asks now and then is answered after 160 µs without waits, 600
+/// with these and 840 with 400 µs, with which the 500 would get 6 % more through. (One in ten of its requests takes 0.8 to 1
+/// ms without waits and 1.4 with them, one in a hundred 4 ms in any case.)
+const AUTO_WAIT_MAX: Duration = Duration::from_micros(200);
+/// A turn in which so much happened is full, or half of what a wait would bring, if that is more: waiting only lets the
+/// worker idle. (With it, a worker that is the limit waits in hardly any turn; a wait in each cost it a third of its
+/// throughput. With 500 clients, who bring 50 events in 200 µs, 16 of them as the measure for all cost a tenth.)
 const EVENTS_ENOUGH: usize = 16;
 /// So is one that brought so many requests: with deep pipelines, few events are much work. (At -P 100 over canned nodes, a
 /// worker that waited in such turns did 7.1 million SETs a second, and one that never waited 8.4.)
@@ -56,9 +65,9 @@ const REQUESTS_ENOUGH: u64 = 64;
 const WAIT_MAX_US: u64 = 1000;
 /// Over so much time it is measured how busy the worker is and what requests take.
 const WINDOW: Duration = Duration::from_millis(5);
-/// The shortest of so many windows' latencies counts: one in which the whole process was stopped, or a node forked, is no
-/// line.
-const WINDOWS: usize = 4;
+/// So many windows are remembered. Of what requests took in them the median counts: one in which the whole process was
+/// stopped, or a node forked, is no line, and one between two waves of clients does not end it.
+const WINDOWS: usize = 8;
 /// Busy for more than this share of a window: wait. In thousandths. Without waits, a worker whose nodes are the limit is
 /// busy for 40 to 50 % at -P 1; at a steady third of that load, where a wait would only be felt, for 15 %.
 const BUSY_FROM: u128 = 330;
@@ -93,8 +102,12 @@ pub(crate) struct Pace {
     latencies: [Duration; WINDOWS],
     /// For what share of them the worker was busy, in thousandths.
     busy: [u128; WINDOWS],
+    /// How long clients' rounds were in them.
+    rounds: [Duration; WINDOWS],
     /// What a wait might be, after the last window; zero for none.
     possible: Duration,
+    /// With so many events a turn is full without a wait.
+    enough: usize,
     trial: Trial,
     /// What a wait is; zero for none.
     wait: Duration,
@@ -115,6 +128,8 @@ pub(crate) struct Turn {
     pub in_flight: usize,
     /// How many ever were sent, about: those answered here count as well.
     pub asked: u64,
+    /// How long clients' rounds were, since the worker began.
+    pub rounds: Rounds,
 }
 
 /// What is being measured.
@@ -132,11 +147,22 @@ struct Window {
     events: usize,
     /// How many requests had been sent when it began.
     asked: u64,
+    /// Clients' rounds until then.
+    rounds: Rounds,
 }
 
 impl Window {
-    fn new(began: Instant, in_flight: usize, asked: u64) -> Window {
-        Window { began, idle: Duration::ZERO, flight_ns: 0, flight_until: began, in_flight, events: 0, asked }
+    fn new(began: Instant, in_flight: usize, asked: u64, rounds: Rounds) -> Window {
+        Window {
+            began,
+            idle: Duration::ZERO,
+            flight_ns: 0,
+            flight_until: began,
+            in_flight,
+            events: 0,
+            asked,
+            rounds,
+        }
     }
 
     /// The mean time that a request took from its arrival here until its reply was read, without our waits: they would
@@ -150,12 +176,14 @@ impl Pace {
     pub(crate) fn new(gather: Gather, now: Instant) -> Pace {
         Pace {
             gather,
-            window: Window::new(now, 0, 0),
+            window: Window::new(now, 0, 0, Rounds::default()),
             is_busy: false,
             is_prompt: !matches!(gather, Gather::Always(_)),
             latencies: [Duration::ZERO; WINDOWS],
             busy: [0; WINDOWS],
+            rounds: [Duration::ZERO; WINDOWS],
             possible: Duration::ZERO,
+            enough: EVENTS_ENOUGH,
             trial: Trial::new(),
             wait: Duration::ZERO,
             asked: 0,
@@ -196,7 +224,7 @@ impl Pace {
             Gather::Always(wait) => (turn.events >= 2 && turn.clients >= 2).then_some(wait),
             Gather::Auto => {
                 let came = turn.asked.saturating_sub(self.asked);
-                let is_full = turn.events >= EVENTS_ENOUGH || came >= REQUESTS_ENOUGH;
+                let is_full = turn.events >= self.enough || came >= REQUESTS_ENOUGH;
                 let is_open = turn.clients >= 2 && !is_full;
                 (is_open && !self.wait.is_zero()).then_some(self.wait)
             }
@@ -223,12 +251,14 @@ impl Pace {
         if !self.possible.is_zero() {
             self.trial.note_window(turn.asked - window.asked, length, turn.now);
         }
-        let latency = self.latencies.into_iter().fold(Duration::MAX, Duration::min);
-        let enough = (latency / AUTO_PART_OF_LATENCY).clamp(AUTO_WAIT, AUTO_WAIT_MAX);
-        let wait = (latency / PART_OF_LATENCY).min(enough);
-        // At least one more event is to be expected, if they come as they came.
-        let is_worth_it = window.events as u128 * wait.as_nanos() >= length.as_nanos();
-        let is_possible = self.is_busy && wait >= WAIT_MIN && is_worth_it;
+        self.rounds.rotate_left(1);
+        self.rounds[WINDOWS - 1] = turn.rounds.mean_since(&window.rounds);
+        let wait = (mean(&self.rounds) / PART_OF_ROUND).min(AUTO_WAIT_MAX);
+        // If they come as they came.
+        let expected = window.events as u128 * wait.as_nanos() / length.as_nanos();
+        self.enough = EVENTS_ENOUGH.max(expected as usize / 2);
+        let stands_in_line = median(self.latencies) >= LATENCY_MIN;
+        let is_possible = self.is_busy && stands_in_line && wait >= WAIT_MIN && expected > 0;
         self.possible = if is_possible { wait } else { Duration::ZERO };
         self.wait = if self.trial.waits() { self.possible } else { Duration::ZERO };
         let would_wait = match self.gather {
@@ -237,8 +267,17 @@ impl Pace {
             Gather::Always(_) => true,
         };
         self.is_prompt = busy < PROMPT_UNTIL && !would_wait;
-        self.window = Window::new(turn.now, turn.in_flight, turn.asked);
+        self.window = Window::new(turn.now, turn.in_flight, turn.asked, turn.rounds);
     }
+}
+
+fn mean(times: &[Duration; WINDOWS]) -> Duration {
+    times.iter().sum::<Duration>() / WINDOWS as u32
+}
+
+fn median(mut times: [Duration; WINDOWS]) -> Duration {
+    times.sort_unstable();
+    times[WINDOWS / 2]
 }
 
 #[cfg(test)]
@@ -253,11 +292,13 @@ mod tests {
         in_flight: usize,
         requests_per_s: u64,
         events_per_request: usize,
+        /// Clients' rounds.
+        round_us: u64,
     }
 
     /// 50 clients, each with its next request behind its last reply, over nodes that are the limit.
     const IN_LINE: Load =
-        Load { idle_us: 2_000, in_flight: 6, requests_per_s: 60_000, events_per_request: 2 };
+        Load { idle_us: 2_000, in_flight: 6, requests_per_s: 60_000, events_per_request: 2, round_us: 800 };
 
     fn at(us: u64) -> Instant {
         Instant::from_nanos(us * 1000)
@@ -277,32 +318,48 @@ mod tests {
 
     /// The same from `now_us` on.
     fn follow_on(pace: &mut Pace, mut now_us: u64, loads: &[Load]) {
-        let mut asked = pace.asked;
         for load in loads {
-            for _ in 0..10 * WINDOWS {
-                pace.note_idle(at(now_us), at(now_us + load.idle_us / 10));
-                now_us += 500;
-                let came = load.requests_per_s / 2_000;
-                asked += came;
-                let events = came as usize * load.events_per_request;
-                let in_flight = load.in_flight;
-                pace.wait(&Turn { now: at(now_us), events, clients: in_flight, in_flight, asked });
-                pace.note_turn(asked);
-            }
+            follow_windows(pace, now_us, WINDOWS, *load);
+            now_us += WINDOWS as u64 * 5_000;
+        }
+    }
+
+    /// Lets `load` happen for so many windows.
+    fn follow_windows(pace: &mut Pace, mut now_us: u64, windows: usize, load: Load) {
+        let (mut asked, mut rounds) = (pace.asked, pace.window.rounds);
+        for _ in 0..10 * windows {
+            pace.note_idle(at(now_us), at(now_us + load.idle_us / 10));
+            now_us += 500;
+            let came = load.requests_per_s / 2_000;
+            asked += came;
+            rounds = Rounds { count: rounds.count + came, ns: rounds.ns + came * load.round_us * 1000 };
+            let events = came as usize * load.events_per_request;
+            let in_flight = load.in_flight;
+            pace.wait(&Turn { now: at(now_us), events, clients: in_flight, in_flight, asked, rounds });
+            pace.note_turn(asked);
         }
     }
 
     #[test]
-    fn where_requests_stand_in_line_half_of_what_they_take_is_waited() {
-        // 6 in flight at 60,000/s: 100 us.
-        assert_eq!(wait_after(&[IN_LINE, IN_LINE]), Some(Duration::from_micros(50)));
-        // 240 in flight at 60,000/s: 4 ms.
-        let long = Load { in_flight: 240, ..IN_LINE };
-        assert_eq!(wait_after(&[long, long]), Some(AUTO_WAIT_MAX));
-        let between = Load { in_flight: 48, ..IN_LINE };
-        assert_eq!(wait_after(&[between, between]), Some(Duration::from_micros(200)), "a quarter of 800 us");
-        let short = Load { in_flight: 15, ..IN_LINE };
-        assert_eq!(wait_after(&[short, short]), Some(AUTO_WAIT));
+    fn where_requests_stand_in_line_a_tenth_of_clients_rounds_is_waited() {
+        let waits = |round_us| wait_after(&[Load { round_us, ..IN_LINE }]);
+        assert_eq!(waits(500), Some(Duration::from_micros(50)));
+        assert_eq!(waits(1_500), Some(Duration::from_micros(150)));
+        assert_eq!(waits(60_000), Some(AUTO_WAIT_MAX));
+        assert_eq!(waits(190), None, "not worth a call");
+    }
+
+    #[test]
+    fn waves_of_clients_are_a_line() {
+        let mut pace = Pace::new(Gather::Auto, at(0));
+        let wave = Load { idle_us: 500, in_flight: 30, round_us: 60_000, ..IN_LINE };
+        let trough = Load { idle_us: 4_500, in_flight: 1, requests_per_s: 4_000, ..wave };
+        let mut now_us = 0;
+        for window in 0..WINDOWS * 4 {
+            follow_windows(&mut pace, now_us, 1, if window % 3 == 2 { trough } else { wave });
+            now_us += 5_000;
+            assert!(window < WINDOWS || pace.possible == AUTO_WAIT_MAX, "in window {window}");
+        }
     }
 
     #[test]
@@ -323,14 +380,15 @@ mod tests {
         follow(&mut pace, &[IN_LINE; 2]);
         let first = pace.trial.waits();
         assert_eq!(!pace.wait.is_zero(), first);
-        follow_on(&mut pace, 8 * 5_000, &[IN_LINE; 8]);
+        follow_on(&mut pace, 2 * WINDOWS as u64 * 5_000, &[IN_LINE; 8]);
         assert!(!pace.possible.is_zero() && pace.wait.is_zero(), "no more requests come for it");
     }
 
     #[test]
     fn one_stall_is_no_line_and_our_own_waits_are_none() {
         let mut pace = Pace::new(Gather::Auto, at(0));
-        let mut turn = Turn { now: at(0), events: 300, clients: 2, in_flight: 2, asked: 0 };
+        let mut turn =
+            Turn { now: at(0), events: 300, clients: 2, in_flight: 2, asked: 0, rounds: Rounds::default() };
         for window in 1..=WINDOWS as u64 * 2 {
             // 2 in flight and 400 in 6 ms: 30 us; in every third window, 50 stand still.
             turn.in_flight = if window % 3 == 0 { 50 } else { 2 };
@@ -352,7 +410,8 @@ mod tests {
     fn a_lone_client_and_a_full_turn_never_wait() {
         let mut pace = Pace::new(Gather::Auto, at(0));
         pace.wait = WAIT_MIN;
-        let turn = Turn { now: at(10), events: 2, clients: 2, in_flight: 2, asked: 0 };
+        let turn =
+            Turn { now: at(10), events: 2, clients: 2, in_flight: 2, asked: 0, rounds: Rounds::default() };
         assert_eq!(pace.wait(&turn), Some(WAIT_MIN));
         assert_eq!(pace.wait(&Turn { clients: 1, ..turn }), None);
         assert_eq!(pace.wait(&Turn { events: EVENTS_ENOUGH, ..turn }), None);
@@ -395,7 +454,8 @@ mod tests {
     fn a_fixed_wait_asks_for_company_only() {
         let wait = Duration::from_micros(5);
         let mut pace = Pace::new(Gather::Always(wait), at(0));
-        let turn = Turn { now: at(1), events: 2, clients: 2, in_flight: 2, asked: 0 };
+        let turn =
+            Turn { now: at(1), events: 2, clients: 2, in_flight: 2, asked: 0, rounds: Rounds::default() };
         assert_eq!(pace.wait(&turn), Some(wait));
         assert_eq!(pace.wait(&Turn { events: 1, clients: 50, ..turn }), None);
         assert_eq!(pace.wait(&Turn { events: 4, clients: 1, ..turn }), None, "its own parts are no company");

@@ -201,6 +201,8 @@ impl Worker {
         if let Some(wait) = self.pace.wait(&self.seen(now, events))
             && !self.driver.has_more()
         {
+            // Each reply has a call of its own anyway, whoever is waited for.
+            self.perform_actions(Proxy::poll_reply, now);
             self.wait_for_company(wait)?;
             self.handle_events(now);
         }
@@ -231,6 +233,7 @@ impl Worker {
             clients: self.proxy.clients_waiting(),
             in_flight: self.proxy.in_flight(),
             asked: self.asked(),
+            rounds: self.proxy.rounds(),
         }
     }
 
@@ -272,7 +275,7 @@ impl Worker {
                 }
             }
             if is_prompt {
-                self.perform_actions(now);
+                self.perform_actions(Proxy::poll_action, now);
             }
         }
         seen
@@ -281,7 +284,7 @@ impl Worker {
     /// Does what the proxy asks for and delivers what it says, until there is nothing more.
     fn perform(&mut self, now: Instant) {
         loop {
-            self.perform_actions(now);
+            self.perform_actions(Proxy::poll_action, now);
             let Some((worker, mail)) = self.proxy.poll_mail() else { return };
             self.post(worker, mail, now);
         }
@@ -298,9 +301,9 @@ impl Worker {
         }
     }
 
-    /// Does what the proxy asks for.
-    fn perform_actions(&mut self, now: Instant) {
-        while let Some(action) = self.proxy.poll_action() {
+    /// Does what the proxy asks for by `poll`.
+    fn perform_actions(&mut self, poll: impl Fn(&mut Proxy) -> Option<Action<'_>>, now: Instant) {
+        while let Some(action) = poll(&mut self.proxy) {
             match action {
                 Action::Send { conn, bytes } => match self.driver.send(conn, bytes) {
                     Ok(sent) => self.proxy.handle_sent(conn, sent),
