@@ -50,10 +50,14 @@ const WAIT_MIN: Duration = Duration::from_micros(20);
 /// Requests that take less stand in no line: where there is none they take 11 to 32 µs, where the nodes are the limit 66 µs
 /// and more.
 const LATENCY_MIN: Duration = Duration::from_micros(40);
-/// `auto` waits no longer. Beside 500 clients a lone one that asks now and then is answered after 160 µs without waits, 600
-/// with these and 840 with 400 µs, with which the 500 would get 6 % more through. (One in ten of its requests takes 0.8 to 1
-/// ms without waits and 1.4 with them, one in a hundred 4 ms in any case.)
-const AUTO_WAIT_MAX: Duration = Duration::from_micros(200);
+/// `auto` waits no longer, or for this part of what a request takes at the nodes. Beside 500 clients a lone one that asks
+/// now and then is answered after 160 µs without waits, 600 with these and 840 with 400 µs, with which the 500 would get 6 %
+/// more through. (One in ten of its requests takes 0.8 to 1 ms without waits and 1.4 with them, one in a hundred 4 ms in any
+/// case.)
+const AUTO_WAIT: Duration = Duration::from_micros(200);
+const AUTO_PART_OF_LATENCY: u32 = 4;
+/// More would be felt. (Values of 16 KiB at -P 10 take 5 ms; waits of 400 µs let 10 % more of them through than 100.)
+const AUTO_WAIT_MAX: Duration = Duration::from_micros(400);
 /// A turn in which so much happened is full, or half of what a wait would bring, if that is more: waiting only lets the
 /// worker idle. (With it, a worker that is the limit waits in hardly any turn; a wait in each cost it a third of its
 /// throughput. With 500 clients, who bring 50 events in 200 µs, 16 of them as the measure for all cost a tenth.)
@@ -253,11 +257,13 @@ impl Pace {
         }
         self.rounds.rotate_left(1);
         self.rounds[WINDOWS - 1] = turn.rounds.mean_since(&window.rounds);
-        let wait = (mean(&self.rounds) / PART_OF_ROUND).min(AUTO_WAIT_MAX);
+        let latency = median(self.latencies);
+        let enough = (latency / AUTO_PART_OF_LATENCY).clamp(AUTO_WAIT, AUTO_WAIT_MAX);
+        let wait = (mean(&self.rounds) / PART_OF_ROUND).min(enough);
         // If they come as they came.
         let expected = window.events as u128 * wait.as_nanos() / length.as_nanos();
         self.enough = EVENTS_ENOUGH.max(expected as usize / 2);
-        let stands_in_line = median(self.latencies) >= LATENCY_MIN;
+        let stands_in_line = latency >= LATENCY_MIN;
         let is_possible = self.is_busy && stands_in_line && wait >= WAIT_MIN && expected > 0;
         self.possible = if is_possible { wait } else { Duration::ZERO };
         self.wait = if self.trial.waits() { self.possible } else { Duration::ZERO };
@@ -345,8 +351,12 @@ mod tests {
         let waits = |round_us| wait_after(&[Load { round_us, ..IN_LINE }]);
         assert_eq!(waits(500), Some(Duration::from_micros(50)));
         assert_eq!(waits(1_500), Some(Duration::from_micros(150)));
-        assert_eq!(waits(60_000), Some(AUTO_WAIT_MAX));
+        assert_eq!(waits(60_000), Some(AUTO_WAIT));
         assert_eq!(waits(190), None, "not worth a call");
+        // 72 in flight at 60,000/s: 1.2 ms; 240: 4 ms.
+        let waits = |in_flight| wait_after(&[Load { round_us: 60_000, in_flight, ..IN_LINE }]);
+        assert_eq!(waits(72), Some(Duration::from_micros(300)), "a quarter of 1.2 ms");
+        assert_eq!(waits(240), Some(AUTO_WAIT_MAX));
     }
 
     #[test]
@@ -358,7 +368,7 @@ mod tests {
         for window in 0..WINDOWS * 4 {
             follow_windows(&mut pace, now_us, 1, if window % 3 == 2 { trough } else { wave });
             now_us += 5_000;
-            assert!(window < WINDOWS || pace.possible == AUTO_WAIT_MAX, "in window {window}");
+            assert!(window < WINDOWS || pace.possible == AUTO_WAIT, "in window {window}");
         }
     }
 

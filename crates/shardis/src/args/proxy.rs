@@ -116,10 +116,11 @@ pub(crate) struct ProxyArgs {
     request_timeout_ms: u64,
 
     /// Let a busy worker wait some microseconds for more requests before it writes to nodes: auto, off, or microseconds.
-    /// auto waits a tenth of the time between a client's requests, 200 at most, where it has tried and found that more of
-    /// them get through for it (docs/benchmarks.md has throughput and the latency at steady rates). Replies do not wait,
-    /// nor does a lone client; beside hundreds of busy ones it is felt in each request, which off avoids. But with off, a
-    /// busy worker that has some of a client's replies looks once for the others, to send all in one write
+    /// auto waits a tenth of the time between a client's requests, 200 at most (400 where they take long at the nodes),
+    /// where it has tried and found that more of them get through for it (docs/benchmarks.md has throughput and the
+    /// latency at steady rates). Replies do not wait, nor does a lone client; but who asks now and then beside hundreds of
+    /// busy ones is answered some 400 later, which off avoids. With off, a busy worker that has some of a client's replies
+    /// looks once for the others, to send all in one write
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
 
