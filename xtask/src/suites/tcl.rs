@@ -55,6 +55,7 @@ const POISONOUS: &str = "MONITOR can log commands issued by the scripting engine
     Test read-only scripts in mutli-exec are not blocked by pause RO\n\
     flushdb tracking invalidation message is not interleaved with transaction response\n\
     BRPOPLPUSH with multiple blocked clients\n\
+    Blocking XREAD: key deleted\n\
     /Timedout .*script\n\
     FUNCTION - test function kill\n\
     FUNCTION - test script kill not working on function\n\
