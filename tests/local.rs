@@ -55,7 +55,7 @@ fn sets_have_replicas_that_copy_their_primary() {
 
 #[test]
 fn sentinels_know_the_sets_and_take_care_of_them() {
-    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=300", "--proxy"]);
+    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=1500", "--proxy"]);
     assert_eq!(local.proxy().ask("SET a 1"), "+OK\\r\\n");
     assert_eq!(local.proxy().ask("WAIT 1 20000"), ":1\\r\\n");
     assert_eq!(local.addresses["sets"], serde_json::json!(["set-0"]));
@@ -239,6 +239,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         (&["--nodes=2", "--cluster=6"], "--cluster"),
         (&["--sentinel", "--nodes=2"], "--nodes"),
         (&["--sets=200", "--replication=2"], "400 nodes"),
+        (&["--sentinel", "--failover-ms=1000"], "1500 at least"),
         (&["--port=0"], "--port"),
         (&["--nodes=2", "--port=65535"], "choose a lower one"),
         (&["--cluster=6", "--port=60000"], "choose a lower one"),

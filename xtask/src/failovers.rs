@@ -43,9 +43,9 @@ pub(crate) struct Options {
     /// Take primaries away in this way alone
     #[arg(long, value_enum)]
     only: Option<Kind>,
-    /// How long a primary must be silent until another takes its place, in milliseconds
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(200..))]
-    failover_ms: u32,
+    /// How long a primary must be silent until another takes its place, in milliseconds [default: 1000, by sentinels 1500]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(200..))]
+    failover_ms: Option<u32>,
     /// In a cluster: how many slots to move at the end, while clients go on; 0 for none
     #[arg(long, default_value_t = 1000)]
     slots: u32,
@@ -72,6 +72,14 @@ impl By {
         match self {
             By::Cluster => "cluster",
             By::Sentinel => "sentinel",
+        }
+    }
+
+    /// How long a primary must be silent, if nothing is said of it: what `shardis local` allows, about.
+    fn failover_ms(self) -> u32 {
+        match self {
+            By::Cluster => 1000,
+            By::Sentinel => 1500,
         }
     }
 }
@@ -104,7 +112,8 @@ fn keep(folder: &PathBuf, report: &Report, text: &str) -> Result<()> {
 }
 
 fn measure(options: &Options, data: &std::path::Path) -> Result<Report> {
-    let mut scene = Scene::start(options.by, options.failover_ms, data)?;
+    let failover_ms = options.failover_ms.unwrap_or(options.by.failover_ms());
+    let mut scene = Scene::start(options.by, failover_ms, data)?;
     let load = Load::start(&scene, options.clients)?;
     let mut rounds = Vec::new();
     for number in 0..options.rounds {
@@ -129,7 +138,7 @@ fn measure(options: &Options, data: &std::path::Path) -> Result<Report> {
     ensure!(ledger.acknowledged > 0, "no request was ever answered");
     Ok(Report {
         by: options.by.name().to_owned(),
-        failover_ms: options.failover_ms,
+        failover_ms,
         clients: options.clients,
         machine: Machine::here()?,
         redis: process::read(command("redis-server").arg("--version"))?.trim().to_owned(),

@@ -44,10 +44,9 @@ enum Checks {
     Rights,
     /// The client has not said its password: hardly anything is carried out.
     Password,
-    /// The client has not said who it is, and nobody knows yet whether it must: nodes say so, to small requests.
-    Unknown,
-    /// The same, and no node that could be asked has answered.
-    Unanswered,
+    /// The client has not said who it is, and nobody knows yet whether it must: nodes say so, to small requests. If it
+    /// `was_asked`, no node that could be asked has answered.
+    Unknown { was_asked: bool },
 }
 
 /// Why a request is not carried out.
@@ -74,7 +73,7 @@ impl Login {
     /// A client that has not said to the nodes who it is.
     pub(crate) fn of_default_user(default_user: DefaultUser) -> Login {
         let checks = match default_user {
-            DefaultUser::Unknown => Checks::Unknown,
+            DefaultUser::Unknown => Checks::Unknown { was_asked: false },
             DefaultUser::Open => Checks::Nothing,
             DefaultUser::Closed => Checks::Password,
         };
@@ -112,18 +111,18 @@ impl Login {
     /// Whether the client may be nobody: little of it is read at a time.
     #[inline]
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self.checks, Checks::Password | Checks::Unknown | Checks::Unanswered)
+        matches!(self.checks, Checks::Password | Checks::Unknown { .. })
     }
 
     /// Whether it would have to be asked first whether the client must log in.
     pub(crate) fn is_unknown(&self) -> bool {
-        self.checks == Checks::Unknown
+        self.checks == Checks::Unknown { was_asked: false }
     }
 
     /// It cannot be asked now: nodes say it to each request that reaches them, and what does not is carried out.
     pub(crate) fn give_up_asking(&mut self) {
         if self.is_unknown() {
-            self.checks = Checks::Unanswered;
+            self.checks = Checks::Unknown { was_asked: true };
         }
     }
 
@@ -142,7 +141,7 @@ impl Login {
         match (self.checks, &self.user) {
             (Checks::Nothing, _) => true,
             (Checks::Rights, Some(user)) => user.permits_any(number, key),
-            (Checks::Rights, None) | (Checks::Password | Checks::Unknown | Checks::Unanswered, _) => false,
+            (Checks::Rights, None) | (Checks::Password | Checks::Unknown { .. }, _) => false,
         }
     }
 
@@ -157,7 +156,7 @@ impl Login {
     /// What stands against `request`.
     fn obstacle(&self, command: &Command, number: Number, request: &Request<'_>) -> Option<Obstacle> {
         let user = match (self.checks, &self.user) {
-            (Checks::Nothing | Checks::Unknown | Checks::Unanswered, _) => return None,
+            (Checks::Nothing | Checks::Unknown { .. }, _) => return None,
             (Checks::Rights, Some(user)) => user,
             _ if command.flags.contains(Flags::NO_AUTH) => return None,
             _ => return Some(Obstacle::NoAuth),

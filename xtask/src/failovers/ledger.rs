@@ -5,7 +5,7 @@
 //! what their clients feel would be the doing of these.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -63,8 +63,17 @@ pub(super) struct Refusals {
 struct Counter {
     key: String,
     pair: usize,
-    acknowledged: i64,
-    unknown: i64,
+    acknowledged: AtomicI64,
+    unknown: AtomicI64,
+}
+
+impl Counter {
+    /// How many acknowledged writes are not there. What is acknowledged while one looks may hide some.
+    fn lost(&self, connection: &mut redis::Connection) -> Result<u64> {
+        let acknowledged = self.acknowledged.load(Ordering::SeqCst);
+        let value: i64 = redis::cmd("GET").arg(&self.key).query(connection)?;
+        Ok((acknowledged - value).max(0) as u64)
+    }
 }
 
 /// What all clients share.
@@ -81,7 +90,8 @@ pub(super) struct Load {
     /// A key of each pair that no client counts up.
     spare: Vec<String>,
     shared: Arc<Shared>,
-    clients: Vec<JoinHandle<Result<Vec<Counter>>>>,
+    counters: Vec<Arc<Counter>>,
+    clients: Vec<JoinHandle<Result<()>>>,
 }
 
 /// What it comes to.
@@ -107,14 +117,18 @@ impl Load {
             refusals: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
+        let mut counters = Vec::new();
         let client = |number: usize| {
             let mut connection = scene::connect(&scene.proxy)?;
             let pair = number % scene.pairs.len();
             let keys = keys_of(scene, &mut connection, pair, &format!("count:{number}"), KEYS_PER_CLIENT)?;
-            let counter = |key| Counter { key, pair, acknowledged: 0, unknown: 0 };
-            let counters = keys.into_iter().map(counter).collect();
+            let counter = |key| {
+                Arc::new(Counter { key, pair, acknowledged: AtomicI64::new(0), unknown: AtomicI64::new(0) })
+            };
+            let own: Vec<_> = keys.into_iter().map(counter).collect();
+            counters.extend(own.iter().cloned());
             let (proxy, shared) = (scene.proxy.clone(), shared.clone());
-            Ok(std::thread::spawn(move || count_up(number, &proxy, connection, counters, &shared)))
+            Ok(std::thread::spawn(move || count_up(number, &proxy, connection, &own, &shared)))
         };
         let mut connection = scene::connect(&scene.proxy)?;
         let mut spare = Vec::new();
@@ -122,7 +136,7 @@ impl Load {
             spare.extend(keys_of(scene, &mut connection, pair, "spare", 1)?);
         }
         let clients = (0..clients as usize).map(client).collect::<Result<_>>()?;
-        Ok(Load { proxy: scene.proxy.clone(), spare, shared, clients })
+        Ok(Load { proxy: scene.proxy.clone(), spare, shared, counters, clients })
     }
 
     /// Writes the pair's spare key over a connection that is made for it, in a thread of its own, and says when it was done, if
@@ -147,20 +161,29 @@ impl Load {
         std::mem::take(&mut *self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// How many acknowledged writes are not there by now.
+    pub(super) fn lost(&self) -> Result<u64> {
+        let mut connection = scene::connect(&self.proxy)?;
+        self.counters.iter().map(|counter| counter.lost(&mut connection)).sum()
+    }
+
     /// Ends the clients and compares what they know with what is there.
     pub(super) fn finish(self) -> Result<Ledger> {
         self.shared.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.join().map_err(|_| anyhow!("a client panicked"))??;
+        }
         let mut connection = scene::connect(&self.proxy)?;
         let mut ledger = Ledger::default();
-        for client in self.clients {
-            for counter in client.join().map_err(|_| anyhow!("a client panicked"))?? {
-                let value: i64 = redis::cmd("GET").arg(&counter.key).query(&mut connection)?;
-                ledger.keys += 1;
-                ledger.acknowledged += counter.acknowledged;
-                ledger.unknown += counter.unknown;
-                ledger.lost += (counter.acknowledged - value).max(0);
-                ledger.doubled += (value - counter.acknowledged - counter.unknown).max(0);
-            }
+        for counter in &self.counters {
+            let [acknowledged, unknown] =
+                [&counter.acknowledged, &counter.unknown].map(|number| number.load(Ordering::SeqCst));
+            let value: i64 = redis::cmd("GET").arg(&counter.key).query(&mut connection)?;
+            ledger.keys += 1;
+            ledger.acknowledged += acknowledged;
+            ledger.unknown += unknown;
+            ledger.lost += (acknowledged - value).max(0);
+            ledger.doubled += (value - acknowledged - unknown).max(0);
         }
         ledger.strange =
             std::mem::take(&mut *self.shared.strange.lock().unwrap_or_else(PoisonError::into_inner));
@@ -196,14 +219,13 @@ fn count_up(
     client: usize,
     proxy: &str,
     mut connection: redis::Connection,
-    mut counters: Vec<Counter>,
+    counters: &[Arc<Counter>],
     shared: &Shared,
-) -> Result<Vec<Counter>> {
+) -> Result<()> {
     let (mut turn, mut next) = (0, 0);
     let mut due = Instant::now();
     while !shared.is_over.load(Ordering::Relaxed) {
-        let places = counters.len();
-        let counter = &mut counters[next % places];
+        let counter = &counters[next % counters.len()];
         next += 1;
         let began = Instant::now();
         let answer: redis::RedisResult<i64> = redis::cmd("INCR").arg(&counter.key).query(&mut connection);
@@ -212,10 +234,10 @@ fn count_up(
             Err(error) => outcome_of(&error.to_string()),
         };
         match outcome {
-            Outcome::Done => counter.acknowledged += 1,
-            Outcome::Refused => {}
-            Outcome::Unknown | Outcome::Strange => counter.unknown += 1,
-        }
+            Outcome::Done => counter.acknowledged.fetch_add(1, Ordering::SeqCst),
+            Outcome::Refused => 0,
+            Outcome::Unknown | Outcome::Strange => counter.unknown.fetch_add(1, Ordering::SeqCst),
+        };
         let entry = Entry { began, ended: Instant::now(), pair: counter.pair, outcome };
         shared.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
         if let (Outcome::Refused, Err(error)) = (outcome, &answer) {
@@ -232,7 +254,7 @@ fn count_up(
         // tidy: allow(sleep): the pace of the load
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
-    Ok(counters)
+    Ok(())
 }
 
 fn note_strange(shared: &Shared, text: &str) {

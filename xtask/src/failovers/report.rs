@@ -34,9 +34,9 @@ pub(super) struct Report {
 
 /// One round in a line.
 pub(super) fn line(round: &Round) -> String {
-    let Round { kind, promoted_ms, gap_ms, felt, refusals, .. } = round;
+    let Round { kind, promoted_ms, gap_ms, felt, lost, refusals, .. } = round;
     let mut line = format!(
-        "{:<7} promoted after {promoted_ms:>6.0} ms, served {gap_ms:>5.0} ms later; {}",
+        "{:<7} promoted after {promoted_ms:>6.0} ms, served {gap_ms:>5.0} ms later; {lost} lost; {}",
         kind.to_string(),
         felt.line()
     );
@@ -147,15 +147,16 @@ impl Report {
         let mut gaps: Vec<f64> = rounds.iter().map(|round| round.gap_ms).collect();
         gaps.sort_by(f64::total_cmp);
         let (Some(most), count) = (gaps.last(), rounds.len()) else { return String::new() };
-        let mean = |of: fn(&Felt) -> usize| {
-            rounds.iter().map(|round| of(&round.felt)).sum::<usize>() as f64 / count as f64
+        let mean = |of: fn(&Round) -> usize| {
+            rounds.iter().map(|round| of(round)).sum::<usize>() as f64 / count as f64
         };
         format!(
-            "{kind}, {count} times: served {:.0} ms after the promotion (median; {most:.0} at most), {:.1} refused and {:.1} \
-             unknown each\n",
+            "{kind}, {count} times: served {:.0} ms after the promotion (median; {most:.0} at most), {:.1} refused, {:.1} \
+             unknown and {:.1} lost each\n",
             gaps[count / 2],
-            mean(|felt| felt.refused),
-            mean(|felt| felt.unknown),
+            mean(|round| round.felt.refused),
+            mean(|round| round.felt.unknown),
+            mean(|round| round.lost as usize),
         )
     }
 

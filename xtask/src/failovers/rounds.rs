@@ -67,6 +67,8 @@ pub(super) struct Round {
     /// From then on until a request to that shard succeeded; 0 if one did that was under way.
     pub(super) gap_ms: f64,
     pub(super) felt: Felt,
+    /// How many acknowledged writes are not there any more.
+    pub(super) lost: u64,
     /// With which words requests were refused, and when.
     pub(super) refusals: Vec<Refused>,
     /// What requests of the other shards took; the run has it for all rounds together.
@@ -130,6 +132,7 @@ const FOUND_IN: Duration = Duration::from_secs(60);
 pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) -> Result<Round> {
     let pair = number % scene.pairs.len();
     let (primary, replica) = scene.settled(pair)?;
+    let lost_before = load.lost()?;
     let before = quiet_time(scene, load, replica);
     let began = Instant::now();
     take_away(scene, pair, primary, replica, kind)?;
@@ -160,6 +163,7 @@ pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) ->
         promoted_ms: ms(began, promoted),
         gap_ms: ms(promoted, served),
         felt: Felt::of(&seen, &before, of_pair),
+        lost: load.lost()?.saturating_sub(lost_before),
         refusals: seen.refusals.into_iter().map(refused).collect(),
         healthy,
     })
@@ -213,7 +217,7 @@ pub(super) fn control(scene: &Scene, load: &Load, kind: Kind) -> Result<Round> {
     let after = quiet_time(scene, load, replica);
     let felt = Felt::of(&seen, &before, None);
     let healthy = Healthy::of(&seen, [&before, &after], None, began + REPLACED_IN);
-    Ok(Round { kind, promoted_ms: 0.0, gap_ms: 0.0, felt, refusals: Vec::new(), healthy })
+    Ok(Round { kind, promoted_ms: 0.0, gap_ms: 0.0, felt, lost: 0, refusals: Vec::new(), healthy })
 }
 
 fn take_away(scene: &mut Scene, pair: usize, primary: usize, replica: usize, kind: Kind) -> Result<()> {

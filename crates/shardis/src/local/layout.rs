@@ -240,8 +240,8 @@ mod tests {
     fn sentinels_watch_every_set() {
         let shape = Shape::Sets { sets: 2, nodes: 2, sentinel: true };
         let layout = Layout { shape, ports: (7000..7007).collect() };
-        let config = layout.config(Job::Sentinel, 7004, Habits { persistent: false, failover_ms: 500 });
+        let config = layout.config(Job::Sentinel, 7004, Habits { persistent: false, failover_ms: 1500 });
         assert!(config.contains("sentinel monitor set-1 127.0.0.1 7002 2\n"), "{config}");
-        assert!(config.contains("sentinel down-after-milliseconds set-0 500\n"), "{config}");
+        assert!(config.contains("sentinel down-after-milliseconds set-0 1500\n"), "{config}");
     }
 }
