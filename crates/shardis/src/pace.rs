@@ -126,6 +126,8 @@ pub(crate) struct Turn {
     pub now: Instant,
     /// How many events there were.
     pub events: usize,
+    /// How many clients there are, idle ones too.
+    pub connected: u64,
     /// How many clients wait for replies.
     pub clients: usize,
     /// How many requests, or parts of such, are in flight to nodes.
@@ -253,7 +255,7 @@ impl Pace {
         self.latencies.rotate_left(1);
         self.latencies[WINDOWS - 1] = window.latency(turn.asked);
         if !self.possible.is_zero() {
-            self.trial.note_window(turn.asked - window.asked, length, turn.now);
+            self.trial.note_window(turn.asked - window.asked, length, turn.connected);
         }
         self.rounds.rotate_left(1);
         self.rounds[WINDOWS - 1] = turn.rounds.mean_since(&window.rounds);
@@ -341,7 +343,15 @@ mod tests {
             rounds = Rounds { count: rounds.count + came, ns: rounds.ns + came * load.round_us * 1000 };
             let events = came as usize * load.events_per_request;
             let in_flight = load.in_flight;
-            pace.wait(&Turn { now: at(now_us), events, clients: in_flight, in_flight, asked, rounds });
+            pace.wait(&Turn {
+                now: at(now_us),
+                events,
+                connected: 50,
+                clients: in_flight,
+                in_flight,
+                asked,
+                rounds,
+            });
             pace.note_turn(asked);
         }
     }
@@ -397,8 +407,15 @@ mod tests {
     #[test]
     fn one_stall_is_no_line_and_our_own_waits_are_none() {
         let mut pace = Pace::new(Gather::Auto, at(0));
-        let mut turn =
-            Turn { now: at(0), events: 300, clients: 2, in_flight: 2, asked: 0, rounds: Rounds::default() };
+        let mut turn = Turn {
+            now: at(0),
+            events: 300,
+            connected: 50,
+            clients: 2,
+            in_flight: 2,
+            asked: 0,
+            rounds: Rounds::default(),
+        };
         for window in 1..=WINDOWS as u64 * 2 {
             // 2 in flight and 400 in 6 ms: 30 us; in every third window, 50 stand still.
             turn.in_flight = if window % 3 == 0 { 50 } else { 2 };
@@ -420,8 +437,15 @@ mod tests {
     fn a_lone_client_and_a_full_turn_never_wait() {
         let mut pace = Pace::new(Gather::Auto, at(0));
         pace.wait = WAIT_MIN;
-        let turn =
-            Turn { now: at(10), events: 2, clients: 2, in_flight: 2, asked: 0, rounds: Rounds::default() };
+        let turn = Turn {
+            now: at(10),
+            events: 2,
+            connected: 50,
+            clients: 2,
+            in_flight: 2,
+            asked: 0,
+            rounds: Rounds::default(),
+        };
         assert_eq!(pace.wait(&turn), Some(WAIT_MIN));
         assert_eq!(pace.wait(&Turn { clients: 1, ..turn }), None);
         assert_eq!(pace.wait(&Turn { events: EVENTS_ENOUGH, ..turn }), None);
@@ -464,8 +488,15 @@ mod tests {
     fn a_fixed_wait_asks_for_company_only() {
         let wait = Duration::from_micros(5);
         let mut pace = Pace::new(Gather::Always(wait), at(0));
-        let turn =
-            Turn { now: at(1), events: 2, clients: 2, in_flight: 2, asked: 0, rounds: Rounds::default() };
+        let turn = Turn {
+            now: at(1),
+            events: 2,
+            connected: 50,
+            clients: 2,
+            in_flight: 2,
+            asked: 0,
+            rounds: Rounds::default(),
+        };
         assert_eq!(pace.wait(&turn), Some(wait));
         assert_eq!(pace.wait(&Turn { events: 1, clients: 50, ..turn }), None);
         assert_eq!(pace.wait(&Turn { events: 4, clients: 1, ..turn }), None, "its own parts are no company");

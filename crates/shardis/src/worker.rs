@@ -230,6 +230,7 @@ impl Worker {
         Turn {
             now,
             events,
+            connected: self.proxy.counters().clients,
             clients: self.proxy.clients_waiting(),
             in_flight: self.proxy.in_flight(),
             asked: self.asked(),
