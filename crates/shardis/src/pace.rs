@@ -255,7 +255,7 @@ impl Pace {
         self.latencies.rotate_left(1);
         self.latencies[WINDOWS - 1] = window.latency(turn.asked);
         if !self.possible.is_zero() {
-            self.trial.note_window(turn.asked - window.asked, length, turn.connected);
+            self.trial.note_window(turn.asked - window.asked, length, turn.connected, turn.now);
         }
         self.rounds.rotate_left(1);
         self.rounds[WINDOWS - 1] = turn.rounds.mean_since(&window.rounds);

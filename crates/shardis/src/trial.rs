@@ -15,6 +15,7 @@
 //! nothing is given up before some waves were seen.
 
 use std::time::Duration;
+use stdx::Instant;
 
 /// So many windows are a step. With steps of one window, 500 requests of 16 KiB that came in one and were answered in the
 /// next (50 clients at -P 10) made waiting look 17 % worse than it was.
@@ -37,10 +38,12 @@ const GAIN_MIN: i64 = 60;
 const CLEAR_GAIN: i64 = 150;
 /// So many fewer make it plain that it does not.
 const CLEAR_LOSS: i64 = -100;
-/// What a trial brought holds for so many windows: 2 s of such a load, with or without pauses.
-const HOLD_MIN: u32 = 400;
+/// What a trial brought holds for so many windows: a second of such a load, with or without pauses.
+const HOLD_MIN: u32 = 200;
 /// The same for one that brought what was known: each of these doubles it, up to this.
 const HOLD_MAX: u32 = 1600;
+/// A trial begins anew if there was no window for so long: what came then is of another load.
+const PAUSE: Duration = Duration::from_millis(200);
 /// The load is another if so many windows bring twice or half as many requests as the trial's did.
 const WINDOWS_OTHER: u32 = 16;
 
@@ -48,8 +51,11 @@ const WINDOWS_OTHER: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Trial {
     stage: Stage,
-    pays: bool,
+    /// What the last trial of this load brought.
+    pays: Option<bool>,
     hold: u32,
+    /// When the last window ended.
+    noted_at: Instant,
 }
 
 #[derive(Debug)]
@@ -101,20 +107,24 @@ fn is_step_with_waits(window: u32) -> bool {
 
 impl Trial {
     pub(crate) fn new() -> Trial {
-        Trial { stage: Stage::NEW, pays: false, hold: HOLD_MIN }
+        Trial { stage: Stage::NEW, pays: None, hold: HOLD_MIN, noted_at: Instant::ZERO }
     }
 
     /// Whether the next window is one with waits.
     pub(crate) fn waits(&self) -> bool {
         match self.stage {
             Stage::Trying { windows, .. } => is_step_with_waits(windows),
-            Stage::Settled { .. } => self.pays,
+            Stage::Settled { .. } => self.pays == Some(true),
         }
     }
 
-    /// A window in which the worker might have waited has ended: it was `length` long and brought so many requests.
+    /// A window in which the worker might have waited ended at `now`: it was `length` long and brought so many requests.
     /// `clients` are there, idle ones too.
-    pub(crate) fn note_window(&mut self, requests: u64, length: Duration, clients: u64) {
+    pub(crate) fn note_window(&mut self, requests: u64, length: Duration, clients: u64, now: Instant) {
+        let is_after_pause = now.since(std::mem::replace(&mut self.noted_at, now)) > PAUSE;
+        if is_after_pause && matches!(self.stage, Stage::Trying { .. }) {
+            self.stage = Stage::NEW;
+        }
         match &mut self.stage {
             Stage::Trying { windows, waiting, not_waiting } => {
                 let came = if is_step_with_waits(*windows) { &mut *waiting } else { &mut *not_waiting };
@@ -138,7 +148,7 @@ impl Trial {
                 lately.add(requests, length);
                 let is_other = lately.windows == WINDOWS_OTHER && !lately.is_like(came);
                 if is_other {
-                    self.hold = HOLD_MIN;
+                    self.pays = None;
                 }
                 if is_other || *left == 0 {
                     self.stage = Stage::NEW;
@@ -151,8 +161,8 @@ impl Trial {
 
     fn settle(&mut self, gain: i64, waiting: Came, not_waiting: Came) {
         let pays = gain >= GAIN_MIN;
-        self.hold = if pays == self.pays { (self.hold * 2).min(HOLD_MAX) } else { HOLD_MIN };
-        self.pays = pays;
+        self.hold = if self.pays == Some(pays) { (self.hold * 2).min(HOLD_MAX) } else { HOLD_MIN };
+        self.pays = Some(pays);
         let came = if pays { waiting } else { not_waiting };
         self.stage = Stage::Settled { left: self.hold, came, lately: Came::ZERO };
     }
@@ -183,7 +193,8 @@ mod tests {
         let mut windows = 0;
         while matches!(trial.stage, Stage::Trying { .. }) {
             let (came, length) = window(trial.waits());
-            trial.note_window(came, length, clients);
+            let now = trial.noted_at + length;
+            trial.note_window(came, length, clients, now);
             windows += 1;
         }
         windows
@@ -193,7 +204,8 @@ mod tests {
     fn hold(trial: &mut Trial, came: u64) -> u32 {
         let mut windows = 0;
         while matches!(trial.stage, Stage::Settled { .. }) {
-            trial.note_window(came, WINDOW, 50);
+            let now = trial.noted_at + WINDOW;
+            trial.note_window(came, WINDOW, 50, now);
             windows += 1;
         }
         windows
@@ -303,7 +315,23 @@ mod tests {
         settle(&mut trial, 500, 400);
         assert_eq!(hold(&mut trial, 240), WINDOWS_OTHER);
         settle(&mut trial, 500, 400);
-        assert_eq!(hold(&mut trial, 900), 2 * HOLD_MIN, "not that much more");
+        assert_eq!(hold(&mut trial, 900), HOLD_MIN, "not that much more");
+    }
+
+    #[test]
+    fn a_trial_after_a_pause_begins_anew_and_a_result_outlives_it() {
+        let (mut trial, long) = (Trial::new(), PAUSE + WINDOW);
+        for _ in 0..STEP * STEPS_MIN - 1 {
+            let now = trial.noted_at + WINDOW;
+            trial.note_window(if trial.waits() { 100 } else { 400 }, WINDOW, 50, now);
+        }
+        let now = trial.noted_at + long;
+        trial.note_window(400, WINDOW, 50, now);
+        assert_eq!(settle(&mut trial, 500, 400), STEP * STEPS_MIN - 1, "one window has passed");
+        assert!(trial.waits());
+        let now = trial.noted_at + long;
+        trial.note_window(500, WINDOW, 50, now);
+        assert_eq!((trial.waits(), hold(&mut trial, 500)), (true, HOLD_MIN - 1));
     }
 
     #[test]
