@@ -27,8 +27,8 @@ const STEPS: u32 = 16;
 const STEPS_MIN: u32 = 4;
 /// After so many, if it is beyond [`CLEAR_LOSS`].
 const STEPS_MIN_LOSS: u32 = 8;
-/// Before each client could ask so often, nothing speaks against waiting. (With 5,000 clients 16 steps see four waves: one trial
-/// in four found that waits do not pay, which bring two fifths; after eight waves that is one in 200.)
+/// Before each client could ask so often, nothing speaks against waiting. (Of 5,000 clients, 16 steps see four waves: by a
+/// simulation one trial in four finds that waits do not pay which bring half as much again; after eight waves, one in 200.)
 const ASKED_MIN: u64 = 8;
 /// No trial takes more steps, however many clients there are: most of them may be idle.
 const STEPS_MAX: u32 = 64;
