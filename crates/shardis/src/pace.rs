@@ -312,6 +312,12 @@ mod tests {
         Instant::from_nanos(us * 1000)
     }
 
+    /// Two of 50 clients wait.
+    fn turn(now: Instant, events: usize) -> Turn {
+        let rounds = Rounds::default();
+        Turn { now, events, connected: 50, clients: 2, in_flight: 2, asked: 0, rounds }
+    }
+
     /// What a wait might be after such loads.
     fn wait_after(loads: &[Load]) -> Option<Duration> {
         let mut pace = Pace::new(Gather::Auto, at(0));
@@ -407,15 +413,7 @@ mod tests {
     #[test]
     fn one_stall_is_no_line_and_our_own_waits_are_none() {
         let mut pace = Pace::new(Gather::Auto, at(0));
-        let mut turn = Turn {
-            now: at(0),
-            events: 300,
-            connected: 50,
-            clients: 2,
-            in_flight: 2,
-            asked: 0,
-            rounds: Rounds::default(),
-        };
+        let mut turn = turn(at(0), 300);
         for window in 1..=WINDOWS as u64 * 2 {
             // 2 in flight and 400 in 6 ms: 30 us; in every third window, 50 stand still.
             turn.in_flight = if window % 3 == 0 { 50 } else { 2 };
@@ -437,15 +435,7 @@ mod tests {
     fn a_lone_client_and_a_full_turn_never_wait() {
         let mut pace = Pace::new(Gather::Auto, at(0));
         pace.wait = WAIT_MIN;
-        let turn = Turn {
-            now: at(10),
-            events: 2,
-            connected: 50,
-            clients: 2,
-            in_flight: 2,
-            asked: 0,
-            rounds: Rounds::default(),
-        };
+        let turn = turn(at(10), 2);
         assert_eq!(pace.wait(&turn), Some(WAIT_MIN));
         assert_eq!(pace.wait(&Turn { clients: 1, ..turn }), None);
         assert_eq!(pace.wait(&Turn { events: EVENTS_ENOUGH, ..turn }), None);
@@ -488,15 +478,7 @@ mod tests {
     fn a_fixed_wait_asks_for_company_only() {
         let wait = Duration::from_micros(5);
         let mut pace = Pace::new(Gather::Always(wait), at(0));
-        let turn = Turn {
-            now: at(1),
-            events: 2,
-            connected: 50,
-            clients: 2,
-            in_flight: 2,
-            asked: 0,
-            rounds: Rounds::default(),
-        };
+        let turn = turn(at(1), 2);
         assert_eq!(pace.wait(&turn), Some(wait));
         assert_eq!(pace.wait(&Turn { events: 1, clients: 50, ..turn }), None);
         assert_eq!(pace.wait(&Turn { events: 4, clients: 1, ..turn }), None, "its own parts are no company");
