@@ -67,15 +67,6 @@ struct Counter {
     unknown: AtomicI64,
 }
 
-impl Counter {
-    /// How many acknowledged writes are not there. What is acknowledged while one looks may hide some.
-    fn lost(&self, connection: &mut redis::Connection) -> Result<u64> {
-        let acknowledged = self.acknowledged.load(Ordering::SeqCst);
-        let value: i64 = redis::cmd("GET").arg(&self.key).query(connection)?;
-        Ok((acknowledged - value).max(0) as u64)
-    }
-}
-
 /// What all clients share.
 struct Shared {
     entries: Mutex<Vec<Entry>>,
@@ -161,10 +152,9 @@ impl Load {
         std::mem::take(&mut *self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many acknowledged writes are not there by now.
-    pub(super) fn lost(&self) -> Result<u64> {
-        let mut connection = scene::connect(&self.proxy)?;
-        self.counters.iter().map(|counter| counter.lost(&mut connection)).sum()
+    /// How many acknowledged writes are not there by now. What is written while one looks may hide some.
+    pub(super) fn lost(&self) -> Result<i64> {
+        Ok(compare(&self.proxy, &self.counters)?.lost)
     }
 
     /// Ends the clients and compares what they know with what is there.
@@ -173,22 +163,28 @@ impl Load {
         for client in self.clients {
             client.join().map_err(|_| anyhow!("a client panicked"))??;
         }
-        let mut connection = scene::connect(&self.proxy)?;
-        let mut ledger = Ledger::default();
-        for counter in &self.counters {
-            let [acknowledged, unknown] =
-                [&counter.acknowledged, &counter.unknown].map(|number| number.load(Ordering::SeqCst));
-            let value: i64 = redis::cmd("GET").arg(&counter.key).query(&mut connection)?;
-            ledger.keys += 1;
-            ledger.acknowledged += acknowledged;
-            ledger.unknown += unknown;
-            ledger.lost += (acknowledged - value).max(0);
-            ledger.doubled += (value - acknowledged - unknown).max(0);
-        }
+        let mut ledger = compare(&self.proxy, &self.counters)?;
         ledger.strange =
             std::mem::take(&mut *self.shared.strange.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(ledger)
     }
+}
+
+/// Compares what clients know with what is there, which is looked at after it was asked what they know.
+fn compare(proxy: &str, counters: &[Arc<Counter>]) -> Result<Ledger> {
+    let mut connection = scene::connect(proxy)?;
+    let mut ledger = Ledger::default();
+    for counter in counters {
+        let [acknowledged, unknown] =
+            [&counter.acknowledged, &counter.unknown].map(|number| number.load(Ordering::SeqCst));
+        let value: i64 = redis::cmd("GET").arg(&counter.key).query(&mut connection)?;
+        ledger.keys += 1;
+        ledger.acknowledged += acknowledged;
+        ledger.unknown += unknown;
+        ledger.lost += (acknowledged - value).max(0);
+        ledger.doubled += (value - acknowledged - unknown).max(0);
+    }
+    Ok(ledger)
 }
 
 /// Writes keys that begin with `name` until so many are the pair's, and says which.

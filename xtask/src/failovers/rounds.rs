@@ -68,7 +68,7 @@ pub(super) struct Round {
     pub(super) gap_ms: f64,
     pub(super) felt: Felt,
     /// How many acknowledged writes are not there any more.
-    pub(super) lost: u64,
+    pub(super) lost: i64,
     /// With which words requests were refused, and when.
     pub(super) refusals: Vec<Refused>,
     /// What requests of the other shards took; the run has it for all rounds together.
@@ -163,7 +163,7 @@ pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) ->
         promoted_ms: ms(began, promoted),
         gap_ms: ms(promoted, served),
         felt: Felt::of(&seen, &before, of_pair),
-        lost: load.lost()?.saturating_sub(lost_before),
+        lost: (load.lost()? - lost_before).max(0),
         refusals: seen.refusals.into_iter().map(refused).collect(),
         healthy,
     })
