@@ -132,7 +132,20 @@ impl Outcome {
         let name = name.into().split_whitespace().collect::<Vec<_>>().join(" ");
         Outcome { name, verdict }
     }
+
+    /// All of `file` (or of a suite that is one) that did not come to be run.
+    fn rest_of(file: Option<&str>, why: &str) -> Outcome {
+        let file = file.map_or(String::new(), |file| format!("{file}: "));
+        Outcome::new(file + REST, Verdict::failed(why))
+    }
+
+    fn is_rest(&self) -> bool {
+        self.name.ends_with(REST)
+    }
 }
+
+/// The name of what did not come to be run, in lists.
+const REST: &str = "(the rest)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {

@@ -81,23 +81,24 @@ impl Expected {
         findings
     }
 
-    /// Of each test that was run twice what is as expected, if one of both is, else what came of it at last.
+    /// Of each test that was run twice what is as expected, if one of both is, else what came of it at last. What did not
+    /// come to be run in one of both was run in the other.
     pub(super) fn settle(&self, first: &[Outcome], second: Vec<Outcome>) -> Vec<Outcome> {
         let reasons = self.by_name();
         let is_surprise =
             |outcome: &Outcome| surprise(outcome, reasons.get(&*outcome.name).copied()).is_some();
         let mut first: HashMap<&str, &Outcome> =
             first.iter().map(|outcome| (&*outcome.name, outcome)).collect();
-        let mut settled = second;
-        for outcome in &mut settled {
-            let before = first.remove(&*outcome.name);
-            if is_surprise(outcome)
-                && let Some(before) = before
-            {
-                *outcome = before.clone();
-            }
+        let mut settled = Vec::new();
+        for outcome in second {
+            settled.push(match first.remove(&*outcome.name) {
+                Some(before) if is_surprise(&outcome) => before.clone(),
+                None if is_surprise(&outcome) && outcome.is_rest() => continue,
+                _ => outcome,
+            });
         }
-        settled.extend(first.into_values().cloned());
+        let only_first = first.into_values().filter(|outcome| !(is_surprise(outcome) && outcome.is_rest()));
+        settled.extend(only_first.cloned());
         settled
     }
 
@@ -246,6 +247,13 @@ mod tests {
         assert_eq!(expected.compare(&expected.settle(&first, second)), [""; 0]);
         // What did not come to be run again is as it was.
         assert_eq!(expected.compare(&expected.settle(&first, run(&[]))), ["failed: get: why"]);
+        // A run that was cut short is made whole by the other, and only by a whole one.
+        let short = run(&[("(the rest)", failed())]);
+        let whole = run(&[("get", Verdict::Passed)]);
+        for (first, second) in [(&short, &whole), (&whole, &short)] {
+            assert_eq!(expected.compare(&expected.settle(first, second.clone())), [""; 0]);
+        }
+        assert_eq!(expected.compare(&expected.settle(&short, short.clone()))[0], "failed: (the rest): why");
         let again = run(&[("set", Verdict::Passed), ("get", failed())]);
         assert_eq!(expected.compare(&expected.settle(&first, again)), ["failed: get: why"]);
     }

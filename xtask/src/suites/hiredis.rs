@@ -51,7 +51,7 @@ fn read(output: &str) -> Result<Vec<Outcome>> {
         outcomes.push(Outcome::new(name, verdict));
     }
     if !output.contains("ALL TESTS PASSED") && !output.contains("TESTS FAILED") {
-        outcomes.push(Outcome::new("(the rest)", Verdict::failed("it did not come to its end")));
+        outcomes.push(Outcome::rest_of(None, "it did not come to its end"));
     }
     Ok(outcomes)
 }
@@ -66,7 +66,7 @@ mod tests {
         let failed = Verdict::failed("it says no more than FAILED");
         let mut expected = vec![Outcome::new("One", Verdict::Passed), Outcome::new("Two (x)", failed)];
         assert_eq!(read(&(output.to_string() + "*** 1 TESTS FAILED ***\n")).expect("it is output"), expected);
-        expected.push(Outcome::new("(the rest)", Verdict::failed("it did not come to its end")));
+        expected.push(Outcome::rest_of(None, "it did not come to its end"));
         assert_eq!(read(output).expect("it is output"), expected);
     }
 }

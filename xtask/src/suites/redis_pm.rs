@@ -81,7 +81,7 @@ fn read(file: &str, output: &str) -> Vec<Outcome> {
         outcomes.push(Outcome::new(format!("{file}: {name}"), verdict));
     }
     if planned != Some(outcomes.len()) {
-        outcomes.push(Outcome::new(format!("{file}: (the rest of the file)"), Verdict::failed(cause)));
+        outcomes.push(Outcome::rest_of(Some(file), cause));
     }
     outcomes
 }
@@ -104,10 +104,7 @@ mod tests {
     #[test]
     fn a_file_that_dies_is_a_failure() {
         let output = "ok 1 - inner\n[rename] CROSSSLOT Keys,  at x line 1.\n";
-        let died = Outcome::new(
-            "f: (the rest of the file)",
-            Verdict::failed("[rename] CROSSSLOT Keys, at x line 1."),
-        );
+        let died = Outcome::rest_of(Some("f"), "[rename] CROSSSLOT Keys, at x line 1.");
         assert_eq!(read("f", output), [Outcome::new("f: inner", Verdict::Passed), died]);
     }
 }

@@ -142,17 +142,15 @@ fn read(unit: &str, output: &str) -> Vec<Outcome> {
             "ignore" => (rest.split(": Tag").next().unwrap_or(rest), Verdict::Skipped),
             // All that follows in the file is lost.
             "exception" | "TIMEOUT" => {
-                ("(the rest of the file)", Verdict::failed(&format!("{rest} {message}")))
+                outcomes.push(Outcome::rest_of(Some(unit), &format!("{rest} {message}")));
+                continue;
             }
             _ => continue,
         };
         outcomes.push(Outcome::new(format!("{unit}: {name}"), verdict));
     }
-    if !text.contains("The End")
-        && !outcomes.iter().any(|outcome| outcome.name.ends_with("(the rest of the file)"))
-    {
-        let verdict = Verdict::failed("it did not come to its end");
-        outcomes.push(Outcome::new(format!("{unit}: (the rest of the file)"), verdict));
+    if !text.contains("The End") && !outcomes.iter().any(Outcome::is_rest) {
+        outcomes.push(Outcome::rest_of(Some(unit), "it did not come to its end"));
     }
     outcomes
 }
@@ -188,11 +186,10 @@ mod tests {
 
     #[test]
     fn a_unit_that_dies_is_a_failure() {
-        let rest = "u: (the rest of the file)";
         let outcomes = read("u", "[ok]: A (1 ms)\n[exception]: Executing test client: ERR no.\nERR no\n");
-        let died = Outcome::new(rest, Verdict::failed("Executing test client: ERR no. ERR no"));
+        let died = Outcome::rest_of(Some("u"), "Executing test client: ERR no. ERR no");
         assert_eq!(outcomes, [Outcome::new("u: A", Verdict::Passed), died]);
-        let stopped = Outcome::new(rest, Verdict::failed("it did not come to its end"));
+        let stopped = Outcome::rest_of(Some("u"), "it did not come to its end");
         assert_eq!(read("u", "Testing u\n"), [stopped]);
     }
 }

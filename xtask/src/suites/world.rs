@@ -181,8 +181,10 @@ fn proxy(binary: &Path, port: u16, nodes: &[u16]) -> Command {
     proxy.args(["proxy", &format!("--port={port}"), "--tag-rule=redis"]);
     if !nodes.is_empty() {
         let nodes = nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
-        // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait.
-        proxy.args([&format!("--nodes={nodes}"), "--allow-admin", "--request-timeout-ms=30000"]);
+        // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait, also
+        // those of a worker that was not connected yet.
+        proxy.args([&format!("--nodes={nodes}"), "--allow-admin"]);
+        proxy.args(["--request-timeout-ms=30000", "--connect-timeout-ms=30000"]);
     }
     proxy
 }
