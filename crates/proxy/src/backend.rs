@@ -20,11 +20,13 @@ pub(crate) mod proof;
 pub(crate) mod retire;
 
 mod opening;
+mod outbox;
 #[cfg(test)]
 mod tests;
 
 use crate::ConnId;
 use crate::backend::lanes::{Greeting, LaneId, PING};
+use crate::backend::outbox::Outbox;
 use crate::backend::proof::Proof;
 use crate::limits::Limits;
 use crate::redirect::Kept;
@@ -33,7 +35,7 @@ use command::Number;
 use resp::reply::{self, Passed, ReplyError, ReplyLimits};
 use std::collections::VecDeque;
 use std::time::Duration;
-use stdx::{BufferPool, ByteQueue, Instant, Prng, append};
+use stdx::{BufferPool, Instant, Prng, append};
 use topology::{NodeId, ShardId};
 
 /// What waits for one reply.
@@ -207,12 +209,10 @@ pub(crate) struct Backend {
     pub counted_bytes: usize,
     /// Bytes that were passed over lately.
     pub passed_over_bytes: usize,
-    /// The last bytes that were sent, from the first unanswered request on, if there may be need to ask again.
-    kept: ByteQueue,
     /// All requests are kept, however long: their node may decline them. What that takes counts as memory in use.
     pub keeps_all: bool,
-    /// A request that may be asked again is in `output`.
-    keeps_output: bool,
+    /// A request that may be asked again waits to be sent.
+    keeps_unsent: bool,
     /// See [`State`].
     pub state: State,
     /// Why the last attempt failed; the text that clients see while the node is down.
@@ -247,9 +247,8 @@ pub(crate) struct Backend {
     pub is_altered: bool,
     /// CLIENT UNBLOCK of ours may yet come, until the node has said what came of it.
     pub is_unblocked: bool,
-    output: ByteQueue,
-    /// Bytes of requests that the driver took on this connection.
-    written: u64,
+    /// Requests: what waits to be sent, and what was sent, from the first unanswered one on, if there may be need to ask again.
+    outbox: Outbox,
     in_flight: VecDeque<Ticket>,
     /// Where the last request begins that was redirected here, as [`Ticket::start`] says it.
     redirected_at: Option<u64>,
@@ -302,9 +301,8 @@ impl Backend {
             holds_reply: false,
             counted_bytes: 0,
             passed_over_bytes: 0,
-            kept: ByteQueue::default(),
             keeps_all: false,
-            keeps_output: false,
+            keeps_unsent: false,
             state: State::Waiting { until: Instant::ZERO },
             reason: String::new(),
             failures: 0,
@@ -322,8 +320,7 @@ impl Backend {
             is_sought: false,
             is_altered: false,
             is_unblocked: false,
-            output: ByteQueue::default(),
-            written: 0,
+            outbox: Outbox::default(),
             in_flight: VecDeque::new(),
             redirected_at: None,
             expired: 0,
@@ -353,7 +350,7 @@ impl Backend {
         if self.in_flight.len() >= limits.in_flight_max {
             return Err("too many requests in flight");
         }
-        if self.output.len() >= limits.backend_output_bytes_max {
+        if self.outbox.unsent_len() >= limits.backend_output_bytes_max {
             return Err("too many bytes wait to be sent");
         }
         Ok(())
@@ -361,24 +358,24 @@ impl Backend {
 
     /// The place to append a request to, and the offset at which it begins (for its ticket).
     pub(crate) fn tail(&mut self, pool: &mut BufferPool) -> (&mut Vec<u8>, u64) {
-        let start = self.written + self.output.len() as u64;
-        (self.output.tail(pool), start)
+        let start = self.outbox.end();
+        (self.outbox.tail(pool), start)
     }
 
     /// Bytes that are held here.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.output.len() + self.input.len() + self.kept.len()
+        self.outbox.unsent_len() + self.outbox.kept_len() + self.input.len()
     }
 
     /// Bytes of requests that wait to be sent.
     pub(crate) fn queued_bytes(&self) -> usize {
-        self.output.len()
+        self.outbox.unsent_len()
     }
 
     /// Queues the ticket of the request that was just appended. True if it is the only one: then its deadline counts.
     #[inline]
     pub(crate) fn push(&mut self, ticket: Ticket) -> bool {
-        self.keeps_output |= ticket.kept.is_kept();
+        self.keeps_unsent |= ticket.kept.is_kept();
         self.in_flight.push_back(ticket);
         self.in_flight.len() == 1
     }
@@ -412,46 +409,21 @@ impl Backend {
         if !self.is_kept(ticket) {
             return None;
         }
-        let before = ticket.start - self.kept_from();
-        let end = next.map_or(self.written + self.output.len() as u64, |next| next.start);
-        let bytes = self.kept.as_slice().iter().chain(self.output.as_slice());
-        Some(bytes.skip(before as usize).take((end - ticket.start) as usize).copied().collect())
+        let end = next.map_or(self.outbox.end(), |next| next.start);
+        Some(self.outbox.copy(ticket.start, end))
     }
 
     /// Whether the request of `ticket` may be asked again and is kept.
     pub(crate) fn is_kept(&self, ticket: &Ticket) -> bool {
-        ticket.kept.is_kept() && ticket.start >= self.kept_from()
-    }
-
-    /// Offset of the first byte that is kept.
-    fn kept_from(&self) -> u64 {
-        self.written - self.kept.len() as u64
-    }
-
-    /// Keeps the first `count` bytes of the output, which are sent. All requests that are sent together at once,
-    /// and the whole buffer without a copy where that may be: nearly no request is ever asked again.
-    fn keep_sent(&mut self, count: usize, pool: &mut BufferPool) {
-        if !self.keeps_output && self.kept.is_empty() {
-            return;
-        }
-        let all = count == self.output.len();
-        self.keeps_output &= !all;
-        if self.kept.len() + count > KEPT_BYTES_MAX && !self.keeps_all {
-            self.kept.clear(pool);
-        } else if all && self.kept.is_empty() {
-            self.kept = std::mem::take(&mut self.output);
-        } else {
-            self.kept.push(&self.output.as_slice()[..count], pool);
-        }
+        ticket.kept.is_kept() && ticket.start >= self.outbox.kept_from()
     }
 
     /// Forgets what was kept of requests that are answered.
     pub(crate) fn forget_answered(&mut self, pool: &mut BufferPool) {
-        if self.kept.is_empty() {
-            return;
+        if self.outbox.kept_len() > 0 {
+            let first = self.in_flight.front().map_or(u64::MAX, |ticket| ticket.start);
+            self.outbox.forget(first, pool);
         }
-        let first = self.in_flight.front().map_or(self.written, |ticket| ticket.start.min(self.written));
-        self.kept.consume(first.saturating_sub(self.kept_from()) as usize, pool);
     }
 
     /// What is in flight, from the one whose reply comes next.
@@ -484,8 +456,8 @@ impl Backend {
                 let opening = self.opening();
                 &opening[opening.len() - unsent..]
             }
-            State::Ready { .. } if self.is_serial() => &self.output.as_slice()[..self.first_unsent()],
-            State::Ready { .. } => self.output.as_slice(),
+            State::Ready { .. } if self.is_serial() => &self.outbox.unsent()[..self.first_unsent()],
+            State::Ready { .. } => self.outbox.unsent(),
             _ => &[],
         }
     }
@@ -499,8 +471,8 @@ impl Backend {
 
     /// How many bytes of the output belong to the request that is answered next.
     fn first_unsent(&self) -> usize {
-        let behind = self.in_flight.get(1).map(|next| next.start.saturating_sub(self.written));
-        behind.map_or(self.output.len(), |bytes| self.output.len().min(bytes as usize))
+        let (unsent, written) = (self.outbox.unsent_len(), self.outbox.written());
+        self.in_flight.get(1).map_or(unsent, |next| unsent.min(next.start.saturating_sub(written) as usize))
     }
 
     /// The driver took `count` bytes of the output.
@@ -509,10 +481,13 @@ impl Backend {
         match &mut self.state {
             State::Probing { unsent, .. } => *unsent -= count,
             _ => {
-                self.keep_sent(count, pool);
-                self.written += count as u64;
-                // Nothing is left there if the whole of it is kept.
-                self.output.consume(count.min(self.output.len()), pool);
+                let keeps = self.keeps_unsent || self.outbox.kept_len() > 0;
+                self.outbox.handle_sent(count);
+                self.keeps_unsent &= self.outbox.unsent_len() > 0;
+                let is_too_much = self.outbox.kept_len() > KEPT_BYTES_MAX && !self.keeps_all;
+                if !keeps || is_too_much {
+                    self.outbox.forget(self.outbox.written(), pool);
+                }
             }
         }
     }
@@ -675,7 +650,7 @@ impl Backend {
 
     /// Whether the client that it was pinned to may leave it to another: all that was written on it was answered.
     pub(crate) fn is_clean(&self) -> bool {
-        self.is_idle() && self.output.is_empty() && self.input.is_empty()
+        self.is_idle() && self.outbox.unsent_len() == 0 && self.input.is_empty()
     }
 
     /// What is in flight is late from `late_at` on at the latest, and so is the connection, if it is being made.
@@ -769,7 +744,7 @@ impl Backend {
     /// Makes a tombstone of the first ticket that is late and returns what it was. `None` if a connection would not
     /// even take its bytes: then the connection is to be given up instead, which tells everybody the truth.
     pub(crate) fn expire(&mut self) -> Option<Ticket> {
-        let written = self.written;
+        let written = self.outbox.written();
         let ticket = self.in_flight.get_mut(self.expired)?;
         if ticket.start >= written {
             return None;
@@ -820,14 +795,13 @@ impl Backend {
         self.elements = None;
         self.passes_over = false;
         self.holds_reply = false;
-        self.kept.clear(pool);
-        self.keeps_output = false;
-        self.output.clear(pool);
+        self.keeps_unsent = false;
         pool.give(std::mem::take(&mut self.input));
         self.scanner = reply::Scanner::default();
         self.expired = 0;
         self.redirected_at = None;
-        let written = std::mem::take(&mut self.written);
+        let written = self.outbox.written();
+        self.outbox.clear(pool);
         (std::mem::take(&mut self.in_flight), written)
     }
 }

@@ -99,7 +99,7 @@ fn a_kept_request_is_there_until_its_reply_is() {
     assert_eq!((backend.kept_request(0), backend.kept_request(1)), (ping, None));
     backend.pop();
     backend.forget_answered(&mut pool);
-    assert_eq!(backend.kept.capacity(), 0);
+    assert_eq!(backend.outbox.capacity(), 0);
 }
 
 #[test]
