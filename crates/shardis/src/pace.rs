@@ -251,7 +251,13 @@ impl Pace {
         self.busy.rotate_left(1);
         self.busy[WINDOWS - 1] = length.saturating_sub(window.idle).as_nanos() * 1000 / length.as_nanos();
         let busy = self.busy.iter().sum::<u128>() / WINDOWS as u128;
-        self.is_busy = busy > if self.is_busy { BUSY_UNTIL } else { BUSY_FROM };
+        self.is_busy = busy
+            > match (self.is_busy, self.is_prompt) {
+                (true, _) => BUSY_UNTIL,
+                (false, false) => BUSY_FROM,
+                // Writing after each event is some of that.
+                (false, true) => PROMPT_UNTIL,
+            };
         self.latencies.rotate_left(1);
         self.latencies[WINDOWS - 1] = window.latency(turn.asked);
         if !self.possible.is_zero() {
@@ -465,13 +471,34 @@ mod tests {
         let busy = Load { idle_us: 1_000, in_flight: 2, ..IN_LINE };
         assert!(prompt_after(Gather::Auto, at_leisure) && prompt_after(Gather::Off, at_leisure));
         assert!(!prompt_after(Gather::Auto, busy) && !prompt_after(Gather::Off, busy));
-        let waiting = Load { idle_us: 3_200, ..IN_LINE };
-        assert!(!prompt_after(Gather::Auto, waiting) && prompt_after(Gather::Off, waiting));
         assert!(
             !prompt_after(Gather::Always(WAIT_MIN), at_leisure),
             "what is written at once waits for nobody"
         );
         assert!(Pace::new(Gather::Auto, at(0)).is_prompt());
+    }
+
+    #[test]
+    fn who_waits_does_not_write_after_each_event() {
+        let mut pace = Pace::new(Gather::Auto, at(0));
+        let saved = Load { idle_us: 3_200, ..IN_LINE };
+        follow(&mut pace, &[IN_LINE, saved]);
+        let mut waits = 0;
+        for window in 2 * WINDOWS as u64..3 * WINDOWS as u64 {
+            follow_windows(&mut pace, window * 5_000, 1, saved);
+            assert_eq!(pace.is_prompt(), pace.wait.is_zero(), "in window {window}");
+            waits += usize::from(!pace.is_prompt());
+        }
+        assert!((1..WINDOWS).contains(&waits), "{waits} of the windows of a trial are with waits");
+    }
+
+    #[test]
+    fn what_writing_after_each_event_costs_is_no_reason_to_wait() {
+        let steady = Load { idle_us: 3_200, ..IN_LINE };
+        assert_eq!(wait_after(&[steady]), None);
+        let idle_us = 2_900;
+        assert!(wait_after(&[Load { idle_us, ..steady }]).is_some(), "busy for 42 %: more than that");
+        assert!(wait_after(&[IN_LINE, steady]).is_some(), "nothing is written after each event");
     }
 
     #[test]

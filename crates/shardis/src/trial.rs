@@ -40,8 +40,10 @@ const CLEAR_GAIN: i64 = 150;
 const CLEAR_LOSS: i64 = -100;
 /// What a trial brought holds for so many windows: a second of such a load, with or without pauses.
 const HOLD_MIN: u32 = 200;
-/// The same for one that brought what was known: each of these doubles it, up to this.
+/// The same for one that brought what was known: each of these doubles it, up to this where waiting pays.
 const HOLD_MAX: u32 = 1600;
+/// Up to this where it does not: half a minute. A trial costs time then, and at a steady rate brings nothing for it.
+const HOLD_MAX_LOSS: u32 = 6400;
 /// A trial begins anew if there was no window for so long: what came then is of another load.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The load is another if so many windows bring twice or half as many requests as the trial's did.
@@ -161,7 +163,8 @@ impl Trial {
 
     fn settle(&mut self, gain: i64, waiting: Came, not_waiting: Came) {
         let pays = gain >= GAIN_MIN;
-        self.hold = if self.pays == Some(pays) { (self.hold * 2).min(HOLD_MAX) } else { HOLD_MIN };
+        let hold_max = if pays { HOLD_MAX } else { HOLD_MAX_LOSS };
+        self.hold = if self.pays == Some(pays) { (self.hold * 2).min(hold_max) } else { HOLD_MIN };
         self.pays = Some(pays);
         let came = if pays { waiting } else { not_waiting };
         self.stage = Stage::Settled { left: self.hold, came, lately: Came::ZERO };
