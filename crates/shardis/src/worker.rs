@@ -276,7 +276,7 @@ impl Worker {
                 }
             }
             if is_prompt {
-                self.perform_actions(Proxy::poll_action, now);
+                self.perform_actions(Proxy::poll_reply, now);
             }
         }
         seen
