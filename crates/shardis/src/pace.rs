@@ -75,8 +75,9 @@ const WINDOWS: usize = 8;
 /// Busy for more than this share of a window: wait. In thousandths. Without waits, a worker whose nodes are the limit is
 /// busy for 40 to 60 % at -P 1; at a steady third of that load, where a wait would only be felt, for 27 %, and 37 at times.
 const BUSY_FROM: u128 = 390;
-/// Busy for less than this, although it waits: do not. Lower, since waiting saves time.
-const BUSY_UNTIL: u128 = 220;
+/// The same of a window with waits, since they save time. Each window is held against its own share, so that what began with
+/// a moment's crowd ends with it, and not after a trial.
+const BUSY_FROM_WAITING: u128 = 220;
 /// Busy for less than this, and not waiting: write replies after each event. At a steady 36,000 GET/s (busy for 45 %) that
 /// takes 30 µs of 176 off the median. A worker that is the limit has full turns: with it, it did 22 % fewer requests at -P 10.
 const PROMPT_UNTIL: u128 = 700;
@@ -99,13 +100,14 @@ impl FromStr for Gather {
 pub(crate) struct Pace {
     gather: Gather,
     window: Window,
-    is_busy: bool,
     /// Whether it writes replies after each event.
     is_prompt: bool,
     /// What requests took in the last windows.
     latencies: [Duration; WINDOWS],
     /// For what share of them the worker was busy, in thousandths.
     busy: [u128; WINDOWS],
+    /// From what share on that was much.
+    busy_from: [u128; WINDOWS],
     /// How long clients' rounds were in them.
     rounds: [Duration; WINDOWS],
     /// What a wait might be, after the last window; zero for none.
@@ -183,10 +185,10 @@ impl Pace {
         Pace {
             gather,
             window: Window::new(now, 0, 0, Rounds::default()),
-            is_busy: false,
             is_prompt: !matches!(gather, Gather::Always(_)),
             latencies: [Duration::ZERO; WINDOWS],
             busy: [0; WINDOWS],
+            busy_from: [BUSY_FROM; WINDOWS],
             rounds: [Duration::ZERO; WINDOWS],
             possible: Duration::ZERO,
             enough: EVENTS_ENOUGH,
@@ -250,8 +252,10 @@ impl Pace {
         }
         self.busy.rotate_left(1);
         self.busy[WINDOWS - 1] = length.saturating_sub(window.idle).as_nanos() * 1000 / length.as_nanos();
+        self.busy_from.rotate_left(1);
+        self.busy_from[WINDOWS - 1] = if self.wait.is_zero() { BUSY_FROM } else { BUSY_FROM_WAITING };
         let busy = self.busy.iter().sum::<u128>() / WINDOWS as u128;
-        self.is_busy = busy > if self.is_busy { BUSY_UNTIL } else { BUSY_FROM };
+        let is_busy = busy > self.busy_from.iter().sum::<u128>() / WINDOWS as u128;
         self.latencies.rotate_left(1);
         self.latencies[WINDOWS - 1] = window.latency(turn.asked);
         if !self.possible.is_zero() {
@@ -266,7 +270,7 @@ impl Pace {
         let expected = window.events as u128 * wait.as_nanos() / length.as_nanos();
         self.enough = EVENTS_ENOUGH.max(expected as usize / 2);
         let stands_in_line = latency >= LATENCY_MIN;
-        let is_possible = self.is_busy && stands_in_line && wait >= WAIT_MIN && expected > 0;
+        let is_possible = is_busy && stands_in_line && wait >= WAIT_MIN && expected > 0;
         self.possible = if is_possible { wait } else { Duration::ZERO };
         self.wait = if self.trial.waits() { self.possible } else { Duration::ZERO };
         let would_wait = match self.gather {
@@ -444,14 +448,42 @@ mod tests {
         assert_eq!(pace.wait(&Turn { asked: REQUESTS_ENOUGH, ..turn }), Some(WAIT_MIN));
     }
 
+    /// Lets `load` happen for so many windows from `now_us` on, and `saved` in those in which the worker waits. Returns how many
+    /// those were.
+    fn follow_saving(pace: &mut Pace, now_us: &mut u64, windows: u32, load: Load, saved: Load) -> u32 {
+        let mut waited = 0;
+        for _ in 0..windows {
+            let waits = !pace.wait.is_zero();
+            waited += u32::from(waits);
+            follow_windows(pace, *now_us, 1, if waits { saved } else { load });
+            *now_us += 5_000;
+        }
+        waited
+    }
+
     #[test]
     fn what_waiting_saves_does_not_end_the_waiting() {
-        let saved = Load { idle_us: 3_700, ..IN_LINE };
-        assert_eq!(wait_after(&[saved]), None);
-        assert!(wait_after(&[IN_LINE, saved]).is_some());
-        let idle = Load { idle_us: 4_000, ..IN_LINE };
-        assert_eq!(wait_after(&[IN_LINE, idle]), None);
-        assert_eq!(wait_after(&[IN_LINE, idle, saved]), None, "and it does not begin again at once");
+        let (mut pace, mut now_us) = (Pace::new(Gather::Auto, at(0)), 0);
+        let saved = Load { idle_us: 3_700, requests_per_s: 80_000, ..IN_LINE };
+        follow_saving(&mut pace, &mut now_us, 50, IN_LINE, saved);
+        assert_eq!(follow_saving(&mut pace, &mut now_us, 100, IN_LINE, saved), 100);
+        let idle = Load { idle_us: 4_000, ..saved };
+        follow_saving(&mut pace, &mut now_us, WINDOWS as u32, idle, idle);
+        let waited = follow_saving(&mut pace, &mut now_us, 100, saved, saved);
+        assert_eq!(waited, 0, "and it does not begin again at once");
+    }
+
+    #[test]
+    fn what_began_with_a_moments_crowd_ends_with_it() {
+        let (mut pace, mut now_us) = (Pace::new(Gather::Auto, at(0)), 0);
+        let steady = Load { idle_us: 3_650, in_flight: 2, requests_per_s: 18_000, ..IN_LINE };
+        let crowd = Load { idle_us: 2_000, in_flight: 12, ..steady };
+        let mut follow = |windows, load| follow_saving(&mut pace, &mut now_us, windows, load, load);
+        for _ in 0..20 {
+            let waited = follow(WINDOWS as u32 / 2, crowd) + follow(80, steady);
+            assert!(waited <= WINDOWS as u32, "{waited}: longer than it is remembered");
+        }
+        assert!(follow(40, crowd) > 0, "one that stays is waited for");
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! once the load is another.
 //!
 //! ```text
-//!   step    wait   not   not   wait   wait   not   not   wait …
-//!   window  -+++   -+++  -+++  -+++   …                          - not counted: the step before brought about what comes
+//!   step    not   wait  wait   not    not   wait  wait   not …
+//!   window  -+++  -+++  -+++  -+++    …                          - not counted: the step before brought about what comes
 //! ```
 //!
 //! Thousands of clients come in waves, each of them once in a wave, of 100 ms for instance. Steps are short against that, and
@@ -101,10 +101,10 @@ impl Stage {
     const NEW: Stage = Stage::Trying { windows: 0, waiting: Came::ZERO, not_waiting: Came::ZERO };
 }
 
-/// Whether the step to which this window of a trial belongs is one with waits. Of four the first and the last are: a load
-/// that grows or falls speaks for neither kind.
+/// Whether the step to which this window of a trial belongs is one with waits. Of four the first and the last are not: a
+/// load that grows or falls speaks for neither kind, and what was only a moment's crowd is over before anybody waits.
 fn is_step_with_waits(window: u32) -> bool {
-    matches!(window / STEP % 4, 0 | 3)
+    matches!(window / STEP % 4, 1 | 2)
 }
 
 impl Trial {
