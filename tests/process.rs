@@ -81,6 +81,7 @@ fn arguments_that_make_no_sense_are_refused_in_one_line_that_names_them() {
         (&[nodes, "--request-timeout-ms=1s"], "--request-timeout-ms"),
         (&[nodes, "--request-timeout-ms=0"], "--request-timeout-ms"),
         (&[nodes, "--connect-timeout-ms=0"], "--connect-timeout-ms"),
+        (&[nodes, "--busy-poll=1000001"], "write microseconds up to 1000000"),
         (&[nodes, "--no-such-flag"], "--no-such-flag"),
         (&[nodes, "nonsense"], "nonsense"),
         (&[nodes, "--port=1", "--port=2"], "--port"),
@@ -274,7 +275,18 @@ fn the_log_shows_nothing_of_what_clients_store() {
 
 #[test]
 fn two_workers_serve_many_clients() {
-    let world = World::with_flags(4, &["--workers=2"]);
+    serve_many_clients(&World::with_flags(4, &["--workers=2"]));
+}
+
+#[test]
+fn workers_that_poll_busily_serve_as_others_do_and_sleep_when_nothing_comes() {
+    let world = World::with_flags(4, &["--workers=2", "--busy-poll=2000"]);
+    serve_many_clients(&world);
+    poll_until("sleep", || kernel::is_asleep(world.proxy.pid()).then_some(()));
+    serve_many_clients(&world);
+}
+
+fn serve_many_clients(world: &World) {
     let mut clients: Vec<Client> = (0..200).map(|_| world.connect()).collect();
     for round in 0..5 {
         for (id, client) in clients.iter_mut().enumerate() {

@@ -293,6 +293,16 @@ fn who_is_idle_or_one_too_many_is_closed() {
 }
 
 #[test]
+fn who_polls_busily_passes_bytes_and_sleeps_when_none_come() {
+    let node = RedisServer::start();
+    let proxy = Tcp::over(&[node.port], &["--busy-poll=2000"]);
+    for _ in 0..2 {
+        assert_eq!(proxy.connect().ask("PING"), "+PONG\\r\\n");
+        poll_until("sleep", || kernel::is_asleep(proxy.process.pid()).then_some(()));
+    }
+}
+
+#[test]
 fn a_drain_waits_for_clients_and_takes_no_new_ones() {
     let node = RedisServer::start();
     let mut proxy = Tcp::over(&[node.port], &["--drain-timeout=1000"]);
@@ -326,6 +336,7 @@ fn arguments_that_make_no_sense_are_refused_in_one_line() {
         (&["--nodes=a:1", "--check=http"], 2, "write off, tcp or ping"),
         (&["--nodes=a:1", "--send-proxy=v3"], 2, "write v1 or v2"),
         (&["--nodes=a:1", "--listen=here"], 2, "--listen here"),
+        (&["--nodes=a:1", "--busy-poll=auto"], 2, "write microseconds up to 1000000"),
         (&["--nodes=a:1", "--maxclients=0"], 2, "--maxclients 0"),
         (&["--nodes=a:1", "--workers=2000"], 2, "--workers 2000"),
         (&["--nodes=no-such-host.invalid:1"], 1, "no-such-host.invalid has no address"),

@@ -45,6 +45,13 @@ pub(crate) fn has_ended(pid: u32) -> bool {
     stat_of(pid).is_none_or(|stat| stat.state == "Z")
 }
 
+/// Whether no thread of a process runs or wants to. True if the kernel does not tell.
+pub(crate) fn is_asleep(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    ids.all(|id| stat_of(id).is_none_or(|stat| stat.state == "S"))
+}
+
 /// The processes whose parent is `pid`.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     processes(|stat| stat.parent == pid)

@@ -55,6 +55,38 @@ fn bytes_arrive_and_the_end_is_told_once_after_them() {
 }
 
 #[test]
+fn who_polls_busily_sees_what_comes_and_what_ends_the_wait() {
+    let hour = Duration::from_secs(3600);
+    let (mut driver, mut other) = connected();
+    driver.set_busy_poll(hour);
+    other.write_all(b"hello").expect("writes");
+    driver.wait(hour).expect("polls");
+    assert!(matches!(driver.next_event(), Some(Event::Received(ID, b"hello"))));
+    let waker = driver.waker().expect("the first");
+    waker.wake().expect("the driver is there");
+    driver.wait(hour).expect("polls");
+    assert!(driver.next_event().is_none());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a wait is measured")]
+fn a_busy_poll_is_a_part_of_the_wait() {
+    for (busy_poll, timeout) in [(1, 5), (5, 1), (5, 0)] {
+        let (busy_poll, timeout) = (Duration::from_millis(busy_poll), Duration::from_millis(timeout));
+        let (mut driver, mut other) = connected();
+        // That the new socket takes bytes.
+        driver.wait(Duration::ZERO).expect("polls");
+        assert!(driver.next_event().is_none());
+        driver.set_busy_poll(busy_poll);
+        let began = Instant::now();
+        driver.wait(timeout).expect("polls");
+        assert!(began.elapsed() >= timeout && driver.next_event().is_none());
+        other.write_all(b"hello").expect("writes");
+        until(&mut driver, |event| matches!(event, Event::Received(ID, b"hello")).then_some(()));
+    }
+}
+
+#[test]
 fn what_was_received_is_passed_on_from_where_it_is() {
     let (mut driver, mut other) = connected();
     let target = Id { index: 1, generation: 0 };

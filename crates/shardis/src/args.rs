@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub(crate) use proxy::{ProxyArgs, Way, parse_bytes};
 pub(crate) use serving::Serving;
@@ -183,6 +184,17 @@ fn within_bounds(line: &str) -> Option<String> {
 /// The levels of the log.
 pub(crate) fn parse_level(text: &str) -> Result<tracing::Level, String> {
     text.parse().map_err(|_| "write error, warn, info or debug".to_owned())
+}
+
+/// What would be longer is a worker that never sleeps.
+const BUSY_POLL_MAX_US: u64 = 1_000_000;
+
+/// How long a worker looks for events before it sleeps.
+pub(crate) fn parse_busy_poll(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(us) if us <= BUSY_POLL_MAX_US => Ok(Duration::from_micros(us)),
+        _ => Err(format!("write microseconds up to {BUSY_POLL_MAX_US}")),
+    }
 }
 
 const NUMBERS: [(&str, &str); 3] = [

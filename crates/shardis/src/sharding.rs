@@ -112,7 +112,7 @@ impl ShardingPlan {
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =
             Proxy::new(limits.clone(), settings, Arc::clone(&topology), Arc::clone(board), clock.now());
-        Ok(Worker::new(number, proxy, topology, clock, args.gather, neighbours)?)
+        Ok(Worker::new(number, proxy, topology, clock, args.gather, args.busy_poll, neighbours)?)
     }
 }
 

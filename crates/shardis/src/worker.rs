@@ -147,16 +147,18 @@ const BULKY_FROM: u64 = 1024;
 const TIMER_SLACK_NS: u64 = 1000;
 
 impl Worker {
-    /// A worker that is ready to run, and the address for its mail.
+    /// A worker that is ready to run and looks for events for `busy_poll` before it sleeps, and the address for its mail.
     pub(crate) fn new(
         number: usize,
         proxy: Proxy,
         topology: Arc<Topology>,
         clock: Clock,
         gather: Gather,
+        busy_poll: Duration,
         neighbours: Neighbours,
     ) -> io::Result<(Worker, Mailbox)> {
-        let driver = Driver::new()?;
+        let mut driver = Driver::new()?;
+        driver.set_busy_poll(busy_poll);
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: Arc::new(driver.waker()?) };
         let worker = Worker {

@@ -2,7 +2,7 @@
 
 use super::discovery::DiscoveryArgs;
 use super::listener::{ListenerArg, Place};
-use super::parse_level;
+use super::{parse_busy_poll, parse_level};
 use crate::access::{Secret, Source};
 use crate::control::plural;
 use crate::embedded::EmbeddedSettings;
@@ -123,6 +123,12 @@ pub(crate) struct ProxyArgs {
     /// looks once for the others, to send all in one write
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
+
+    /// Look for so many microseconds whether something has come before a worker sleeps; 0: sleep at once. Nobody then has to
+    /// wake it, which takes tens of microseconds on virtual machines: at a third of the load, half of requests' time. The
+    /// price is a core for each worker as long as requests come more often than that (docs/benchmarks.md)
+    #[arg(long, value_name = "US", default_value = "0", value_parser = parse_busy_poll)]
+    pub(crate) busy_poll: Duration,
 
     /// Let clients administer the nodes: CONFIG SET and GET, DEBUG, BGSAVE and the like go to every node. For tests and
     /// operators; any client may then change the nodes for all

@@ -3,7 +3,7 @@
 use super::core::Limits;
 use super::nodes::{Balance, Patience};
 use super::probes::{Check, Kind};
-use crate::args::{ProxyArgs, parse_level};
+use crate::args::{ProxyArgs, parse_busy_poll, parse_level};
 use crate::control::plural;
 use crate::listeners::{CannotListen, Listener, Mode};
 use clap::Args;
@@ -64,6 +64,10 @@ pub(crate) struct TcpArgs {
     /// Threads that pass bytes; 0 means one per core
     #[arg(long, default_value_t = 0)]
     workers: usize,
+
+    /// Look for so many microseconds whether something has come before a worker sleeps (docs/benchmarks.md); 0: sleep at once
+    #[arg(long, value_name = "US", default_value = "0", value_parser = parse_busy_poll)]
+    pub(super) busy_poll: Duration,
 
     /// Let several processes listen on the same port
     #[arg(long)]

@@ -74,7 +74,7 @@ impl Plan for PassingPlan {
                 core.probe(self.args.probe(), self.specs.len(), shared.clock.now());
             }
             let signs = Signs::default();
-            let (worker, mailbox) = Worker::new(core, shared.clone(), signs.clone())?;
+            let (worker, mailbox) = Worker::new(core, self.args.busy_poll, shared.clone(), signs.clone())?;
             team.start(mailbox, signs, waker, move || worker.run())?;
         }
         let (place, refused, refused_logged_at) = (self.place, 0, None);

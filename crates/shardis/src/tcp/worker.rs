@@ -73,9 +73,15 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Worker {
-    /// A worker that is ready to run, and the address for its mail.
-    pub(super) fn new(core: Core, shared: Shared, signs: Signs) -> io::Result<(Worker, Mailbox)> {
-        let driver = Driver::reading_at_most(READ_BYTES_MAX)?;
+    /// A worker that is ready to run and looks for events for `busy_poll` before it sleeps, and the address for its mail.
+    pub(super) fn new(
+        core: Core,
+        busy_poll: Duration,
+        shared: Shared,
+        signs: Signs,
+    ) -> io::Result<(Worker, Mailbox)> {
+        let mut driver = Driver::reading_at_most(READ_BYTES_MAX)?;
+        driver.set_busy_poll(busy_poll);
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: driver.waker()? };
         Ok((Worker { core, driver, shared, inbox, signs, guests_gone: 0, draining: false }, mailbox))
