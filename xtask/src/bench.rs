@@ -205,11 +205,16 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
     if let Load::Open { test, share_percent, .. } = cell.load {
         pace(rig, &mut ready, test, share_percent)?;
     }
+    rig.nodes.set_interrupting(!cell.load.has_patient_nodes())?;
     let rounds = rounds_of(cell, rounds);
     for round in 1..=rounds {
         print!("{:<16} {round}/{rounds} ", cell.name);
         std::io::stdout().flush()?;
-        for (ready, entry) in ready.iter_mut().zip(&mut entries) {
+        // Each is the first at times: what one leaves behind, such as a core that has cooled down, is not always the same one's.
+        let (behind, first) = ready.split_at_mut(round as usize % suited.len().max(1));
+        let (entries_behind, entries_first) = entries.split_at_mut(behind.len());
+        let in_turn = first.iter_mut().zip(entries_first).chain(behind.iter_mut().zip(entries_behind));
+        for (ready, entry) in in_turn {
             let Some(ready) = ready else { continue };
             let figures = entry.note(rig.measure(ready));
             print!("  {} {}", entry.contestant, report::brief(figures.as_ref()));
@@ -218,6 +223,7 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
         }
         println!();
     }
+    rig.nodes.set_interrupting(true)?;
     for (ready, entry) in ready.iter().zip(&mut entries) {
         let Some(ready) = ready else { continue };
         (entry.command, entry.load) = (ready.command.clone(), ready.load.clone());
@@ -230,10 +236,17 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
     Ok(CellRun { name: cell.name.clone(), at, seconds: rig.seconds, entries })
 }
 
+/// Rounds at a fixed rate for each round of other cells.
+const PACED_ROUNDS: u32 = 5;
+
 /// What a process once needed it may keep: each cell about memory is one measurement of a fresh process, and what makes
-/// CPU time differ from round to round hardly touches it.
+/// CPU time differ from round to round hardly touches it. Where requests have a rate, rounds are short and many.
 fn rounds_of(cell: &Cell, rounds: u32) -> u32 {
-    if matches!(cell.load, Load::Memory(_)) { 1 } else { rounds }
+    match &cell.load {
+        Load::Memory(_) => 1,
+        load if load.is_paced() => rounds * PACED_ROUNDS,
+        _ => rounds,
+    }
 }
 
 /// One rate for all, so that their latencies can be compared: a share of what the slowest of them carries, so that nobody

@@ -118,9 +118,25 @@ impl Real {
     }
 }
 
+impl Load {
+    /// Whether requests come at a fixed rate, and what counts is how long each takes.
+    pub(super) fn is_paced(&self) -> bool {
+        matches!(self, Load::Open { .. } | Load::Beside { .. })
+    }
+
+    /// Whether the nodes are to leave the generator, which has to send in time, what it needs of their core. (One beside
+    /// neighbours that never rest would leave them nothing.)
+    pub(super) fn has_patient_nodes(&self) -> bool {
+        matches!(self, Load::Open { across: false, .. })
+    }
+}
+
 impl Cell {
     /// Whether contestants of `role` have a place in it.
     pub(super) fn suits(&self, role: Role) -> bool {
+        if role == Role::Polling {
+            return self.load.is_paced() || matches!(&self.load, Load::Real(real) if real.clients == 1);
+        }
         match &self.load {
             // A canned node alone would show the generator's speed; the echo server is the floor in its stead.
             Load::Saturated { .. } => !matches!(role, Role::Direct | Role::Workers),
@@ -264,6 +280,22 @@ mod tests {
     fn large_values_have_fewer_keys() {
         let real = |value_bytes| Real { test: Test::Set, depth: 1, clients: 1, value_bytes };
         assert_eq!([3, 1024, 16_384].map(|bytes| real(bytes).keyspace()), [100_000, 65_536, 4_096]);
+    }
+
+    #[test]
+    fn who_polls_busily_is_measured_where_latency_is() {
+        let cells = all().into_iter().filter(|cell| cell.suits(Role::Polling)).map(|cell| cell.name);
+        let expected = [
+            "set-c1",
+            "get-c1",
+            "open-set-30",
+            "open-get-30",
+            "open-get-60",
+            "across-get-30",
+            "beside-p10",
+            "beside-p1000",
+        ];
+        assert_eq!(cells.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) enum Role {
     Ours,
     /// shardis built from another tree, or with another setting.
     Variant,
+    /// shardis whose worker looks for events for a while before it sleeps.
+    Polling,
     /// shardis with two workers.
     Workers,
     /// A proxy that shards as we do.
@@ -91,6 +93,9 @@ const RIVALS: [(&str, Kind, &[Need]); 3] = [
     ("haproxy", Kind::Haproxy, &[needs::HAPROXY]),
 ];
 
+/// Longer than any pause between requests at the rates of the cells.
+const BUSY_POLL: &str = "--busy-poll=1000";
+
 /// Those that are on this machine, and a line for each that is not.
 pub(super) fn find(
     ours: &Path,
@@ -107,6 +112,7 @@ pub(super) fn find(
         found.push(shardis(&name, &binary, Role::Variant, &[]));
     }
     found.push(shardis("shardis-off", ours, Role::Variant, &["--coalesce=off"]));
+    found.push(shardis("shardis-poll", ours, Role::Polling, &[BUSY_POLL]));
     found.push(shardis("shardis-2-workers", ours, Role::Workers, &["--workers=2"]));
     found.push(Contestant { name: "shardis-tcp".into(), kind: Kind::ShardisTcp { binary: ours.into() } });
     let mut missing = Vec::new();

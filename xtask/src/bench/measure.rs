@@ -36,6 +36,13 @@ const MEASURED_BY_CONNECTING: u64 = 6;
 /// Seconds before a generator of ours begins to count: connections are made, buffers have grown.
 const WARMUP_SECONDS: f64 = 0.3;
 
+/// At a fixed rate a round is so much shorter, down to [`PACED_SECONDS_MIN`], and there are more of them: a stall of the whole
+/// machine spoils one of them.
+const PACED_SHORTER: f64 = 4.0;
+
+/// 7,000 requests at the rates that are usual here: 70 of them are above the 99th percentile.
+const PACED_SECONDS_MIN: f64 = 0.4;
+
 /// Clients that are measured beside so many others with deep pipelines.
 const BESIDE_CLIENTS: u32 = 10;
 
@@ -221,7 +228,7 @@ impl Rig {
             started.port,
             test.name(),
             usual(test, 1).keyspace(),
-            self.seconds,
+            (self.seconds / PACED_SHORTER).max(PACED_SECONDS_MIN),
             started.family[0],
         );
         words.split(' ').map(String::from).collect()

@@ -180,7 +180,11 @@ const SECTIONS: &[Section] = &[
                can be compared: 30 % and 60 % of what the slowest of them carries with 50 clients, measured right \
                before. *direct* shows what the machine, the nodes and the generator take by themselves; without a proxy all \
                of that stays on one core, where nobody has to be woken. So there is one row for which the generator has \
-               the proxy's core, not the nodes': there, all go to the other core and back. The last table is how late \
+               the proxy's core, not the nodes': there, all go to the other core and back. The nodes let the generator, \
+               whose core they share, finish what it does, as nodes on machines of their own would (scheduling policy \
+               `SCHED_BATCH`). Who sleeps has to be woken, on a virtual machine by its host: *shardis-poll* shows what \
+               that takes. Rounds are short and many here, and medians of them are shown: a stall of the whole machine \
+               for some milliseconds is in a few of them, and not in all. The last table is how late \
                the generator itself was: what is not well above that says nothing about the proxy.",
         chart: Some("latency.svg"),
         cells: &[
@@ -327,6 +331,7 @@ fn what_it_is(role: Role) -> &'static str {
     match role {
         Role::Ours => "as this tree builds it: one worker, defaults",
         Role::Variant => "another build or setting; `-off` is `--coalesce=off`",
+        Role::Polling => "`--busy-poll=1000`: looks for requests for 1 ms before it sleeps",
         Role::Workers => "`--workers=2`",
         Role::Sharding => "twemproxy: shards as shardis does, and is the rival that ratios are of",
         Role::PassThrough => "forwards bytes to one node and reads none of them",

@@ -104,7 +104,7 @@ fn bar(entry: &Entry, metric: Metric) -> Option<Bar> {
     let spread = entry.spread(metric)?;
     let colour = match entry.role {
         Role::Ours => Colour::Ours,
-        Role::Variant | Role::Workers | Role::OursPassThrough => Colour::Variant,
+        Role::Variant | Role::Polling | Role::Workers | Role::OursPassThrough => Colour::Variant,
         Role::Sharding => Colour::Sharding,
         Role::PassThrough => Colour::PassThrough,
         Role::Direct | Role::Floor => Colour::Reference,
