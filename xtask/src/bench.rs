@@ -56,7 +56,8 @@ pub(crate) struct Options {
     /// These contestants only, with commas between them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     contestants: Vec<String>,
-    /// Measurements of each cell and contestant [default: 3, short: 2]
+    /// Measurements of each cell and contestant; but for --short five times as many at fixed rates, each a quarter as long
+    /// [default: 3, short: 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// How long one of them takes, about [default: 2, short: 0.5]
@@ -77,6 +78,9 @@ pub(crate) struct Options {
     render: Option<PathBuf>,
 }
 
+/// Rounds at a fixed rate for each round of other cells.
+const PACED_ROUNDS: u32 = 5;
+
 impl Options {
     /// Whether everything is measured, as a run is that the docs are made from.
     fn is_full(&self) -> bool {
@@ -85,6 +89,16 @@ impl Options {
 
     fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.short { 2 } else { 3 })
+    }
+
+    /// What a process once needed it may keep: each cell about memory is one measurement of a fresh process, and what makes
+    /// CPU time differ from round to round hardly touches it. Where requests have a rate, rounds are short and many.
+    fn rounds_of(&self, cell: &Cell) -> u32 {
+        match &cell.load {
+            Load::Memory(_) => 1,
+            load if load.is_paced() && !self.short => self.rounds() * PACED_ROUNDS,
+            _ => self.rounds(),
+        }
     }
 
     fn seconds(&self) -> f64 {
@@ -134,7 +148,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let nodes = running::Nodes::start(&scratch)?;
     let rig = Rig { nodes, loadgen, folder: scratch, seconds: options.seconds() };
     for cell in &cells {
-        run.add(run_cell(&rig, cell, &contestants, options.rounds())?);
+        run.add(run_cell(&rig, cell, &contestants, options.rounds_of(cell))?);
         // After each cell: what is measured is kept, whatever comes.
         run.write(&folder)?;
         std::fs::write(folder.join(report::FILE), report::text(&run))?;
@@ -206,7 +220,6 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
         pace(rig, &mut ready, test, share_percent)?;
     }
     rig.nodes.set_interrupting(!cell.load.has_patient_nodes())?;
-    let rounds = rounds_of(cell, rounds);
     for round in 1..=rounds {
         print!("{:<16} {round}/{rounds} ", cell.name);
         std::io::stdout().flush()?;
@@ -234,19 +247,6 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
         }
     }
     Ok(CellRun { name: cell.name.clone(), at, seconds: rig.seconds, entries })
-}
-
-/// Rounds at a fixed rate for each round of other cells.
-const PACED_ROUNDS: u32 = 5;
-
-/// What a process once needed it may keep: each cell about memory is one measurement of a fresh process, and what makes
-/// CPU time differ from round to round hardly touches it. Where requests have a rate, rounds are short and many.
-fn rounds_of(cell: &Cell, rounds: u32) -> u32 {
-    match &cell.load {
-        Load::Memory(_) => 1,
-        load if load.is_paced() => rounds * PACED_ROUNDS,
-        _ => rounds,
-    }
 }
 
 /// One rate for all, so that their latencies can be compared: a share of what the slowest of them carries, so that nobody
