@@ -184,7 +184,8 @@ const SECTIONS: &[Section] = &[
                whose core they share, finish what it does, as nodes on machines of their own would (scheduling policy \
                `SCHED_BATCH`). Who sleeps has to be woken, on a virtual machine by its host: *shardis-poll* shows what \
                that takes. Rounds are short and many here, and medians of them are shown: a stall of the whole machine \
-               for some milliseconds is in a few of them, and not in all. The last table is how late \
+               for some milliseconds is in a few of them, and not in all. (The chart's lines reach over the middle half of the \
+               rounds, and those of other charts, which have three rounds, over all.) The last table is how late \
                the generator itself was: what is not well above that says nothing about the proxy.",
         chart: Some("latency.svg"),
         cells: &[

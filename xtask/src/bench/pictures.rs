@@ -101,7 +101,7 @@ fn panel(run: &Run, &(title, cell, metric): &Wanted) -> Option<Panel> {
 }
 
 fn bar(entry: &Entry, metric: Metric) -> Option<Bar> {
-    let spread = entry.spread(metric)?;
+    let spread = entry.middle(metric)?;
     let colour = match entry.role {
         Role::Ours => Colour::Ours,
         Role::Variant | Role::Polling | Role::Workers | Role::OursPassThrough => Colour::Variant,

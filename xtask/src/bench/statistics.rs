@@ -30,7 +30,20 @@ impl Spread {
 impl Entry {
     /// What its rounds say of `metric`.
     pub(super) fn spread(&self, metric: Metric) -> Option<Spread> {
-        Spread::of(self.rounds.iter().filter_map(|figures| figures.get(&metric).copied()))
+        Spread::of(self.values(metric))
+    }
+
+    /// The same without the highest and the lowest quarter of the rounds: of many, some see the machine stall. Of three, all
+    /// count.
+    pub(super) fn middle(&self, metric: Metric) -> Option<Spread> {
+        let mut values: Vec<f64> = self.values(metric).collect();
+        values.sort_by(f64::total_cmp);
+        let quarter = values.len() / 4;
+        Spread::of(values.drain(quarter..values.len() - quarter))
+    }
+
+    fn values(&self, metric: Metric) -> impl Iterator<Item = f64> {
+        self.rounds.iter().filter_map(move |figures| figures.get(&metric).copied())
     }
 
     /// The median of its rounds.
@@ -104,6 +117,19 @@ mod tests {
         assert_eq!(spread, Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
         assert_eq!(Spread::of([7.0]), Some(Spread { median: 7.0, min: 7.0, max: 7.0 }));
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn the_middle_of_many_rounds_knows_no_stall() {
+        let middle = |values: &[f64]| {
+            let rounds: Vec<_> = values.iter().map(|&value| [(Metric::P99Us, value)]).collect();
+            let rounds: Vec<&[_]> = rounds.iter().map(|round| &round[..]).collect();
+            testing::entry("shardis", &rounds).middle(Metric::P99Us)
+        };
+        assert_eq!(middle(&[3.0, 9.0, 1.0]), Some(Spread { median: 3.0, min: 1.0, max: 9.0 }));
+        let many = [5.0, 900.0, 1.0, 4.0, 6.0, 3.0, 2.0, 800.0];
+        assert_eq!(middle(&many), Some(Spread { median: 4.5, min: 3.0, max: 6.0 }));
+        assert_eq!(middle(&[]), None);
     }
 
     #[test]
