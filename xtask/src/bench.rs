@@ -246,7 +246,7 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
             last.insert(Metric::SyscallsPerRequest, count);
         }
     }
-    Ok(CellRun { name: cell.name.clone(), at, seconds: rig.seconds, entries })
+    Ok(CellRun { name: cell.name.clone(), at, seconds: rig.seconds_of(&cell.load), entries })
 }
 
 /// One rate for all, so that their latencies can be compared: a share of what the slowest of them carries, so that nobody

@@ -55,7 +55,7 @@ pub(super) struct Rig {
     pub(super) loadgen: PathBuf,
     /// Where configuration files and logs of contestants are.
     pub(super) folder: PathBuf,
-    /// About how long one measurement takes.
+    /// About how long one measurement takes, but for those at a fixed rate.
     pub(super) seconds: f64,
 }
 
@@ -80,6 +80,15 @@ enum Plan {
 }
 
 impl Rig {
+    /// About how long one measurement of `load` takes.
+    pub(super) fn seconds_of(&self, load: &Load) -> f64 {
+        if load.is_paced() { self.paced_seconds() } else { self.seconds }
+    }
+
+    fn paced_seconds(&self) -> f64 {
+        (self.seconds / PACED_SHORTER).max(PACED_SECONDS_MIN)
+    }
+
     /// Starts `contestant` for `load`, fills its nodes, and finds out how much it takes.
     pub(super) fn prepare(&self, contestant: &Contestant, load: &Load) -> Result<Ready> {
         let mut ready = Ready {
@@ -228,7 +237,7 @@ impl Rig {
             started.port,
             test.name(),
             usual(test, 1).keyspace(),
-            (self.seconds / PACED_SHORTER).max(PACED_SECONDS_MIN),
+            self.paced_seconds(),
             started.family[0],
         );
         words.split(' ').map(String::from).collect()
