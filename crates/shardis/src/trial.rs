@@ -11,41 +11,44 @@
 //!   window  -+++  -+++  -+++  -+++    …                          - not counted: the step before brought about what comes
 //! ```
 //!
-//! Thousands of clients come in waves, each of them once in a wave, of 100 ms for instance. Steps are short against that, and
-//! nothing is given up before some waves were seen.
+//! Each two steps are a pair, whose gain is one piece of [`Evidence`]: it is enough once its spread says so. Clients that come
+//! in lumps (500 requests of 16 KiB, or thousands of clients once in 100 ms) spread it, and are watched for longer than those
+//! that come evenly.
 
 use std::time::Duration;
 use stdx::Instant;
 
 /// So many windows are a step. With steps of one window, 500 requests of 16 KiB that came in one and were answered in the
-/// next (50 clients at -P 10) made waiting look 17 % worse than it was.
+/// next (50 clients at -P 10) made waiting look 17 % worse than it was. (Steps of 8 and 12 spread as much in the same time.)
 const STEP: u32 = 4;
-/// So many steps are compared, half of them with waits. Requests that come by themselves vary with the root of their
-/// number: 1 % of what 24 windows of 5 ms bring at 90,000 a second.
-const STEPS: u32 = 16;
-/// After so many the result is clear if it is beyond [`CLEAR_GAIN`].
-const STEPS_MIN: u32 = 4;
-/// After so many, if it is beyond [`CLEAR_LOSS`].
-const STEPS_MIN_LOSS: u32 = 8;
-/// Before each client could ask so often, nothing speaks against waiting. (Of 5,000 clients, 16 steps see four waves: by a
-/// simulation one trial in four finds that waits do not pay which bring half as much again; after eight waves, one in 200.)
+/// So many pairs of steps have to be seen. After each two it is asked whether they are enough.
+const PAIRS_MIN: f64 = 4.0;
+/// So many are enough, whatever their spread: 1.3 seconds. What comes evenly is known after 8; with 500 requests of 16 KiB,
+/// 8 pairs are wrong by 8 % and 32 by 4 % (standard error).
+const PAIRS_MAX: f64 = 32.0;
+/// Before each client could ask so often, nothing speaks against waiting. (Of 5,000 clients, 16 steps see four waves, and two
+/// may fall on the wrong side.)
 const ASKED_MIN: u64 = 8;
-/// No trial takes more steps, however many clients there are: most of them may be idle.
-const STEPS_MAX: u32 = 64;
-/// Waiting pays if so many more requests came, in thousandths. Where nodes are the limit it is 150 to 300.
-const GAIN_MIN: i64 = 60;
-/// So many more make it plain.
-const CLEAR_GAIN: i64 = 150;
-/// So many fewer make it plain that it does not.
-const CLEAR_LOSS: i64 = -100;
+/// Waiting pays if so much more came. Where nodes are the limit it is 0.15 to 0.6, with 500 requests of 16 KiB 0.08.
+const GAIN_MIN: f64 = 0.03;
+/// It is plain that it pays if the gain is so many standard errors above none. (More than usual, since it is asked up to 15
+/// times.)
+const ERRORS_PAYING: f64 = 2.5;
+/// It is plain that it does not if the gain is so many standard errors below [`GAIN_MIN`].
+const ERRORS_NOT_PAYING: f64 = 1.5;
 /// What a trial brought holds for so many windows: a second of such a load, with or without pauses.
 const HOLD_MIN: u32 = 200;
+/// And so many times as long as it took to find out: half of that time is spent in the wrong way.
+const HOLD_BY_TRIED: u32 = 4;
 /// The same for one that brought what was known: each of these doubles it, up to this where waiting pays.
 const HOLD_MAX: u32 = 1600;
 /// Up to this where it does not: half a minute. A trial costs time then, and at a steady rate brings nothing for it.
 const HOLD_MAX_LOSS: u32 = 6400;
-/// A trial begins anew if there was no window for so long: what came then is of another load.
+/// If there was no window for so long, a new pair begins: what came then may be of another load.
 const PAUSE: Duration = Duration::from_millis(200);
+/// A longer window is such a pause as well, in which hardly anything came. (Between two waves, 5,000 clients are silent for up
+/// to 35 ms.)
+const LULL_MAX: Duration = Duration::from_millis(50);
 /// The load is another if so many windows bring twice or half as many requests as the trial's did.
 const WINDOWS_OTHER: u32 = 16;
 
@@ -56,6 +59,8 @@ pub(crate) struct Trial {
     /// What the last trial of this load brought.
     pays: Option<bool>,
     hold: u32,
+    /// Outlives a pause, and half of it a trial in which nothing was plain: the next one may come to an end with it.
+    evidence: Evidence,
     /// When the last window ended.
     noted_at: Instant,
 }
@@ -63,7 +68,7 @@ pub(crate) struct Trial {
 #[derive(Debug)]
 enum Stage {
     /// Steps with and without waits take turns. `windows` have passed.
-    Trying { windows: u32, waiting: Came, not_waiting: Came },
+    Trying { windows: u32, pair: Sides, all: Sides },
     /// The last trial's result counts for `left` windows more, as long as what comes is like what `came` in it.
     Settled { left: u32, came: Came, lately: Came },
 }
@@ -85,20 +90,112 @@ impl Came {
         self.ns += length.as_nanos() as u64;
     }
 
-    /// By how much more came in the same time than in `other`, in thousandths.
-    fn gain_over(&self, other: &Came) -> i64 {
-        let ours = u128::from(self.requests) * u128::from(other.ns) * 1000;
-        let theirs = u128::from(other.requests) * u128::from(self.ns);
-        ours.checked_div(theirs).map_or(0, |thousandths| thousandths as i64 - 1000)
+    /// How many came in a second.
+    fn rate(&self) -> f64 {
+        self.requests as f64 * 1e9 / self.ns.max(1) as f64
     }
 
     fn is_like(&self, other: &Came) -> bool {
-        self.gain_over(other) < 1000 && other.gain_over(self) < 1000
+        self.rate() < 2.0 * other.rate() && other.rate() < 2.0 * self.rate()
+    }
+}
+
+/// What came in windows with waits, and in those without.
+#[derive(Clone, Copy, Debug)]
+struct Sides {
+    waiting: Came,
+    not_waiting: Came,
+}
+
+impl Sides {
+    const ZERO: Sides = Sides { waiting: Came::ZERO, not_waiting: Came::ZERO };
+
+    fn side(&mut self, waits: bool) -> &mut Came {
+        if waits { &mut self.waiting } else { &mut self.not_waiting }
+    }
+}
+
+/// What pairs of steps have said: of each by how much more came with waits than without, and how much came in the mean, per
+/// second. Their sums, and those of their products, from which gain and error of a ratio follow.
+#[derive(Clone, Copy, Debug)]
+struct Evidence {
+    pairs: f64,
+    more: f64,
+    came: f64,
+    more_more: f64,
+    more_came: f64,
+    came_came: f64,
+}
+
+impl Evidence {
+    const NONE: Evidence =
+        Evidence { pairs: 0.0, more: 0.0, came: 0.0, more_more: 0.0, more_came: 0.0, came_came: 0.0 };
+
+    fn add(&mut self, pair: &Sides) {
+        let (with, without) = (pair.waiting.rate(), pair.not_waiting.rate());
+        let (more, came) = (with - without, (with + without) / 2.0);
+        self.pairs += 1.0;
+        self.more += more;
+        self.came += came;
+        self.more_more += more * more;
+        self.more_came += more * came;
+        self.came_came += came * came;
+    }
+
+    fn half(&self) -> Evidence {
+        Evidence {
+            pairs: self.pairs / 2.0,
+            more: self.more / 2.0,
+            came: self.came / 2.0,
+            more_more: self.more_more / 2.0,
+            more_came: self.more_came / 2.0,
+            came_came: self.came_came / 2.0,
+        }
+    }
+
+    /// By what part of their mean more came with waits than without.
+    fn gain(&self) -> f64 {
+        if self.came > 0.0 { self.more / self.came } else { 0.0 }
+    }
+
+    /// The standard error of the gain.
+    fn error(&self) -> f64 {
+        let gain = self.gain();
+        let squares = self.more_more - 2.0 * gain * self.more_came + gain * gain * self.came_came;
+        let variance = squares.max(0.0) / (self.pairs - 1.0);
+        (variance * self.pairs).sqrt() / self.came.max(1.0)
+    }
+
+    /// Whether it is plain that waiting pays, or that it does not.
+    fn plain(&self) -> Option<bool> {
+        let (gain, error) = (self.gain(), self.error());
+        if self.pairs < PAIRS_MIN {
+            None
+        } else if gain >= GAIN_MIN && gain > ERRORS_PAYING * error {
+            Some(true)
+        } else if gain + ERRORS_NOT_PAYING * error < GAIN_MIN {
+            Some(false)
+        } else {
+            None
+        }
+    }
+
+    /// What is more probable, once there is no more time to find out.
+    fn probable(&self) -> bool {
+        self.gain() >= GAIN_MIN.max(self.error())
     }
 }
 
 impl Stage {
-    const NEW: Stage = Stage::Trying { windows: 0, waiting: Came::ZERO, not_waiting: Came::ZERO };
+    const NEW: Stage = Stage::Trying { windows: 0, pair: Sides::ZERO, all: Sides::ZERO };
+
+    /// A pause: what was begun is not compared with what comes after it.
+    fn cut_off(&mut self) {
+        match self {
+            Stage::Trying { .. } => *self = Stage::NEW,
+            Stage::Settled { lately, .. } => *lately = Came::ZERO,
+        }
+    }
 }
 
 /// Whether the step to which this window of a trial belongs is one with waits. Of four the first and the last are not: a
@@ -109,7 +206,13 @@ fn is_step_with_waits(window: u32) -> bool {
 
 impl Trial {
     pub(crate) fn new() -> Trial {
-        Trial { stage: Stage::NEW, pays: None, hold: HOLD_MIN, noted_at: Instant::ZERO }
+        Trial {
+            stage: Stage::NEW,
+            pays: None,
+            hold: HOLD_MIN,
+            evidence: Evidence::NONE,
+            noted_at: Instant::ZERO,
+        }
     }
 
     /// Whether the next window is one with waits.
@@ -123,26 +226,28 @@ impl Trial {
     /// A window in which the worker might have waited ended at `now`: it was `length` long and brought so many requests.
     /// `clients` are there, idle ones too.
     pub(crate) fn note_window(&mut self, requests: u64, length: Duration, clients: u64, now: Instant) {
-        let is_after_pause = now.since(std::mem::replace(&mut self.noted_at, now)) > PAUSE;
-        if is_after_pause && matches!(self.stage, Stage::Trying { .. }) {
-            self.stage = Stage::NEW;
+        let since = now.since(std::mem::replace(&mut self.noted_at, now));
+        if since > PAUSE || length > LULL_MAX {
+            self.stage.cut_off();
+        }
+        if length > LULL_MAX {
+            return;
         }
         match &mut self.stage {
-            Stage::Trying { windows, waiting, not_waiting } => {
-                let came = if is_step_with_waits(*windows) { &mut *waiting } else { &mut *not_waiting };
+            Stage::Trying { windows, pair, all } => {
+                let waits = is_step_with_waits(*windows);
                 if !windows.is_multiple_of(STEP) {
-                    came.add(requests, length);
+                    pair.side(waits).add(requests, length);
+                    all.side(waits).add(requests, length);
                 }
                 *windows += 1;
-                let (windows, waiting, not_waiting) = (*windows, *waiting, *not_waiting);
-                if windows.is_multiple_of(STEP * STEPS_MIN) {
-                    let gain = waiting.gain_over(&not_waiting);
-                    let requests = waiting.requests + not_waiting.requests;
-                    let is_enough = requests >= clients * ASKED_MIN || windows >= STEP * STEPS_MAX;
-                    let is_loss = gain < CLEAR_LOSS && windows >= STEP * STEPS_MIN_LOSS;
-                    if gain >= CLEAR_GAIN || is_enough && (is_loss || windows >= STEP * STEPS) {
-                        self.settle(gain, waiting, not_waiting);
-                    }
+                if windows.is_multiple_of(2 * STEP) {
+                    self.evidence.add(pair);
+                    *pair = Sides::ZERO;
+                }
+                if windows.is_multiple_of(4 * STEP) {
+                    let all = *all;
+                    self.judge(all, clients);
                 }
             }
             Stage::Settled { left, came, lately } => {
@@ -150,7 +255,7 @@ impl Trial {
                 lately.add(requests, length);
                 let is_other = lately.windows == WINDOWS_OTHER && !lately.is_like(came);
                 if is_other {
-                    self.pays = None;
+                    (self.pays, self.evidence) = (None, Evidence::NONE);
                 }
                 if is_other || *left == 0 {
                     self.stage = Stage::NEW;
@@ -161,19 +266,30 @@ impl Trial {
         }
     }
 
-    fn settle(&mut self, gain: i64, waiting: Came, not_waiting: Came) {
-        let pays = gain >= GAIN_MIN;
+    /// Ends the trial, in which all this came from so many clients, if it has gone on for long enough.
+    fn judge(&mut self, mut all: Sides, clients: u64) {
+        let evidence = self.evidence;
+        let is_last = evidence.pairs >= PAIRS_MAX;
+        let have_all_asked = all.waiting.requests + all.not_waiting.requests >= clients * ASKED_MIN;
+        let (pays, left_over) = match evidence.plain() {
+            Some(pays) if pays || have_all_asked || is_last => (pays, Evidence::NONE),
+            None if is_last => (evidence.probable(), evidence.half()),
+            _ => return,
+        };
+        self.evidence = left_over;
+        let hold_min = HOLD_MIN.max(HOLD_BY_TRIED * 2 * STEP * evidence.pairs as u32);
         let hold_max = if pays { HOLD_MAX } else { HOLD_MAX_LOSS };
-        self.hold = if self.pays == Some(pays) { (self.hold * 2).min(hold_max) } else { HOLD_MIN };
+        let hold = if self.pays == Some(pays) { self.hold * 2 } else { HOLD_MIN };
+        self.hold = hold.clamp(hold_min, hold_max);
         self.pays = Some(pays);
-        let came = if pays { waiting } else { not_waiting };
-        self.stage = Stage::Settled { left: self.hold, came, lately: Came::ZERO };
+        self.stage = Stage::Settled { left: self.hold, came: *all.side(pays), lately: Came::ZERO };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stdx::Prng;
 
     const WINDOW: Duration = Duration::from_millis(5);
 
@@ -203,6 +319,25 @@ mod tests {
         windows
     }
 
+    /// How many of 200 trials find that waiting pays which brings `gain` more, with windows in which what comes varies by
+    /// `spread` in steps (standard deviation), and how many windows they take on average.
+    fn trials(gain: f64, spread: f64) -> (u32, u32) {
+        let mut prng = Prng::new(7);
+        let (mut paying, mut windows) = (0, 0);
+        for _ in 0..200 {
+            let mut trial = Trial::new();
+            windows += settle_by(&mut trial, |waits| {
+                // Twelve evenly spread numbers are a normal one.
+                let normal = (0..12).map(|_| prng.below(1_000) as f64 / 1e3).sum::<f64>() - 6.0;
+                let mean = if waits { 1.0 + gain } else { 1.0 };
+                let part = mean + normal * spread * f64::from(STEP - 1).sqrt();
+                ((10_000.0 * part.max(0.0)) as u64, WINDOW)
+            });
+            paying += u32::from(trial.waits());
+        }
+        (paying, windows / 200)
+    }
+
     /// Windows with `came` requests until the next trial begins. Returns how many.
     fn hold(trial: &mut Trial, came: u64) -> u32 {
         let mut windows = 0;
@@ -217,27 +352,53 @@ mod tests {
     #[test]
     fn waiting_is_kept_where_more_requests_come_for_it() {
         let mut trial = Trial::new();
-        assert_eq!(settle(&mut trial, 430, 400), STEP * STEPS);
+        settle(&mut trial, 415, 400);
         assert!(trial.waits());
-        hold(&mut trial, 430);
+        hold(&mut trial, 415);
         settle(&mut trial, 400, 400);
         assert!(!trial.waits(), "it does not pay any more");
     }
 
     #[test]
-    fn what_is_plain_is_settled_early() {
-        for (with, pays, steps) in [(500, true, STEPS_MIN), (340, false, STEPS_MIN_LOSS)] {
-            let mut trial = Trial::new();
-            assert_eq!(settle(&mut trial, with, 400), STEP * steps);
-            assert_eq!(trial.waits(), pays);
+    fn the_more_it_spreads_the_longer_it_is_watched() {
+        // Gain and spread of steps; of 200 trials so many at least and at most find that it pays; windows.
+        for (gain, spread, found, windows) in [
+            (0.5, 0.06, 199..=200, 32..=34),    // 50 clients at -P 1
+            (0.25, 0.08, 195..=200, 32..=45),   // 1 KiB at -P 10
+            (0.08, 0.16, 130..=190, 100..=250), // 16 KiB at -P 10
+            (0.0, 0.03, 0..=20, 32..=100),      // 18,000 a second, each by itself
+            (0.0, 0.01, 0..=2, 32..=50),        // 90,000
+            (0.0, 0.1, 0..=50, 32..=200),       // 18,000 in bursts of ten
+            (-0.1, 0.08, 0..=5, 32..=40),
+        ] {
+            let (paying, took) = trials(gain, spread);
+            assert!(found.contains(&paying), "{gain} +- {spread}: {paying} of 200");
+            assert!(windows.contains(&took), "{gain} +- {spread}: {took} windows");
         }
     }
 
     #[test]
     fn requests_that_come_by_themselves_are_not_waited_for() {
         let mut trial = Trial::new();
-        settle(&mut trial, 405, 400);
+        assert_eq!(settle(&mut trial, 405, 400), 2 * STEP * PAIRS_MIN as u32);
         assert!(!trial.waits());
+    }
+
+    #[test]
+    fn what_was_not_plain_is_remembered_by_half() {
+        let mut trial = Trial::new();
+        // Of two pairs one speaks for waiting and one against it.
+        let mut seen = 0;
+        let mut unclear = |waits: bool| {
+            let (pair, _) = (seen / STEP / 2, seen += 1);
+            (if waits { [500, 350][pair as usize % 2] } else { 400 }, WINDOW)
+        };
+        let windows = 2 * STEP * PAIRS_MAX as u32;
+        assert_eq!(settle_by(&mut trial, &mut unclear), windows);
+        let left = hold(&mut trial, 400);
+        assert_eq!((left, settle_by(&mut trial, &mut unclear)), (HOLD_BY_TRIED * windows, windows / 2));
+        hold(&mut trial, 2_000);
+        assert_eq!(trial.evidence.pairs, 0.0, "another load");
     }
 
     #[test]
@@ -293,7 +454,7 @@ mod tests {
     #[test]
     fn idle_clients_are_not_waited_for_long() {
         let windows = settle_clients(&mut Trial::new(), 1_000_000, |_| (400, WINDOW));
-        assert_eq!(windows, STEP * STEPS_MAX);
+        assert_eq!(windows, 2 * STEP * PAIRS_MAX as u32);
     }
 
     #[test]
@@ -322,19 +483,42 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_after_a_pause_begins_anew_and_a_result_outlives_it() {
+    fn after_a_pause_a_trial_goes_on_with_a_new_pair_and_a_result_is_kept() {
         let (mut trial, long) = (Trial::new(), PAUSE + WINDOW);
-        for _ in 0..STEP * STEPS_MIN - 1 {
+        for window in 0..6 * STEP - 1 {
+            let came = match (window < 4 * STEP, trial.waits()) {
+                (true, true) => 500,
+                (true, false) => 400,
+                // The pair that the pause cuts off is forgotten.
+                (false, _) => 10,
+            };
             let now = trial.noted_at + WINDOW;
-            trial.note_window(if trial.waits() { 100 } else { 400 }, WINDOW, 50, now);
+            trial.note_window(came, WINDOW, 50, now);
         }
         let now = trial.noted_at + long;
         trial.note_window(400, WINDOW, 50, now);
-        assert_eq!(settle(&mut trial, 500, 400), STEP * STEPS_MIN - 1, "one window has passed");
+        assert_eq!(settle(&mut trial, 500, 400), 4 * STEP - 1, "one window has passed");
         assert!(trial.waits());
         let now = trial.noted_at + long;
         trial.note_window(500, WINDOW, 50, now);
         assert_eq!((trial.waits(), hold(&mut trial, 500)), (true, HOLD_MIN - 1));
+    }
+
+    /// A run of a load generator, a pause of 0.3 s in which something is asked now and then, and the next run.
+    #[test]
+    fn a_pause_makes_no_other_load() {
+        let mut trial = Trial::new();
+        settle(&mut trial, 500, 400);
+        for _ in 0..10 {
+            let Stage::Settled { left, .. } = trial.stage else { panic!("it is tried again") };
+            let pause = [LULL_MAX * 2; 3].map(|length| (1, length));
+            for (came, length) in pause.into_iter().chain([(500, WINDOW); 8]) {
+                let now = trial.noted_at + length;
+                trial.note_window(came, length, 50, now);
+            }
+            let Stage::Settled { left: after, .. } = trial.stage else { panic!("taken for another load") };
+            assert_eq!(left - after, 8, "a pause is no time in which it holds");
+        }
     }
 
     #[test]
