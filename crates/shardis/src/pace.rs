@@ -504,7 +504,8 @@ mod tests {
             let waited = follow(WINDOWS as u32 / 2, crowd) + follow(80, steady);
             assert!(waited <= WINDOWS as u32, "{waited}: longer than it is remembered");
         }
-        assert!(follow(40, crowd) > 0, "one that stays is waited for");
+        // By then a trial has come to its end, over all those moments. What it found holds for 200 windows.
+        assert!(follow(240, crowd) > 0, "one that stays is waited for");
     }
 
     #[test]

@@ -38,12 +38,12 @@ const ERRORS_PAYING: f64 = 2.5;
 const ERRORS_NOT_PAYING: f64 = 1.5;
 /// What a trial brought holds for so many windows: a second of such a load, with or without pauses.
 const HOLD_MIN: u32 = 200;
-/// And so many times as long as it took to find out: half of that time is spent in the wrong way.
-const HOLD_BY_TRIED: u32 = 4;
 /// The same for one that brought what was known: each of these doubles it, up to this where waiting pays.
 const HOLD_MAX: u32 = 1600;
 /// Up to this where it does not: half a minute. A trial costs time then, and at a steady rate brings nothing for it.
 const HOLD_MAX_LOSS: u32 = 6400;
+/// At least so many times as long as it took to find out: half of that time is spent in the wrong way.
+const HOLD_BY_TRIED: u32 = 4;
 /// If there was no window for so long, a new pair begins: what came then may be of another load.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A longer window is such a pause as well, in which hardly anything came. (Between two waves, 5,000 clients are silent for up
@@ -67,8 +67,8 @@ pub(crate) struct Trial {
 
 #[derive(Debug)]
 enum Stage {
-    /// Steps with and without waits take turns. `windows` have passed.
-    Trying { windows: u32, pair: Sides, all: Sides },
+    /// Steps with and without waits take turns. `pairs` of them have passed, and `windows` of the next one.
+    Trying { pairs: u32, windows: u32, pair: Sides, all: Sides },
     /// The last trial's result counts for `left` windows more, as long as what comes is like what `came` in it.
     Settled { left: u32, came: Came, lately: Came },
 }
@@ -187,21 +187,21 @@ impl Evidence {
 }
 
 impl Stage {
-    const NEW: Stage = Stage::Trying { windows: 0, pair: Sides::ZERO, all: Sides::ZERO };
+    const NEW: Stage = Stage::Trying { pairs: 0, windows: 0, pair: Sides::ZERO, all: Sides::ZERO };
 
     /// A pause: what was begun is not compared with what comes after it.
     fn cut_off(&mut self) {
         match self {
-            Stage::Trying { .. } => *self = Stage::NEW,
+            Stage::Trying { windows, pair, .. } => (*windows, *pair) = (0, Sides::ZERO),
             Stage::Settled { lately, .. } => *lately = Came::ZERO,
         }
     }
 }
 
-/// Whether the step to which this window of a trial belongs is one with waits. Of four the first and the last are not: a
-/// load that grows or falls speaks for neither kind, and what was only a moment's crowd is over before anybody waits.
-fn is_step_with_waits(window: u32) -> bool {
-    matches!(window / STEP % 4, 1 | 2)
+/// Whether the step to which this window of a pair belongs is one with waits. Of two pairs the first step and the last are not:
+/// a load that grows or falls speaks for neither kind, and what was only a moment's crowd is over before anybody waits.
+fn is_step_with_waits(pairs: u32, window: u32) -> bool {
+    (window >= STEP) == pairs.is_multiple_of(2)
 }
 
 impl Trial {
@@ -218,7 +218,7 @@ impl Trial {
     /// Whether the next window is one with waits.
     pub(crate) fn waits(&self) -> bool {
         match self.stage {
-            Stage::Trying { windows, .. } => is_step_with_waits(windows),
+            Stage::Trying { pairs, windows, .. } => is_step_with_waits(pairs, windows),
             Stage::Settled { .. } => self.pays == Some(true),
         }
     }
@@ -234,20 +234,20 @@ impl Trial {
             return;
         }
         match &mut self.stage {
-            Stage::Trying { windows, pair, all } => {
-                let waits = is_step_with_waits(*windows);
+            Stage::Trying { pairs, windows, pair, all } => {
+                let waits = is_step_with_waits(*pairs, *windows);
                 if !windows.is_multiple_of(STEP) {
                     pair.side(waits).add(requests, length);
                     all.side(waits).add(requests, length);
                 }
                 *windows += 1;
-                if windows.is_multiple_of(2 * STEP) {
+                if *windows == 2 * STEP {
                     self.evidence.add(pair);
-                    *pair = Sides::ZERO;
-                }
-                if windows.is_multiple_of(4 * STEP) {
-                    let all = *all;
-                    self.judge(all, clients);
+                    (*pairs, *windows, *pair) = (*pairs + 1, 0, Sides::ZERO);
+                    if pairs.is_multiple_of(2) {
+                        let all = *all;
+                        self.judge(all, clients);
+                    }
                 }
             }
             Stage::Settled { left, came, lately } => {
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn waiting_is_kept_where_more_requests_come_for_it() {
         let mut trial = Trial::new();
-        settle(&mut trial, 415, 400);
+        assert_eq!(settle(&mut trial, 415, 400), 2 * STEP * PAIRS_MIN as u32);
         assert!(trial.waits());
         hold(&mut trial, 415);
         settle(&mut trial, 400, 400);
@@ -518,6 +518,24 @@ mod tests {
             }
             let Stage::Settled { left: after, .. } = trial.stage else { panic!("taken for another load") };
             assert_eq!(left - after, 8, "a pause is no time in which it holds");
+        }
+    }
+
+    /// Each burst is long enough for one pair, and not for two.
+    #[test]
+    fn bursts_with_pauses_between_them_come_to_a_result() {
+        for with in [500, 400, 340] {
+            let mut trial = Trial::new();
+            let mut bursts = 0;
+            while matches!(trial.stage, Stage::Trying { .. }) {
+                bursts += 1;
+                assert!(bursts <= PAIRS_MAX as u32, "{bursts} bursts");
+                for length in [WINDOW; 2 * STEP as usize + 2].into_iter().chain([LULL_MAX * 2]) {
+                    let now = trial.noted_at + length;
+                    trial.note_window(if trial.waits() { with } else { 400 }, length, 50, now);
+                }
+            }
+            assert_eq!(trial.waits(), with > 400);
         }
     }
 
