@@ -193,7 +193,7 @@ impl Core {
             fans: Slab::default(),
             losses: Losses::default(),
             mixtures: Slab::default(),
-            spare_values: SpareValues::default(),
+            spare_values: SpareValues::new(limits.spare_values_bytes_max),
             learner: Learner::default(),
             pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),
             counters: Counters::default(),

@@ -71,6 +71,10 @@ pub struct Limits {
     pub memory_patience: Duration,
     /// Buffers that a worker keeps for its next connections: enough for a burst.
     pub spare_buffers_max: usize,
+    /// Bytes of what is kept of one worker's finished MGETs for the next ones.
+    pub spare_values_bytes_max: usize,
+    /// What one read from a client or node brings at most: with little memory, many who have sent much at once would fill it.
+    pub read_bytes_max: usize,
     /// A request or reply of more bytes, of which not all have come, is large: it gets a connection of its own.
     pub large_bytes: usize,
     /// Clients of one worker that may have connections of their own at once. More wait in line.
@@ -160,11 +164,13 @@ impl Limits {
             tracked_bytes_max: self.tracked_bytes_max.min(memory / 8),
             backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
             // A share for each of some dozens of busy clients.
-            pending_bytes_max: self.pending_bytes_max.min(memory / 64),
+            pending_bytes_max: self.pending_bytes_max.min(memory / 128),
             large_bytes: self.large_bytes.min((memory / 64).max(LARGE_BYTES_MIN)),
             pinned_clients_max: self.pinned_clients_max.min((memory / 4 / PINNED_CLIENT_BYTES).max(1)),
             cross_shard_bytes_max: self.cross_shard_bytes_max.min(memory / 8),
             spare_buffers_max: self.spare_buffers_max.min(memory / 8 / SPARE_BUFFER_BYTES_MAX),
+            spare_values_bytes_max: self.spare_values_bytes_max.min(memory / 16),
+            read_bytes_max: self.read_bytes_max.min((memory / 256).max(READ_BYTES_MIN)),
             ..self
         }
     }
@@ -192,8 +198,11 @@ impl Limits {
 /// What is shorter gets no time of its own: it is a millisecond at the rate of transfers that is taken by default.
 const PROMPT_BYTES: usize = 16 * 1024;
 
-/// What the process needs for itself: 6 MB were resident at the start.
-const PROCESS_BYTES: usize = 7 << 20;
+/// Smaller reads would be more calls than it spares memory.
+const READ_BYTES_MIN: usize = 16 << 10;
+
+/// What the process needs for itself: 8 MB are resident once all of its code has run.
+const PROCESS_BYTES: usize = 8 << 20;
 /// What is smaller than this is never treated as large.
 const LARGE_BYTES_MIN: usize = 20 << 10;
 /// What a client with connections of its own holds: a piece from each of some nodes, and one for itself.
@@ -229,6 +238,10 @@ impl Default for Limits {
             memory_bytes_max: 1 << 30,
             memory_patience: Duration::from_secs(2),
             spare_buffers_max: 256,
+            spare_values_bytes_max: 16 << 20,
+            // Large enough that the system call is cheap beside its bytes, small enough to stay in the second-level cache
+            // together with what is made of it.
+            read_bytes_max: 128 << 10,
             large_bytes: 64 << 10,
             pinned_clients_max: 32,
             // A node takes 10,000 clients as Redis comes; four workers and what else they need stay below.

@@ -111,6 +111,11 @@ impl Core {
 }
 
 impl Proxy {
+    /// How many bytes an event may bring at most.
+    pub fn read_bytes_max(&self) -> usize {
+        self.core.limits.read_bytes_max
+    }
+
     /// The driver holds so many bytes of connections (TLS). They count like unread requests: reading from nobody would not
     /// make them fewer.
     pub fn handle_held_below(&mut self, bytes: usize) {

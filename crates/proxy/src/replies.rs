@@ -736,7 +736,7 @@ impl Core {
             Outcome::Reply(reply) => merge.absorb(part, reply),
             Outcome::Lost(lost) => merge.absorb_loss(part, lost),
         };
-        let holds = if complete { 0 } else { merge.absorbed_bytes() };
+        let holds = if complete { 0 } else { merge.held_bytes() };
         self.memory.recount(&mut merge.counted_bytes, holds);
         if complete
             && let Some(merge) = self.merges.remove(id)

@@ -157,7 +157,7 @@ impl Worker {
         busy_poll: Duration,
         neighbours: Neighbours,
     ) -> io::Result<(Worker, Mailbox)> {
-        let mut driver = Driver::new()?;
+        let mut driver = Driver::reading_at_most(proxy.read_bytes_max())?;
         driver.set_busy_poll(busy_poll);
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: Arc::new(driver.waker()?) };

@@ -30,7 +30,7 @@ pub(crate) struct Merge {
     library: Option<Box<Library>>,
     /// That over which its parts went.
     lane: LaneKind,
-    /// Bytes of the parts that were absorbed, as they were counted last.
+    /// What it held when that was counted last.
     pub counted_bytes: usize,
     absorbed_bytes: usize,
 }
@@ -74,6 +74,8 @@ pub(crate) struct Values {
     read: Vec<usize>,
     /// The elements of each part, without the array's header. Longer than needed after a larger MGET.
     parts: Vec<Vec<u8>>,
+    /// The memory of all this. A part of a few bytes has a buffer of half a KiB, and with pipelines there are thousands.
+    held_bytes: usize,
 }
 
 /// Why a part did not succeed.
@@ -86,9 +88,13 @@ enum Failure {
 }
 
 /// Kept [`Values`], so that an MGET in the steady state allocates nothing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SpareValues {
     spare: Vec<Values>,
+    /// The memory of all of them.
+    held_bytes: usize,
+    /// If they took more than this, what is given back is freed.
+    bytes_max: usize,
 }
 
 impl SpareValues {
@@ -99,9 +105,15 @@ impl SpareValues {
     /// Part buffers that grew beyond this are freed.
     const PART_BYTES_MAX: usize = 16 * 1024;
 
+    /// None, of which so many bytes are kept at most.
+    pub(crate) fn new(bytes_max: usize) -> SpareValues {
+        SpareValues { spare: Vec::new(), held_bytes: 0, bytes_max }
+    }
+
     /// Empty values for `parts` parts and these keys.
     fn take(&mut self, part_of_key: &[u32], parts: u32) -> Values {
         let mut values = self.spare.pop().unwrap_or_default();
+        self.held_bytes -= values.held_bytes;
         values.part_of_key.clear();
         values.relayed = 0;
         values.read.clear();
@@ -109,6 +121,7 @@ impl SpareValues {
         if values.parts.len() < parts as usize {
             values.parts.resize_with(parts as usize, Vec::new);
         }
+        values.count();
         values
     }
 
@@ -124,7 +137,11 @@ impl SpareValues {
                 *part = Vec::new();
             }
         }
-        self.spare.push(values);
+        values.count();
+        if self.held_bytes + values.held_bytes <= self.bytes_max {
+            self.held_bytes += values.held_bytes;
+            self.spare.push(values);
+        }
     }
 }
 
@@ -241,7 +258,7 @@ impl Merge {
             Kind::Values(values) => {
                 let elements = reply::elements(bytes)?;
                 (elements.len() == values.keys_of(part)).then_some(())?;
-                append(&mut values.parts[part as usize], elements.rest());
+                values.append(part, elements.rest());
             }
             Kind::Concat { elements, body } => {
                 let joined = reply::elements(bytes)?;
@@ -289,9 +306,12 @@ impl Merge {
         self.is_of_values() && self.failure.is_none()
     }
 
-    /// Bytes of the parts that are here.
-    pub(crate) fn absorbed_bytes(&self) -> usize {
-        self.absorbed_bytes
+    /// What it holds until it is finished.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Values(values) => values.held_bytes,
+            _ => self.absorbed_bytes,
+        }
     }
 
     /// Whether this is an MGET whose values may be passed on while they come.
@@ -437,6 +457,22 @@ impl Kind {
 }
 
 impl Values {
+    /// Adds to what is there of `part`.
+    fn append(&mut self, part: u32, elements: &[u8]) {
+        let part = &mut self.parts[part as usize];
+        let before = part.capacity();
+        append(part, elements);
+        self.held_bytes += part.capacity() - before;
+    }
+
+    /// Counts its memory anew.
+    fn count(&mut self) {
+        self.held_bytes = self.part_of_key.capacity() * size_of::<u32>()
+            + self.read.capacity() * size_of::<usize>()
+            + self.parts.capacity() * size_of::<Vec<u8>>()
+            + self.parts.iter().map(Vec::capacity).sum::<usize>();
+    }
+
     fn keys_of(&self, part: u32) -> usize {
         self.part_of_key.iter().filter(|&&owner| owner == part).count()
     }
@@ -469,13 +505,13 @@ mod tests {
     use std::time::Duration;
 
     fn merge(kind: command::Merge, parts: u32, part_of_key: &[u32]) -> Merge {
-        let (mut spare, mut prng) = (SpareValues::default(), Prng::new(1));
+        let (mut spare, mut prng) = (SpareValues::new(1 << 20), Prng::new(1));
         Merge::new(kind, parts, part_of_key, false, None, &mut spare, &mut prng)
     }
 
     fn finish(merge: Merge) -> String {
         let mut out = Vec::new();
-        merge.finish(&mut out, &mut SpareValues::default());
+        merge.finish(&mut out, &mut SpareValues::new(1 << 20));
         String::from_utf8(out).expect("text")
     }
 
@@ -485,6 +521,33 @@ mod tests {
         assert!(!merge.absorb(1, b"*1\r\n$-1\r\n"));
         assert!(merge.absorb(0, b"*2\r\n$1\r\na\r\n$1\r\nc\r\n"));
         assert_eq!(finish(merge), "*3\r\n$1\r\na\r\n$-1\r\n$1\r\nc\r\n");
+    }
+
+    #[test]
+    fn what_is_kept_of_finished_mgets_stays_below_its_bytes() {
+        let mut spare = SpareValues::new(10_000);
+        let mut prng = Prng::new(1);
+        let reply = format!("*1\r\n$3000\r\n{}\r\n", "v".repeat(3000));
+        let merges: Vec<Merge> = (0..8)
+            .map(|_| {
+                let kind = command::Merge::Values;
+                let mut merge = Merge::new(kind, 2, &[0, 1], true, None, &mut spare, &mut prng);
+                assert!(merge.held_bytes() < 200, "nothing has come");
+                merge.absorb(0, reply.as_bytes());
+                assert!(
+                    (4096..4400).contains(&merge.held_bytes()),
+                    "a buffer of a power of two, and no second"
+                );
+                merge.absorb(1, b"*1\r\n$-1\r\n");
+                merge
+            })
+            .collect();
+        merges.into_iter().for_each(|merge| drop(merge.finish(&mut Vec::new(), &mut spare)));
+        assert_eq!(spare.spare.len(), 2, "two of 4.7 KB each");
+        assert_eq!(spare.held_bytes, spare.spare.iter().map(|values| values.held_bytes).sum::<usize>());
+        let taken = [spare.take(&[0], 1), spare.take(&[0], 1), spare.take(&[0], 1)];
+        assert_eq!(spare.held_bytes, 0);
+        assert!(taken[0].held_bytes > 4096 && taken[2].held_bytes < 200, "the third is new");
     }
 
     #[test]

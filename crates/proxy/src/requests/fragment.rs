@@ -137,7 +137,9 @@ impl Core {
     }
 
     /// The same, for a merge that is there.
-    pub(crate) fn expect_merge(&mut self, session: &mut Session, merge: Merge, keys: &Keys, kept: Kept) {
+    pub(crate) fn expect_merge(&mut self, session: &mut Session, mut merge: Merge, keys: &Keys, kept: Kept) {
+        let holds = merge.held_bytes();
+        self.memory.recount(&mut merge.counted_bytes, holds);
         let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
         self.counters.fragments += keys.parts.len() as u64;
         for (number, part) in keys.parts.iter().enumerate() {

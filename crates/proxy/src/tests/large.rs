@@ -338,3 +338,32 @@ fn what_the_driver_holds_counts_but_stops_nobody_who_reads() {
     rig.client_sends(other, "ping|");
     assert!(!rig.is_closed(other));
 }
+
+#[test]
+fn mgets_count_with_the_memory_that_they_hold_and_not_with_their_bytes() {
+    let limits = Limits { memory_bytes_max: 400_000, ..Limits::default() };
+    let mut rig = Rig::ready_with(2, limits);
+    let clients: Vec<_> = (0..20).map(|_| rig.client()).collect();
+    // Each has a key on either node; the first node answers each with a few bytes.
+    let mget = format!("mget {} {}|", rig.key(0), rig.key(1));
+    let mut asked = vec![0; clients.len()];
+    for at in (0..clients.len()).cycle() {
+        rig.client_sends(clients[at], &mget);
+        asked[at] += 1;
+        assert!(asked[at] < 40, "half a KiB each: 400 of them are half of the memory");
+        if rig.is_paused(clients[at]) {
+            break;
+        }
+        rig.node_sends(0, "*1|$1|v|");
+    }
+    assert!(rig.proxy.held_bytes() > 200_000, "{}", rig.proxy.held_bytes());
+    (1..asked.iter().sum()).for_each(|_| rig.node_sends(1, "*1|$1|w|"));
+    // Now the last one is sent.
+    rig.node_sends(0, "*1|$1|v|");
+    rig.node_sends(1, "*1|$1|w|");
+    for (client, count) in clients.into_iter().zip(asked) {
+        assert_eq!(rig.taken(client), "*2|$1|v|$1|w|".repeat(count));
+        assert!(!rig.is_paused(client));
+    }
+    assert_eq!(rig.proxy.held_bytes(), 0);
+}
