@@ -449,14 +449,17 @@ impl Backend {
         tickets.filter(|(_, ticket)| ticket.kept.was_redirected())
     }
 
-    /// What waits to be sent in the present state.
+    /// What is to be sent next in the present state. Once it is sent there may be more.
     pub(crate) fn output(&self) -> &[u8] {
         match self.state {
             State::Probing { unsent, .. } => {
                 let opening = self.opening();
                 &opening[opening.len() - unsent..]
             }
-            State::Ready { .. } if self.is_serial() => &self.outbox.unsent()[..self.first_unsent()],
+            State::Ready { .. } if self.is_serial() => {
+                let unsent = self.outbox.unsent();
+                &unsent[..self.first_unsent().min(unsent.len())]
+            }
             State::Ready { .. } => self.outbox.unsent(),
             _ => &[],
         }

@@ -1,25 +1,35 @@
 //! The bytes of requests on one connection to a node: what waits to be sent, and what was sent and may be asked again.
 //!
 //! ```text
-//!    full buffers, all of it sent        the last buffer
-//!   ┌──────────┬─────────────────┐   ┌─────────────┬──────────┐
-//!   │ answered │ kept            │ … │ kept        │ unsent   │◄── requests are appended
-//!   └──────────┴─────────────────┘   └─────────────┴──────────┘
-//!              ▲                                   ▲          ▲
-//!              kept from                           written    end      offsets in all that was ever queued
+//!    all of it sent        being sent             waiting        the last buffer
+//!   ┌──────────┬──────┐   ┌────────┬────────┐   ┌───────────┐   ┌──────────┐
+//!   │ answered │ kept │ … │ kept   │ unsent │ … │ unsent    │   │ unsent   │◄── requests are appended
+//!   └──────────┴──────┘   └────────┴────────┘   └───────────┘   └──────────┘
+//!              ▲                   ▲                                       ▲
+//!              kept from           written                                 end      offsets in all that was ever queued
 //! ```
 //!
 //! What is sent stays where it is until it is answered. It is not copied for that: nearly no request is ever asked again.
 //! If nobody may ask again, it is forgotten at once.
+//!
+//! Buffers do not grow beyond a size that the pool keeps, unless one request is larger: what is queued in a burst is not
+//! copied while it grows, and no large buffers are left behind.
 
+use crate::limits::SPARE_BUFFER_BYTES_MAX;
 use std::collections::VecDeque;
 use stdx::BufferPool;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// Buffers of kept bytes, from the oldest on.
+    /// Buffers before the last, from the oldest on.
     full: VecDeque<Vec<u8>>,
+    /// So many of `full` are sent as a whole.
+    full_sent: usize,
+    /// So many bytes of the one behind those are sent.
+    full_part: usize,
+    /// So many bytes of `full` are not sent.
+    full_unsent: usize,
     last: Vec<u8>,
     /// So many bytes of `last` are sent.
     sent: usize,
@@ -35,44 +45,51 @@ impl Outbox {
     /// The place to append to. Take care to append only; what is there already must stay as it is.
     #[inline]
     pub(super) fn tail(&mut self, pool: &mut BufferPool) -> &mut Vec<u8> {
-        if self.sent == self.last.len() {
+        if self.sent == self.last.len() || self.last.len() > LAST_BYTES_MAX {
             self.begin(pool);
-        } else if self.forgotten > MOVE_BYTES_MIN {
-            self.reclaim();
         }
         &mut self.last
     }
 
-    /// Finds room where nothing waits to be sent: once a turn.
+    /// Finds room where nothing waits to be sent, once a turn, or where much does.
     #[inline(never)]
     fn begin(&mut self, pool: &mut BufferPool) {
-        // A buffer that is half full is not grown: what is kept there would be copied.
-        if self.sent > self.last.capacity() / 2 {
+        // A buffer that is half full of what is kept is not grown: that would be copied.
+        if self.last.len() > LAST_BYTES_MAX.min(self.last.capacity() / 2) {
+            if self.full_unsent == 0 {
+                self.full_part = self.sent;
+            }
+            self.full_unsent += self.last.len() - self.sent;
             self.full.push_back(std::mem::take(&mut self.last));
             self.sent = 0;
+            self.pass_sent();
         }
         if self.last.capacity() == 0 {
             self.last = pool.take();
         }
     }
 
-    /// Moves what is left of the only buffer to its front, if that is less than what is forgotten before it.
-    #[cold]
-    fn reclaim(&mut self) {
-        if self.full.is_empty() && self.forgotten > self.last.len() / 2 {
-            self.last.drain(..self.forgotten);
-            self.sent -= self.forgotten;
-            self.forgotten = 0;
+    /// Counts what is sent as a whole.
+    fn pass_sent(&mut self) {
+        if self.full.get(self.full_sent).is_some_and(|buffer| buffer.len() == self.full_part) {
+            self.full_sent += 1;
+            self.full_part = 0;
         }
     }
 
-    /// What waits to be sent.
+    /// What is to be sent next; there is more if it is less than [`Outbox::unsent_len`].
+    #[inline]
     pub(super) fn unsent(&self) -> &[u8] {
-        &self.last[self.sent..]
+        if self.full_unsent == 0 {
+            return &self.last[self.sent..];
+        }
+        &self.full[self.full_sent][self.full_part..]
     }
 
+    /// How many bytes wait to be sent.
+    #[inline]
     pub(super) fn unsent_len(&self) -> usize {
-        self.last.len() - self.sent
+        self.full_unsent + self.last.len() - self.sent
     }
 
     pub(super) fn kept_len(&self) -> usize {
@@ -94,43 +111,40 @@ impl Outbox {
         self.written + self.unsent_len() as u64
     }
 
-    /// The first `count` of the unsent bytes are sent. They are kept.
+    /// The first `count` bytes of [`Outbox::unsent`] are sent. They are kept.
     pub(super) fn handle_sent(&mut self, count: usize) {
-        self.sent += count;
         self.kept += count;
         self.written += count as u64;
+        if self.full_unsent == 0 {
+            self.sent += count;
+            return;
+        }
+        self.full_unsent -= count;
+        self.full_part += count;
+        self.pass_sent();
     }
 
     /// Forgets what is kept before the offset `until`.
     pub(super) fn forget(&mut self, until: u64, pool: &mut BufferPool) {
-        if until >= self.written {
-            return self.forget_all(pool);
-        }
-        let mut count = until.saturating_sub(self.kept_from()) as usize;
+        let mut count = (until.min(self.written)).saturating_sub(self.kept_from()) as usize;
         self.kept -= count;
-        while let Some(oldest) = self.full.front()
+        while self.full_sent > 0
+            && let Some(oldest) = self.full.front()
             && self.forgotten + count >= oldest.len()
         {
             count -= oldest.len() - self.forgotten;
             self.forgotten = 0;
+            self.full_sent -= 1;
             if let Some(buffer) = self.full.pop_front() {
                 pool.give(buffer);
             }
         }
         self.forgotten += count;
-    }
-
-    /// Forgets all that was sent. Without anything unsent, no buffer is held.
-    fn forget_all(&mut self, pool: &mut BufferPool) {
-        self.kept = 0;
-        while let Some(buffer) = self.full.pop_front() {
-            pool.give(buffer);
-        }
-        if self.sent == self.last.len() {
-            self.sent = 0;
+        // Without anything to send or to keep, no buffer is held.
+        if self.full.is_empty() && self.forgotten == self.last.len() {
+            (self.sent, self.forgotten) = (0, 0);
             pool.give(std::mem::take(&mut self.last));
         }
-        self.forgotten = self.sent;
     }
 
     /// A copy of the bytes from offset `start` to `end`, which must be kept or unsent.
@@ -148,9 +162,10 @@ impl Outbox {
 
     /// Drops everything and gives the buffers back. Offsets begin anew.
     pub(super) fn clear(&mut self, pool: &mut BufferPool) {
-        self.last.truncate(self.sent);
-        self.forget_all(pool);
-        self.written = 0;
+        let gone = std::mem::take(self);
+        for buffer in gone.full.into_iter().chain([gone.last]) {
+            pool.give(buffer);
+        }
     }
 
     /// Bytes of memory that it holds.
@@ -160,13 +175,14 @@ impl Outbox {
     }
 }
 
-/// Less than this is not worth being moved: what is there is answered soon.
-const MOVE_BYTES_MIN: usize = 4096;
+/// With more in it, a buffer is full: what comes next, mostly less than the rest of it, would make it grow beyond what the
+/// pool keeps.
+const LAST_BYTES_MAX: usize = SPARE_BUFFER_BYTES_MAX / 4 * 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stdx::Prng;
+    use stdx::{Prng, append};
 
     fn pool() -> BufferPool {
         BufferPool::new(4, 1 << 20)
@@ -175,7 +191,8 @@ mod tests {
     /// Appends `count` bytes that say at which offset they are.
     fn push(outbox: &mut Outbox, count: usize, pool: &mut BufferPool) {
         let start = outbox.end();
-        outbox.tail(pool).extend((start..start + count as u64).map(said_at));
+        let bytes: Vec<u8> = (start..start + count as u64).map(said_at).collect();
+        append(outbox.tail(pool), &bytes);
     }
 
     fn said_at(offset: u64) -> u8 {
@@ -211,25 +228,49 @@ mod tests {
     }
 
     #[test]
-    fn consumed_space_is_reclaimed_while_bytes_keep_coming() {
+    fn what_is_sent_leaves_while_bytes_keep_coming() {
         let (mut outbox, mut pool) = (Outbox::default(), pool());
         for _ in 0..1000 {
             push(&mut outbox, 1000, &mut pool);
-            outbox.handle_sent(outbox.unsent_len() - 1);
+            while outbox.unsent_len() > 1 {
+                outbox.handle_sent(outbox.unsent().len().min(outbox.unsent_len() - 1));
+            }
             outbox.forget(outbox.written(), &mut pool);
         }
         assert_eq!(outbox.unsent().len(), 1);
-        assert!(outbox.capacity() < 64 * 1024, "{}", outbox.capacity());
+        assert!(outbox.capacity() <= 2 * SPARE_BUFFER_BYTES_MAX, "{}", outbox.capacity());
+    }
+
+    /// A buffer that doubled for a burst would leave as much behind again, for which the allocator has no use.
+    #[test]
+    fn a_burst_is_queued_in_buffers_that_the_pool_keeps() {
+        let (mut outbox, mut pool) = (Outbox::default(), BufferPool::new(1000, SPARE_BUFFER_BYTES_MAX));
+        for _ in 0..1000 {
+            push(&mut outbox, 10_000, &mut pool);
+        }
+        let held = outbox.capacity();
+        assert!(held <= 10_000_000 / 3 * 4 + SPARE_BUFFER_BYTES_MAX, "{held}");
+        while !outbox.unsent().is_empty() {
+            outbox.handle_sent(outbox.unsent().len());
+        }
+        assert_eq!((outbox.kept_len(), outbox.unsent_len()), (10_000_000, 0));
+        outbox.forget(outbox.end(), &mut pool);
+        let kept: usize =
+            std::iter::repeat_with(|| pool.take().capacity()).take_while(|&bytes| bytes > 0).sum();
+        assert_eq!((outbox.capacity(), kept), (0, held));
     }
 
     #[test]
     fn random_steps_lose_no_byte_and_hold_little_more_than_those() {
-        for seed in 0..200 {
+        for seed in 0..40 {
             let (mut outbox, mut pool, mut prng) = (Outbox::default(), pool(), Prng::new(seed));
             for step in 0..300 {
                 match prng.below(4) {
-                    0 | 1 => push(&mut outbox, prng.below(3000) as usize, &mut pool),
-                    2 => outbox.handle_sent(prng.below(outbox.unsent_len() as u64 + 1) as usize),
+                    0 | 1 => {
+                        let bits = prng.below(18);
+                        push(&mut outbox, prng.below(1 << bits) as usize, &mut pool);
+                    }
+                    2 => outbox.handle_sent(prng.below(outbox.unsent().len() as u64 + 1) as usize),
                     _ => {
                         let until = outbox.kept_from() + prng.below(outbox.kept_len() as u64 + 1);
                         outbox.forget(until, &mut pool);
@@ -242,9 +283,17 @@ mod tests {
                 let bytes: Vec<u8> = (start..stop).map(said_at).collect();
                 assert_eq!(outbox.copy(start, stop), bytes, "seed {seed}, step {step}");
                 let unsent: Vec<u8> = (outbox.written()..end).map(said_at).collect();
-                assert_eq!(outbox.unsent(), unsent, "seed {seed}, step {step}");
+                assert!(unsent.starts_with(outbox.unsent()), "seed {seed}, step {step}");
+                let len = outbox.unsent_len();
+                assert_eq!(
+                    (len, outbox.unsent().is_empty()),
+                    (unsent.len(), len == 0),
+                    "seed {seed}, step {step}"
+                );
             }
-            outbox.handle_sent(outbox.unsent_len());
+            while !outbox.unsent().is_empty() {
+                outbox.handle_sent(outbox.unsent().len());
+            }
             outbox.forget(outbox.end(), &mut pool);
             assert_eq!((outbox.capacity(), outbox.kept_len()), (0, 0), "seed {seed}");
         }
