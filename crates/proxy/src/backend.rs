@@ -32,6 +32,7 @@ use crate::limits::Limits;
 use crate::redirect::Kept;
 use crate::scripts::Loaded;
 use command::Number;
+use resp::encode;
 use resp::reply::{self, Passed, ReplyError, ReplyLimits};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -356,15 +357,39 @@ impl Backend {
         Ok(())
     }
 
-    /// The place to append a request to, and the offset at which it begins (for its ticket).
-    pub(crate) fn tail(&mut self, pool: &mut BufferPool) -> (&mut Vec<u8>, u64) {
+    /// The place to append about `len` bytes of a request to, and the offset at which it begins (for its ticket).
+    pub(crate) fn tail(&mut self, len: usize, pool: &mut BufferPool) -> (&mut Vec<u8>, u64) {
         let start = self.outbox.end();
-        (self.outbox.tail(pool), start)
+        (self.outbox.tail(len, pool), start)
     }
 
-    /// Bytes that are held here.
+    /// Appends a request, or a part of it. Returns the offset at which that begins.
+    #[inline]
+    pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut BufferPool) -> u64 {
+        let (tail, start) = self.tail(bytes.len(), pool);
+        append(tail, bytes);
+        start
+    }
+
+    /// The same for the start of a request of `args` arguments: all that is before the second one. `name` is the first, as
+    /// it came.
+    #[inline]
+    pub(crate) fn append_start(&mut self, name: &[u8], args: usize, pool: &mut BufferPool) -> u64 {
+        let (tail, start) = self.tail(HEADER_BYTES_MAX + name.len(), pool);
+        encode::array_header(tail, args);
+        append(tail, name);
+        start
+    }
+
+    /// The offset at which a request begins that is appended now.
+    pub(crate) fn end(&self) -> u64 {
+        self.outbox.end()
+    }
+
+    /// Bytes that are held here: of requests, of an unfinished reply, and of what is known of each request in flight.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.outbox.unsent_len() + self.outbox.kept_len() + self.input.len()
+        let tickets = self.in_flight.len() * size_of::<Ticket>();
+        self.outbox.unsent_len() + self.outbox.kept_len() + self.input.len() + tickets
     }
 
     /// Bytes of requests that wait to be sent.
@@ -808,6 +833,9 @@ impl Backend {
         (std::mem::take(&mut self.in_flight), written)
     }
 }
+
+/// The longest header of an array.
+const HEADER_BYTES_MAX: usize = 23;
 
 /// So many bytes that were sent on one connection are kept at most; what is in flight beyond that is not asked again.
 /// Thousands of reads; rarely reached but by large writes.

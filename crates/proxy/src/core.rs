@@ -39,7 +39,7 @@ use command::Number;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{BufferPool, Instant, Prng, Slab, append};
+use stdx::{BufferPool, Instant, Prng, Slab};
 use topology::{NodeId, ShardId, Topology};
 use users::Users;
 
@@ -277,11 +277,7 @@ impl Core {
     /// Queues a whole request for the connection `node`.
     #[inline(always)]
     pub(crate) fn enqueue_on(&mut self, node: u32, bytes: &[u8], asked: Asked) {
-        self.queue_on(node, asked, |backend, pool| {
-            let (tail, start) = backend.tail(pool);
-            append(tail, bytes);
-            start
-        });
+        self.queue_on(node, asked, |backend, pool| backend.append(bytes, pool));
     }
 
     /// Queues the ticket of a request that was appended to the output of connection `node` from offset `start` on.

@@ -201,8 +201,8 @@ const PROMPT_BYTES: usize = 16 * 1024;
 /// Smaller reads would be more calls than it spares memory.
 const READ_BYTES_MIN: usize = 16 << 10;
 
-/// What the process needs for itself: 8 MB are resident once all of its code has run.
-const PROCESS_BYTES: usize = 8 << 20;
+/// What the process needs for itself: so much is resident once all of its code has run.
+const PROCESS_BYTES: usize = 9 << 20;
 /// What is smaller than this is never treated as large.
 const LARGE_BYTES_MIN: usize = 20 << 10;
 /// What a client with connections of its own holds: a piece from each of some nodes, and one for itself.

@@ -67,7 +67,7 @@ impl Core {
     pub(crate) fn recount_client(&mut self, session: &mut Session) {
         let holds = session.held_bytes();
         self.memory.recount(&mut session.counted_bytes, holds);
-        self.memory.recount_unread(&mut session.counted_unread_bytes, session.input.len());
+        self.memory.recount_unread(&mut session.counted_unread_bytes, session.input.capacity());
     }
 
     /// Counts what the connection `node` holds.

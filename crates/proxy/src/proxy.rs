@@ -158,7 +158,7 @@ impl Proxy {
         if session.input.is_empty() {
             let consumed = core.handle_requests(session, bytes);
             if consumed < bytes.len() {
-                session.input = core.pool.take();
+                // Not one of the pool's: mostly the beginning of one request is left, which may have to stay for long.
                 append(&mut session.input, &bytes[consumed..]);
             }
         } else {
@@ -643,12 +643,17 @@ impl Proxy {
 fn handle_input(core: &mut Core, session: &mut Session) {
     let mut input = std::mem::take(&mut session.input);
     let consumed = core.handle_requests(session, &input);
-    if consumed == input.len() {
-        core.pool.give(input);
-    } else {
+    let rest = input.len() - consumed;
+    if rest > 0 && rest > input.capacity() / 4 {
         input.drain(..consumed);
         session.input = input;
+        return;
     }
+    // As above: a large buffer does not stay with the client for the beginning of a request.
+    if rest > 0 {
+        append(&mut session.input, &input[consumed..]);
+    }
+    core.pool.give(input);
 }
 
 /// Pauses a client that may not send more now, and watches over its unfinished request.

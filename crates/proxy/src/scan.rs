@@ -106,7 +106,7 @@ impl Core {
     /// Queues the request for the next page of `scan` for the connection `node`.
     fn ask_for_page(&mut self, scan: Id, node: u32, asked: Asked) {
         let Some(scan) = self.scans.get(scan) else { return };
-        let (tail, start) = self.backends[node as usize].tail(&mut self.pool);
+        let (tail, start) = self.backends[node as usize].tail(scan.request.len(), &mut self.pool);
         scan.write_request(tail);
         self.push_ticket(node, start, asked);
     }

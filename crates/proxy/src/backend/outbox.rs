@@ -42,24 +42,25 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// The place to append to. Take care to append only; what is there already must stay as it is.
+    /// The place to append about `len` bytes to. Take care to append only; what is there already must stay as it is.
     #[inline]
-    pub(super) fn tail(&mut self, pool: &mut BufferPool) -> &mut Vec<u8> {
-        if self.sent == self.last.len() || self.last.len() > LAST_BYTES_MAX {
-            self.begin(pool);
+    pub(super) fn tail(&mut self, len: usize, pool: &mut BufferPool) -> &mut Vec<u8> {
+        if self.sent == self.last.len() || self.last.len() + len > SPARE_BUFFER_BYTES_MAX {
+            self.begin(len, pool);
         }
         &mut self.last
     }
 
     /// Finds room where nothing waits to be sent, once a turn, or where much does.
     #[inline(never)]
-    fn begin(&mut self, pool: &mut BufferPool) {
+    fn begin(&mut self, len: usize, pool: &mut BufferPool) {
+        let used = self.last.len();
         // A buffer that is half full of what is kept is not grown: that would be copied.
-        if self.last.len() > LAST_BYTES_MAX.min(self.last.capacity() / 2) {
+        if used > 0 && (used + len > SPARE_BUFFER_BYTES_MAX || used > self.last.capacity() / 2) {
             if self.full_unsent == 0 {
                 self.full_part = self.sent;
             }
-            self.full_unsent += self.last.len() - self.sent;
+            self.full_unsent += used - self.sent;
             self.full.push_back(std::mem::take(&mut self.last));
             self.sent = 0;
             self.pass_sent();
@@ -175,10 +176,6 @@ impl Outbox {
     }
 }
 
-/// With more in it, a buffer is full: what comes next, mostly less than the rest of it, would make it grow beyond what the
-/// pool keeps.
-const LAST_BYTES_MAX: usize = SPARE_BUFFER_BYTES_MAX / 4 * 3;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,7 +189,7 @@ mod tests {
     fn push(outbox: &mut Outbox, count: usize, pool: &mut BufferPool) {
         let start = outbox.end();
         let bytes: Vec<u8> = (start..start + count as u64).map(said_at).collect();
-        append(outbox.tail(pool), &bytes);
+        append(outbox.tail(count, pool), &bytes);
     }
 
     fn said_at(offset: u64) -> u8 {
@@ -245,11 +242,11 @@ mod tests {
     #[test]
     fn a_burst_is_queued_in_buffers_that_the_pool_keeps() {
         let (mut outbox, mut pool) = (Outbox::default(), BufferPool::new(1000, SPARE_BUFFER_BYTES_MAX));
-        for _ in 0..1000 {
-            push(&mut outbox, 10_000, &mut pool);
+        for _ in 0..2000 {
+            push(&mut outbox, 5000, &mut pool);
         }
         let held = outbox.capacity();
-        assert!(held <= 10_000_000 / 3 * 4 + SPARE_BUFFER_BYTES_MAX, "{held}");
+        assert!(held <= 10_000_000 * 10 / 9, "{held}");
         while !outbox.unsent().is_empty() {
             outbox.handle_sent(outbox.unsent().len());
         }

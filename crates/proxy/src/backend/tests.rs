@@ -24,8 +24,7 @@ fn ready() -> Backend {
 }
 
 fn queue(backend: &mut Backend, pool: &mut BufferPool, sent_at: Instant) {
-    let (tail, start) = backend.tail(pool);
-    tail.extend_from_slice(PING);
+    let start = backend.append(PING, pool);
     let deadline = sent_at + Duration::from_secs(1);
     let (purpose, command, kept) = (Purpose::Client, Number::NONE, Kept::READ);
     let ticket =
@@ -109,8 +108,11 @@ fn what_is_too_much_to_be_kept_is_not_asked_again() {
     queue(&mut backend, &mut pool, at(0));
     backend.handle_sent(PING.len(), &mut pool);
     queue(&mut backend, &mut pool, at(0));
-    backend.tail(&mut pool).0.resize(KEPT_BYTES_MAX, b'x');
-    backend.handle_sent(KEPT_BYTES_MAX, &mut pool);
+    backend.append(&[b'x'; KEPT_BYTES_MAX], &mut pool);
+    for len in [PING.len(), KEPT_BYTES_MAX] {
+        assert_eq!(backend.output().len(), len);
+        backend.handle_sent(len, &mut pool);
+    }
     queue(&mut backend, &mut pool, at(0));
     backend.handle_sent(PING.len(), &mut pool);
     let kept = [0, 1, 2].map(|number| backend.kept_request(number).is_some());

@@ -8,8 +8,7 @@ use crate::requests::route::{Keys, Part};
 use crate::scripts::Library;
 use crate::session::{Owed, Session};
 use command::{Command, Flags};
-use resp::{Request, encode};
-use stdx::append;
+use resp::Request;
 
 impl Core {
     /// Sends each part of `keys` a request of its own with the keys (and values) that belong to it, in the order of
@@ -42,15 +41,12 @@ impl Core {
             return self.expect_parts(session, command, merge, request, keys, None);
         }
         for part in &mut keys.parts {
-            let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
-            part.start = start;
-            encode::array_header(tail, 1 + part.keys * step);
-            append(tail, request.raw_arg(0));
+            let (name, args) = (request.raw_arg(0), 1 + part.keys * step);
+            part.start = self.backends[part.node as usize].append_start(name, args, &mut self.pool);
         }
         for (&position, &part) in keys.positions.iter().zip(&keys.part_of_key) {
             let node = keys.parts[part as usize].node;
-            let (tail, _) = self.backends[node as usize].tail(&mut self.pool);
-            append(tail, request.raw_args(position, step));
+            self.backends[node as usize].append(request.raw_args(position, step), &mut self.pool);
         }
         self.expect_parts(session, command, merge, request, keys, None);
     }
@@ -61,12 +57,11 @@ impl Core {
         order.sort_by_key(|&key| keys.part_of_key[key]);
         let mut order = order.into_iter();
         for part in &mut keys.parts {
-            let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
-            part.start = start;
-            encode::array_header(tail, 1 + part.keys * step);
-            append(tail, request.raw_arg(0));
+            let (name, args) = (request.raw_arg(0), 1 + part.keys * step);
+            part.start = self.backends[part.node as usize].append_start(name, args, &mut self.pool);
             for key in order.by_ref().take(part.keys) {
-                append(tail, request.raw_args(keys.positions[key], step));
+                let args = request.raw_args(keys.positions[key], step);
+                self.backends[part.node as usize].append(args, &mut self.pool);
             }
         }
     }
@@ -86,9 +81,7 @@ impl Core {
         }
         let library = self.note_scripts(command, request, &keys.parts);
         for part in &mut keys.parts {
-            let (tail, start) = self.backends[part.node as usize].tail(&mut self.pool);
-            part.start = start;
-            append(tail, request.bytes);
+            part.start = self.backends[part.node as usize].append(request.bytes, &mut self.pool);
         }
         self.expect_parts(session, command, merge, request, keys, library);
     }

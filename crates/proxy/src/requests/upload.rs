@@ -13,7 +13,7 @@ use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Number, Resolved};
 use resp::Request;
 use resp::request::{Scanner, Span};
-use stdx::{Id, Instant, append};
+use stdx::{Id, Instant};
 use topology::ShardId;
 
 /// A request that is being passed on.
@@ -69,7 +69,7 @@ impl Core {
         let node = match self.pinned_node(id, session.lane, shard, None) {
             Ok(node) => {
                 let place = session.reserve(Owed::Node);
-                let (_, start) = self.backends[node as usize].tail(&mut self.pool);
+                let start = self.backends[node as usize].end();
                 let asked =
                     Asked { conn: session.conn, place, part: 0, purpose: Purpose::Client, kept: Kept::NO };
                 self.push_ticket(node, start, asked);
@@ -129,8 +129,7 @@ impl Core {
             }
         };
         if let Some(node) = node {
-            let (tail, _) = self.backends[node as usize].tail(&mut self.pool);
-            append(tail, &bytes[..passed.len]);
+            self.backends[node as usize].append(&bytes[..passed.len], &mut self.pool);
             self.list_node(node);
         }
         session.request_began = Some(self.now);

@@ -2,6 +2,7 @@
 //!
 //! Payloads are made and read by a [`Scratch`], as a node would.
 
+use crate::backend::Ticket;
 use crate::testing::Rig;
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use resp::{Request, Span, encode};
@@ -69,7 +70,8 @@ impl Rig {
 
     #[track_caller]
     fn assert_idle(&self) {
-        assert_eq!((self.proxy.emulations_pending(), self.proxy.held_bytes()), (0, 0));
+        let in_flight = self.proxy.in_flight() * size_of::<Ticket>();
+        assert_eq!((self.proxy.emulations_pending(), self.proxy.held_bytes()), (0, in_flight));
     }
 }
 
