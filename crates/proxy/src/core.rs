@@ -195,7 +195,8 @@ impl Core {
             mixtures: Slab::default(),
             spare_values: SpareValues::new(limits.spare_values_bytes_max),
             learner: Learner::default(),
-            pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX),
+            pool: BufferPool::new(limits.spare_buffers_max, SPARE_BUFFER_BYTES_MAX)
+                .with_pieces_of(limits.piece_bytes_max),
             counters: Counters::default(),
             baseline: Counters::default(),
             tally: Tally::default(),

@@ -73,6 +73,9 @@ pub struct Limits {
     pub spare_buffers_max: usize,
     /// Bytes of what is kept of one worker's finished MGETs for the next ones.
     pub spare_values_bytes_max: usize,
+    /// Requests that wait for one node, or that it may be asked again, lie in pieces of so many bytes: a buffer that
+    /// doubles for more would be copied, and leave as much as it holds behind.
+    pub piece_bytes_max: usize,
     /// What one read from a client or node brings at most: with little memory, many who have sent much at once would fill it.
     pub read_bytes_max: usize,
     /// A request or reply of more bytes, of which not all have come, is large: it gets a connection of its own.
@@ -170,6 +173,7 @@ impl Limits {
             cross_shard_bytes_max: self.cross_shard_bytes_max.min(memory / 8),
             spare_buffers_max: self.spare_buffers_max.min(memory / 8 / SPARE_BUFFER_BYTES_MAX),
             spare_values_bytes_max: self.spare_values_bytes_max.min(memory / 16),
+            piece_bytes_max: self.piece_bytes_max.min((memory / 64).max(SPARE_BUFFER_BYTES_MAX)),
             read_bytes_max: self.read_bytes_max.min((memory / 256).max(READ_BYTES_MIN)),
             ..self
         }
@@ -239,6 +243,8 @@ impl Default for Limits {
             memory_patience: Duration::from_secs(2),
             spare_buffers_max: 256,
             spare_values_bytes_max: 16 << 20,
+            // Each is one system call, for which the node wakes.
+            piece_bytes_max: 1 << 20,
             // Large enough that the system call is cheap beside its bytes, small enough to stay in the second-level cache
             // together with what is made of it.
             read_bytes_max: 128 << 10,

@@ -630,8 +630,11 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
         true => &[30, 200, 2_000, defaults.large_bytes],
         false => &[5_000, defaults.large_bytes],
     };
+    let large_bytes = *prng.pick(large_bytes);
     Limits {
-        large_bytes: *prng.pick(large_bytes),
+        large_bytes,
+        // A request in several pieces, or each in one of its own.
+        piece_bytes_max: if large_bytes < 1_000 { large_bytes } else { defaults.piece_bytes_max },
         pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
         relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
         memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, SOME_MEMORY, defaults.memory_bytes_max]),

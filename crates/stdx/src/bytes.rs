@@ -9,12 +9,26 @@ pub struct BufferPool {
     spare_max: usize,
     /// Buffers that grew beyond this many bytes are not kept.
     kept_bytes_max: usize,
+    /// See [`BufferPool::piece_bytes_max`].
+    piece_bytes_max: usize,
 }
 
 impl BufferPool {
     /// A pool that keeps at most `spare_max` buffers of at most `kept_bytes_max` bytes each.
     pub fn new(spare_max: usize, kept_bytes_max: usize) -> BufferPool {
-        BufferPool { spare: Vec::new(), spare_max, kept_bytes_max }
+        BufferPool { spare: Vec::new(), spare_max, kept_bytes_max, piece_bytes_max: kept_bytes_max }
+    }
+
+    /// The same pool, for queues whose pieces have at most `bytes` bytes.
+    #[must_use]
+    pub fn with_pieces_of(self, bytes: usize) -> BufferPool {
+        BufferPool { piece_bytes_max: bytes, ..self }
+    }
+
+    /// A queue that may lie in several buffers begins another one rather than let one grow beyond this many bytes.
+    #[inline]
+    pub fn piece_bytes_max(&self) -> usize {
+        self.piece_bytes_max
     }
 
     /// An empty buffer, used before if there is one.

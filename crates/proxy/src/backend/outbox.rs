@@ -12,10 +12,9 @@
 //! What is sent stays where it is until it is answered. It is not copied for that: nearly no request is ever asked again.
 //! If nobody may ask again, it is forgotten at once.
 //!
-//! Buffers do not grow beyond a size that the pool keeps, unless one request is larger: what is queued in a burst is not
-//! copied while it grows, and no large buffers are left behind.
+//! Buffers do not grow beyond the size of the pool's pieces, unless one request is larger: what is queued in a burst is not
+//! copied again and again while it grows, and no large buffers are left behind.
 
-use crate::limits::SPARE_BUFFER_BYTES_MAX;
 use std::collections::VecDeque;
 use stdx::BufferPool;
 
@@ -45,7 +44,7 @@ impl Outbox {
     /// The place to append about `len` bytes to. Take care to append only; what is there already must stay as it is.
     #[inline]
     pub(super) fn tail(&mut self, len: usize, pool: &mut BufferPool) -> &mut Vec<u8> {
-        if self.sent == self.last.len() || self.last.len() + len > SPARE_BUFFER_BYTES_MAX {
+        if self.sent == self.last.len() || self.last.len() + len > pool.piece_bytes_max() {
             self.begin(len, pool);
         }
         &mut self.last
@@ -56,7 +55,7 @@ impl Outbox {
     fn begin(&mut self, len: usize, pool: &mut BufferPool) {
         let used = self.last.len();
         // A buffer that is half full of what is kept is not grown: that would be copied.
-        if used > 0 && (used + len > SPARE_BUFFER_BYTES_MAX || used > self.last.capacity() / 2) {
+        if used > 0 && (used + len > pool.piece_bytes_max() || used > self.last.capacity() / 2) {
             if self.full_unsent == 0 {
                 self.full_part = self.sent;
             }
@@ -181,8 +180,10 @@ mod tests {
     use super::*;
     use stdx::{Prng, append};
 
+    const PIECE_BYTES: usize = 64 << 10;
+
     fn pool() -> BufferPool {
-        BufferPool::new(4, 1 << 20)
+        BufferPool::new(4, PIECE_BYTES)
     }
 
     /// Appends `count` bytes that say at which offset they are.
@@ -235,13 +236,13 @@ mod tests {
             outbox.forget(outbox.written(), &mut pool);
         }
         assert_eq!(outbox.unsent().len(), 1);
-        assert!(outbox.capacity() <= 2 * SPARE_BUFFER_BYTES_MAX, "{}", outbox.capacity());
+        assert!(outbox.capacity() <= 2 * PIECE_BYTES, "{}", outbox.capacity());
     }
 
     /// A buffer that doubled for a burst would leave as much behind again, for which the allocator has no use.
     #[test]
     fn a_burst_is_queued_in_buffers_that_the_pool_keeps() {
-        let (mut outbox, mut pool) = (Outbox::default(), BufferPool::new(1000, SPARE_BUFFER_BYTES_MAX));
+        let (mut outbox, mut pool) = (Outbox::default(), BufferPool::new(1000, PIECE_BYTES));
         for _ in 0..2000 {
             push(&mut outbox, 5000, &mut pool);
         }

@@ -33,7 +33,7 @@ fn queue(backend: &mut Backend, pool: &mut BufferPool, sent_at: Instant) {
 }
 
 fn pool() -> BufferPool {
-    BufferPool::new(4, 1 << 20)
+    BufferPool::new(4, 64 << 10)
 }
 
 #[test]
