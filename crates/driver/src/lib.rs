@@ -68,6 +68,8 @@ pub struct Driver {
     /// The same for the next turn: they took as much as they may in this one.
     due_next: Vec<usize>,
     buffer: Box<[u8]>,
+    /// So much of it may be filled.
+    read_bytes_max: usize,
     /// How much of it the last [`Event::Received`] filled.
     received: usize,
     /// Clients whose connections have no id yet.
@@ -115,18 +117,14 @@ const WAKER: Token = Token(usize::MAX);
 impl Driver {
     /// A driver without sockets.
     pub fn new() -> io::Result<Driver> {
-        Driver::reading_at_most(BUFFER_BYTES)
-    }
-
-    /// The same for whoever has to keep what others do not take: one read brings at most `bytes_max`.
-    pub fn reading_at_most(bytes_max: usize) -> io::Result<Driver> {
         Ok(Driver {
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS_MAX),
             conns: Vec::new(),
             due: VecDeque::new(),
             due_next: Vec::new(),
-            buffer: vec![0; bytes_max].into_boxed_slice(),
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            read_bytes_max: BUFFER_BYTES,
             received: 0,
             lobby: Lobby::default(),
             tls: Account::default(),
@@ -162,6 +160,12 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// From now on, one read brings at most `bytes_max`, or as much as one can: for whoever has to keep what others do not
+    /// take.
+    pub fn set_read_bytes_max(&mut self, bytes_max: usize) {
+        self.read_bytes_max = bytes_max.clamp(1, BUFFER_BYTES);
     }
 
     /// From now on, [`Driver::wait`] looks for events again and again for so long before it sleeps. Who is asleep must be woken,
@@ -213,7 +217,7 @@ impl Driver {
             conn.listed = false;
             let id = conn.id;
             let is_alone = self.due.is_empty() && self.due_next.is_empty();
-            let bytes_max = self.buffer.len();
+            let bytes_max = self.read_bytes_max;
             let bytes_max = if is_alone || conn.bulky { bytes_max } else { bytes_max.min(SHARE_BYTES) };
             match conn.advance(&mut self.buffer[..bytes_max]) {
                 Advance::Nothing => {}

@@ -105,7 +105,8 @@ fn what_was_received_is_passed_on_from_where_it_is() {
 #[test]
 fn one_read_brings_no_more_than_it_may() {
     let (accepted, mut other) = pair();
-    let mut driver = Driver::reading_at_most(1000).expect("a poll");
+    let mut driver = Driver::new().expect("a poll");
+    driver.set_read_bytes_max(1000);
     driver.adopt(ID, accepted).expect("a live socket");
     other.write_all(&[7; 2500]).expect("writes");
     let mut sizes = Vec::new();

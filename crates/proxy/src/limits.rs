@@ -76,8 +76,6 @@ pub struct Limits {
     /// Requests that wait for one node, or that it may be asked again, lie in pieces of so many bytes: a buffer that
     /// doubles for more would be copied, and leave as much as it holds behind.
     pub piece_bytes_max: usize,
-    /// What one read from a client or node brings at most: with little memory, many who have sent much at once would fill it.
-    pub read_bytes_max: usize,
     /// A request or reply of more bytes, of which not all have come, is large: it gets a connection of its own.
     pub large_bytes: usize,
     /// Clients of one worker that may have connections of their own at once. More wait in line.
@@ -168,13 +166,13 @@ impl Limits {
             backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
             // A share for each of some dozens of busy clients.
             pending_bytes_max: self.pending_bytes_max.min(memory / 128),
-            large_bytes: self.large_bytes.min((memory / 64).max(LARGE_BYTES_MIN)),
+            large_bytes: self.large_bytes.min((memory / 128).max(LARGE_BYTES_MIN)),
             pinned_clients_max: self.pinned_clients_max.min((memory / 4 / PINNED_CLIENT_BYTES).max(1)),
             cross_shard_bytes_max: self.cross_shard_bytes_max.min(memory / 8),
             spare_buffers_max: self.spare_buffers_max.min(memory / 8 / SPARE_BUFFER_BYTES_MAX),
             spare_values_bytes_max: self.spare_values_bytes_max.min(memory / 16),
-            piece_bytes_max: self.piece_bytes_max.min((memory / 64).max(SPARE_BUFFER_BYTES_MAX)),
-            read_bytes_max: self.read_bytes_max.min((memory / 256).max(READ_BYTES_MIN)),
+            // Buffers have sizes that are powers of two.
+            piece_bytes_max: self.piece_bytes_max.min(1 << (memory / 64).max(SPARE_BUFFER_BYTES_MAX).ilog2()),
             ..self
         }
     }
@@ -201,9 +199,6 @@ impl Limits {
 
 /// What is shorter gets no time of its own: it is a millisecond at the rate of transfers that is taken by default.
 const PROMPT_BYTES: usize = 16 * 1024;
-
-/// Smaller reads would be more calls than it spares memory.
-const READ_BYTES_MIN: usize = 16 << 10;
 
 /// What the process needs for itself: so much is resident once all of its code has run.
 const PROCESS_BYTES: usize = 9 << 20;
@@ -245,9 +240,6 @@ impl Default for Limits {
             spare_values_bytes_max: 16 << 20,
             // Each is one system call, for which the node wakes.
             piece_bytes_max: 1 << 20,
-            // Large enough that the system call is cheap beside its bytes, small enough to stay in the second-level cache
-            // together with what is made of it.
-            read_bytes_max: 128 << 10,
             large_bytes: 64 << 10,
             pinned_clients_max: 32,
             // A node takes 10,000 clients as Redis comes; four workers and what else they need stay below.

@@ -34,6 +34,9 @@ pub(crate) struct Memory {
 /// A client for which less is held is not closed to make room: it is not the cause.
 const EVICTED_BYTES_MIN: usize = 64 * 1024;
 
+/// Smaller reads would be more calls than it spares memory.
+const READ_BYTES_MIN: usize = 4 << 10;
+
 impl Memory {
     /// Something that counted for `counted` bytes holds `holds` now.
     #[inline]
@@ -67,7 +70,7 @@ impl Core {
     pub(crate) fn recount_client(&mut self, session: &mut Session) {
         let holds = session.held_bytes();
         self.memory.recount(&mut session.counted_bytes, holds);
-        self.memory.recount_unread(&mut session.counted_unread_bytes, session.input.capacity());
+        self.memory.recount_unread(&mut session.counted_unread_bytes, session.input.len());
     }
 
     /// Counts what the connection `node` holds.
@@ -111,9 +114,10 @@ impl Core {
 }
 
 impl Proxy {
-    /// How many bytes an event may bring at most.
+    /// How many bytes an event may bring at most: as much as may be kept of each client, if all have sent much at once.
     pub fn read_bytes_max(&self) -> usize {
-        self.core.limits.read_bytes_max
+        let share = self.core.limits.memory_bytes_max / 6 / (self.core.counters.clients as usize).max(1);
+        share.max(READ_BYTES_MIN)
     }
 
     /// The driver holds so many bytes of connections (TLS). They count like unread requests: reading from nobody would not

@@ -643,6 +643,10 @@ impl Proxy {
 fn handle_input(core: &mut Core, session: &mut Session) {
     let mut input = std::mem::take(&mut session.input);
     let consumed = core.handle_requests(session, &input);
+    if consumed > 0 && session.request_began.is_some() {
+        // The rest belongs to another request, which has just begun.
+        session.request_began = Some(core.now);
+    }
     let rest = input.len() - consumed;
     if rest > 0 && rest > input.capacity() / 4 {
         input.drain(..consumed);

@@ -472,6 +472,23 @@ fn draining_lets_everybody_finish_and_nobody_in() {
     assert!(rig.is_closed(busy) && rig.proxy.is_drained());
 }
 
+/// A pipeline may be cut anywhere, each time.
+#[test]
+fn who_finishes_one_request_and_begins_the_next_is_not_late() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "*2|$3|GET|");
+    for _ in 0..100 {
+        rig.pass(Duration::from_secs(1));
+        rig.client_sends(client, "$1|k|*2|$3|GET|");
+        rig.node_sends(0, "$-1|");
+    }
+    assert!(!rig.is_closed(client));
+    assert_eq!(rig.taken(client), "$-1|".repeat(100));
+    rig.pass(Duration::from_secs(32));
+    assert!(rig.is_closed(client), "the last one is");
+}
+
 #[test]
 fn idle_and_half_finished_clients_are_let_go_when_their_time_is_up() {
     let mut rig = Rig::ready_with(1, Limits { idle_timeout: Duration::from_secs(300), ..Limits::default() });

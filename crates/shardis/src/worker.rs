@@ -157,7 +157,7 @@ impl Worker {
         busy_poll: Duration,
         neighbours: Neighbours,
     ) -> io::Result<(Worker, Mailbox)> {
-        let mut driver = Driver::reading_at_most(proxy.read_bytes_max())?;
+        let mut driver = Driver::new()?;
         driver.set_busy_poll(busy_poll);
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: Arc::new(driver.waker()?) };
@@ -199,6 +199,7 @@ impl Worker {
 
     /// The loop in which driver and proxy meet: what happened, what it is time for, what to do.
     fn turn(&mut self, now: Instant) -> io::Result<()> {
+        self.driver.set_read_bytes_max(self.proxy.read_bytes_max());
         let events = self.handle_events(now);
         if let Some(wait) = self.pace.wait(&self.seen(now, events))
             && !self.driver.has_more()

@@ -66,7 +66,7 @@ fn grow(buffer: &mut Vec<u8>, needed: usize) {
 }
 
 /// The smallest buffer that [`append`] makes.
-const BUFFER_BYTES_MIN: usize = 512;
+pub const BUFFER_BYTES_MIN: usize = 512;
 
 /// Bytes that leave in the order in which they came.
 ///

@@ -80,7 +80,8 @@ impl Worker {
         shared: Shared,
         signs: Signs,
     ) -> io::Result<(Worker, Mailbox)> {
-        let mut driver = Driver::reading_at_most(READ_BYTES_MAX)?;
+        let mut driver = Driver::new()?;
+        driver.set_read_bytes_max(READ_BYTES_MAX);
         driver.set_busy_poll(busy_poll);
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: driver.waker()? };
