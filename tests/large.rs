@@ -120,6 +120,36 @@ fn pipelined_large_and_small_requests_keep_their_order() {
     writing.join().expect("no panic").expect("all was taken");
 }
 
+/// What one client sends in the tests of `--memory-max`, and what it gets.
+struct Load {
+    requests: Vec<u8>,
+    replies: Vec<u8>,
+}
+
+/// `count` times `requests`, each time answered with `replies`.
+fn load(requests: &[Vec<u8>], replies: &[Vec<u8>], count: usize) -> Load {
+    Load { requests: requests.concat().repeat(count), replies: replies.concat().repeat(count) }
+}
+
+/// `clients` at once that send all of `load` and read all of it.
+fn serve(world: &World, clients: usize, load: &Load) {
+    let mut clients: Vec<Client> = (0..clients).map(|_| world.connect()).collect();
+    let writing: Vec<_> = clients
+        .iter()
+        .map(|client| {
+            let (mut stream, requests) =
+                (client.stream().try_clone().expect("a socket can be shared"), load.requests.clone());
+            std::thread::spawn(move || std::io::Write::write_all(&mut stream, &requests))
+        })
+        .collect();
+    for client in &mut clients {
+        let mut got = vec![0; load.replies.len()];
+        client.stream().read_exact(&mut got).expect("everybody is served");
+        assert!(got == load.replies);
+    }
+    writing.into_iter().for_each(|thread| thread.join().expect("no panic").expect("all was taken"));
+}
+
 #[test]
 fn memory_stays_within_its_bound_and_requests_wait_instead() {
     const BOUND: u64 = 20_000_000;
@@ -132,23 +162,31 @@ fn memory_stays_within_its_bound_and_requests_wait_instead() {
         assert_eq!(client.command(&[b"GET", b"k"]), bulk(&body));
     }
     let start = kernel::peak_resident_bytes(world.proxy.pid());
-    let request = [request(&[b"SET", b"k", &body]), request(&[b"GET", b"k"])].concat().repeat(200);
-    let reply = [&b"+OK\r\n"[..], &bulk(&body)].concat().repeat(200);
-    let mut clients: Vec<Client> = (0..50).map(|_| world.connect()).collect();
-    let writing: Vec<_> = clients
-        .iter()
-        .map(|client| {
-            let (mut stream, request) =
-                (client.stream().try_clone().expect("a socket can be shared"), request.clone());
-            std::thread::spawn(move || std::io::Write::write_all(&mut stream, &request))
-        })
-        .collect();
-    for client in &mut clients {
-        let mut got = vec![0; reply.len()];
-        client.stream().read_exact(&mut got).expect("everybody is served");
-        assert!(got == reply);
-    }
-    writing.into_iter().for_each(|thread| thread.join().expect("no panic").expect("all was taken"));
+    let (set, get) = (request(&[b"SET", b"k", &body]), request(&[b"GET", b"k"]));
+    serve(&world, 50, &load(&[set, get], &[b"+OK\r\n".to_vec(), bulk(&body)], 200));
     // A build without optimisation is larger at its start than what `--memory-max` allows for.
+    assert_peak(&world, start, BOUND - 7 * MIB);
+}
+
+/// What is little to read is much to hold: an MGET of ten small values has buffers for the reply of each shard, and an MSET
+/// of ten larger ones is queued for four nodes.
+#[test]
+fn memory_stays_within_its_bound_while_keys_of_all_shards_are_set_and_asked_for() {
+    const BOUND: u64 = 20_000_000;
+    let world = World::with_flags(4, &["--memory-max=20m", "--workers=1"]);
+    let keys: Vec<Vec<u8>> = (0..10).map(|key| format!("key{key}").into_bytes()).collect();
+    let with_values = |body: &[u8]| {
+        let words: Vec<&[u8]> = keys.iter().flat_map(|key| [key.as_slice(), body]).collect();
+        request(&[&[&b"MSET"[..]], words.as_slice()].concat())
+    };
+    let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mget = request(&[&[&b"MGET"[..]], names.as_slice()].concat());
+    let ok = b"+OK\r\n".to_vec();
+    serve(&world, 1, &load(&[with_values(b"abc")], &[ok.clone()], 1));
+    let start = kernel::peak_resident_bytes(world.proxy.pid());
+    let values = [&b"*10\r\n"[..], &bulk(b"abc").repeat(10)].concat();
+    serve(&world, 50, &load(&[mget], &[values], 1000));
+    serve(&world, 50, &load(&[with_values(&value(1024, 3))], &[ok.clone()], 100));
+    serve(&world, 50, &load(&[with_values(&value(16384, 3))], &[ok], 10));
     assert_peak(&world, start, BOUND - 7 * MIB);
 }
