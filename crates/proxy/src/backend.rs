@@ -405,10 +405,10 @@ impl Backend {
         self.in_flight.len() == 1
     }
 
-    /// Lists this connection, which is number `node`, for sending.
+    /// Lists this connection, which is number `node`, for sending, or at least for being counted.
     #[inline]
     pub(crate) fn list(&mut self, node: u32, nodes_to_send: &mut Vec<u32>) {
-        if !self.listed && !self.blocked {
+        if !self.listed {
             self.listed = true;
             nodes_to_send.push(node);
         }

@@ -200,8 +200,9 @@ impl Limits {
 /// What is shorter gets no time of its own: it is a millisecond at the rate of transfers that is taken by default.
 const PROMPT_BYTES: usize = 16 * 1024;
 
-/// What the process needs for itself: so much is resident once all of its code has run.
-const PROCESS_BYTES: usize = 9 << 20;
+/// What the process needs for itself: 8 to 9 MB are resident once all of its code has run, and the allocator is slow to give
+/// back what it has.
+const PROCESS_BYTES: usize = 10 << 20;
 /// What is smaller than this is never treated as large.
 const LARGE_BYTES_MIN: usize = 20 << 10;
 /// What a client with connections of its own holds: a piece from each of some nodes, and one for itself.

@@ -385,6 +385,10 @@ impl Proxy {
         while let Some(node) = self.core.nodes_to_send.pop() {
             let backend = &mut self.core.backends[node as usize];
             backend.listed = false;
+            if backend.blocked {
+                self.core.recount_node(node);
+                continue;
+            }
             if let Some(conn) = backend.conn()
                 && !backend.output().is_empty()
             {

@@ -367,3 +367,34 @@ fn mgets_count_with_the_memory_that_they_hold_and_not_with_their_bytes() {
     }
     assert_eq!(rig.proxy.held_bytes(), 0);
 }
+
+/// A node that takes no bytes is not asked for the next write: what is queued for it meanwhile has to be counted without one.
+#[test]
+fn what_waits_for_a_node_that_takes_nothing_is_counted() {
+    let limits = Limits { memory_bytes_max: 400_000, backend_output_bytes_max: 400_000, ..Limits::default() };
+    let mut rig = Rig::ready_with(1, limits);
+    let node = rig.node(0);
+    rig.stick(node);
+    let clients: Vec<_> = (0..20).map(|_| rig.client()).collect();
+    let set = format!("*3|$3|SET|$1|k|$3000|{}|", "v".repeat(3000));
+    let mut asked = vec![0; clients.len()];
+    for at in (0..clients.len()).cycle() {
+        rig.client_sends(clients[at], &set);
+        asked[at] += 1;
+        let total: usize = asked.iter().sum();
+        assert!(total < 70, "3 KB each: 66 of them are half of the memory");
+        if rig.is_paused(clients[at]) {
+            break;
+        }
+        assert_eq!(rig.taken(clients[at]), "", "nothing is refused");
+    }
+    rig.unstick(node);
+    for _ in 0..asked.iter().sum() {
+        rig.node_sends(0, "+OK|");
+    }
+    for (client, count) in clients.into_iter().zip(asked) {
+        assert_eq!(rig.taken(client), "+OK|".repeat(count));
+        assert!(!rig.is_paused(client));
+    }
+    assert_eq!(rig.proxy.held_bytes(), 0);
+}
