@@ -181,12 +181,12 @@ fn memory_stays_within_its_bound_while_keys_of_all_shards_are_set_and_asked_for(
     };
     let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mget = request(&[&[&b"MGET"[..]], names.as_slice()].concat());
-    let ok = b"+OK\r\n".to_vec();
-    serve(&world, 1, &load(&[with_values(b"abc")], &[ok.clone()], 1));
+    let ok = [b"+OK\r\n".to_vec()];
+    serve(&world, 1, &load(&[with_values(b"abc")], &ok, 1));
     let start = kernel::peak_resident_bytes(world.proxy.pid());
     let values = [&b"*10\r\n"[..], &bulk(b"abc").repeat(10)].concat();
     serve(&world, 50, &load(&[mget], &[values], 1000));
-    serve(&world, 50, &load(&[with_values(&value(1024, 3))], &[ok.clone()], 100));
-    serve(&world, 50, &load(&[with_values(&value(16384, 3))], &[ok], 10));
+    serve(&world, 50, &load(&[with_values(&value(1024, 3))], &ok, 100));
+    serve(&world, 50, &load(&[with_values(&value(16384, 3))], &ok, 10));
     assert_peak(&world, start, BOUND - 7 * MIB);
 }
