@@ -357,7 +357,8 @@ impl Backend {
         Ok(())
     }
 
-    /// The place to append about `len` bytes of a request to, and the offset at which it begins (for its ticket).
+    /// The place to append `len` bytes of a request to, for which there is room, and the offset at which it begins (for its
+    /// ticket).
     pub(crate) fn tail(&mut self, len: usize, pool: &mut BufferPool) -> (&mut Vec<u8>, u64) {
         let start = self.outbox.end();
         (self.outbox.tail(len, pool), start)
@@ -367,7 +368,7 @@ impl Backend {
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut BufferPool) -> u64 {
         let (tail, start) = self.tail(bytes.len(), pool);
-        append(tail, bytes);
+        tail.extend_from_slice(bytes);
         start
     }
 
@@ -377,7 +378,7 @@ impl Backend {
     pub(crate) fn append_start(&mut self, name: &[u8], args: usize, pool: &mut BufferPool) -> u64 {
         let (tail, start) = self.tail(HEADER_BYTES_MAX + name.len(), pool);
         encode::array_header(tail, args);
-        append(tail, name);
+        tail.extend_from_slice(name);
         start
     }
 

@@ -217,7 +217,7 @@ impl Proxy {
                 core.counters.node_bytes_out += count as u64;
                 let backend = &mut core.backends[node as usize];
                 backend.handle_sent(count, &mut core.pool);
-                if !backend.output().is_empty() {
+                if backend.queued_bytes() > 0 {
                     backend.list(node, &mut core.nodes_to_send);
                 }
                 core.recount_node(node);

@@ -49,15 +49,21 @@ impl BufferPool {
     }
 }
 
-/// Appends `bytes` to `buffer`, whose capacity is a power of two from [`BUFFER_BYTES_MIN`] on. An allocator keeps each size
-/// apart from the others: with any size allowed, much of its memory would lie idle between them.
+/// Appends `bytes` to `buffer`, whose capacity is as [`make_room`] says.
 #[inline]
 pub fn append(buffer: &mut Vec<u8>, bytes: &[u8]) {
-    let needed = buffer.len() + bytes.len();
+    make_room(buffer, bytes.len());
+    buffer.extend_from_slice(bytes);
+}
+
+/// Makes room for `len` more bytes in `buffer`, whose capacity is a power of two from [`BUFFER_BYTES_MIN`] on. An allocator
+/// keeps each size apart from the others: with any size allowed, much of its memory would lie idle between them.
+#[inline]
+pub fn make_room(buffer: &mut Vec<u8>, len: usize) {
+    let needed = buffer.len() + len;
     if needed > buffer.capacity() {
         grow(buffer, needed);
     }
-    buffer.extend_from_slice(bytes);
 }
 
 #[cold]
@@ -65,7 +71,7 @@ fn grow(buffer: &mut Vec<u8>, needed: usize) {
     buffer.reserve_exact(needed.next_power_of_two().max(BUFFER_BYTES_MIN) - buffer.len());
 }
 
-/// The smallest buffer that [`append`] makes.
+/// The smallest buffer that [`make_room`] makes.
 pub const BUFFER_BYTES_MIN: usize = 512;
 
 /// Bytes that leave in the order in which they came.

@@ -7,7 +7,7 @@ pub mod prng;
 pub mod slab;
 pub mod time;
 
-pub use bytes::{BUFFER_BYTES_MIN, BufferPool, ByteQueue, append};
+pub use bytes::{BUFFER_BYTES_MIN, BufferPool, ByteQueue, append, make_room};
 pub use prng::Prng;
 pub use slab::{Id, Slab};
 pub use time::Instant;

@@ -16,7 +16,7 @@
 //! copied again and again while it grows, and no large buffers are left behind.
 
 use std::collections::VecDeque;
-use stdx::BufferPool;
+use stdx::{BufferPool, make_room};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -41,21 +41,23 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// The place to append about `len` bytes to. Take care to append only; what is there already must stay as it is.
+    /// The place to append `len` bytes to, for which there is room. Take care to append only; what is there already must stay
+    /// as it is.
     #[inline]
     pub(super) fn tail(&mut self, len: usize, pool: &mut BufferPool) -> &mut Vec<u8> {
-        if self.sent == self.last.len() || self.last.len() + len > pool.piece_bytes_max() {
+        if self.sent == self.last.len() || self.last.capacity() - self.last.len() < len {
             self.begin(len, pool);
         }
         &mut self.last
     }
 
-    /// Finds room where nothing waits to be sent, once a turn, or where much does.
+    /// Finds room where nothing waits to be sent, once a turn, or where the last buffer is full.
     #[inline(never)]
     fn begin(&mut self, len: usize, pool: &mut BufferPool) {
-        let used = self.last.len();
+        let (used, is_sent) = (self.last.len(), self.sent == self.last.len());
         // A buffer that is half full of what is kept is not grown: that would be copied.
-        if used > 0 && (used + len > pool.piece_bytes_max() || used > self.last.capacity() / 2) {
+        let is_left = used + len > pool.piece_bytes_max() || is_sent && used > self.last.capacity() / 2;
+        if used > 0 && is_left {
             if self.full_unsent == 0 {
                 self.full_part = self.sent;
             }
@@ -67,6 +69,7 @@ impl Outbox {
         if self.last.capacity() == 0 {
             self.last = pool.take();
         }
+        make_room(&mut self.last, len);
     }
 
     /// Counts what is sent as a whole.
@@ -178,7 +181,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stdx::{Prng, append};
+    use stdx::Prng;
 
     const PIECE_BYTES: usize = 64 << 10;
 
@@ -190,7 +193,7 @@ mod tests {
     fn push(outbox: &mut Outbox, count: usize, pool: &mut BufferPool) {
         let start = outbox.end();
         let bytes: Vec<u8> = (start..start + count as u64).map(said_at).collect();
-        append(outbox.tail(count, pool), &bytes);
+        outbox.tail(count, pool).extend_from_slice(&bytes);
     }
 
     fn said_at(offset: u64) -> u8 {
