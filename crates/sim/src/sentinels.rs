@@ -262,18 +262,17 @@ impl Watch {
         sentinel.odd_since.fill(None);
     }
 
-    /// All names are taken away from all sentinels, and given to them again.
+    /// All names are taken away from all sentinels, and given to them again, with the primaries that there are.
     pub(crate) fn set_up_anew(&mut self) -> Vec<Deed> {
         let mut deeds = Vec::new();
-        for number in 0..self.sentinels.len() {
-            (0..self.shards()).for_each(|shard| self.give_up(number, shard, &mut deeds));
-        }
-        for sentinel in &mut self.sentinels {
-            sentinel.current_epoch = 0;
-            for view in &mut sentinel.views {
-                (view.epoch, view.voted) = (0, (0, 0));
+        for shard in 0..self.shards() {
+            (0..self.sentinels.len()).for_each(|number| self.give_up(number, shard, &mut deeds));
+            let Some((primary, _)) = self.newest_claim(shard) else { continue };
+            for view in self.sentinels.iter_mut().map(|sentinel| &mut sentinel.views[shard]) {
+                (view.primary, view.epoch, view.voted) = (primary, 0, (0, 0));
             }
         }
+        self.sentinels.iter_mut().for_each(|sentinel| sentinel.current_epoch = 0);
         deeds
     }
 
@@ -302,15 +301,25 @@ impl Watch {
         self.sentinels.iter().all(|sentinel| sentinel.views[shard].epoch <= its)
     }
 
+    /// Whether `node` is the primary of its shard as the newest claim has it, and no sentinel is about to replace it.
+    pub(crate) fn is_claimed(&self, node: usize) -> bool {
+        let shard = self.shard_of(node);
+        self.newest_claim(shard).is_some_and(|(claimed, _)| claimed == node) && !self.is_failing_over(shard)
+    }
+
+    /// Whom the newest claim names, and as of which failover.
+    fn newest_claim(&self, shard: usize) -> Option<(usize, u64)> {
+        let views = self.sentinels.iter().map(|sentinel| &sentinel.views[shard]);
+        views.max_by_key(|view| view.epoch).map(|view| (view.claimed(), view.epoch))
+    }
+
     /// What an operator puts right where sentinels cannot: the newest claim holds everywhere. The primaries then, and what is
     /// said.
     pub(crate) fn mend(&mut self) -> (Vec<usize>, Vec<Deed>) {
         let mut deeds = Vec::new();
         self.heal();
         for shard in 0..self.shards() {
-            let views = self.sentinels.iter().map(|sentinel| &sentinel.views[shard]);
-            let newest = views.max_by_key(|view| view.epoch).map(|view| (view.claimed(), view.epoch));
-            let Some((primary, epoch)) = newest else { continue };
+            let Some((primary, epoch)) = self.newest_claim(shard) else { continue };
             for number in 0..self.sentinels.len() {
                 self.sentinels[number].views[shard].epoch = epoch;
                 self.switch(number, shard, primary, &mut deeds);
@@ -418,11 +427,19 @@ impl Watch {
         let shards = self.shards();
         let sentinel = &mut self.sentinels[number];
         let old = std::mem::replace(&mut sentinel.views[shard].primary, primary);
-        (sentinel.views[shard].failover, sentinel.views[shard].is_down) = (None, false);
+        let failover = sentinel.views[shard].failover.take();
+        sentinel.views[shard].is_down = false;
         let nodes = (shard..sentinel.odd_since.len()).step_by(shards);
         nodes.for_each(|node| sentinel.odd_since[node] = None);
         let text = format!("{} {} {}", name_of(shard), place(old), place(primary));
         deeds.push(say(number, "+switch-master", text));
+        // Its own failover is over, though its heir may have become a primary.
+        if let Some(Failover { stage: Stage::Chosen(heir) | Stage::Told(heir), .. }) = failover
+            && heir != primary
+            && self.primary_of(shard) == heir
+        {
+            deeds.push(Deed::Restore { shard, to: primary, by: number });
+        }
     }
 
     /// The sentinels that hear `number`.

@@ -410,8 +410,13 @@ impl World<'_> {
     pub(super) fn correct(&mut self, node: usize) {
         self.excuse_all();
         let it = &mut self.nodes[node];
-        if it.follower.is_some() && it.follows.is_none() {
-            (it.follower, it.declines_since) = (None, None);
+        if it.follower.is_none() || it.follows.is_some() {
+            return;
+        }
+        (it.follower, it.declines_since) = (None, None);
+        // A failover may have been given up meanwhile.
+        if self.watch.as_ref().is_some_and(|watch| watch.is_claimed(node)) {
+            self.pass_crown(node);
         }
     }
 
