@@ -58,10 +58,8 @@ pub(super) struct Patrol {
     heir_since: Vec<Option<(usize, Instant)>>,
     /// By node: whether it called itself a primary when the discovery asked it last, and when that was.
     roles: Vec<Option<(bool, Instant)>>,
-    /// By shard: the primary that was discovered last.
-    known: Vec<Option<usize>>,
-    /// By shard: since when that is nobody.
-    nobody_since: Vec<Option<Instant>>,
+    /// By shard: the primary that was discovered last, and since when it is that one.
+    known: Vec<(Option<usize>, Instant)>,
 }
 
 impl Patrol {
@@ -74,8 +72,7 @@ impl Patrol {
             was_missed: vec![false; count],
             heir_since: vec![None; plan.shards],
             roles: vec![None; plan.nodes()],
-            known: vec![None; plan.shards],
-            nobody_since: vec![None; plan.shards],
+            known: vec![(None, Instant::ZERO); plan.shards],
         }
     }
 
@@ -427,12 +424,11 @@ impl World<'_> {
         let Some(watch) = &self.watch else { return };
         for shard in 0..self.plan.shards {
             let known = self.known_primary(shard);
-            let before = std::mem::replace(&mut self.patrol.known[shard], known);
-            let Some(node) = known else {
-                self.patrol.nobody_since[shard].get_or_insert(self.now);
-                continue;
-            };
-            let nobody_since = self.patrol.nobody_since[shard].take();
+            let (before, known_since) = self.patrol.known[shard];
+            if known != before {
+                self.patrol.known[shard] = (known, self.now);
+            }
+            let Some(node) = known else { continue };
             // Who takes the place of another may be named before: its connections ask for its role before all else.
             if before.is_none() && !matches!(self.patrol.roles[node], Some((true, _))) {
                 let what = format!("node {node} was discovered as a primary, and has not called itself one");
@@ -441,10 +437,12 @@ impl World<'_> {
             let since = &mut self.patrol.reigns[shard];
             match watch.reign_of(node, *since) {
                 Some(reign) => *since = reign,
-                // Whoever could tell more of an heir is gone for too long.
-                None if nobody_since.is_some_and(|it| self.now.since(it) >= OLDER_AFTER) => {
+                // Whoever could tell more of an heir is gone for too long. Views are told a moment after they have changed.
+                None if before.is_none() && self.now.since(known_since) + LOOKS_EVERY >= OLDER_AFTER => {
                     *since = watch.reign_of(node, 0).unwrap_or_default();
                 }
+                // A sentinel was dead while others took back what it knows. The node gets nothing: it says that it is none.
+                None if self.nodes[node].follower.is_some() => {}
                 None => {
                     let what = format!(
                         "node {node} was discovered as the primary of {}, and it was replaced before, or never was",
@@ -472,7 +470,7 @@ impl World<'_> {
         let now = self.now;
         for shard in 0..self.plan.shards {
             if let Some(node) = self.known_primary(shard)
-                && self.has_denied(node)
+                && self.has_denied(shard, node)
             {
                 let what = format!("node {node} is no primary, has said so, and is taken for one");
                 return self.ledger.violate(what);
@@ -542,11 +540,14 @@ impl World<'_> {
         }
     }
 
-    /// Whether `node` has told the discovery, or for long the proxy, that it is no primary.
-    fn has_denied(&self, node: usize) -> bool {
+    /// Whether `node` has told the discovery, or for long the proxy, that it is no primary, since it is known as that of
+    /// `shard`. Before that it may have been true.
+    fn has_denied(&self, shard: usize, node: usize) -> bool {
         let it = &self.nodes[node];
-        let has_told_scout = self.patrol.roles[node]
-            .is_some_and(|(is_primary, at)| !is_primary && self.now.since(at) > DENIED_WITHIN);
+        let (_, known_since) = self.patrol.known[shard];
+        let has_told_scout = self.patrol.roles[node].is_some_and(|(is_primary, at)| {
+            !is_primary && at >= known_since && self.now.since(at) > DENIED_WITHIN
+        });
         let is_well = !it.down && it.frozen_until + WISHED_WITHIN <= self.now;
         let has_declined = it.declines_since.is_some_and(|since| it.declined_at.since(since) > WISHED_WITHIN);
         has_told_scout || is_well && it.follower.is_some() && has_declined

@@ -19,7 +19,7 @@ use super::cluster_answer::text;
 use super::findings::Findings;
 use super::pace::{Pace, Rest};
 use super::sentinel_answer::{
-    Claim, Fellow, NoClaim, QUESTIONS, Role, is_about, parse, parse_fellows, parse_role,
+    Claim, Fellow, NoClaim, QUESTIONS, Role, is_about, is_subscribed, parse, parse_fellows, parse_role,
 };
 use super::sentinel_shard::{Said, Shard};
 use super::talk::{Greetings, Heard, Talks, error_text};
@@ -376,7 +376,8 @@ impl SentinelDiscovery {
             return self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
         }
         feed.into_iter().for_each(|feed| self.talks.set_deadline(feed, Instant::NEVER));
-        if is_about(reply, &self.names) {
+        // What was said before anybody listened may be news as well.
+        if is_about(reply, &self.names) || is_subscribed(reply) {
             self.sentinels[index].pace.wish();
         }
     }

@@ -157,6 +157,11 @@ pub(super) fn parse_role(reply: &[u8]) -> Role {
     }
 }
 
+/// Whether `reply` says that from now on messages will come.
+pub(super) fn is_subscribed(reply: &[u8]) -> bool {
+    elements(reply).and_then(|mut parts| parts.next()).and_then(text).as_deref() == Some("psubscribe")
+}
+
 /// Whether `reply` is a message that says something about one of `names`.
 pub(super) fn is_about(reply: &[u8], names: &[String]) -> bool {
     let message = elements(reply).and_then(|parts| parts.last()).and_then(text);

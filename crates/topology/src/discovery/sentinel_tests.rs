@@ -92,6 +92,21 @@ fn a_message_leads_to_the_new_primary_at_once() {
     assert!(world.news.contains(&News::Changed("shard one: primary was a:1, is c:1".to_owned())));
 }
 
+/// A sentinel that starts anew answers questions half a second before it is listened to again.
+#[test]
+fn what_was_said_while_nobody_listened_is_asked_for() {
+    let (mut world, all) = world();
+    world.put("c:1", primary());
+    world.kill("s:2");
+    world.put("s:2", sentinel(&all[1]));
+    world.run_for(Duration::from_millis(300));
+    claim(&all[1], "c:1", 1);
+    world.run_for(Duration::from_millis(100));
+    assert_eq!(primaries(&world), ["a:1", "b:1"], "nobody was asked");
+    world.run_for(Duration::from_millis(300));
+    assert_eq!(primaries(&world), ["c:1", "b:1"]);
+}
+
 #[test]
 fn polling_alone_finds_it_too_and_faster_while_the_primary_is_down() {
     let (mut world, all) = world();
