@@ -207,6 +207,19 @@ fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_o
 }
 
 #[test]
+fn who_was_chosen_beside_an_heir_that_is_given_up_is_asked_before_the_old_primary_gets_anything() {
+    let (mut world, all) = promoted();
+    world.put("d:1", primary());
+    choose(&all[2], Some("d:1"));
+    world.say("s:3", &array(&["pmessage", "*", "+selected-slave", "slave d:1 d 1 @ one a 1"]));
+    world.run_for(Duration::from_secs(1));
+    choose(&all[1], None);
+    world.wish(Wish::Look);
+    world.run_for(MOMENT);
+    assert_eq!(succession(&world), ["a:1", "c:1", "d:1"]);
+}
+
+#[test]
 fn an_heir_that_is_a_replica_again_gets_nothing() {
     let (mut world, _) = promoted();
     world.put("a:1", replica());

@@ -76,8 +76,8 @@ enum Standing {
     Chosen,
     /// It has: what is written to any other node from then on would be lost.
     Promoted,
-    /// It had, before the sentinel that has chosen it fell silent; now it is chosen again. Nobody gets requests before it has
-    /// said what it is by now.
+    /// It had, before the sentinel that has chosen it fell silent; now it is chosen again. Or it was chosen beside another one
+    /// that had, and is none any more. Nobody gets requests before it has said what it is by now.
     Recalled,
     /// It had, and the sentinel that has chosen it is not heard any more.
     Doubtful {
@@ -166,12 +166,7 @@ impl Shard {
         // Where two have been chosen, one after the other, nothing tells which choice is the later.
         let choice = first.filter(|(address, _)| choices.all(|(other, _)| other == *address));
         let Some(heir) = &mut self.heir else {
-            self.heir = choice.map(|(address, by)| Heir {
-                address,
-                by,
-                trial: Trial::default(),
-                standing: Standing::Chosen,
-            });
+            self.heir = choice.map(|(address, by)| Heir::new(address, by, Standing::Chosen));
             return;
         };
         // What the one says who has chosen it.
@@ -191,8 +186,11 @@ impl Shard {
                     heir.standing = Standing::Recalled;
                 }
             }
-            // The one who has chosen it says something else.
-            _ if is_meant == Some(false) => self.drop_heir(talks),
+            // The one who has chosen it says something else. Whom another has chosen may be a primary by now.
+            (choice, _) if is_meant == Some(false) => {
+                self.drop_heir(talks);
+                self.heir = choice.map(|(address, by)| Heir::new(address, by, Standing::Recalled));
+            }
             (_, Standing::Doubtful { .. }) => {}
             (_, Standing::Promoted | Standing::Recalled) => heir.standing = Standing::Doubtful { since: now },
         }
@@ -363,6 +361,10 @@ impl Shard {
 }
 
 impl Heir {
+    fn new(address: Address, by: Address, standing: Standing) -> Heir {
+        Heir { address, by, trial: Trial::default(), standing }
+    }
+
     /// When it is to be asked: as long as it is no primary yet.
     fn trial_due(&self) -> Instant {
         match self.standing {
