@@ -49,8 +49,9 @@ pub(crate) struct TcpArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     fail_timeout: u32,
 
-    /// Give a node up, and try the next, if it has not taken a connection after so many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Give a node up, and try the next, if it has not taken a connection after so many milliseconds. Where many clients come at
+    /// once, its queue may be full; then the kernel asks again after 1000
+    #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1..))]
     connect_timeout_ms: u32,
 
     /// Close clients on whose connection nothing moved in either direction for so many seconds; 0 never
