@@ -461,17 +461,17 @@ impl Values {
     /// Adds to what is there of `part`.
     fn append(&mut self, part: u32, elements: &[u8]) {
         let part = &mut self.parts[part as usize];
-        let before = part.capacity();
+        let before = bytes_of_part(part);
         append(part, elements);
-        self.held_bytes += part.capacity().max(BUFFER_BYTES_MIN) - before.max(BUFFER_BYTES_MIN);
+        self.held_bytes += bytes_of_part(part) - before;
     }
 
-    /// Counts its memory anew, with what even the smallest reply of each part takes: once it was asked for, it will come.
+    /// Counts its memory anew.
     fn count(&mut self) {
         self.held_bytes = self.part_of_key.capacity() * size_of::<u32>()
             + self.read.capacity() * size_of::<usize>()
             + self.parts.capacity() * size_of::<Vec<u8>>()
-            + self.parts.iter().map(|part| part.capacity().max(BUFFER_BYTES_MIN)).sum::<usize>();
+            + self.parts.iter().map(bytes_of_part).sum::<usize>();
     }
 
     fn keys_of(&self, part: u32) -> usize {
@@ -498,6 +498,11 @@ impl Values {
             read[part] += len;
         }
     }
+}
+
+/// The memory that a part of an MGET counts with, which even the smallest reply takes: once it was asked for, it will come.
+fn bytes_of_part(part: &Vec<u8>) -> usize {
+    part.capacity().max(BUFFER_BYTES_MIN)
 }
 
 #[cfg(test)]

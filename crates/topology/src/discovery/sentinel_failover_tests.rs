@@ -17,6 +17,14 @@ fn choose(said: &Said, heir: Option<&'static str>) {
     said.borrow_mut().heir = heir;
 }
 
+/// The sentinel at `by` fails `one` over, has chosen `heir`, and says so.
+fn announce(world: &mut World<'_>, (by, said): (&str, &Said), heir: &'static str) {
+    choose(said, Some(heir));
+    let (host, port) = heir.rsplit_once(':').expect("host:port");
+    let text = format!("slave {heir} {host} {port} @ one a 1");
+    world.say(by, &array(&["pmessage", "*", "+selected-slave", &text]));
+}
+
 /// The primary of `one` in all views, one after the other.
 fn succession(world: &World<'_>) -> Vec<String> {
     let label = |view: &super::View| view.shards[0].primary.as_ref().map(crate::NodeSpec::label);
@@ -29,8 +37,7 @@ fn succession(world: &World<'_>) -> Vec<String> {
 /// A primary that lives on is being replaced by `c:1`, as the second sentinel says, and `c:1` has been promoted.
 fn promoted<'a>() -> (World<'a>, [Said; 3]) {
     let (mut world, all) = world();
-    choose(&all[1], Some("c:1"));
-    world.say("s:2", &array(&["pmessage", "*", "+selected-slave", "slave c:1 c 1 @ one a 1"]));
+    announce(&mut world, ("s:2", &all[1]), "c:1");
     world.run_for(MOMENT);
     assert_eq!(primaries(&world)[0], "a:1", "c:1 is none yet");
     world.put("c:1", primary());
@@ -191,8 +198,7 @@ fn a_failover_that_was_given_up_leaves_the_old_primary_in_place() {
 fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_one() {
     let (mut world, all) = promoted();
     world.put("d:1", replica());
-    choose(&all[2], Some("d:1"));
-    world.say("s:3", &array(&["pmessage", "*", "+selected-slave", "slave d:1 d 1 @ one a 1"]));
+    announce(&mut world, ("s:3", &all[2]), "d:1");
     world.run_for(Duration::from_secs(2));
     assert_eq!(succession(&world), ["a:1", "c:1"], "what c:1 has acknowledged a:1 does not have");
     claim(&all[1], "c:1", 1);
@@ -210,8 +216,7 @@ fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_o
 fn who_was_chosen_beside_an_heir_that_is_given_up_is_asked_before_the_old_primary_gets_anything() {
     let (mut world, all) = promoted();
     world.put("d:1", primary());
-    choose(&all[2], Some("d:1"));
-    world.say("s:3", &array(&["pmessage", "*", "+selected-slave", "slave d:1 d 1 @ one a 1"]));
+    announce(&mut world, ("s:3", &all[2]), "d:1");
     world.run_for(Duration::from_secs(1));
     choose(&all[1], None);
     world.wish(Wish::Look);
