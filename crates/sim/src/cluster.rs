@@ -16,7 +16,8 @@ use resp::Request;
 use resp::request::{RequestLimits, Scanned, Scanner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use stdx::Prng;
+use std::time::Duration;
+use stdx::{Instant, Prng};
 use topology::{Address, NodeSpec, SLOTS, ShardSpec, TagRule, Topology, slot_of};
 
 /// Who owns what, as of some time.
@@ -54,7 +55,13 @@ pub(crate) struct Cluster {
     pub vain_votes: BTreeMap<usize, u64>,
     /// The shard that joins while the world lasts.
     newcomer: Option<usize>,
+    /// By slot, and shard that it has left: when.
+    left: BTreeMap<(u16, usize), Instant>,
 }
+
+/// A slot does not come back to where it was before so long: a node that had declined a request would carry out what was
+/// sent behind it before that is sent again. Nobody reshards there and back within a round trip.
+const AWAY_FOR: Duration = Duration::from_secs(2);
 
 /// A slot on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +113,7 @@ impl Cluster {
             isolated: BTreeSet::new(),
             vain_votes: BTreeMap::new(),
             newcomer: (joined < shards).then_some(joined),
+            left: BTreeMap::new(),
         }
     }
 
@@ -256,22 +264,24 @@ impl Cluster {
 
     /// The slot of `key` begins to move to another shard, if there is one and none is on its way: most often to one
     /// that has come.
-    pub(crate) fn begin_migration(&mut self, key: &[u8], prng: &mut Prng) {
+    pub(crate) fn begin_migration(&mut self, key: &[u8], now: Instant, prng: &mut Prng) {
         let slot = slot(key);
         let from = self.truth.owners[usize::from(slot)];
         let to = match self.newcomer.filter(|shard| self.has_joined(*shard) && prng.one_in(2)) {
             Some(newcomer) => newcomer,
             None => prng.below(self.truth.joined as u64) as usize,
         };
-        if self.migration().is_none() && to != from {
+        let comes_back = self.left.get(&(slot, to)).is_some_and(|&left| now.since(left) < AWAY_FOR);
+        if self.migration().is_none() && to != from && !comes_back {
             let migration = Migration { slot, from, to };
             self.change(self.ends_of(migration), |truth| truth.migration = Some(migration));
         }
     }
 
     /// All keys have moved: the slot has another owner.
-    pub(crate) fn end_migration(&mut self) {
-        if let Some(migration @ Migration { slot, to, .. }) = self.migration() {
+    pub(crate) fn end_migration(&mut self, now: Instant) {
+        if let Some(migration @ Migration { slot, from, to }) = self.migration() {
+            self.left.insert((slot, from), now);
             self.change(self.ends_of(migration), |truth| {
                 truth.migration = None;
                 truth.owners[usize::from(slot)] = to;

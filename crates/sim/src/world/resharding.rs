@@ -60,7 +60,7 @@ impl World<'_> {
             return;
         }
         let Some(cluster) = &mut self.cluster else { return };
-        cluster.begin_migration(&key, &mut self.prng);
+        cluster.begin_migration(&key, self.now, &mut self.prng);
         if let Some(migration) = cluster.migration() {
             let [_, to] = cluster.ends_of(migration);
             self.ledger.slot_moves(its);
@@ -91,7 +91,7 @@ impl World<'_> {
                 self.plan_in_up_to(STEP_MAX, What::MoveKey);
             }
             None => {
-                cluster.end_migration();
+                cluster.end_migration(now);
                 self.drop_channels(from, to, migration.slot);
                 self.spread_news();
                 self.ledger.slot_moved(migration.slot);
