@@ -99,8 +99,12 @@ pub fn run(options: &Options) -> Result<Value> {
         "readers": format!("{:?}", options.readers).to_lowercase(),
         "rate": options.rate,
     });
-    for ((name, mut part), latencies) in parts.into_iter().zip(others) {
-        part["others_latency_us"] = latencies.to_json();
+    for ((name, mut part), [gets, sets]) in parts.into_iter().zip(others) {
+        part["others_get_latency_us"] = gets.to_json();
+        part["others_set_latency_us"] = sets.to_json();
+        let mut all = gets;
+        all.add(&sets);
+        part["others_latency_us"] = all.to_json();
         report[name] = part;
     }
     Ok(report)
@@ -142,20 +146,15 @@ impl Run {
         Ok((name, part))
     }
 
-    /// Waits for the last replies. Gives what the others saw in each part.
-    fn finish(mut self) -> Result<Vec<Latencies>> {
+    /// Waits for the last replies. Gives what the others saw in each part: those who send GET, and those who send SET.
+    fn finish(mut self) -> Result<Vec<[Latencies; 2]>> {
         let now = self.rig.now();
         self.getters.end_at(now);
         self.setters.end_at(now);
         await_replies(&mut self.rig, &mut self.getters, &mut [&mut self.setters])?;
         await_replies(&mut self.rig, &mut self.setters, &mut [])?;
         let both = self.getters.into_parts().into_iter().zip(self.setters.into_parts());
-        Ok(both
-            .map(|(mut latencies, other)| {
-                latencies.latencies.add(&other.latencies);
-                latencies.latencies
-            })
-            .collect())
+        Ok(both.map(|(gets, sets)| [gets.latencies, sets.latencies]).collect())
     }
 }
 

@@ -133,7 +133,9 @@ fn a_large_value_goes_in_and_out_while_others_are_answered() {
     for readers in ["fast", "slow"] {
         let report = run(&format!("{LARGE} --readers {readers}"), Fault::Nothing).expect("runs");
         for part in ["before", "set", "get", "after"] {
-            assert!(report[part]["others_latency_us"]["count"].is_u64(), "{part}: {report}");
+            let count = |whose: &str| report[part][format!("{whose}_latency_us")]["count"].as_u64();
+            let kinds = count("others_get").zip(count("others_set")).map(|(gets, sets)| gets + sets);
+            assert!(kinds.is_some() && kinds == count("others"), "{part}: {report}");
         }
         assert_ne!(report["before"]["others_latency_us"]["count"], 0, "{report}");
     }

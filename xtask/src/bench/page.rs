@@ -230,7 +230,7 @@ const SECTIONS: &[Section] = &[
         text: "Of the proxy's processes (for *direct*, of one node), each started anew. Idle clients have been active \
                before they are counted. Slow readers: 100 clients ask for 10 MB each (MGET of 100 values of 100 KB) \
                and do not read for 5 s. A large value is stored and read once, while ten others ask for small ones, 1,000 \
-               times a second: the worse of both ways counts.",
+               times a second; of the memory the worse of both ways counts.",
         chart: Some("memory.svg"),
         cells: &[
             ("idle clients", "mem-idle"),
@@ -245,8 +245,10 @@ const SECTIONS: &[Section] = &[
             (Metric::BytesPerClient, "Bytes per idle client"),
             (Metric::DrainSeconds, "Seconds until slow readers have everything"),
             (Metric::Unserved, "Clients that did not get all"),
-            (Metric::OthersP99Us, "What others waited meanwhile, p99, µs"),
-            (Metric::OthersMaxUs, "The longest that one of them waited, µs"),
+            (Metric::OthersSetP99Us, "What others waited while it was stored, p99, µs"),
+            (Metric::OthersSetMaxUs, "The longest that one of them waited then, µs"),
+            (Metric::OthersGetP99Us, "What others waited while it was read, p99, µs"),
+            (Metric::OthersGetMaxUs, "The longest that one of them waited then, µs"),
         ],
     },
 ];

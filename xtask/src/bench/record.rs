@@ -114,9 +114,12 @@ pub(super) enum Metric {
     DrainSeconds,
     /// Clients that did not get all of their reply.
     Unserved,
-    /// What other clients waited meanwhile.
-    OthersP99Us,
-    OthersMaxUs,
+    /// What other clients waited while a large value was written.
+    OthersSetP99Us,
+    OthersSetMaxUs,
+    /// The same while it was read.
+    OthersGetP99Us,
+    OthersGetMaxUs,
 }
 
 impl Run {
