@@ -74,6 +74,45 @@ fn a_large_value_passes_through_without_being_held() {
     assert_peak(&world, start, 16 * MIB);
 }
 
+/// A node that is frozen for a moment has all of it in flight on one connection: what is behind the large value there must not
+/// wait until that has come.
+#[test]
+fn reads_behind_a_large_value_are_asked_again_and_writes_are_answered_behind_it() {
+    let world = World::with_flags(1, &["--workers=1", "--request-timeout-ms=60000"]);
+    let (mut client, mut reader, mut writer) = (world.connect(), world.connect(), world.connect());
+    let value = value(64 << 20, 0);
+    assert_eq!(client.command(&[b"SET", b"large", &value]), b"+OK\r\n");
+    for (round, reads) in [(1, "GET small"), (2, "MGET small none")] {
+        // Of who has got small values so far it is believed that the next one is small.
+        for _ in 0..10 {
+            assert_eq!(reader.ask(&format!("SET small {round}")), "+OK\\r\\n");
+        }
+        world.nodes[0].freeze();
+        let mut fresh = world.connect();
+        for (asking, request) in [(&mut fresh, "GET large"), (&mut reader, reads)] {
+            asking.send(format!("{request}\r\n").as_bytes());
+            asking.wait_until_read();
+        }
+        if round == 2 {
+            writer.send(b"APPEND log 2\r\n");
+            writer.wait_until_read();
+        }
+        world.nodes[0].thaw();
+        // Nobody takes the large value meanwhile.
+        let expected = ["$1\r\n1\r\n", "*2\r\n$1\r\n2\r\n$-1\r\n"][round - 1];
+        assert_eq!(reader.read_reply(), expected.as_bytes());
+        if round == 2 {
+            assert_eq!(writer.read_reply(), b":1\r\n", "it was carried out once");
+        }
+        assert!(fresh.read_reply() == bulk(&value), "the value comes as it is");
+        let stats = reader.ask("INFO stats");
+        for count in ["total_conns_retired", "total_reads_repeated"] {
+            assert!(stats.contains(&format!("{count}:{round}\\r")), "{count} in {stats}");
+        }
+    }
+    assert_eq!(writer.ask("STRLEN log"), ":1\\r\\n");
+}
+
 #[test]
 fn half_a_large_request_leaves_nothing_behind() {
     let world = World::with_shards(1);

@@ -63,11 +63,11 @@ counters! {
     redirects,
     /// How often requests were not read since too much was held.
     memory_full,
-    /// Shared connections that others took the place of, since too many large replies came on them.
+    /// Shared connections that others took the place of, since large replies came on them.
     retirements,
     /// Shared connections that others took the place of, since nothing came on them.
     conns_replaced,
-    /// Reads that were asked again, since their connection had ended or was replaced.
+    /// Reads that were asked again, since their connection had ended or was replaced, or a large reply was in front of theirs.
     reads_repeated,
     /// Reads, and parts of reads, that were sent to replicas.
     replica_reads,

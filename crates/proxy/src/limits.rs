@@ -248,7 +248,7 @@ impl Default for Limits {
             // A few requests, and no more than 32 MiB for all who wait.
             waiting_input_bytes_max: 16 << 10,
             relay_bytes_max: 128 << 10,
-            pass_over_bytes_max: 8 << 20,
+            pass_over_bytes_max: 1 << 20,
             transfer_timeout: Duration::from_secs(10),
             pinned_idle: Duration::from_secs(5),
             lane_idle: Duration::from_secs(5),

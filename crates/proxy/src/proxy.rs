@@ -12,7 +12,7 @@ use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
 use crate::reading::replicas::Reads;
 use crate::redirect::Kept;
-use crate::replies::Fault;
+use crate::replies::{Fault, Outcome};
 use crate::rounds::Rounds;
 use crate::session::{Owed, Phase, Session};
 use std::sync::Arc;
@@ -286,12 +286,16 @@ impl Proxy {
             core.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
-        let (reason, shard) = (String::new(), backend.shard);
+        let (reason, shard, used_by) = (String::new(), backend.shard, backend.used_by);
         let (tickets, _) = backend.fail(reason, core.now, &core.limits, &mut core.prng, &mut core.pool);
         core.vacate(node);
         let shard = core.shard_name(shard).to_owned();
-        let lost = tickets.into_iter().map(|ticket| (ticket, Lost::Broken { shard: shard.clone() }));
-        self.deliver_losses(lost.collect());
+        for ticket in tickets {
+            if matches!(used_by, Use::Retired | Use::Draining) {
+                self.lift_fence(ticket);
+            }
+            self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));
+        }
     }
 
     /// Reads on for clients that had been paused.

@@ -64,25 +64,37 @@ impl Kept {
         self.0 & IS_READ != 0
     }
 
-    /// The same for a read that is asked again since its connection failed: that is done once.
-    pub(crate) fn asked_again(self) -> Kept {
-        Kept(self.0 & !IS_READ).max(Kept::UNTIL_RUN)
+    /// Whether it may be asked on another connection than the one that it is in flight on, for no fault of its own.
+    pub(crate) fn may_be_repeated(self) -> bool {
+        self.0 & (IS_READ | IS_REPEATED) == IS_READ
+    }
+
+    /// The same for a read that is asked again since its connection failed or was clogged: that is done once.
+    pub(crate) fn repeated(self) -> Kept {
+        Kept(self.0 | IS_REPEATED)
+    }
+
+    /// How often it was sent.
+    fn times(self) -> u8 {
+        self.0 & !(IS_READ | IS_REPEATED)
     }
 
     /// The same, redirected once more; `None` if that was done too often.
     fn redirected(self) -> Option<Kept> {
-        let times = (self.0 & !IS_READ).max(Kept::UNTIL_RUN.0);
-        (times <= REDIRECTS_MAX).then_some(Kept(self.0 & IS_READ | (times + 1)))
+        let times = self.times().max(Kept::UNTIL_RUN.times());
+        (times <= REDIRECTS_MAX).then_some(Kept(self.0 & (IS_READ | IS_REPEATED) | (times + 1)))
     }
 
     /// Whether it is where a node has said that it belongs, and perhaps not where the topology says.
     pub(crate) fn was_redirected(self) -> bool {
-        self.0 & !IS_READ > Kept::UNTIL_RUN.0
+        self.times() > Kept::UNTIL_RUN.times()
     }
 }
 
 /// Beside the number of times that it was sent.
 const IS_READ: u8 = 0x80;
+/// The same.
+const IS_REPEATED: u8 = 0x40;
 /// A request is sent to so many other nodes at most, as by most clients of Redis Cluster: a slot that is reported
 /// elsewhere by each node that is asked will be so by the next.
 const REDIRECTS_MAX: u8 = 5;

@@ -105,6 +105,8 @@ impl Proxy {
         let is_large = backend.bytes_announced() > core.limits.large_bytes && backend.is_ready();
         if is_large && !backend.holds_reply {
             self.avoid_large_reply(node);
+        } else if is_large {
+            self.retire_if_clogged(node);
         }
         self.check_reply_size(node);
     }
@@ -120,21 +122,21 @@ impl Proxy {
         let Some(ticket) = backend.front().copied() else { return };
         // What is not passed over now is not looked at again.
         backend.holds_reply = true;
-        let lost = match (ticket.purpose, self.peers.get_mut(ticket.conn)) {
+        match (ticket.purpose, self.peers.get_mut(ticket.conn)) {
             (Purpose::Client, Some(Peer::Client(session))) => core.refetch(session, node),
-            (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => {
-                backend.pass_over(&mut core.pool);
-                Vec::new()
-            }
+            (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => backend.pass_over(&mut core.pool),
             (Purpose::Emulation, _)
                 if !core.may_gather(ticket.conn, core.backends[node as usize].bytes_announced()) =>
             {
-                return self.pass_over_answer(node, ticket);
+                self.pass_over_answer(node, ticket);
             }
-            (_, _) => return,
-        };
-        self.deliver_losses(lost);
+            (_, _) => {}
+        }
         self.retire_if_clogged(node);
+        self.close_if_abandoned(node);
+        if ticket.is_of_client() {
+            self.send_refetches_of(ticket.conn);
+        }
     }
 
     /// What comes is more than a command over several shards may gather.
@@ -145,7 +147,6 @@ impl Proxy {
         backend.tickets_mut().take(1).for_each(Ticket::bury);
         backend.pass_over(&mut core.pool);
         self.refuse_answer(ticket.conn, ticket.part);
-        self.retire_if_clogged(node);
     }
 
     /// Tells who waits for what could not be sent.
@@ -159,11 +160,13 @@ impl Proxy {
     fn pass_over(&mut self, node: u32, bytes: &[u8]) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
-        backend.extend_input(bytes, &mut core.pool);
-        let input = backend.lend_input();
-        match backend.pass(&input, &core.limits) {
+        let input = backend.take_input(bytes);
+        match backend.pass(input.as_deref().unwrap_or(bytes), &core.limits) {
             Ok(passed) => {
-                backend.restore_input(input, passed.len, &mut core.pool);
+                match input {
+                    None => backend.keep_input(&bytes[passed.len..], &mut core.pool),
+                    Some(input) => backend.restore_input(input, passed.len, &mut core.pool),
+                }
                 backend.passed_over_bytes += passed.len;
                 if !passed.complete {
                     return self.retire_if_clogged(node);

@@ -365,6 +365,11 @@ impl Session {
         self.reply_bytes_mean_x8 / 8 > limits.large_bytes
     }
 
+    /// Whether replies to it are known to be small: some were.
+    pub(crate) fn expects_little(&self) -> bool {
+        self.reply_bytes_mean_x8 / 8 < FIRST_REPLY_BYTES / 2
+    }
+
     /// Bytes of replies held for this client.
     pub(crate) fn held_bytes(&self) -> usize {
         self.output.len() + self.parked_bytes

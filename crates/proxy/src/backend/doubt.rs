@@ -17,13 +17,13 @@ use crate::ConnId;
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::event::Notice;
 use crate::proxy::{Peer, Proxy};
-use crate::session::Owed;
+use crate::session::{Owed, Session};
 use std::collections::BTreeSet;
 
 /// A read that is to be asked again.
 #[derive(Debug)]
 pub(crate) struct Repeat {
-    ticket: Ticket,
+    pub ticket: Ticket,
     request: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ impl Proxy {
             core.backends[place as usize].used_by = Use::Pinned;
             return core.give_back(place);
         };
-        let reads = self.take_reads(node);
+        let reads = self.take_reads(node, |_| true);
         self.replace(node, place, Use::Draining);
         let core = &mut self.core;
         core.counters.conns_replaced += 1;
@@ -65,26 +65,27 @@ impl Proxy {
     pub(crate) fn take_reads_of_ended(&mut self, node: u32) -> Vec<Repeat> {
         let core = &self.core;
         match core.backends[node as usize].was_healthy(core.now, &core.limits) {
-            true => self.take_reads(node),
+            true => self.take_reads(node, |_| true),
             false => Vec::new(),
         }
     }
 
-    /// Takes the reads in flight on the shared connection `node` away from it, as far as they may be asked again.
-    fn take_reads(&mut self, node: u32) -> Vec<Repeat> {
+    /// Takes the reads in flight on the shared connection `node` away from it that may be asked again, of clients that are
+    /// `fit` for it.
+    pub(crate) fn take_reads(&mut self, node: u32, fit: impl Fn(&Session) -> bool) -> Vec<Repeat> {
         let backend = &self.core.backends[node as usize];
         // The places of one that has gone are nobody's.
-        let awaited = backend.tickets().enumerate().filter_map(|(number, &ticket)| {
-            let owed = match self.peers.get(ticket.conn) {
-                Some(Peer::Client(session)) if ticket.is_of_client() => session.owed(ticket.place)?,
-                _ => return None,
-            };
-            Some((number, ticket, owed))
-        });
+        let awaited =
+            backend.tickets().enumerate().filter_map(|(number, &ticket)| match self.peers.get(ticket.conn) {
+                Some(Peer::Client(session)) if ticket.is_of_client() => {
+                    let owed = session.owed(ticket.place)?;
+                    Some((number, ticket, fit(session) && self.may_ask_again(node, &ticket, owed)))
+                }
+                _ => None,
+            });
         let awaited: Vec<_> = awaited.collect();
-        let is_bound = |(_, ticket, owed): &&(usize, Ticket, Owed)| !self.may_ask_again(node, ticket, *owed);
         let bound: BTreeSet<ConnId> =
-            awaited.iter().filter(is_bound).map(|(_, ticket, _)| ticket.conn).collect();
+            awaited.iter().filter(|(_, _, may)| !may).map(|(_, ticket, _)| ticket.conn).collect();
         let free = awaited.iter().filter(|(_, ticket, _)| !bound.contains(&ticket.conn));
         let reads = free.filter_map(|&(number, ticket, _)| {
             Some(Repeat { ticket, request: backend.kept_request(number)? })
@@ -102,7 +103,7 @@ impl Proxy {
     /// Whether the request of `ticket`, in flight on the connection `node` for what is `owed`, may be asked again.
     fn may_ask_again(&self, node: u32, ticket: &Ticket, owed: Owed) -> bool {
         ticket.purpose == Purpose::Client
-            && ticket.kept.is_read()
+            && ticket.kept.may_be_repeated()
             && self.core.backends[node as usize].is_kept(ticket)
             && ticket.deadline > self.core.now
             && matches!(owed, Owed::Node | Owed::Merge(_))
@@ -113,7 +114,7 @@ impl Proxy {
         let core = &mut self.core;
         for Repeat { ticket, request } in reads {
             core.counters.reads_repeated += 1;
-            let again = Ticket { kept: ticket.kept.asked_again(), ..ticket };
+            let again = Ticket { kept: ticket.kept.repeated(), ..ticket };
             core.enqueue_again(node, false, &request, again);
         }
     }

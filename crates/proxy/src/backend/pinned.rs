@@ -82,6 +82,10 @@ impl Pin {
 /// A read that is to be asked again.
 #[derive(Debug)]
 struct Refetch {
+    /// The connection on which its reply is passed over.
+    from: ConnId,
+    /// The first of the requests that are asked again from there: on a retired connection its reply is waited for.
+    first: u64,
     lane: LaneId,
     shard: ShardId,
     ticket: Ticket,
@@ -271,9 +275,9 @@ impl Core {
         }
     }
 
-    /// The reply that comes on the shared connection `node` for `session` is large. If that may be, it is asked again
-    /// on a pinned connection, and what comes here is passed over. Returns the requests that could not be sent.
-    pub(crate) fn refetch(&mut self, session: &mut Session, node: u32) -> Vec<(Ticket, Lost)> {
+    /// The reply that comes on the shared connection `node` for `session` is large. If that may be, it is to be asked again
+    /// on a pinned connection, and what comes here is passed over.
+    pub(crate) fn refetch(&mut self, session: &mut Session, node: u32) {
         let conn = session.conn;
         let backend = &self.backends[node as usize];
         let is_ours = |ticket: &Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
@@ -288,13 +292,17 @@ impl Core {
                     Some(_) => false,
                 }
         });
+        let (Some(from), Some(first)) = (backend.conn(), backend.front().map(|ticket| ticket.start)) else {
+            return;
+        };
         if !all_may {
-            return Vec::new();
+            return;
         }
         let refetches = backend.tickets().enumerate().filter(|(_, ticket)| is_ours(ticket)).filter_map(
             |(number, ticket)| {
                 let request = backend.kept_request(number)?;
-                Some(Refetch { lane: backend.lane, shard: backend.shard, ticket: *ticket, request })
+                let (lane, shard) = (backend.lane, backend.shard);
+                Some(Refetch { from, first, lane, shard, ticket: *ticket, request })
             },
         );
         let refetches: Vec<_> = refetches.collect();
@@ -309,15 +317,26 @@ impl Core {
             ticket.bury();
         }
         backend.pass_over(&mut self.pool);
-        self.send_refetches(session)
     }
 
-    /// Sends what is to be asked again, if the session has its permit. Returns what could not be sent.
-    fn send_refetches(&mut self, session: &mut Session) -> Vec<(Ticket, Lost)> {
+    /// Whether what comes on a retired connection is passed over first, before `refetch` is sent: somebody waits behind it.
+    fn is_awaited(&self, refetch: &Refetch) -> bool {
+        let is_it = |backend: &&Backend| backend.conn() == Some(refetch.from);
+        self.backends.iter().find(is_it).is_some_and(|backend| {
+            backend.used_by == Use::Retired
+                && backend.front().is_some_and(|ticket| ticket.start == refetch.first)
+        })
+    }
+
+    /// Sends what is to be asked again now, if the session has its permit. Returns what could not be sent.
+    pub(crate) fn send_refetches(&mut self, session: &mut Session) -> Vec<(Ticket, Lost)> {
         let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return Vec::new() };
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
+        let refetches = std::mem::take(&mut pin.refetches);
+        let (awaiting, refetches) = refetches.into_iter().partition(|refetch| self.is_awaited(refetch));
+        self.pins.pins.get_mut(id).expect("as above").refetches = awaiting;
         let mut lost = Vec::new();
-        for Refetch { lane, shard, ticket, request } in std::mem::take(&mut pin.refetches) {
+        for Refetch { lane, shard, ticket, request, .. } in refetches {
             session.pinning = Pinning::Busy(id);
             match self.pinned_node(id, lane, shard, Some(ticket.place)) {
                 Ok(node) => {

@@ -1,41 +1,72 @@
 //! A shared connection on which too much had to be passed over is retired: new requests go over a fresh one, and do not
-//! wait for the large replies that are still to come on the old. What is in flight there is answered there. A client
-//! with a request in flight on a retired connection is not read from until that was answered: what it sends next must
-//! not overtake it.
+//! wait for the large replies that are still to come on the old.
+//!
+//! ```text
+//!   a reply that is too large begins, or the last of many ──► retired: a fresh connection takes its place
+//!     ├─ reads in flight behind it, of clients that usually get little ──► asked again on the fresh one, once each
+//!     ├─ nobody waits for anything else on it ──► closed: its node sends no more of what nobody wants
+//!     └─ else ──► what comes is passed over as fast as it does, and the others are answered there;
+//!                 the large reply is asked for again once that is done, since both would share the node and the way
+//! ```
+//!
+//! Which reads may be asked again, `doubt.rs` says. A client with a request in flight on a retired connection is not read from until that was answered: what it sends next
+//! must not overtake it.
 
-use crate::backend::{Backend, Ticket, Use};
+use crate::ConnId;
+use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
+use crate::session::Session;
 
 impl Proxy {
-    /// Retires the shared connection `node` if passing over what comes on it would keep others for too long.
+    /// Retires the connection `node` if many share it and what comes on it for one of them would keep the others for too
+    /// long.
     pub(crate) fn retire_if_clogged(&mut self, node: u32) {
         let core = &self.core;
         let backend = &core.backends[node as usize];
-        if backend.used_by == Use::Shared
-            && backend.passes_over
-            && backend.passed_over_bytes + backend.bytes_announced() > core.limits.pass_over_bytes_max
-        {
+        let bytes = match () {
+            () if backend.passes_over => backend.passed_over_bytes + backend.bytes_announced(),
+            () if backend.holds_reply => backend.bytes_announced(),
+            () => 0,
+        };
+        if matches!(backend.used_by, Use::Shared | Use::Replica) && bytes > core.limits.pass_over_bytes_max {
             self.retire(node);
         }
     }
 
     fn retire(&mut self, node: u32) {
+        // What others ask for may be as large: the node would do all of it twice.
+        let mut reads = self.take_reads(node, Session::expects_little);
         let core = &mut self.core;
+        // The node was at work for another, and may be for a while.
+        let deadline = core.now + core.limits.request_timeout;
+        reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
         let Backend { lane, node: id, .. } = core.backends[node as usize];
         let place = core.unused_node(lane, id);
         self.replace(node, place, Use::Retired);
         self.core.counters.retirements += 1;
+        self.ask_again(reads, node);
+        self.core.recount_node(node);
+        self.close_if_abandoned(place);
     }
 
-    /// The connection at `place` takes the place of the shared one `node`, and that, which is left to `heirs`, its own.
+    /// Closes the retired connection `node` if nobody waits for anything on it.
+    pub(crate) fn close_if_abandoned(&mut self, node: u32) {
+        let core = &mut self.core;
+        let backend = &core.backends[node as usize];
+        if backend.used_by == Use::Retired && backend.is_abandoned() && !core.pins.doomed.contains(&node) {
+            core.pins.doomed.push(node);
+        }
+    }
+
+    /// The connection at `place` takes the place of `node`, which many share, and that, which is left to `heirs`, its own.
     pub(crate) fn replace(&mut self, node: u32, place: u32, heirs: Use) {
         let core = &mut self.core;
         core.backends.swap(node as usize, place as usize);
         let old = &mut core.backends[place as usize];
-        old.used_by = heirs;
+        let used_by = std::mem::replace(&mut old.used_by, heirs);
         let (reported_down, loaded) = (old.reported_down, std::mem::take(&mut old.loaded));
         let fresh = &mut core.backends[node as usize];
-        fresh.used_by = Use::Shared;
+        fresh.used_by = used_by;
         (fresh.reported_down, fresh.loaded) = (reported_down, loaded);
         core.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
         core.backends[place as usize].listed = false;
@@ -61,7 +92,8 @@ impl Proxy {
         }
     }
 
-    /// The request of `ticket`, which was in flight on a retired connection, is done.
+    /// The request of `ticket`, which was in flight on a retired connection, is done. If what came for it was passed over,
+    /// it is asked again now.
     pub(crate) fn lift_fence(&mut self, ticket: Ticket) {
         if ticket.is_of_client()
             && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
@@ -70,6 +102,15 @@ impl Proxy {
             if session.fences == 0 {
                 self.core.clients_to_resume.push(ticket.conn);
             }
+            self.send_refetches_of(ticket.conn);
+        }
+    }
+
+    /// Asks again what `conn` is to ask again, if it may.
+    pub(crate) fn send_refetches_of(&mut self, conn: ConnId) {
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+            let lost = self.core.send_refetches(session);
+            self.deliver_losses(lost);
         }
     }
 
@@ -86,5 +127,17 @@ impl Proxy {
             Use::Relief if backend.is_ready() => self.relieve(node),
             _ => {}
         }
+    }
+}
+
+impl Backend {
+    /// Whether nobody waits for what is in flight on it, and none of that changes anything.
+    fn is_abandoned(&self) -> bool {
+        self.tickets().all(|ticket| match ticket.purpose {
+            Purpose::Late | Purpose::Nobody => ticket.kept.is_read(),
+            // It will be asked once more.
+            Purpose::Poll => true,
+            _ => false,
+        })
     }
 }

@@ -472,6 +472,7 @@ fn stats(facts: &Facts<'_>, text: &mut String) {
     push(text, format_args!("total_own_write_reads:{}", counters.own_write_reads));
     push(text, format_args!("total_replica_retries:{}", counters.replica_retries));
     push(text, format_args!("total_conns_replaced:{}", counters.conns_replaced));
+    push(text, format_args!("total_conns_retired:{}", counters.retirements));
     push(text, format_args!("total_reads_repeated:{}", counters.reads_repeated));
     push(text, format_args!("total_remaps:{}", counters.remaps));
     for (policy, row) in facts.tally.reads() {

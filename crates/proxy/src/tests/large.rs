@@ -270,26 +270,148 @@ fn permits_are_given_in_turn() {
     assert!(!rig.is_paused(two));
 }
 
+/// More than a hundred bytes to come clog a shared connection.
+fn clogging() -> Limits {
+    Limits { pass_over_bytes_max: 100, ..small() }
+}
+
 #[test]
 fn a_clogged_connection_is_replaced_and_order_is_kept() {
-    let limits = Limits { pass_over_bytes_max: 100, ..small() };
-    let (mut rig, client) = rig(1, limits);
+    let (mut rig, client) = rig(1, clogging());
     let (behind, fresh) = (small_client(&mut rig), small_client(&mut rig));
     rig.client_sends(client, "get x|");
     rig.client_sends(behind, "incr n|");
     rig.node_got(0);
     let old = rig.node(0);
     rig.node_sends(0, "$1000|0123456789");
-    let large = rig.pinned_now();
-    assert_eq!(rig.taken(large), "*2|$3|get|$1|x|");
     rig.client_sends(fresh, "incr m|");
     let new = rig.idle_or_new(0, old);
     assert_eq!(rig.taken(new), "*2|$4|incr|$1|m|", "new requests do not wait behind the large reply");
     rig.client_sends(behind, "incr n|");
     assert_eq!(rig.taken(new), "", "this one must not overtake the one before it");
-    rig.sends(old, &format!("{}|:1|", "0".repeat(990)));
+    let conns = rig.conns();
+    rig.sends(old, &"0".repeat(990));
+    rig.pass(Duration::ZERO);
+    assert_eq!(rig.conns(), conns, "the value is not asked for again while it keeps others waiting");
+    rig.sends(old, "|");
+    let large = rig.pinned_now();
+    assert_eq!(rig.taken(large), "*2|$3|get|$1|x|", "but as soon as it does not");
+    rig.sends(old, ":1|");
     assert_eq!(rig.taken(behind), ":1|");
     assert_eq!(rig.taken(new), "*2|$4|incr|$1|n|");
+    assert!(!rig.is_closed(old));
+    rig.sends(large, &format!("$1000|{}|", "0".repeat(1000)));
+    assert_eq!(rig.taken(client), format!("$1000|{}|", "0".repeat(1000)));
+}
+
+#[test]
+fn reads_behind_a_large_reply_are_asked_again_and_it_is_cut_short() {
+    let (mut rig, client) = rig(1, clogging());
+    let (other, third) = (small_client(&mut rig), small_client(&mut rig));
+    rig.client_sends(client, "get x|");
+    rig.client_sends(other, "get y|get z|");
+    rig.client_sends(third, "get y|");
+    rig.node_got(0);
+    let old = rig.node(0);
+    rig.node_sends(0, "$1000|0123456789");
+    assert!(rig.is_closed(old), "nobody wants the rest");
+    let new = rig.idle_or_new(0, old);
+    assert_eq!(rig.taken(new), "*2|$3|get|$1|y|*2|$3|get|$1|z|*2|$3|get|$1|y|");
+    rig.pass(Duration::from_millis(1));
+    rig.bring_up(0);
+    let large = rig.node(0);
+    assert_eq!(rig.taken(large), "*2|$3|get|$1|x|");
+    rig.sends(new, "$1|y|$1|z|$1|y|");
+    assert_eq!((rig.taken(other).as_str(), rig.taken(third).as_str()), ("$1|y|$1|z|", "$1|y|"));
+    rig.sends(large, "$40|0123456789012345678901234567890123456789|");
+    assert_eq!(rig.taken(client), "$40|0123456789012345678901234567890123456789|");
+    assert_eq!(rig.proxy.counters().reads_repeated, 3);
+}
+
+#[test]
+fn what_may_be_as_large_is_not_asked_again_behind_a_large_reply() {
+    let mut rig = Rig::ready(1);
+    let [client, other, fresh] = [(); 3].map(|()| rig.client());
+    // Of those who have only just come, nobody knows what they get.
+    rig.client_sends(client, "get x|");
+    rig.client_sends(other, "get y|");
+    rig.node_got(0);
+    let old = rig.node(0);
+    rig.node_sends(0, "$2000000|0123456789");
+    rig.client_sends(fresh, "get z|");
+    let new = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(new), "*2|$3|get|$1|z|", "only what comes then goes over the other");
+    rig.sends(old, &format!("{}|$1|y|", "0".repeat(1_999_990)));
+    assert_eq!(rig.taken(other), "$1|y|");
+    let own = rig.pinned_now();
+    assert_eq!(rig.taken(own), "*2|$3|get|$1|x|");
+}
+
+#[test]
+fn a_read_behind_large_replies_is_asked_again_once() {
+    let (mut rig, one) = rig(1, clogging());
+    let (two, three) = (small_client(&mut rig), small_client(&mut rig));
+    let value = "0123456789".repeat(20);
+    for (client, key) in [(one, "x"), (two, "y"), (three, "z")] {
+        rig.client_sends(client, &format!("get {key}|"));
+    }
+    rig.node_got(0);
+    let old = rig.node(0);
+    rig.node_sends(0, "$200|0123456789");
+    let new = rig.idle_or_new(0, old);
+    assert_eq!(rig.taken(new), "*2|$3|get|$1|y|*2|$3|get|$1|z|");
+    rig.pass(Duration::from_millis(1));
+    rig.bring_up(0);
+    let first = rig.node(0);
+    rig.sends(first, &format!("$200|{value}|"));
+    assert_eq!(rig.taken(one), format!("$200|{value}|"));
+    rig.taken(first);
+    rig.sends(new, "$200|0123456789");
+    assert_eq!((rig.taken(first).as_str(), rig.is_closed(new)), ("", false), "the third is answered here");
+    rig.sends(new, &format!("{}|$1|z|", &value[10..]));
+    assert_eq!(rig.taken(three), "$1|z|");
+    let second = rig.pinned_now();
+    assert_eq!(rig.taken(second), "*2|$3|get|$1|y|");
+    rig.sends(second, &format!("$200|{value}|"));
+    assert_eq!(rig.taken(two), format!("$200|{value}|"));
+}
+
+#[test]
+fn nobody_who_reads_waits_behind_a_large_reply_to_a_write() {
+    let (mut rig, writer) = rig(1, clogging());
+    let (other, fresh) = (small_client(&mut rig), small_client(&mut rig));
+    rig.client_sends(writer, "getdel x|");
+    rig.client_sends(other, "get y|");
+    rig.node_got(0);
+    let old = rig.node(0);
+    rig.node_sends(0, "$200|0123456789");
+    let new = rig.idle_or_new(0, old);
+    assert_eq!(rig.taken(new), "*2|$3|get|$1|y|");
+    rig.client_sends(fresh, "incr n|");
+    assert_eq!(rig.taken(new), "*2|$4|incr|$1|n|");
+    rig.sends(new, "$1|y|:1|");
+    assert_eq!((rig.taken(other).as_str(), rig.taken(fresh).as_str()), ("$1|y|", ":1|"));
+    let value = "0123456789".repeat(20);
+    rig.sends(old, &format!("{}|$1|y|", &value[10..]));
+    assert_eq!((rig.taken(writer), rig.taken(other).as_str()), (format!("$200|{value}|"), ""));
+    assert!(!rig.is_closed(old), "it serves who asks for large values next");
+}
+
+#[test]
+fn what_is_passed_over_on_a_connection_that_is_lost_is_asked_again_at_once() {
+    let (mut rig, client) = rig(1, clogging());
+    let behind = small_client(&mut rig);
+    rig.client_sends(client, "get x|");
+    rig.client_sends(behind, "incr n|");
+    let old = rig.node(0);
+    rig.node_sends(0, "$200|0123456789");
+    rig.event(Event::Closed { conn: old, reason: "reset" });
+    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    assert_eq!(rig.taken(behind), lost);
+    rig.pass(Duration::from_millis(1));
+    rig.bring_up(0);
+    let large = rig.node(0);
+    assert_eq!(rig.taken(large), "*2|$3|get|$1|x|");
 }
 
 #[test]

@@ -513,3 +513,29 @@ fn keys_of_a_node_that_comes_back_come_home_step_by_step_and_each_once() {
     assert_eq!(rig.notices(), [Notice::Remapped { out: vec![], returning: vec![] }]);
     assert_eq!(rig.proxy.counters().remaps, 3);
 }
+
+#[test]
+fn reads_behind_a_large_reply_of_a_replica_are_asked_again_there() {
+    let mut rig = told(ReadFrom::Replica);
+    let (client, other) = (rig.client(), rig.client());
+    let large = rig.key(0);
+    for _ in 0..10 {
+        rig.client_sends(other, &format!("get {large}|"));
+        assert_eq!(rig.node_got(2), get(&large));
+        rig.node_sends(2, "$1|v|");
+        assert_eq!(rig.taken(other), "$1|v|");
+    }
+    rig.client_sends(client, &format!("get {large}|"));
+    rig.client_sends(other, &format!("get {large}|"));
+    assert_eq!((rig.node_got(2), rig.node_got(0).as_str()), (get(&large).repeat(2), ""));
+    let old = rig.node(2);
+    rig.node_sends(2, "$20000000|0123456789");
+    assert!(rig.is_closed(old));
+    rig.pass(Duration::from_millis(1));
+    rig.bring_up(2);
+    assert_eq!(rig.node_got(2), get(&large));
+    rig.node_sends(2, "$1|v|");
+    assert_eq!(rig.taken(other), "$1|v|");
+    let own = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(own), get(&large), "a primary is asked for the large one");
+}
