@@ -279,7 +279,13 @@ impl Core {
     /// on a pinned connection, and what comes here is passed over.
     pub(crate) fn refetch(&mut self, session: &mut Session, node: u32) {
         let conn = session.conn;
-        let backend = &self.backends[node as usize];
+        let backend = &mut self.backends[node as usize];
+        let (Some(from), Some(front)) = (backend.conn(), backend.front().copied()) else { return };
+        if session.owed(front.place).is_none() {
+            // What it is a part of has failed.
+            backend.tickets_mut().take(1).for_each(Ticket::bury);
+            return backend.pass_over(&mut self.pool);
+        }
         let is_ours = |ticket: &Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
         let all_may = backend.tickets().filter(|ticket| is_ours(ticket)).all(|ticket| {
             ticket.kept.is_read()
@@ -292,16 +298,14 @@ impl Core {
                     Some(_) => false,
                 }
         });
-        let (Some(from), Some(first)) = (backend.conn(), backend.front().map(|ticket| ticket.start)) else {
-            return;
-        };
         if !all_may {
             return;
         }
-        let refetches = backend.tickets().enumerate().filter(|(_, ticket)| is_ours(ticket)).filter_map(
+        let is_awaited = |ticket: &Ticket| is_ours(ticket) && session.owed(ticket.place).is_some();
+        let refetches = backend.tickets().enumerate().filter(|(_, ticket)| is_awaited(ticket)).filter_map(
             |(number, ticket)| {
                 let request = backend.kept_request(number)?;
-                let (lane, shard) = (backend.lane, backend.shard);
+                let (first, lane, shard) = (front.start, backend.lane, backend.shard);
                 Some(Refetch { from, first, lane, shard, ticket: *ticket, request })
             },
         );
@@ -319,8 +323,9 @@ impl Core {
         backend.pass_over(&mut self.pool);
     }
 
-    /// Whether what comes on a retired connection is passed over first, before `refetch` is sent: somebody waits behind it.
-    fn is_awaited(&self, refetch: &Refetch) -> bool {
+    /// Whether `refetch` is not sent yet: what comes on a retired connection is passed over first, since somebody waits behind
+    /// it.
+    fn waits(&self, refetch: &Refetch) -> bool {
         let is_it = |backend: &&Backend| backend.conn() == Some(refetch.from);
         self.backends.iter().find(is_it).is_some_and(|backend| {
             backend.used_by == Use::Retired
@@ -333,7 +338,7 @@ impl Core {
         let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return Vec::new() };
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
         let refetches = std::mem::take(&mut pin.refetches);
-        let (awaiting, refetches) = refetches.into_iter().partition(|refetch| self.is_awaited(refetch));
+        let (awaiting, refetches) = refetches.into_iter().partition(|refetch| self.waits(refetch));
         self.pins.pins.get_mut(id).expect("as above").refetches = awaiting;
         let mut lost = Vec::new();
         for Refetch { lane, shard, ticket, request, .. } in refetches {

@@ -120,6 +120,27 @@ fn a_part_that_fails_before_anything_was_passed_on_is_an_error() {
 }
 
 #[test]
+fn a_large_part_of_an_answer_that_has_failed_is_not_asked_for_again() {
+    let (mut rig, client) = rig(2, small());
+    let (a, b) = (rig.key(0), rig.key(1));
+    // The next request has the client pinned before it is whole, and then it is told of the loss though a part is to come.
+    rig.client_sends(client, &format!("mget {b} {a}|*5|$4|mset|$2|{a}|$60|0123456789"));
+    let gone = rig.node(1);
+    rig.event(Event::Closed { conn: gone, reason: "reset" });
+    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|";
+    assert_eq!(rig.taken(client), lost);
+    rig.node_got(0);
+    rig.node_sends(0, "*1|$40|0123456789");
+    rig.node_sends(0, "012345678901234567890123456789|");
+    let value = "0123456789".repeat(6);
+    rig.client_sends(client, &format!("{}|$2|{a}|$1|v|", &value[10..]));
+    let own = rig.pinned_now();
+    assert!(rig.taken(own).starts_with("*5|$4|mset|"), "nobody wants what was passed over");
+    rig.sends(own, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+}
+
+#[test]
 fn what_is_to_be_asked_again_for_an_answer_that_failed_is_not_asked() {
     let (mut rig, client) = rig(2, Limits { pinned_clients_max: 1, ..small() });
     let other = small_client(&mut rig);
