@@ -620,6 +620,13 @@ impl Backend {
         self.restore_input(input, held, pool);
     }
 
+    /// From now on the connection is one client's, who takes the unfinished reply, all of which `input` holds so far, as it
+    /// comes.
+    pub(crate) fn take_for_one(&mut self) {
+        (self.used_by, self.holds_reply) = (Use::Pinned, false);
+        self.scanner = reply::Scanner::default();
+    }
+
     /// The ticket that the next reply belongs to. `None`: nobody asked for it.
     #[inline]
     pub(crate) fn front(&self) -> Option<&Ticket> {

@@ -106,7 +106,7 @@ impl Proxy {
         if is_large && !backend.holds_reply {
             self.avoid_large_reply(node);
         } else if is_large {
-            self.retire_if_clogged(node);
+            self.unclog(node);
         }
         self.check_reply_size(node);
     }
@@ -122,9 +122,17 @@ impl Proxy {
         let Some(ticket) = backend.front().copied() else { return };
         // What is not passed over now is not looked at again.
         backend.holds_reply = true;
-        match (ticket.purpose, self.peers.get_mut(ticket.conn)) {
-            (Purpose::Client, Some(Peer::Client(session))) => core.refetch(session, node),
-            (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => backend.pass_over(&mut core.pool),
+        match (ticket.purpose, self.peers.get(ticket.conn)) {
+            (Purpose::Client, Some(Peer::Client(session))) if session.owed(ticket.place).is_some() => {
+                if let Some(refetches) = core.refetches(session, node) {
+                    return self.refetch(node, refetches);
+                }
+            }
+            // Also for an answer that has failed.
+            (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => {
+                backend.tickets_mut().take(1).for_each(Ticket::bury);
+                backend.pass_over(&mut core.pool);
+            }
             (Purpose::Emulation, _)
                 if !core.may_gather(ticket.conn, core.backends[node as usize].bytes_announced()) =>
             {
@@ -132,11 +140,7 @@ impl Proxy {
             }
             (_, _) => {}
         }
-        self.retire_if_clogged(node);
-        self.close_if_abandoned(node);
-        if ticket.is_of_client() {
-            self.send_refetches_of(ticket.conn);
-        }
+        self.unclog(node);
     }
 
     /// What comes is more than a command over several shards may gather.
@@ -169,7 +173,7 @@ impl Proxy {
                 }
                 backend.passed_over_bytes += passed.len;
                 if !passed.complete {
-                    return self.retire_if_clogged(node);
+                    return self.unclog(node);
                 }
                 backend.passes_over = false;
                 let (ticket, used_by) = (backend.front().copied(), backend.used_by);
@@ -204,6 +208,10 @@ impl Proxy {
         let Some(&ticket) = backend.front() else {
             return self.fail_node(node, Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
+        if ticket.purpose == Purpose::Nobody && backend.is_abandoned() {
+            // It was others', when they shared this connection.
+            return core.pins.doomed.push(node);
+        }
         if ticket.purpose == Purpose::Nobody {
             return self.skip_answer(node, bytes);
         }

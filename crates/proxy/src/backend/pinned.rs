@@ -81,14 +81,14 @@ impl Pin {
 
 /// A read that is to be asked again.
 #[derive(Debug)]
-struct Refetch {
+pub(crate) struct Refetch {
     /// The connection on which its reply is passed over.
     from: ConnId,
     /// The first of the requests that are asked again from there: on a retired connection its reply is waited for.
     first: u64,
     lane: LaneId,
     shard: ShardId,
-    ticket: Ticket,
+    pub ticket: Ticket,
     request: Vec<u8>,
 }
 
@@ -275,52 +275,54 @@ impl Core {
         }
     }
 
-    /// The reply that comes on the shared connection `node` for `session` is large. If that may be, it is to be asked again
-    /// on a pinned connection, and what comes here is passed over.
-    pub(crate) fn refetch(&mut self, session: &mut Session, node: u32) {
-        let conn = session.conn;
-        let backend = &mut self.backends[node as usize];
-        let (Some(from), Some(front)) = (backend.conn(), backend.front().copied()) else { return };
-        if session.owed(front.place).is_none() {
-            // What it is a part of has failed.
-            backend.tickets_mut().take(1).for_each(Ticket::bury);
-            return backend.pass_over(&mut self.pool);
+    /// What `session` has in flight on the connection `node`, on which a large reply to it begins: all of that is to be asked
+    /// again with it. `None` if that must not be, or if the connection is its own already.
+    pub(crate) fn refetches(&self, session: &Session, node: u32) -> Option<Vec<Refetch>> {
+        let backend = Some(&self.backends[node as usize]).filter(|backend| backend.used_by != Use::Pinned)?;
+        let (from, first, lane, shard) =
+            (backend.conn()?, backend.front()?.start, backend.lane, backend.shard);
+        let mut refetches = Vec::new();
+        for (number, &ticket) in backend.tickets().enumerate() {
+            if ticket.conn != session.conn || ticket.purpose != Purpose::Client {
+                continue;
+            }
+            if !ticket.kept.is_read() || !backend.is_kept(&ticket) {
+                return None;
+            }
+            match session.owed(ticket.place) {
+                Some(Owed::Node) => {}
+                Some(Owed::Merge(merge)) if self.merges.get(merge)?.may_be_relayed() => {}
+                Some(_) => return None,
+                // What it is a part of has failed.
+                None => continue,
+            }
+            let request = backend.kept_request(number)?;
+            refetches.push(Refetch { from, first, lane, shard, ticket, request });
         }
-        let is_ours = |ticket: &Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
-        let all_may = backend.tickets().filter(|ticket| is_ours(ticket)).all(|ticket| {
-            ticket.kept.is_read()
-                && backend.is_kept(ticket)
-                && match session.owed(ticket.place) {
-                    Some(Owed::Node) | None => true,
-                    Some(Owed::Merge(merge)) => {
-                        self.merges.get(merge).is_some_and(|merge| merge.may_be_relayed())
-                    }
-                    Some(_) => false,
-                }
-        });
-        if !all_may {
-            return;
-        }
-        let is_awaited = |ticket: &Ticket| is_ours(ticket) && session.owed(ticket.place).is_some();
-        let refetches = backend.tickets().enumerate().filter(|(_, ticket)| is_awaited(ticket)).filter_map(
-            |(number, ticket)| {
-                let request = backend.kept_request(number)?;
-                let (first, lane, shard) = (front.start, backend.lane, backend.shard);
-                Some(Refetch { from, first, lane, shard, ticket: *ticket, request })
-            },
-        );
-        let refetches: Vec<_> = refetches.collect();
+        Some(refetches)
+    }
+
+    /// `session` is to ask `refetches` again when it may.
+    pub(crate) fn add_refetches(&mut self, session: &mut Session, refetches: Vec<Refetch>) {
         self.counters.refetches += refetches.len() as u64;
         let id = match session.pinning.id() {
             Some(id) => id,
             None => self.want_pin(session),
         };
         self.pins.pins.get_mut(id).expect("a pinned session has a pin").refetches.extend(refetches);
-        let backend = &mut self.backends[node as usize];
-        for ticket in backend.tickets_mut().filter(|ticket| is_ours(ticket)) {
-            ticket.bury();
+    }
+
+    /// The connection `node`, on which nobody else waits for anything, is from now on one of the session's own, if that has
+    /// its permit, or gets it at once.
+    pub(crate) fn leave_to(&mut self, session: &mut Session, node: u32) -> bool {
+        if session.pinning.id().is_none() {
+            self.want_pin(session);
         }
-        backend.pass_over(&mut self.pool);
+        let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return false };
+        session.pinning = Pinning::Busy(id);
+        self.pins.pins.get_mut(id).expect("a pinned session has a pin").nodes.push(node);
+        self.pins.to_relay.push(session.conn);
+        true
     }
 
     /// Whether `refetch` is not sent yet: what comes on a retired connection is passed over first, since somebody waits behind

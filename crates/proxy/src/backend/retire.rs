@@ -4,7 +4,8 @@
 //! ```text
 //!   a reply that is too large begins, or the last of many ──► retired: a fresh connection takes its place
 //!     ├─ reads in flight behind it, of clients that usually get little ──► asked again on the fresh one, once each
-//!     ├─ nobody waits for anything else on it ──► closed: its node sends no more of what nobody wants
+//!     ├─ nobody else waits for anything on it then ──► it is the connection of the large reply's client from now on, or
+//!     │                                               closed, if nobody wants that or there is no permit for it
 //!     └─ else ──► what comes is passed over as fast as it does, and the others are answered there;
 //!                 the large reply is asked for again once that is done, since both would share the node and the way
 //! ```
@@ -13,14 +14,81 @@
 //! must not overtake it.
 
 use crate::ConnId;
+use crate::backend::pinned::Refetch;
 use crate::backend::{Backend, Purpose, Ticket, Use};
+use crate::errors::Lost;
 use crate::proxy::{Peer, Proxy};
-use crate::session::Session;
+use crate::replies::Outcome;
+use crate::session::{Session, is_behind};
 
 impl Proxy {
     /// Retires the connection `node` if many share it and what comes on it for one of them would keep the others for too
-    /// long.
-    pub(crate) fn retire_if_clogged(&mut self, node: u32) {
+    /// long. Closes it then, if nobody waits for anything on it.
+    pub(crate) fn unclog(&mut self, node: u32) {
+        let place = self.retire_if_clogged(node);
+        self.close_if_abandoned(place);
+    }
+
+    /// The reply that comes on the connection `node` for a client is large. `refetches`, all that it waits for there, is asked
+    /// again on a connection of its own, and what comes here is passed over; or, if nobody else waits for anything here and
+    /// this is retired, it is that connection.
+    pub(crate) fn refetch(&mut self, node: u32, refetches: Vec<Refetch>) {
+        let Some(conn) = refetches.first().map(|refetch| refetch.ticket.conn) else { return };
+        let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
+        self.core.backends[node as usize].tickets_mut().filter(is_ours).for_each(Ticket::bury);
+        let place = self.retire_if_clogged(node);
+        if self.leave_to_client(place, &refetches) {
+            return;
+        }
+        let core = &mut self.core;
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+            core.add_refetches(session, refetches);
+        }
+        core.backends[place as usize].pass_over(&mut core.pool);
+        self.close_if_abandoned(place);
+        self.send_refetches_of(conn);
+    }
+
+    /// Leaves the retired connection `node` to the client that waits for `refetches`, if these come first there and nobody
+    /// waits for anything else.
+    fn leave_to_client(&mut self, node: u32, refetches: &[Refetch]) -> bool {
+        let core = &mut self.core;
+        let backend = &core.backends[node as usize];
+        let conn = refetches.first().map(|refetch| refetch.ticket.conn);
+        let is_ours = |ticket: &&Ticket| Some(ticket.conn) == conn && ticket.is_of_client();
+        let starts = backend.tickets().take_while(is_ours).map(|ticket| ticket.start);
+        let come_first = starts.eq(refetches.iter().map(|refetch| refetch.ticket.start))
+            && backend.tickets().filter(is_ours).count() == refetches.len();
+        // A redirect may have brought parts of one request together, which are passed on side by side.
+        let are_in_order =
+            refetches.windows(2).all(|pair| is_behind(pair[1].ticket.place, pair[0].ticket.place));
+        if backend.used_by != Use::Retired || !come_first || !are_in_order || !backend.is_abandoned() {
+            return false;
+        }
+        let tickets: Vec<Ticket> = backend.tickets().copied().collect();
+        let shard = core.shard_name(backend.shard).to_owned();
+        let Some(Peer::Client(session)) = conn.and_then(|conn| self.peers.get_mut(conn)) else {
+            return false;
+        };
+        if !core.leave_to(session, node) {
+            return false;
+        }
+        let backend = &mut core.backends[node as usize];
+        backend.take_for_one();
+        for (number, ticket) in backend.tickets_mut().enumerate() {
+            ticket.purpose = refetches.get(number).map_or(Purpose::Nobody, |_| Purpose::Client);
+        }
+        for ticket in tickets {
+            self.lift_fence(ticket);
+            if ticket.purpose == Purpose::Poll {
+                self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));
+            }
+        }
+        true
+    }
+
+    /// Retires the connection `node` if it is clogged. Returns where it is then.
+    fn retire_if_clogged(&mut self, node: u32) -> u32 {
         let core = &self.core;
         let backend = &core.backends[node as usize];
         let bytes = match () {
@@ -28,12 +96,11 @@ impl Proxy {
             () if backend.holds_reply => backend.bytes_announced(),
             () => 0,
         };
-        if matches!(backend.used_by, Use::Shared | Use::Replica) && bytes > core.limits.pass_over_bytes_max {
-            self.retire(node);
-        }
+        let is_shared = matches!(backend.used_by, Use::Shared | Use::Replica);
+        if is_shared && bytes > core.limits.pass_over_bytes_max { self.retire(node) } else { node }
     }
 
-    fn retire(&mut self, node: u32) {
+    fn retire(&mut self, node: u32) -> u32 {
         // What others ask for may be as large: the node would do all of it twice.
         let mut reads = self.take_reads(node, Session::expects_little);
         let core = &mut self.core;
@@ -46,11 +113,11 @@ impl Proxy {
         self.core.counters.retirements += 1;
         self.ask_again(reads, node);
         self.core.recount_node(node);
-        self.close_if_abandoned(place);
+        place
     }
 
     /// Closes the retired connection `node` if nobody waits for anything on it.
-    pub(crate) fn close_if_abandoned(&mut self, node: u32) {
+    fn close_if_abandoned(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &core.backends[node as usize];
         if backend.used_by == Use::Retired && backend.is_abandoned() && !core.pins.doomed.contains(&node) {
@@ -132,7 +199,7 @@ impl Proxy {
 
 impl Backend {
     /// Whether nobody waits for what is in flight on it, and none of that changes anything.
-    fn is_abandoned(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         self.tickets().all(|ticket| match ticket.purpose {
             Purpose::Late | Purpose::Nobody => ticket.kept.is_read(),
             // It will be asked once more.

@@ -326,27 +326,48 @@ fn a_clogged_connection_is_replaced_and_order_is_kept() {
 }
 
 #[test]
-fn reads_behind_a_large_reply_are_asked_again_and_it_is_cut_short() {
+fn reads_behind_a_large_reply_are_asked_again_and_its_client_keeps_the_connection() {
     let (mut rig, client) = rig(1, clogging());
     let (other, third) = (small_client(&mut rig), small_client(&mut rig));
-    rig.client_sends(client, "get x|");
+    rig.client_sends(client, "get x|get w|");
     rig.client_sends(other, "get y|get z|");
     rig.client_sends(third, "get y|");
     rig.node_got(0);
     let old = rig.node(0);
-    rig.node_sends(0, "$1000|0123456789");
-    assert!(rig.is_closed(old), "nobody wants the rest");
+    rig.node_sends(0, "$200|0123456789");
+    assert_eq!(rig.taken(client), "$200|0123456789", "it is passed on from here");
     let new = rig.idle_or_new(0, old);
     assert_eq!(rig.taken(new), "*2|$3|get|$1|y|*2|$3|get|$1|z|*2|$3|get|$1|y|");
-    rig.pass(Duration::from_millis(1));
-    rig.bring_up(0);
-    let large = rig.node(0);
-    assert_eq!(rig.taken(large), "*2|$3|get|$1|x|");
     rig.sends(new, "$1|y|$1|z|$1|y|");
     assert_eq!((rig.taken(other).as_str(), rig.taken(third).as_str()), ("$1|y|$1|z|", "$1|y|"));
-    rig.sends(large, "$40|0123456789012345678901234567890123456789|");
-    assert_eq!(rig.taken(client), "$40|0123456789012345678901234567890123456789|");
-    assert_eq!(rig.proxy.counters().reads_repeated, 3);
+    let rest = format!("{}|", "0".repeat(190));
+    rig.sends(old, &format!("{rest}$1|w|$1|y|$1"));
+    assert_eq!(rig.taken(client), format!("{rest}$1|w|"));
+    assert!(rig.is_closed(old), "what comes for the others is of no use");
+    assert_eq!((rig.proxy.counters().reads_repeated, rig.proxy.counters().refetches), (3, 0));
+    rig.client_sends(client, "ping|");
+    assert_eq!(rig.taken(client), "+PONG|");
+}
+
+#[test]
+fn what_nobody_wants_is_cut_short_while_its_client_waits_for_its_turn() {
+    let (mut rig, client) = rig(1, Limits { pinned_clients_max: 1, ..clogging() });
+    let other = small_client(&mut rig);
+    // The only permit is another's.
+    rig.client_sends(other, "*3|$3|set|$1|y|$60|0123456789");
+    let own = rig.pinned_now();
+    rig.taken(own);
+    rig.client_sends(client, "get x|");
+    let old = rig.node(0);
+    rig.node_sends(0, "$200|0123456789");
+    assert_eq!((rig.is_closed(old), rig.taken(client).as_str()), (true, ""));
+    rig.client_sends(other, &format!("{}|", "0".repeat(50)));
+    rig.taken(own);
+    rig.sends(own, "+OK|");
+    assert_eq!(rig.taken(other), "+OK|");
+    assert_eq!(rig.taken(own), "*2|$3|get|$1|x|");
+    rig.sends(own, "$1|v|");
+    assert_eq!(rig.taken(client), "$1|v|");
 }
 
 #[test]
@@ -381,14 +402,13 @@ fn a_read_behind_large_replies_is_asked_again_once() {
     rig.node_sends(0, "$200|0123456789");
     let new = rig.idle_or_new(0, old);
     assert_eq!(rig.taken(new), "*2|$3|get|$1|y|*2|$3|get|$1|z|");
-    rig.pass(Duration::from_millis(1));
-    rig.bring_up(0);
-    let first = rig.node(0);
-    rig.sends(first, &format!("$200|{value}|"));
+    rig.sends(old, &format!("{}|", &value[10..]));
     assert_eq!(rig.taken(one), format!("$200|{value}|"));
-    rig.taken(first);
+    let conns = rig.conns();
     rig.sends(new, "$200|0123456789");
-    assert_eq!((rig.taken(first).as_str(), rig.is_closed(new)), ("", false), "the third is answered here");
+    assert_eq!((rig.taken(two).as_str(), rig.is_closed(new)), ("", false), "the third is answered here");
+    rig.pass(Duration::from_millis(1));
+    assert!(rig.conns().len() <= conns.len() + 1, "what is passed over here is not asked for yet");
     rig.sends(new, &format!("{}|$1|z|", &value[10..]));
     assert_eq!(rig.taken(three), "$1|z|");
     let second = rig.pinned_now();

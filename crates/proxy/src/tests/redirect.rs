@@ -1,7 +1,7 @@
 //! Transcripts of a cluster whose slots move. `|` stands for CR LF.
 
-use crate::ConnId;
 use crate::testing::{Rig, even};
+use crate::{ConnId, Event};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use topology::discovery::Wish;
@@ -573,6 +573,35 @@ fn parts_that_a_redirect_brings_together_are_asked_for_again_together() {
     rig.sends(pinned, "*1|$1|y|");
     assert_eq!(rig.taken(client), format!("*2|$70000|{large}|$1|y|"));
     rig.node_sends(0, &format!("{}|*1|$1|y|", &large[3..]));
+    assert_eq!((rig.proxy.pins_pending(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+}
+
+#[test]
+fn parts_that_a_redirect_brings_together_are_not_passed_on_one_behind_the_other() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, _) = begin(&mut rig);
+    let other = rig.key(1);
+    rig.client_sends(client, &format!("mget {key} {other}|"));
+    let parts = [rig.node_got(0), rig.node_got(1)];
+    rig.node_sends(1, &moved(slot_of(&rig, &other), 0));
+    let old = rig.node(0);
+    // So large that another connection takes the place of this one.
+    rig.node_sends(0, "*1|$2000000|xxx");
+    assert!(
+        rig.is_closed(old),
+        "the client does not get it: it would wait for the second part, which is behind"
+    );
+    rig.pass(Duration::from_millis(1));
+    let conns: Vec<_> = rig.conns().into_iter().filter(|(shard, _)| *shard == 0).collect();
+    for &(_, conn) in &conns {
+        rig.event(Event::Connected { conn });
+        rig.sends(conn, "+PONG|");
+    }
+    let pinned =
+        conns.into_iter().map(|(_, conn)| conn).find(|conn| rig.taken(*conn).ends_with(&parts.concat()));
+    let pinned = pinned.expect("both are asked for again");
+    rig.sends(pinned, "*1|$1|x|*1|$1|y|");
+    assert_eq!(rig.taken(client), "*2|$1|x|$1|y|");
     assert_eq!((rig.proxy.pins_pending(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
 }
 
