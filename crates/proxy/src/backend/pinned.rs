@@ -13,7 +13,8 @@
 //!
 //! - A reply to a read of its turned out large on the shared connection. That reply is passed over as it comes, and
 //!   the read is asked again on a pinned connection ("refetch"): not a byte of it was passed on before. With it go the
-//!   client's later requests in flight to that node, which must all be reads, so that their order is kept.
+//!   client's later requests in flight to that node, which must all be reads, so that their order is kept. If the reply is
+//!   so large that another connection takes the place of this one, it may be the pinned one itself (`retire.rs`).
 //! - Its last replies were large, so the next one is expected to be.
 //! - Its request is large: it is passed on while it comes ([`crate::requests::upload`]), or, if several shards must see it or its
 //!   key is not known from its beginning, once it is whole.

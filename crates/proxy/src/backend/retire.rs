@@ -10,8 +10,8 @@
 //!                 the large reply is asked for again once that is done, since both would share the node and the way
 //! ```
 //!
-//! Which reads may be asked again, `doubt.rs` says. A client with a request in flight on a retired connection is not read from until that was answered: what it sends next
-//! must not overtake it.
+//! Which reads may be asked again, `doubt.rs` says. A client with a request in flight on a retired connection is not read
+//! from until that was answered: what it sends next must not overtake it.
 
 use crate::ConnId;
 use crate::backend::pinned::Refetch;

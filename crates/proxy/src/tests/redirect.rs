@@ -555,8 +555,8 @@ fn an_error_on_a_connection_for_large_replies_is_read_whole() {
     assert_eq!((rig.proxy.pins_pending(), rig.proxy.held_bytes()), (0, 0));
 }
 
-#[test]
-fn parts_that_a_redirect_brings_together_are_asked_for_again_together() {
+/// Both parts of a client's MGET are at node 0, since node 1 has redirected its own. Gives what that node got.
+fn brought_together() -> (Rig, ConnId, String) {
     let mut rig = Rig::cluster(2);
     let (client, key, _) = begin(&mut rig);
     let other = rig.key(1);
@@ -564,11 +564,17 @@ fn parts_that_a_redirect_brings_together_are_asked_for_again_together() {
     let parts = [rig.node_got(0), rig.node_got(1)];
     rig.node_sends(1, &moved(slot_of(&rig, &other), 0));
     assert_eq!(rig.node_got(0), parts[1]);
+    (rig, client, parts.concat())
+}
+
+#[test]
+fn parts_that_a_redirect_brings_together_are_asked_for_again_together() {
+    let (mut rig, client, parts) = brought_together();
     // The first one turns out to be large.
     let large = "x".repeat(70_000);
     rig.node_sends(0, "*1|$70000|xxx");
     let pinned = rig.bring_up_pinned(0);
-    assert_eq!(rig.taken(pinned), parts.concat());
+    assert_eq!(rig.taken(pinned), parts);
     rig.sends(pinned, &format!("*1|$70000|{large}|"));
     rig.sends(pinned, "*1|$1|y|");
     assert_eq!(rig.taken(client), format!("*2|$70000|{large}|$1|y|"));
@@ -578,12 +584,7 @@ fn parts_that_a_redirect_brings_together_are_asked_for_again_together() {
 
 #[test]
 fn parts_that_a_redirect_brings_together_are_not_passed_on_one_behind_the_other() {
-    let mut rig = Rig::cluster(2);
-    let (client, key, _) = begin(&mut rig);
-    let other = rig.key(1);
-    rig.client_sends(client, &format!("mget {key} {other}|"));
-    let parts = [rig.node_got(0), rig.node_got(1)];
-    rig.node_sends(1, &moved(slot_of(&rig, &other), 0));
+    let (mut rig, client, parts) = brought_together();
     let old = rig.node(0);
     // So large that another connection takes the place of this one.
     rig.node_sends(0, "*1|$2000000|xxx");
@@ -597,8 +598,7 @@ fn parts_that_a_redirect_brings_together_are_not_passed_on_one_behind_the_other(
         rig.event(Event::Connected { conn });
         rig.sends(conn, "+PONG|");
     }
-    let pinned =
-        conns.into_iter().map(|(_, conn)| conn).find(|conn| rig.taken(*conn).ends_with(&parts.concat()));
+    let pinned = conns.into_iter().map(|(_, conn)| conn).find(|conn| rig.taken(*conn).ends_with(&parts));
     let pinned = pinned.expect("both are asked for again");
     rig.sends(pinned, "*1|$1|x|*1|$1|y|");
     assert_eq!(rig.taken(client), "*2|$1|x|$1|y|");
