@@ -187,10 +187,14 @@ impl Proxy {
         }
     }
 
-    /// Reads what was held back on a pinned connection and is not passed on while it comes.
+    /// Reads what was held back on a pinned connection, or came with the reply before it, and is not passed on while it comes.
     pub(crate) fn read_held_back(&mut self, node: u32) {
         let backend = &self.core.backends[node as usize];
         let Some(ticket) = backend.front() else { return };
+        if ticket.purpose == Purpose::Nobody {
+            self.handle_pinned_bytes(node, &[]);
+            return self.core.recount_node(node);
+        }
         let is_relayed = match self.peers.get(ticket.conn) {
             Some(Peer::Client(session)) => self.core.is_relayed(session, ticket),
             _ => true,

@@ -107,8 +107,8 @@ pub(crate) struct Pins {
     pub doomed: Vec<u32>,
     /// Clients for whom something may be passed on now.
     pub to_relay: Vec<ConnId>,
-    /// Connections whose next reply must be seen whole: an error, which may say that the request was declined, or a part of
-    /// what is not passed on part by part any more.
+    /// Connections whose next reply is to be read: an error, which may say that the request was declined, a part of
+    /// what is not passed on part by part any more, or what is for nobody.
     pub to_read: Vec<u32>,
 }
 

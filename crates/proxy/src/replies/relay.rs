@@ -88,9 +88,20 @@ impl Core {
         if !complete {
             return Ok(Step::Wait);
         }
-        self.backends[node as usize].pop();
+        self.finish_reply(node);
         session.finish_relay(&mut self.pool);
         Ok(Step::Done)
+    }
+
+    /// All of a reply on the pinned connection `node` was passed on. What is there already of the next one is not the
+    /// client's, if nobody waits for it.
+    fn finish_reply(&mut self, node: u32) {
+        let backend = &mut self.backends[node as usize];
+        backend.pop();
+        let is_for_nobody = backend.front().is_some_and(|ticket| ticket.purpose == Purpose::Nobody);
+        if is_for_nobody && backend.input_len() > 0 {
+            self.pins.to_read.push(node);
+        }
     }
 
     /// The connection whose next reply belongs to the place at the front, and to `part` of it if that is given.
@@ -205,7 +216,7 @@ impl Core {
         backend.elements =
             backend.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
         if backend.elements.is_none() {
-            backend.pop();
+            self.finish_reply(node);
         }
     }
 

@@ -624,6 +624,24 @@ fn a_large_request_follows_its_key_on_its_way() {
 }
 
 #[test]
+fn answers_to_asking_between_replies_that_are_there_at_once_are_passed_over() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("get {key}|get {key}|"));
+    let sent = rig.node_got(0);
+    // The first one is large, so that both are asked again where their client alone is.
+    rig.node_sends(0, "$70000|xxx");
+    let pinned = rig.bring_up_pinned(0);
+    assert_eq!(rig.taken(pinned), sent);
+    rig.sends(pinned, &ask(slot, 1).repeat(2));
+    let pinned = rig.bring_up_pinned(1);
+    let get = &sent[..sent.len() / 2];
+    assert_eq!(rig.taken(pinned), format!("{ASKING}{get}").repeat(2));
+    rig.sends(pinned, "+OK|$1|v|+OK|$1|w|");
+    assert_eq!(rig.taken(client), "$1|v|$1|w|");
+}
+
+#[test]
 fn a_client_that_leaves_takes_what_is_parked_along() {
     let mut rig = Rig::cluster(1);
     let (client, key, slot) = begin(&mut rig);
