@@ -112,7 +112,8 @@ impl Proxy {
     }
 
     /// A large reply begins on a connection that all share: it is passed over if nobody waits for it, or if it can be
-    /// asked for again on a connection of its client's own. Else it is held until it is whole.
+    /// asked for again on a connection of its client's own. Else it is held until it is whole, as on a connection of its
+    /// client's own what is not passed on while it comes.
     fn avoid_large_reply(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
@@ -122,7 +123,9 @@ impl Proxy {
         let Some(ticket) = backend.front().copied() else { return };
         // What is not passed over now is not looked at again.
         backend.holds_reply = true;
+        let is_its_own = backend.used_by == Use::Pinned;
         match (ticket.purpose, self.peers.get(ticket.conn)) {
+            (Purpose::Client, Some(Peer::Client(_))) if is_its_own => {}
             (Purpose::Client, Some(Peer::Client(session))) if session.owed(ticket.place).is_some() => {
                 if let Some(refetches) = core.refetches(session, node) {
                     return self.refetch(node, refetches);

@@ -277,9 +277,9 @@ impl Core {
     }
 
     /// What `session` has in flight on the connection `node`, on which a large reply to it begins: all of that is to be asked
-    /// again with it. `None` if that must not be, or if the connection is its own already.
+    /// again with it. `None` if that must not be.
     pub(crate) fn refetches(&self, session: &Session, node: u32) -> Option<Vec<Refetch>> {
-        let backend = Some(&self.backends[node as usize]).filter(|backend| backend.used_by != Use::Pinned)?;
+        let backend = &self.backends[node as usize];
         let (from, first, lane, shard) =
             (backend.conn()?, backend.front()?.start, backend.lane, backend.shard);
         let mut refetches = Vec::new();
