@@ -14,17 +14,27 @@
 //! been healthy.
 
 use crate::ConnId;
+use crate::backend::lanes::LaneId;
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::event::Notice;
 use crate::proxy::{Peer, Proxy};
+use crate::reading::replicas::Rescued;
 use crate::session::{Owed, Session};
 use std::collections::BTreeSet;
+use topology::ShardId;
 
 /// A read that is to be asked again.
 #[derive(Debug)]
 pub(crate) struct Repeat {
     pub ticket: Ticket,
     request: Vec<u8>,
+}
+
+impl Repeat {
+    /// The same, to be asked of the primary of `shard`.
+    pub(crate) fn of(self, lane: LaneId, shard: ShardId) -> Rescued {
+        Rescued { lane, shard, ticket: self.ticket, request: self.request }
+    }
 }
 
 impl Proxy {

@@ -107,11 +107,15 @@ impl Proxy {
         // The node was at work for another, and may be for a while.
         let deadline = core.now + core.limits.request_timeout;
         reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
-        let Backend { lane, node: id, .. } = core.backends[node as usize];
+        let Backend { lane, node: id, shard, used_by, .. } = core.backends[node as usize];
         let place = core.unused_node(lane, id);
         self.replace(node, place, Use::Retired);
         self.core.counters.retirements += 1;
-        self.ask_again(reads, node);
+        match used_by {
+            // The replica was fit for them when they came; when it takes another connection, it may not be.
+            Use::Replica => self.ask_primary(reads.into_iter().map(|read| read.of(lane, shard)).collect()),
+            _ => self.ask_again(reads, node),
+        }
         self.core.recount_node(node);
         place
     }

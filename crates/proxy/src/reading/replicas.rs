@@ -379,10 +379,10 @@ impl Core {
 /// A read that a replica will not answer.
 #[derive(Debug)]
 pub(crate) struct Rescued {
-    lane: LaneId,
-    shard: ShardId,
-    ticket: Ticket,
-    request: Vec<u8>,
+    pub lane: LaneId,
+    pub shard: ShardId,
+    pub ticket: Ticket,
+    pub request: Vec<u8>,
 }
 
 /// Whether `ticket` is of a client's read. Others may be in flight to a replica that is about to become a primary; what may
