@@ -235,10 +235,11 @@ impl World<'_> {
         if self.stored_keys().is_empty() { Ok(()) } else { Err("a node was not flushed".to_owned()) }
     }
 
-    /// What nodes may have said in part of what they are asked now and then: whether they live, and how far they are.
+    /// What is counted of questions that nodes are asked now and then, whether they live and how far they are, and of the
+    /// parts of answers that have come.
     fn answers_under_way(&self) -> usize {
         let reports = if self.plan.reads_replicas() { self.nodes.len() } else { 0 };
-        20 * self.nodes.len() * LANES + REPORT_BYTES_MAX * reports
+        PROBE_BYTES_MAX * self.nodes.len() * LANES + REPORT_BYTES_MAX * reports
     }
 
     /// All clients leave; nothing of them stays.
@@ -285,6 +286,8 @@ impl World<'_> {
 
 /// Turns of a tenth of a second that the auditor waits for a reply: longer than a request's time.
 const PATIENCE: usize = 50;
+/// The ticket of a question whether a node lives, and a part of the answer.
+const PROBE_BYTES_MAX: usize = 60;
 /// What a node tells of its replication.
 const REPORT_BYTES_MAX: usize = 200;
 /// Pages of one walk.

@@ -124,7 +124,7 @@ impl Proxy {
     fn close_if_abandoned(&mut self, node: u32) {
         let core = &mut self.core;
         let backend = &core.backends[node as usize];
-        if backend.used_by == Use::Retired && backend.is_abandoned() && !core.pins.doomed.contains(&node) {
+        if backend.used_by == Use::Retired && backend.is_abandoned() {
             core.pins.doomed.push(node);
         }
     }
