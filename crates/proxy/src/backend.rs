@@ -179,6 +179,13 @@ pub(crate) enum Use {
     Relief,
 }
 
+impl Use {
+    /// Whether those whose requests are in flight there send nothing else before these were answered: see `retire.rs`.
+    pub(crate) fn has_fences(self) -> bool {
+        matches!(self, Use::Retired | Use::Draining)
+    }
+}
+
 /// One connection to a node, or the wish for one.
 #[derive(Debug)]
 pub(crate) struct Backend {

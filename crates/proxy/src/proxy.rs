@@ -291,7 +291,7 @@ impl Proxy {
         core.vacate(node);
         let shard = core.shard_name(shard).to_owned();
         for ticket in tickets {
-            if matches!(used_by, Use::Retired | Use::Draining) {
+            if used_by.has_fences() {
                 self.lift_fence(ticket);
             }
             self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));

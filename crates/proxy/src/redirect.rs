@@ -91,9 +91,9 @@ impl Kept {
     }
 }
 
-/// Beside the number of times that it was sent.
+/// Beside the number of times that it was sent: it changes nothing.
 const IS_READ: u8 = 0x80;
-/// The same.
+/// Beside that: it was asked again, on another connection.
 const IS_REPEATED: u8 = 0x40;
 /// A request is sent to so many other nodes at most, as by most clients of Redis Cluster: a slot that is reported
 /// elsewhere by each node that is asked will be so by the next.

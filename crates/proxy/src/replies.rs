@@ -181,7 +181,7 @@ impl Proxy {
                 backend.passes_over = false;
                 let (ticket, used_by) = (backend.front().copied(), backend.used_by);
                 backend.pop();
-                if let Some(ticket) = ticket.filter(|_| matches!(used_by, Use::Retired | Use::Draining)) {
+                if let Some(ticket) = ticket.filter(|_| used_by.has_fences()) {
                     self.lift_fence(ticket);
                 }
                 self.handle_shared_bytes(node, &[]);
@@ -215,12 +215,12 @@ impl Proxy {
         let Some(&ticket) = backend.front() else {
             return self.fail_node(node, Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
-        if ticket.purpose == Purpose::Nobody && backend.is_abandoned() {
-            // It was others', when they shared this connection.
-            return core.pins.doomed.push(node);
-        }
         if ticket.purpose == Purpose::Nobody {
-            return self.skip_answer(node, bytes);
+            return match backend.is_abandoned() {
+                // It was others', when they shared this connection.
+                true => core.pins.doomed.push(node),
+                false => self.skip_answer(node, bytes),
+            };
         }
         let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
         if core.is_relayed(session, &ticket) {
@@ -703,7 +703,7 @@ impl Proxy {
                 () if garbled => Lost::Garbled { shard },
                 () => Lost::Broken { shard },
             };
-            if matches!(used_by, Use::Retired | Use::Draining) {
+            if used_by.has_fences() {
                 self.lift_fence(ticket);
             }
             self.deliver(ticket, Outcome::Lost(lost));

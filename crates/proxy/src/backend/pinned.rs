@@ -155,14 +155,15 @@ impl Pins {
 impl Core {
     /// Whether the session may carry out a request on pinned connections now. If not, it will be resumed when it may.
     pub(crate) fn pin(&mut self, session: &mut Session) -> bool {
-        if session.pinning.id().is_none() {
-            self.want_pin(session);
-        }
+        self.want_pin(session);
         matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending()
     }
 
-    /// Puts the session into the queue for a permit, or gives it one.
+    /// Puts the session into the queue for a permit, or gives it one, unless it has a pin already. Returns that.
     fn want_pin(&mut self, session: &mut Session) -> Id {
+        if let Some(id) = session.pinning.id() {
+            return id;
+        }
         let pin = Pin { client: session.conn, nodes: Vec::new(), refetches: Vec::new(), upload: None };
         let id = self.pins.pins.insert(pin);
         if self.pins.waiting.is_empty() && self.pins.granted < self.limits.pinned_clients_max {
@@ -306,19 +307,14 @@ impl Core {
     /// `session` is to ask `refetches` again when it may.
     pub(crate) fn add_refetches(&mut self, session: &mut Session, refetches: Vec<Refetch>) {
         self.counters.refetches += refetches.len() as u64;
-        let id = match session.pinning.id() {
-            Some(id) => id,
-            None => self.want_pin(session),
-        };
+        let id = self.want_pin(session);
         self.pins.pins.get_mut(id).expect("a pinned session has a pin").refetches.extend(refetches);
     }
 
     /// The connection `node`, on which nobody else waits for anything, is from now on one of the session's own, if that has
     /// its permit, or gets it at once.
     pub(crate) fn leave_to(&mut self, session: &mut Session, node: u32) -> bool {
-        if session.pinning.id().is_none() {
-            self.want_pin(session);
-        }
+        self.want_pin(session);
         let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return false };
         session.pinning = Pinning::Busy(id);
         self.pins.pins.get_mut(id).expect("a pinned session has a pin").nodes.push(node);

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   a reply that is too large begins, or the last of many ──► retired: a fresh connection takes its place
-//!     ├─ reads in flight behind it, of clients that usually get little ──► asked again on the fresh one, once each
+//!     ├─ reads in flight behind it, of clients that usually get little ──► asked again on the fresh one, once each;
+//!     │                                                                   those of a replica, of its primary
 //!     ├─ nobody else waits for anything on it then ──► it is the connection of the large reply's client from now on, or
 //!     │                                               closed, if nobody wants that or there is no permit for it
 //!     └─ else ──► what comes is passed over as fast as it does, and the others are answered there;
@@ -37,7 +38,7 @@ impl Proxy {
         let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
         self.core.backends[node as usize].tickets_mut().filter(is_ours).for_each(Ticket::bury);
         let place = self.retire_if_clogged(node);
-        if self.leave_to_client(place, &refetches) {
+        if self.leave_to_client(place, conn, &refetches) {
             return;
         }
         let core = &mut self.core;
@@ -49,13 +50,12 @@ impl Proxy {
         self.send_refetches_of(conn);
     }
 
-    /// Leaves the retired connection `node` to the client that waits for `refetches`, if these come first there and nobody
-    /// waits for anything else.
-    fn leave_to_client(&mut self, node: u32, refetches: &[Refetch]) -> bool {
+    /// Leaves the retired connection `node` to the client `conn`, who waits for `refetches`, if these come first there and
+    /// nobody waits for anything else.
+    fn leave_to_client(&mut self, node: u32, conn: ConnId, refetches: &[Refetch]) -> bool {
         let core = &mut self.core;
         let backend = &core.backends[node as usize];
-        let conn = refetches.first().map(|refetch| refetch.ticket.conn);
-        let is_ours = |ticket: &&Ticket| Some(ticket.conn) == conn && ticket.is_of_client();
+        let is_ours = |ticket: &&Ticket| ticket.conn == conn && ticket.is_of_client();
         let starts = backend.tickets().take_while(is_ours).map(|ticket| ticket.start);
         let come_first = starts.eq(refetches.iter().map(|refetch| refetch.ticket.start))
             && backend.tickets().filter(is_ours).count() == refetches.len();
@@ -67,9 +67,7 @@ impl Proxy {
         }
         let tickets: Vec<Ticket> = backend.tickets().copied().collect();
         let shard = core.shard_name(backend.shard).to_owned();
-        let Some(Peer::Client(session)) = conn.and_then(|conn| self.peers.get_mut(conn)) else {
-            return false;
-        };
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return false };
         if !core.leave_to(session, node) {
             return false;
         }
