@@ -24,6 +24,7 @@ mod large;
 mod learned;
 mod local;
 mod passing;
+mod pops;
 mod process;
 mod pubsub;
 mod redirects;

@@ -317,16 +317,20 @@ pub(crate) const ACROSS: &[Line] = &[
     ),
     exact("GEORADIUS geo lon lat dist unit STORE geo"),
     exact("GEORADIUSBYMEMBER geo place dist unit STOREDIST zset"),
+    exact("LMPOP nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
+    exact("ZMPOP nzsets ( MIN | MAX ) [ COUNT uint ]"),
+    exact("BLPOP ( list )+ 0.01"),
+    exact("BRPOP ( list )+ 0.01"),
+    exact("BLMPOP 0.01 nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
+    exact("BZPOPMIN ( zset )+ 0.01"),
+    exact("BZPOPMAX ( zset )+ 0.01"),
+    exact("BZMPOP 0.01 nzsets ( MIN | MAX ) [ COUNT uint ]"),
+    exact("XREADGROUP GROUP group consumer COUNT uint STREAMS stream stream > >"),
 ];
 
 /// Commands with several keys that must live together in any case.
-pub(crate) const SAME_TAG: &[Line] = &[
-    exact("LMPOP nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
-    exact("ZMPOP nzsets ( MIN | MAX ) [ COUNT uint ]"),
-    exact("XREADGROUP GROUP group consumer COUNT uint STREAMS stream stream > >"),
-    exact("EVAL pairscript 2 str str"),
-    exact("EVAL_RO pairscript 2 any any"),
-];
+pub(crate) const SAME_TAG: &[Line] =
+    &[exact("EVAL pairscript 2 str str"), exact("EVAL_RO pairscript 2 any any")];
 
 /// What makes values large, beyond the compact forms in which Redis keeps small ones; compared with emulation only.
 pub(crate) const LARGE: &[Line] = &[
@@ -375,13 +379,7 @@ pub(crate) const KEYLESS: &[Line] = &[
 /// Data commands that are not compared, and why.
 pub(crate) const EXCUSED: &[(&str, &str)] = &[
     ("blmove", "waits"),
-    ("blmpop", "waits"),
-    ("blpop", "waits"),
-    ("brpop", "waits"),
     ("brpoplpush", "waits"),
-    ("bzmpop", "waits"),
-    ("bzpopmax", "waits"),
-    ("bzpopmin", "waits"),
     ("memory", "the allocator of each process decides"),
     ("migrate", "speaks to other nodes"),
     ("pfdebug", "an inside view of one process"),

@@ -52,6 +52,10 @@ pub enum Across {
     Carried,
     /// One element goes from one key to another.
     Moved,
+    /// Elements are taken from the first of its keys that has any. A command that may block waits for one.
+    Popped,
+    /// Streams are read for a consumer of a group, each by itself. A command that may block waits for an entry.
+    ReadByGroup,
 }
 
 /// How the replies of several shards become one. The first error of any shard is the reply instead.

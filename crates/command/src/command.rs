@@ -244,7 +244,7 @@ mod tests {
                 assert!(!command.flags.contains(Flags::BLOCKING), "{name} blocks");
             }
             if command.across != Across::Refused {
-                let shards = matches!(command.carry, Carry::Shard | Carry::ShardIf(_));
+                let shards = matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Blocking(_));
                 assert!(shards && command.single_key().is_none(), "{name} is never on several shards");
             }
             if matches!(command.carry, Carry::Split(_)) {

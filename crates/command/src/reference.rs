@@ -101,7 +101,7 @@ fn notes(command: &Command) -> String {
     let notes = notes.collect::<Vec<_>>().join("; ");
     match command.across {
         Across::Refused => notes,
-        Across::Gathered | Across::Carried | Across::Moved => {
+        Across::Gathered | Across::Carried | Across::Moved | Across::Popped | Across::ReadByGroup => {
             format!(
                 "{notes}; over several refused, or [emulated](cross-shard.md) with `--cross-shard=emulate`"
             )

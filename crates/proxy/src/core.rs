@@ -7,6 +7,7 @@ use crate::backend::pinned::{Pinning, Pins};
 use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
 use crate::emulate::Emulation;
+use crate::emulate::waits::Waits;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
 use crate::held::acknowledged::Losses;
@@ -77,6 +78,8 @@ pub(crate) struct Core {
     pub repeats: Repeats,
     pub scans: Slab<Scan>,
     pub emulations: Slab<Emulation>,
+    /// Those that wait for an element.
+    pub waits: Waits,
     pub fans: Slab<Fan>,
     pub losses: Losses,
     pub mixtures: Slab<Mixture>,
@@ -190,6 +193,7 @@ impl Core {
             repeats: Repeats::default(),
             scans: Slab::default(),
             emulations: Slab::default(),
+            waits: Waits::default(),
             fans: Slab::default(),
             losses: Losses::default(),
             mixtures: Slab::default(),

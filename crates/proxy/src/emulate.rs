@@ -16,7 +16,10 @@
 //! Each question has the time of a request; a plan has four steps at most, and one more to take back what it did.
 
 mod gather;
+mod group_reads;
 mod moves;
+mod pops;
+pub(crate) mod waits;
 
 use crate::ConnId;
 use crate::backend::Purpose;
@@ -33,12 +36,16 @@ use crate::requests::route::Keys;
 use crate::session::{Owed, Session};
 use command::{Across, Command, Number};
 use gather::Gather;
+use group_reads::GroupRead;
 use moves::{Journal, Move};
+use pops::Pop;
 use resp::{Request, encode};
 use std::borrow::Cow;
-use stdx::Id;
+use std::time::Duration;
+use stdx::{Id, Instant};
 use store::Scratch;
 use topology::{ShardId, TagRule, slot_of};
+use waits::{Key, KeyWait};
 
 /// One command over several shards, until it is answered.
 #[derive(Debug)]
@@ -67,6 +74,8 @@ pub(crate) struct Emulation {
 enum Plan {
     Gather(Gather),
     Move(Move),
+    Pop(Pop),
+    GroupRead(GroupRead),
 }
 
 /// What a plan asks one shard.
@@ -101,16 +110,28 @@ enum Answer {
 #[derive(Debug)]
 enum Next {
     Ask(Vec<Question>),
+    /// Nothing before a key has changed.
+    Wait,
     /// It is through: this is the client's reply.
     Reply(Vec<u8>),
+}
+
+/// `text` as a reply.
+fn error_reply(text: &str) -> Vec<u8> {
+    let mut reply = Vec::new();
+    errors::write(&mut reply, text);
+    reply
+}
+
+/// The answer of a step that asks one question.
+fn first(answers: Vec<Answer>) -> Answer {
+    answers.into_iter().next().expect("a step asks at least one question, and all were answered")
 }
 
 impl Next {
     /// It is through, and this went wrong.
     fn error(text: &str) -> Next {
-        let mut reply = Vec::new();
-        errors::write(&mut reply, text);
-        Next::Reply(reply)
+        Next::Reply(error_reply(text))
     }
 }
 
@@ -132,6 +153,8 @@ impl Plan {
         match self {
             Plan::Gather(gather) => gather.next(answers, conditions),
             Plan::Move(moving) => moving.next(answers),
+            Plan::Pop(pop) => pop.next(answers),
+            Plan::GroupRead(read) => read.next(answers),
         }
     }
 
@@ -140,6 +163,8 @@ impl Plan {
         match self {
             Plan::Gather(gather) => gather.is_reading(),
             Plan::Move(moving) => moving.is_reading(),
+            Plan::Pop(pop) => pop.is_reading(),
+            Plan::GroupRead(read) => read.is_reading(),
         }
     }
 
@@ -147,6 +172,61 @@ impl Plan {
         match self {
             Plan::Gather(gather) => gather.held_bytes(),
             Plan::Move(moving) => moving.held_bytes(),
+            Plan::Pop(pop) => pop.wait().held_bytes(),
+            Plan::GroupRead(read) => read.held_bytes(),
+        }
+    }
+
+    /// What it waits for, if it may wait.
+    fn wait(&self) -> Option<&KeyWait> {
+        match self {
+            Plan::Gather(_) | Plan::Move(_) => None,
+            Plan::Pop(pop) => Some(pop.wait()),
+            Plan::GroupRead(read) => Some(read.wait()),
+        }
+    }
+
+    fn wait_mut(&mut self) -> Option<&mut KeyWait> {
+        match self {
+            Plan::Gather(_) | Plan::Move(_) => None,
+            Plan::Pop(pop) => Some(pop.wait_mut()),
+            Plan::GroupRead(read) => Some(read.wait_mut()),
+        }
+    }
+
+    /// Whether its client waits, and no question is in flight.
+    fn is_waiting(&self) -> bool {
+        match self {
+            Plan::Gather(_) | Plan::Move(_) => false,
+            Plan::Pop(pop) => pop.is_waiting(),
+            Plan::GroupRead(read) => read.is_waiting(),
+        }
+    }
+
+    /// What is asked since keys have changed for which it waits.
+    fn look_again(&mut self) -> Option<Vec<Question>> {
+        match self {
+            Plan::Gather(_) | Plan::Move(_) => None,
+            Plan::Pop(pop) => pop.look_again(),
+            Plan::GroupRead(read) => read.look_again(),
+        }
+    }
+
+    /// Keys that it is about to take something from, by their places.
+    fn in_hand(&self) -> Vec<usize> {
+        match self {
+            Plan::Gather(_) | Plan::Move(_) => Vec::new(),
+            Plan::Pop(pop) => pop.in_hand(),
+            Plan::GroupRead(read) => read.in_hand(),
+        }
+    }
+
+    /// Whether the replies of the present step are taken however long they are: what was taken is nowhere else.
+    fn takes_any_length(&self) -> bool {
+        match self {
+            Plan::Gather(_) | Plan::Move(_) => false,
+            Plan::Pop(pop) => pop.takes_any_length(),
+            Plan::GroupRead(read) => !read.is_reading(),
         }
     }
 }
@@ -154,7 +234,7 @@ impl Plan {
 impl Emulation {
     /// Whether `bytes` more may be gathered.
     fn has_room(&self, bytes: usize, bytes_max: usize) -> bool {
-        self.answered_bytes + bytes <= bytes_max
+        self.plan.takes_any_length() || self.answered_bytes + bytes <= bytes_max
     }
 }
 
@@ -199,11 +279,30 @@ impl Core {
         if !self.is_alone(session) {
             return self.read_again();
         }
-        match self.begin_emulation(session, command, request, keys) {
+        match self.begin_emulation(session, command, request, keys, self.now) {
             Ok(()) => {}
             Err(text) => self.refuse(session, &text),
         }
         Step::Done
+    }
+
+    /// Takes an element for a request whose keys live on several shards, or waits until `deadline`, if that is wanted.
+    pub(crate) fn emulate_waiting(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &Keys,
+        patience: Duration,
+    ) {
+        if self.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
+            return self.refuse_across(session, request);
+        }
+        // A permit for large transfers is not for those who wait.
+        self.unpin(session);
+        if let Err(text) = self.begin_emulation(session, command, request, keys, self.now + patience) {
+            self.refuse(session, &text);
+        }
     }
 
     /// Refuses a request whose keys live on several shards. Redis looks at all arguments before it looks for keys, so what is
@@ -227,8 +326,9 @@ impl Core {
         command: &Command,
         request: &Request<'_>,
         keys: &Keys,
+        deadline: Instant,
     ) -> Result<(), String> {
-        let (plan, questions) = self.plan(session, command, request)?;
+        let (plan, questions) = self.plan(session, command, request, deadline)?;
         for part in &keys.parts {
             self.shared_node(session.lane, part.shard).map_err(|lost| lost.text())?;
         }
@@ -261,11 +361,12 @@ impl Core {
         session: &Session,
         command: &Command,
         request: &Request<'_>,
-    ) -> Result<(Plan, Vec<Question>), &'static str> {
+        deadline: Instant,
+    ) -> Result<(Plan, Vec<Question>), String> {
         let topology = &self.topology;
         let shard_of = |key: &[u8]| topology.shard_of(key);
         match command.across {
-            Across::Refused => Err(errors::CROSS_SLOT),
+            Across::Refused => Err(errors::CROSS_SLOT.to_owned()),
             Across::Gathered | Across::Carried => {
                 let (gather, questions) = Gather::begin(command, request, shard_of, session.resp3)?;
                 Ok((Plan::Gather(gather), questions))
@@ -276,6 +377,32 @@ impl Core {
                 let (moving, questions) = Move::begin(command, request, shard_of, journal, session.resp3)?;
                 Ok((Plan::Move(moving), questions))
             }
+            Across::Popped | Across::ReadByGroup => {
+                self.check_arguments(request)?;
+                let mut positions = Vec::new();
+                command.keys(request, &mut positions).map_err(|_| errors::CROSS_SLOT)?;
+                let key =
+                    |&at: &usize| Key { name: request.arg(at).into(), shard: shard_of(request.arg(at)) };
+                let wait = KeyWait::new(positions.iter().map(key).collect(), deadline, session.resp3);
+                let [first_key, .., last_key] = positions[..] else {
+                    return Err(errors::CROSS_SLOT.to_owned());
+                };
+                if command.across == Across::ReadByGroup {
+                    let (read, questions) = GroupRead::begin(request, first_key, wait);
+                    return Ok((Plan::GroupRead(read), questions));
+                }
+                let (pop, questions) = Pop::begin(command, request, last_key, wait);
+                Ok((Plan::Pop(pop), questions))
+            }
+        }
+    }
+
+    /// Refuses what Redis refuses whatever its keys hold.
+    fn check_arguments(&self, request: &Request<'_>) -> Result<(), String> {
+        let mut reply = Vec::new();
+        match objects_to(request, self.unix_ms(), &mut reply) {
+            true => Err(moves::said(&reply)),
+            false => Ok(()),
         }
     }
 
@@ -333,6 +460,12 @@ impl Core {
             let answers = std::mem::take(&mut emulation.answers);
             match emulation.plan.next(answers.into_iter().flatten().collect(), &conditions) {
                 Next::Ask(questions) => self.ask(id, questions),
+                Next::Wait if self.wait_on_keys(id) => return None,
+                Next::Wait => {
+                    let emulation = self.forget_emulation(id)?;
+                    let reply = emulation.plan.wait()?.nothing();
+                    return Some((emulation, reply));
+                }
                 Next::Reply(reply) => {
                     let emulation = self.forget_emulation(id)?;
                     return Some((emulation, reply));
@@ -364,6 +497,7 @@ impl Core {
 
     fn forget_emulation(&mut self, id: Id) -> Option<Emulation> {
         let mut emulation = self.emulations.remove(id)?;
+        self.leave_waits(id, &emulation.plan);
         self.memory.recount(&mut emulation.counted_bytes, 0);
         Some(emulation)
     }
@@ -372,6 +506,9 @@ impl Core {
     pub(crate) fn leave_emulation(&mut self, id: Id) {
         if self.emulations.get(id).is_some_and(|emulation| emulation.plan.is_reading()) {
             self.forget_emulation(id);
+        } else if let Some(wait) = self.emulations.get_mut(id).and_then(|emulation| emulation.plan.wait_mut())
+        {
+            wait.client_left = true;
         }
     }
 
@@ -410,14 +547,24 @@ impl Proxy {
     }
 
     fn advance_emulation(&mut self, id: Id) {
-        let Some((emulation, reply)) = self.core.go_on(id) else { return };
-        let Some(Peer::Client(session)) = self.peers.get_mut(emulation.conn) else { return };
+        match self.core.go_on(id) {
+            Some((emulation, reply)) => self.answer_emulation(emulation, &reply),
+            None => self.show_wait_for_key(id),
+        }
+    }
+
+    /// The plan is through, and its client gets `reply`, if the client is still there.
+    fn answer_emulation(&mut self, emulation: Emulation, reply: &[u8]) {
         let core = &mut self.core;
-        core.tally.count_reply(emulation.command, emulation.asked_us, core.now_us, &reply);
-        core.counters.errors += u64::from(resp::reply::is_error(&reply));
+        let Some(Peer::Client(session)) = self.peers.get_mut(emulation.conn) else {
+            return self.note_unreturned(&emulation, reply);
+        };
+        core.set_waiting(session, None);
+        core.tally.count_reply(emulation.command, emulation.asked_us, core.now_us, reply);
+        core.counters.errors += u64::from(resp::reply::is_error(reply));
         session.fences -= 1;
         core.clients_to_resume.push(emulation.conn);
-        if core.settle(session, emulation.place, &reply) {
+        if core.settle(session, emulation.place, reply) {
             core.note_closed(session, CloseReason::OutputLimit);
             self.close_client(emulation.conn);
         } else {

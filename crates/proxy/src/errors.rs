@@ -63,6 +63,11 @@ impl Lost {
         }
     }
 
+    /// Whether the request certainly did not run.
+    pub(crate) fn is_not_sent(&self) -> bool {
+        matches!(self, Lost::NotSent { .. } | Lost::Denied { .. })
+    }
+
     /// The same for a transaction, of which a node runs nothing before it has read the last byte of EXEC.
     pub(crate) fn text_of_exec(&self) -> String {
         match self {
@@ -222,6 +227,9 @@ pub(crate) const UNREADABLE_VALUE: &str =
     "ERR a value is of a kind that no command over several shards can read";
 pub(crate) const ELEMENT_TOO_LARGE: &str =
     "ERR the element is larger than --cross-shard-bytes-max, or than what is left of it";
+pub(crate) const ELEMENT_NOT_RETURNED: &str = "ERR the element was not put back";
+/// Redis's words for a client that another one lets go.
+pub(crate) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 /// Redis's words for what does not fit into 32 bits.

@@ -171,6 +171,11 @@ pub enum Notice {
         /// How many channels and patterns.
         topics: usize,
     },
+    /// A client left while a pop for it was in flight, and the element that came could not be put back.
+    ElementNotReturned {
+        /// Name of the key's shard.
+        shard: String,
+    },
     /// A client was closed by us.
     ClientClosed {
         /// Its number, as CLIENT ID tells it.

@@ -121,7 +121,9 @@ impl Core {
             return Step::Done;
         }
         match route::route(command, request, &self.topology, keys) {
-            Route::Parts if wait != Wait::BlockAcross => self.refuse_across(session, request),
+            Route::Parts if wait != Wait::BlockAcross => {
+                self.emulate_waiting(session, command, request, keys, patience);
+            }
             Route::Parts if streams::is_complete(request, keys) => {
                 self.wait_for_entries(session, request, keys, patience);
             }
@@ -220,9 +222,7 @@ impl Core {
             Watch::No | Watch::Lost => None,
         };
         let waiting = session.waits_on;
-        if waiting.is_some() {
-            self.set_waiting(session, None);
-        }
+        self.set_waiting(session, None);
         self.pins.doomed.extend(watching.into_iter().chain(waiting).map(HeldNode::get));
     }
 
@@ -249,6 +249,9 @@ impl Core {
         self.forget_held_back(session);
         if let Some(Owed::Fan(fan)) = session.front_owed() {
             self.leave_fan(fan);
+        }
+        if let Some(pop) = self.waiting_pop(session) {
+            self.abandon_pop(session, pop);
         }
         if let Some(node) = session.waits_on {
             self.set_waiting(session, None);

@@ -245,11 +245,12 @@ impl Proxy {
             self.watch_memory();
             self.relay_replies();
             self.resume_clients();
+            let serves = self.serve_woken();
             let asks = !self.core.questions.is_empty();
             if asks {
                 self.put_question();
             }
-            if !asks && self.core.pins.to_relay.is_empty() {
+            if !asks && !serves && self.core.pins.to_relay.is_empty() {
                 return;
             }
         }
@@ -430,7 +431,7 @@ impl Proxy {
         let soon = self.sweep_at.min(self.core.check_at);
         let soon = soon.min(self.core.inquiries.deadline()).min(self.core.pause.until);
         let soon = soon.min(self.core.readers.deadline()).min(self.core.ejection_deadline());
-        soon.min(self.core.parking.due_at)
+        soon.min(self.core.parking.due_at).min(self.core.waits.deadline())
     }
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
@@ -454,6 +455,7 @@ impl Proxy {
         }
         self.conclude_late();
         self.end_pause_in_time();
+        self.end_late_waits();
         self.follow_up();
     }
 
@@ -575,8 +577,12 @@ impl Proxy {
                 && session.phase == Phase::Open
             {
                 session.phase = Phase::Ending;
+                let pop = self.core.waiting_pop(session);
                 if let Some(node) = session.waits_on {
                     self.core.end_wait(node);
+                }
+                if let Some(pop) = pop {
+                    self.end_wait_for_key(pop, None);
                 }
                 self.close_if_finished(conn);
             }

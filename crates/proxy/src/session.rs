@@ -378,7 +378,7 @@ impl Session {
     /// Whether a request of it waits, for an element or for the end of a pause, and may go on to do so when its client
     /// has long gone.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.waits_on.is_some() || self.is_held_back
+        self.waits_on.is_some() || self.is_seen_waiting || self.is_held_back
     }
 
     /// Whether what it did not ask for may still be sent to it: to who was told its last word, nothing more is.
@@ -613,7 +613,7 @@ impl Session {
     /// Appends a message behind all replies that are still to come, but for that of a request that waits for an element:
     /// it may be long in coming, or never.
     pub(crate) fn push_behind(&mut self, message: &[u8], pool: &mut BufferPool) {
-        if self.waits_on.is_some() {
+        if self.waits_on.is_some() || self.is_seen_waiting {
             return self.push(message, pool);
         }
         if self.is_pending() {

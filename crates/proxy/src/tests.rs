@@ -16,6 +16,7 @@ mod large;
 mod listeners;
 mod logins;
 mod passing;
+mod pops;
 mod proof;
 mod pubsub;
 mod redirect;

@@ -42,6 +42,9 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
             warn!(worker, shard, topics, reason, "messages are missed until the node is back");
         }
         Notice::SubscribedAgain { shard, topics } => info!(worker, shard, topics, "messages come again"),
+        Notice::ElementNotReturned { shard } => {
+            warn!(worker, shard, "popped element lost: its client left and the node did not take it back");
+        }
         Notice::ClientClosed { client, peer, reason } => match reason {
             CloseReason::Idle => debug!(worker, client, peer, "idle client closed"),
             CloseReason::Protocol => info!(worker, client, peer, "client closed: it sent what is not RESP"),

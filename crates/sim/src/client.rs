@@ -264,7 +264,7 @@ impl Client {
                 ledger.queues.told(key, element, Told::Done);
                 reply::as_integer(reply).is_some_and(|len| len > 0)
             }
-            Expect::Popped { key } => match ledger.queues.popped(key, reply) {
+            Expect::Popped { keys } => match ledger.queues.popped(keys, reply) {
                 Ok(()) => true,
                 Err(what) => {
                     ledger.violate(what);
@@ -445,7 +445,7 @@ impl Client {
                 transaction.told(told, ledger);
             }
             Expect::Pushed { key, element } => ledger.queues.told(key, element, told),
-            Expect::Popped { key } if told == Told::Unknown => ledger.queues.pop_lost(key),
+            Expect::Popped { keys } if told == Told::Unknown => ledger.queues.pop_lost(keys),
             Expect::Radio(expected) if told == Told::NotSent => ledger.radio.not_sent(expected),
             Expect::Tracking(expected) => ledger.caches.lost(self.program.client, expected, told),
             Expect::Modelled(asked) if told == Told::Unknown => ledger.model.lost(asked),

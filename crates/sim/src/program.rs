@@ -89,7 +89,7 @@ pub(crate) enum Expect {
     /// How long the queue is now.
     Pushed { key: Vec<u8>, element: Vec<u8> },
     /// An element of the queue, or none.
-    Popped { key: Vec<u8> },
+    Popped { keys: Vec<Vec<u8>> },
     /// How many replicas have what was written.
     Replicas,
     /// Each of these, for requests that are sent together.
@@ -267,7 +267,7 @@ impl Program {
             44 | 46 => ledger.radio.publish(self.client, now, prng),
             38..=40 => self.transaction(prng, ledger),
             // Who waits does nothing else meanwhile.
-            43 if prng.one_in(2) => self.pop(prng),
+            43 if prng.one_in(2) => self.pop(prng, ledger),
             41..=43 => self.push(prng, ledger),
             0..=2 => self.set(prng, ledger),
             3..=6 if !ledger.reads_anything && prng.one_in(6) => get_lasting(prng),

@@ -106,8 +106,11 @@ impl Program {
     }
 
     /// A client waits for an element, or ends the wait of another.
-    pub(crate) fn pop(&self, prng: &mut Prng) -> Sent {
-        let key = queue_key(prng.below(QUEUES));
+    pub(crate) fn pop(&self, prng: &mut Prng, ledger: &Ledger) -> Sent {
+        let mut keys = vec![queue_key(prng.below(QUEUES))];
+        if ledger.model.carries_across && prng.one_in(2) {
+            keys.extend((0..1 + prng.below(3)).map(|_| queue_key(prng.below(QUEUES))));
+        }
         if prng.one_in(8) {
             let client = (1 + prng.below(20)).to_string();
             let bytes = words(&[b"CLIENT", b"UNBLOCK", client.as_bytes()]);
@@ -115,7 +118,9 @@ impl Program {
         }
         let name: &[u8] = if prng.one_in(2) { b"BLPOP" } else { b"brpop" };
         let time = *prng.pick(&["0.05", "0.05", "0.05", "1"]);
-        Sent { bytes: words(&[name, &key, time.as_bytes()]), expect: Some(Expect::Popped { key }) }
+        let several: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let bytes = words(&[&[name][..], &several, &[time.as_bytes()]].concat());
+        Sent { bytes, expect: Some(Expect::Popped { keys }) }
     }
 }
 
@@ -165,22 +170,24 @@ impl Queues {
         }
     }
 
-    /// What came of a pop is not known.
-    pub(crate) fn pop_lost(&mut self, key: &[u8]) {
-        self.queues.entry(key.to_vec()).or_default().unknown_pops += 1;
+    /// What came of a pop from one of `keys` is not known.
+    pub(crate) fn pop_lost(&mut self, keys: &[Vec<u8>]) {
+        let keys: BTreeSet<&Vec<u8>> = keys.iter().collect();
+        keys.into_iter().for_each(|key| self.queues.entry(key.clone()).or_default().unknown_pops += 1);
     }
 
-    /// A pop brought `reply`: what is wrong with that.
-    pub(crate) fn popped(&mut self, key: &[u8], reply: &[u8]) -> Result<(), String> {
+    /// A pop from one of `keys` brought `reply`: what is wrong with that.
+    pub(crate) fn popped(&mut self, keys: &[Vec<u8>], reply: &[u8]) -> Result<(), String> {
         if reply == b"*-1\r\n" || reply == b"_\r\n" {
             return Ok(());
         }
         let parts: Vec<&[u8]> =
             reply::elements(reply).into_iter().flatten().filter_map(reply::as_bulk).collect();
-        let queue = self.queues.entry(key.to_vec()).or_default();
         match parts[..] {
-            [found, element] if found == key => queue.take(element),
-            _ => Err(format!("a pop from {:?} brought {:?}", text(key), text(reply))),
+            [found, element] if keys.iter().any(|key| key == found) => {
+                self.queues.entry(found.to_vec()).or_default().take(element)
+            }
+            _ => Err(format!("a pop from {:?} brought {:?}", text(&keys.join(&b' ')), text(reply))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Lists.
 
-use crate::carry::Across::Moved;
+use crate::carry::Across::{Moved, Popped};
 use crate::carry::Carry::{Blocking, Shard};
 use crate::carry::Wait;
 use crate::command::{Command, row};
@@ -10,9 +10,12 @@ use crate::table::{counted, key, keys};
 pub(super) static COMMANDS: &[Command] = &[
     row("blmove", 6, "write denyoom noscript blocking", "list",
         &[key(1, "RW access delete"), key(2, "RW insert")], Blocking(Wait::Last)),
-    row("blmpop", -5, "write blocking movablekeys", "list", &[counted(2, "RW access delete")], Blocking(Wait::First)),
-    row("blpop", -3, "write noscript blocking", "list", &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)),
-    row("brpop", -3, "write noscript blocking", "list", &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)),
+    row("blmpop", -5, "write blocking movablekeys", "list", &[counted(2, "RW access delete")], Blocking(Wait::First))
+        .across(Popped),
+    row("blpop", -3, "write noscript blocking", "list", &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last))
+        .across(Popped),
+    row("brpop", -3, "write noscript blocking", "list", &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last))
+        .across(Popped),
     row("brpoplpush", 4, "write denyoom noscript blocking", "list",
         &[key(1, "RW access delete"), key(2, "RW insert")], Blocking(Wait::Last)),
     row("lindex", 3, "readonly", "list", &[key(1, "RO access")], Shard),
@@ -20,7 +23,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("llen", 2, "readonly fast", "list", &[key(1, "RO")], Shard),
     row("lmove", 5, "write denyoom", "list", &[key(1, "RW access delete"), key(2, "RW insert")], Shard)
         .across(Moved),
-    row("lmpop", -4, "write movablekeys", "list", &[counted(1, "RW access delete")], Shard),
+    row("lmpop", -4, "write movablekeys", "list", &[counted(1, "RW access delete")], Shard).across(Popped),
     row("lpop", -2, "write fast", "list", &[key(1, "RW access delete")], Shard),
     row("lpos", -3, "readonly", "list", &[key(1, "RO access")], Shard),
     row("lpush", -3, "write denyoom fast", "list", &[key(1, "RW insert")], Shard),

@@ -1,6 +1,6 @@
 //! Sorted sets.
 
-use crate::carry::Across::Gathered;
+use crate::carry::Across::{Gathered, Popped};
 use crate::carry::Carry::{Blocking, Shard};
 use crate::carry::Wait;
 use crate::command::{Command, row};
@@ -8,11 +8,12 @@ use crate::table::{counted, key, keys};
 
 #[rustfmt::skip] // A command is a line.
 pub(super) static COMMANDS: &[Command] = &[
-    row("bzmpop", -5, "write blocking movablekeys", "sortedset", &[counted(2, "RW access delete")], Blocking(Wait::First)),
+    row("bzmpop", -5, "write blocking movablekeys", "sortedset", &[counted(2, "RW access delete")], Blocking(Wait::First))
+        .across(Popped),
     row("bzpopmax", -3, "write noscript blocking fast", "sortedset",
-        &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)),
+        &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)).across(Popped),
     row("bzpopmin", -3, "write noscript blocking fast", "sortedset",
-        &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)),
+        &[keys(1, -2, 1, "RW access delete")], Blocking(Wait::Last)).across(Popped),
     row("zadd", -4, "write denyoom fast", "sortedset", &[key(1, "RW update")], Shard),
     row("zcard", 2, "readonly fast", "sortedset", &[key(1, "RO")], Shard),
     row("zcount", 4, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
@@ -26,7 +27,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("zinterstore", -4, "write denyoom movablekeys", "sortedset",
         &[key(1, "OW update"), counted(2, "RO access")], Shard).across(Gathered),
     row("zlexcount", 4, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
-    row("zmpop", -4, "write movablekeys", "sortedset", &[counted(1, "RW access delete")], Shard),
+    row("zmpop", -4, "write movablekeys", "sortedset", &[counted(1, "RW access delete")], Shard).across(Popped),
     row("zmscore", -3, "readonly fast", "sortedset", &[key(1, "RO access")], Shard),
     row("zpopmax", -2, "write fast", "sortedset", &[key(1, "RW access delete")], Shard),
     row("zpopmin", -2, "write fast", "sortedset", &[key(1, "RW access delete")], Shard),

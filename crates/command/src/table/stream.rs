@@ -1,5 +1,6 @@
 //! Streams.
 
+use crate::carry::Across::ReadByGroup;
 use crate::carry::Carry::{AnyShard, Blocking, Container, Shard};
 use crate::carry::Wait;
 use crate::command::{Command, container, row};
@@ -23,7 +24,7 @@ pub(super) static COMMANDS: &[Command] = &[
     row("xread", -4, "readonly blocking movablekeys", "stream",
         &[behind("STREAMS", 1, FIRST_HALF, "RO access")], Blocking(Wait::BlockAcross)),
     row("xreadgroup", -7, "write blocking movablekeys", "stream",
-        &[behind("STREAMS", 4, FIRST_HALF, "RO access")], Blocking(Wait::Block)),
+        &[behind("STREAMS", 4, FIRST_HALF, "RO access")], Blocking(Wait::Block)).across(ReadByGroup),
     row("xrevrange", -4, "readonly", "stream", &[key(1, "RO access")], Shard),
     row("xsetid", -3, "write denyoom fast", "stream", &[key(1, "RW update")], Shard),
     row("xtrim", -4, "write", "stream", &[key(1, "RW delete")], Shard).tips("nondeterministic_output"),

@@ -9,7 +9,7 @@
 //! one gets it. Only when the target has it is it dropped from there. So an element is at no time in our memory alone:
 //! if we or the target's node are lost in between, it is still in the journal, whose name the error tells.
 
-use super::{Answer, Next, Question};
+use super::{Answer, Next, Question, first};
 use crate::errors::{self, Lost};
 use command::Command;
 use resp::{Request, encode, reply};
@@ -264,12 +264,7 @@ impl Move {
     }
 }
 
-/// The answer of a step that asks one question.
-fn first(answers: Vec<Answer>) -> Answer {
-    answers.into_iter().next().expect("a step asks at least one question, and all were answered")
-}
-
 /// The text of an error reply.
-fn said(error: &[u8]) -> String {
+pub(super) fn said(error: &[u8]) -> String {
     String::from_utf8_lossy(&error[1..]).trim_end().to_owned()
 }

@@ -78,7 +78,7 @@ impl Core {
                 if let Some((client, by_error)) = parse_unblock(request, reply) {
                     let gathered = Gathered::Unblocked { waits: None, by_error };
                     let user = self.confined_to(session);
-                    self.ask_workers(session, Question::Seek { client, user }, gathered);
+                    self.ask_workers(session, Question::Seek { client, user, by_error }, gathered);
                 }
             }
             ClientTask::Pause => self.pause_clients(session, request, reply),

@@ -14,6 +14,7 @@ use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
+use crate::held::HeldNode;
 use crate::local::clients::{Filter, Listing};
 use crate::local::info::Survey;
 use crate::login::Task;
@@ -87,8 +88,9 @@ pub(crate) enum Question {
     ResetStatistics,
     /// Pause clients, or go on with them.
     Pause(Option<Order>),
-    /// On which connection this client waits, if it is this user's, if that is said.
-    Seek { client: u64, user: Option<Box<[u8]>> },
+    /// On which connection this client waits, if it is this user's, if that is said. If it waits for no node, it is let go at
+    /// once.
+    Seek { client: u64, user: Option<Box<[u8]>>, by_error: bool },
     /// Whether this client is here, to redirect to it.
     Find { client: u64 },
     /// Take these users for those that there are.
@@ -102,6 +104,8 @@ pub(crate) enum Findings {
     /// By client.
     Lines(Vec<(u64, String)>),
     Count(u64),
+    /// The client that waited was let go.
+    LetGo,
     /// It is here.
     Client(Redirect),
     /// It waits on this connection of ours.
@@ -151,6 +155,8 @@ pub(crate) enum Gathered {
     Survey(Survey),
     /// CLIENT UNBLOCK: where the client waits, if it does, and whether it is to get an error.
     Unblocked { waits: Option<(NodeId, i64)>, by_error: bool },
+    /// CLIENT UNBLOCK: the client waited for no node, and was let go.
+    LetGo,
     /// CLIENT TRACKING with REDIRECT: the client that is to be told, and what.
     Redirect { found: Option<Redirect>, tracking: Box<Tracking> },
     /// ACL LOAD and SAVE, before it was done.
@@ -355,12 +361,14 @@ impl Proxy {
                 let found = found.map(|session| Redirect { client: *client, worker, conn: session.conn });
                 found.map_or(Findings::Nothing, Findings::Client)
             }
-            Question::Seek { client, user } => {
-                let sought = self.sessions().filter(|session| session.client == *client);
-                let mut sought = sought.filter(|session| session.is_of(user.as_deref()));
-                let node = sought.find_map(|session| session.waits_on);
-                node.map_or(Findings::Nothing, |node| Findings::WaitsSomewhere(node.get()))
-            }
+            Question::Seek { client, user, by_error } => match self.where_waits(*client, user.as_deref()) {
+                (Some(node), _) => Findings::WaitsSomewhere(node.get()),
+                (None, Some(pop)) => {
+                    self.end_wait_for_key(pop, by_error.then_some(errors::UNBLOCKED));
+                    Findings::LetGo
+                }
+                (None, None) => Findings::Nothing,
+            },
             Question::List { asker, listing, user } => {
                 let lines = self.sessions().filter(|session| session.client != *asker);
                 let lines = lines.filter(|session| session.is_of(user.as_deref()));
@@ -391,6 +399,13 @@ impl Proxy {
         }
     }
 
+    /// The connection or the plan that this client waits for, if it is this user's, if that is said.
+    fn where_waits(&self, client: u64, user: Option<&[u8]>) -> (Option<HeldNode>, Option<Id>) {
+        let is_sought = |session: &&Session| session.client == client && session.is_of(user);
+        let sought = self.sessions().find(is_sought);
+        sought.map_or((None, None), |session| (session.waits_on, self.core.waiting_pop(session)))
+    }
+
     fn sessions(&self) -> impl Iterator<Item = &Session> {
         let peers = (0..self.peers.places()).filter_map(|index| self.peers.get(self.peers.id_at(index)?));
         peers.filter_map(|peer| match peer {
@@ -409,6 +424,7 @@ impl Proxy {
             (Gathered::Unblocked { waits, .. }, Findings::Waits { id, name }) => {
                 *waits = Some((id, name));
             }
+            (gathered @ Gathered::Unblocked { .. }, Findings::LetGo) => *gathered = Gathered::LetGo,
             _ => {}
         }
         self.absorbed(id);
@@ -500,6 +516,7 @@ impl Gathered {
             Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
             Gathered::Unblocked { .. } => encode::integer(out, 0),
+            Gathered::LetGo => encode::integer(out, 1),
             Gathered::Survey(survey) => core.write_survey(&survey, resp3, out),
         }
     }

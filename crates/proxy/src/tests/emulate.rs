@@ -604,7 +604,10 @@ fn a_client_in_another_database_with_resp3_is_served_there() {
 fn what_is_not_emulated_stays_refused() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
-    rig.client_sends(client, &format!("lmpop 2 {a} {b} left|eval x 2 {a} {b}|sort {a} by w* store {b}|"));
+    rig.client_sends(
+        client,
+        &format!("blmove {a} {b} left left 0|eval x 2 {a} {b}|sort {a} by w* store {b}|"),
+    );
     let replies = rig.taken(client);
     assert_eq!(replies.matches("-CROSSSLOT ").count(), 2, "{replies}");
     assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));

@@ -188,6 +188,28 @@ impl Core {
         self.enqueue_on(node, TRACK, asked);
     }
 
+    /// Clients wait for keys of `shards`: their nodes are to tell of changes. True if all do so already; else all clients
+    /// that wait are woken when they do.
+    pub(crate) fn hear_of_changes(&mut self, shards: BTreeSet<ShardId>) -> bool {
+        let mut all_tell = true;
+        for shard in shards {
+            let source = &mut self.invalidations.sources[shard.0 as usize];
+            if source.is_confirmed {
+                continue;
+            }
+            (all_tell, source.has_gap) = (false, true);
+            if source.node.is_none() && self.topology.shard(shard).primary.is_some() {
+                self.ask_for_changes(shard, NOBODY);
+            }
+        }
+        all_tell
+    }
+
+    /// Whether anybody wants to know of changes.
+    fn are_changes_wanted(&self) -> bool {
+        !self.invalidations.clients.is_empty() || !self.waits.is_empty()
+    }
+
     /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
     fn source_of_changes(&mut self, shard: ShardId) -> u32 {
         let lane = self.lanes.of_kind(LaneKind { resp3: true, ..LaneKind::default() }, self.now);
@@ -198,7 +220,7 @@ impl Core {
 
     /// Shards may have come: all that are there are to tell of changes, if anybody wants to know.
     fn ask_newcomers_for_changes(&mut self) {
-        if self.invalidations.clients.is_empty() {
+        if !self.are_changes_wanted() {
             return;
         }
         for shard in self.topology.all_shards().collect::<Vec<_>>() {
@@ -297,7 +319,7 @@ impl Core {
 
     /// Connections over which nodes tell of changes that nobody wants to know of.
     pub(crate) fn next_untracked(&mut self) -> Option<u32> {
-        if !self.invalidations.clients.is_empty() {
+        if self.are_changes_wanted() {
             return None;
         }
         let source = self.invalidations.sources.iter_mut().find(|source| source.node.is_some())?;
@@ -321,6 +343,7 @@ impl Proxy {
             }
         }
         self.core.ask_newcomers_for_changes();
+        self.follow_keys();
     }
 
     /// The connection over which changes of `shard` come is there.
@@ -338,6 +361,7 @@ impl Proxy {
         if std::mem::take(&mut source.has_gap) {
             // What changed while nobody told us.
             self.forget_all();
+            self.core.wake_all();
         }
         self.note_confirmed(id);
     }
@@ -372,9 +396,11 @@ impl Proxy {
         if was_confirmed {
             self.core.counters.message_gaps += 1;
             self.forget_all();
+        } else {
+            self.end_waits_for(shard, reason);
         }
         let core = &mut self.core;
-        if core.invalidations.clients.is_empty() {
+        if !core.are_changes_wanted() {
             let source = std::mem::take(&mut core.invalidations.sources[shard.0 as usize]);
             source.node.into_iter().for_each(|node| core.vacate(node));
         }
@@ -407,6 +433,9 @@ impl Proxy {
     /// The node of `shard` says that `keys` have changed; without keys, that all are gone.
     pub(crate) fn handle_changes(&mut self, shard: ShardId, keys: Option<Vec<&[u8]>>) {
         let Some(keys) = keys else { return self.handle_flush(shard) };
+        if !self.core.waits.is_empty() {
+            keys.iter().for_each(|key| self.core.wake(key));
+        }
         for conn in self.core.invalidations.clients.clone() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let Some(tracking) = session.tracking_mut() else { continue };

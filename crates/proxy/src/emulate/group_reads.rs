@@ -1,0 +1,197 @@
+//! XREADGROUP of streams on several shards: each stream is read by itself, and what they have becomes one reply.
+//!
+//! ```text
+//!   check ─► read ─► reply
+//!     │       └─ nothing ─► wait ─ a stream has changed ─► read that one ─► reply, or wait on
+//!     └─ a stream or its group is not there ─► error, and nothing was read
+//! ```
+//!
+//! What a node gives to a consumer stays in its list of pending entries until the consumer acknowledges it. So an entry that
+//! the client does not get can be claimed, as in Redis. The check comes first, so that a wrong name does not move entries of
+//! other streams there. What was read is told whatever becomes of other streams.
+
+use super::waits::{Changed, KeyWait, Kind};
+use super::{Answer, Next, Question, error_reply};
+use resp::reply::{elements, is_error, is_null};
+use resp::{Request, encode};
+
+/// Streams that are read for a group.
+#[derive(Debug)]
+pub(super) struct GroupRead {
+    /// The request up to the word STREAMS, without BLOCK.
+    options: Vec<Box<[u8]>>,
+    /// From where each stream is read.
+    ids: Vec<Box<[u8]>>,
+    wait: KeyWait,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Checking,
+    /// The streams at these places.
+    Reading(Vec<usize>),
+    Waiting,
+}
+
+/// Redis's words for a stream that is deleted while a group waits for its entries.
+const STREAM_GONE: &str = "UNBLOCKED the stream key no longer exists";
+
+impl GroupRead {
+    /// The plan, and what it asks first. `request` is one that Redis does not refuse for its arguments. The first key of
+    /// `wait` stands at `first_key`.
+    pub(super) fn begin(
+        request: &Request<'_>,
+        first_key: usize,
+        mut wait: KeyWait,
+    ) -> (GroupRead, Vec<Question>) {
+        let options = options(request, first_key - 1);
+        let group = options.get(2).cloned().unwrap_or_default();
+        let ids =
+            (0..wait.keys.len()).map(|at| request.arg(first_key + wait.keys.len() + at).into()).collect();
+        let check = |key: &super::waits::Key| Question::new(key.shard, &[b"XPENDING", &key.name, &group]);
+        let questions = wait.keys.iter().map(check).collect();
+        wait.kind = Kind::Group(group);
+        (GroupRead { options, ids, wait, stage: Stage::Checking }, questions)
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self.stage, Stage::Checking | Stage::Waiting)
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        let words = self.options.iter().chain(&self.ids);
+        self.wait.held_bytes() + words.map(|word| size_of::<Box<[u8]>>() + word.len()).sum::<usize>()
+    }
+
+    pub(super) fn wait(&self) -> &KeyWait {
+        &self.wait
+    }
+
+    pub(super) fn wait_mut(&mut self) -> &mut KeyWait {
+        &mut self.wait
+    }
+
+    /// Whether the client waits, and no question is in flight.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.stage == Stage::Waiting
+    }
+
+    /// Streams that it is reading: another client of the group may get what they have.
+    pub(super) fn in_hand(&self) -> Vec<usize> {
+        match &self.stage {
+            Stage::Reading(places) => places.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is asked since streams have changed. `None` if none has, or if the plan does not wait.
+    pub(super) fn look_again(&mut self) -> Option<Vec<Question>> {
+        if self.stage != Stage::Waiting {
+            return None;
+        }
+        match self.wait.take_changes() {
+            Changed::All => Some(self.read((0..self.ids.len()).collect())),
+            Changed::Keys(changed) if changed.is_empty() => None,
+            Changed::Keys(changed) => Some(self.read(changed.into_iter().collect())),
+        }
+    }
+
+    pub(super) fn next(&mut self, answers: Vec<Answer>) -> Next {
+        match self.stage {
+            Stage::Checking => match answers.into_iter().find_map(objection) {
+                Some(refusal) => Next::Reply(refusal),
+                None => Next::Ask(self.read((0..self.ids.len()).collect())),
+            },
+            Stage::Reading(_) => self.absorb_entries(answers),
+            Stage::Waiting => Next::Wait,
+        }
+    }
+
+    fn read(&mut self, places: Vec<usize>) -> Vec<Question> {
+        let options = || self.options.iter().map(|word| &**word);
+        let question = |&at: &usize| {
+            let key = &self.wait.keys[at];
+            let args: Vec<&[u8]> = options().chain([&b"STREAMS"[..], &key.name, &self.ids[at]]).collect();
+            Question::new(key.shard, &args)
+        };
+        let questions = places.iter().map(question).collect();
+        self.stage = Stage::Reading(places);
+        questions
+    }
+
+    /// Entries are told before what went wrong with other streams.
+    fn absorb_entries(&mut self, answers: Vec<Answer>) -> Next {
+        let (mut entries, mut streams, mut error) = (Vec::new(), 0, None);
+        for answer in answers {
+            match answer {
+                Answer::Reply { bytes, .. } if is_null(&bytes) => {}
+                Answer::Reply { bytes, .. } => match elements(&bytes).filter(|_| !is_error(&bytes)) {
+                    Some(stream) => {
+                        streams += 1;
+                        entries.extend_from_slice(stream.rest());
+                    }
+                    None => error = error.or(Some(bytes)),
+                },
+                Answer::Lost(lost) if lost.is_not_sent() && self.wait.has_waited => {}
+                Answer::Lost(lost) => error = error.or_else(|| Some(error_reply(&lost.text()))),
+                Answer::TooLarge => error = error.or_else(|| Some(error_reply(crate::errors::MERGE_FAILED))),
+            }
+        }
+        if streams > 0 {
+            let mut reply = Vec::with_capacity(entries.len() + 16);
+            match self.wait.resp3 {
+                true => encode::map_header(&mut reply, streams, true),
+                false => encode::array_header(&mut reply, streams),
+            }
+            reply.extend(entries);
+            return Next::Reply(reply);
+        }
+        match error.or_else(|| self.wait.verdict.take()) {
+            Some(error) if self.wait.has_waited && error.starts_with(b"-NOGROUP ") => {
+                Next::error(STREAM_GONE)
+            }
+            Some(error) => Next::Reply(error),
+            None if self.wait.client_left => Next::Reply(Vec::new()),
+            None => {
+                (self.stage, self.wait.has_waited) = (Stage::Waiting, true);
+                Next::Wait
+            }
+        }
+    }
+}
+
+/// The words of `request` before the word STREAMS at `streams`, without BLOCK and its time.
+fn options(request: &Request<'_>, streams: usize) -> Vec<Box<[u8]>> {
+    let (mut options, mut at) = (vec![request.arg(0).into()], 1);
+    while at < streams {
+        let word = request.arg(at);
+        let (len, is_kept) = match () {
+            () if word.eq_ignore_ascii_case(b"BLOCK") => (2, false),
+            () if word.eq_ignore_ascii_case(b"COUNT") => (2, true),
+            () if word.eq_ignore_ascii_case(b"GROUP") => (3, true),
+            () => (1, true),
+        };
+        if is_kept {
+            options.extend((at..streams.min(at + len)).map(|at| request.arg(at).into()));
+        }
+        at += len;
+    }
+    options
+}
+
+/// Why a stream cannot be read, in the words of XREADGROUP.
+fn objection(answer: Answer) -> Option<Vec<u8>> {
+    match answer {
+        Answer::Reply { bytes, .. } => {
+            let error = bytes.strip_suffix(b"\r\n").filter(|_| is_error(&bytes))?;
+            let rest: &[u8] = match error.starts_with(b"-NOGROUP ") {
+                true => b" in XREADGROUP with GROUP option\r\n",
+                false => b"\r\n",
+            };
+            Some([error, rest].concat())
+        }
+        Answer::Lost(lost) => Some(error_reply(&lost.of_gathering().text())),
+        Answer::TooLarge => None,
+    }
+}
