@@ -23,7 +23,18 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
     let mut command = Command::new(program);
     command.current_dir(root()).env("PATH", path);
+    // ring's build script depends on these variables. If a cargo below `cargo xtask` inherited them, it would build ring and
+    // everything above it anew, and so would the next cargo that a user starts.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_set_by_cargo(name)) {
+        command.env_remove(name);
+    }
     command
+}
+
+/// Whether `cargo run` sets the variable `name` for the program that it runs. Users set the others.
+fn is_set_by_cargo(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name == "CARGO" || ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// `cargo args…`.
@@ -96,6 +107,21 @@ pub(crate) fn line(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_inherits_no_variable_that_cargo_run_sets() {
+        assert!(std::env::vars_os().any(|(name, _)| is_set_by_cargo(&name)), "cargo runs this test");
+        let inherited = read(&mut command("env")).expect("env is there");
+        let mut names = inherited.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
+        assert_eq!(names.find(|name| is_set_by_cargo(OsStr::new(name))), None);
+    }
+
+    #[test]
+    fn variables_that_users_set_for_cargo_are_inherited() {
+        let set_by_users =
+            ["CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_PROFILE_RELEASE_LTO", "CARGO_INCREMENTAL"];
+        assert!(set_by_users.iter().all(|name| !is_set_by_cargo(OsStr::new(name))));
+    }
 
     #[test]
     fn a_failure_names_the_command() {
