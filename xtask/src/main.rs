@@ -19,6 +19,7 @@ mod needs;
 mod process;
 mod report;
 mod sim;
+mod speed;
 mod suites;
 mod test;
 mod tidy;

@@ -30,6 +30,7 @@ use clap::ValueEnum;
 
 use crate::needs::{self, Need};
 use crate::process::{self, cargo, command, root, target_dir};
+use crate::speed;
 use expected::Expected;
 use world::{Subject, World};
 
@@ -52,10 +53,6 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
 }
-
-/// What `cargo xtask test` runs.
-pub(crate) const QUICK: Options =
-    Options { only: None, bless: false, direct: false, stores: false, quick: true };
 
 /// A suite as it is called on the command line and in `tests/suites`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -166,28 +163,27 @@ impl Verdict {
 }
 
 /// Runs the suites and compares what they say with the lists. Gives a line for each that cannot be run here.
+///
+/// No test gets a second try, which would hide faults that show rarely. A test that fails at times is listed, with the cause.
 pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
+    run_against(&binary()?, options)
+}
+
+/// What `cargo xtask test` runs, against the program `binary`.
+pub(crate) fn run_quick(binary: &Path) -> Result<Vec<String>> {
+    run_against(binary, &Options { only: None, bless: false, direct: false, stores: false, quick: true })
+}
+
+fn run_against(binary: &Path, options: &Options) -> Result<Vec<String>> {
     let (chosen, skipped) = choose(options);
     skipped.iter().for_each(|line| println!("{line}"));
     for suite in &chosen {
         needs::install(suite.needs)?;
     }
     needs::install(&[needs::REDIS_SERVER])?;
-    let binary = binary()?;
-    let runs = run_all(&chosen, &binary, options)?;
-    let differing = report(&chosen, &runs, options)?;
-    if differing.is_empty() {
-        return Ok(skipped);
-    }
-    // Other people's tests have their own races, and two cores are few: what is wrong is wrong twice.
-    println!("suites: once more what differs");
-    let suites: Vec<&Suite> = differing.iter().map(|&place| chosen[place]).collect();
-    let mut again = run_all(&suites, &binary, options)?;
-    for ((run, suite), &place) in again.iter_mut().zip(&suites).zip(&differing) {
-        run.outcomes = expected_of(suite)?.settle(&runs[place].outcomes, std::mem::take(&mut run.outcomes));
-    }
+    let runs = run_all(&chosen, binary, options)?;
     ensure!(
-        report(&suites, &again, options)?.is_empty(),
+        report(&chosen, &runs, options)? == 0,
         "there are differences from tests/suites; if they are as they should be, run \
          `cargo xtask suites --bless` and give the new ones a reason"
     );
@@ -214,7 +210,7 @@ fn choose(options: &Options) -> (Vec<&'static Suite>, Vec<String>) {
 }
 
 /// The shardis to test: that of this tree, or `SHARDIS_BIN`.
-fn binary() -> Result<PathBuf> {
+pub(crate) fn binary() -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("SHARDIS_BIN") {
         return Ok(root().join(binary));
     }
@@ -252,8 +248,7 @@ fn run_all(chosen: &[&'static Suite], binary: &Path, options: &Options) -> Resul
             scope.spawn(move || prepare(place, suite, options.quick, &add, &tell));
         }
         drop(add);
-        // Most of them wait most of the time.
-        for _ in 0..2 * std::thread::available_parallelism().map_or(2, usize::from) {
+        for _ in 0..speed::threads() {
             let (tell, jobs, interrupted) = (tell.clone(), &jobs, &interrupted);
             scope.spawn(move || {
                 while !interrupted.load(Ordering::Relaxed)
@@ -316,11 +311,11 @@ fn run_part(part: Part, port: Option<u16>, binary: &Path, options: &Options) -> 
     (part.run)(&world)
 }
 
-/// Prints the table, and compares with the lists or writes them. Gives the places of the suites that differ.
-fn report(chosen: &[&'static Suite], runs: &[Run], options: &Options) -> Result<Vec<usize>> {
-    let mut differing = Vec::new();
+/// Prints the table, and compares with the lists or writes them. Gives the number of differences.
+fn report(chosen: &[&'static Suite], runs: &[Run], options: &Options) -> Result<usize> {
+    let mut differences = 0;
     let mut table = String::from("\nsuite       passed  failed  skipped  seconds\n");
-    for (place, (suite, run)) in chosen.iter().zip(runs).enumerate() {
+    for (suite, run) in chosen.iter().zip(runs) {
         let outcomes = &run.outcomes;
         let count = |is: fn(&Verdict) -> bool| outcomes.iter().filter(|outcome| is(&outcome.verdict)).count();
         let failed = count(|verdict| matches!(verdict, Verdict::Failed(_)));
@@ -338,12 +333,10 @@ fn report(chosen: &[&'static Suite], runs: &[Run], options: &Options) -> Result<
             run.took.as_secs_f64(),
             if surprises == 0 { String::new() } else { format!("  {surprises} DIFFERENCES") },
         );
-        if surprises > 0 {
-            differing.push(place);
-        }
+        differences += surprises;
     }
     println!("{table}");
-    Ok(differing)
+    Ok(differences)
 }
 
 /// Tests of one name get numbers from the second on: a list names each.

@@ -39,7 +39,7 @@ fn run_steps(report: &mut Report) -> Option<()> {
         run_command(cargo(["test", "--workspace"]).env(clients::LOCATION, programs.location))
     })?;
     report.step("valkey", valkey::run)?.into_iter().for_each(|line| report.note(line));
-    let skipped = report.step("suites", || suites::run(&suites::QUICK))?;
+    let skipped = report.step("suites", || suites::run_quick(&suites::binary()?))?;
     skipped.into_iter().for_each(|line| report.note(line));
     let counted = report.step("counts", || instructions::run(&instructions::Options::default()))?;
     counted.into_iter().for_each(|line| report.note(line));

@@ -27,7 +27,7 @@ const PORT: u16 = 6379;
 /// Redis Cluster, Sentinel and modules, which this mode does not start; the name of a test is matched.
 const SKIP: &str = "Ring|Cluster|Sentinel|json|JSON|[Ss]earch|[Tt]ime[Ss]eries|[Gg]ears|Probabilistic|bloom";
 
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(900);
 
 fn parts(_is_quick: bool) -> Result<Vec<Part>> {
     let (source, binary) = build()?;

@@ -30,7 +30,7 @@ const VERSION: &str = "0.27.6";
 const FILES: [&str; 7] = ["basic", "async", "types", "script", "streams", "geospatial", "acl"];
 
 /// One test takes milliseconds.
-const TEST_LIMIT: Duration = Duration::from_secs(10);
+const TEST_LIMIT: Duration = Duration::from_secs(20);
 
 fn parts(_is_quick: bool) -> Result<Vec<Part>> {
     let source = source()?;

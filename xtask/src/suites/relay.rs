@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::tcl::write_program;
+use super::world::READY_TIMEOUT;
 use super::{World, fetch};
 use crate::process::command;
 
@@ -83,7 +84,7 @@ pub(super) fn start_on(socket: &Path, world: &World) -> Result<Running> {
     aim(&mut relay, world)?;
     relay.args(["--port", "0", "--unixsocket"]).arg(socket).stdin(Stdio::null());
     let running = Running(relay.spawn()?);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + READY_TIMEOUT;
     while UnixStream::connect(socket).is_err() {
         ensure!(Instant::now() < deadline, "the relay does not listen");
         // tidy: allow(sleep): between two attempts to connect, and between two looks at the parent
@@ -162,6 +163,9 @@ fn empty(proxy: u16) -> Result<()> {
         let len = proxy.read(&mut reply)?;
         ensure!(reply.starts_with(b"+OK"), "{request}: {}", String::from_utf8_lossy(&reply[..len]));
     }
+    // A suite may count clients at once. The proxy closes the connection behind QUIT, and counts the client no more.
+    proxy.write_all(b"QUIT\r\n")?;
+    proxy.read_to_end(&mut Vec::new())?;
     Ok(())
 }
 

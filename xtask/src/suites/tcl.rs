@@ -9,6 +9,7 @@ use anyhow::Result;
 use super::{Name, Outcome, Part, Suite, Verdict, World, fetch};
 use crate::needs;
 use crate::process::command;
+use crate::speed;
 
 pub(super) const SUITE: Suite = Suite {
     name: Name::Tcl,
@@ -63,11 +64,12 @@ const POISONOUS: &str = "MONITOR can log commands issued by the scripting engine
     /EXEC.* and script timeout\n\
     /MULTI.* and script timeout\n";
 
-/// Seconds without a result after which a unit is given up: all tests, and those that are not [`SLOW`].
-const TEST_LIMITS: [&str; 2] = ["120", "25"];
+/// The time without a result after which a unit is given up: all tests, and those that are not [`SLOW`]. Nothing that passes
+/// takes a quarter of it.
+const TEST_LIMITS: [Duration; 2] = [Duration::from_secs(240), Duration::from_secs(60)];
 
 /// The longest unit takes a minute; this one hangs.
-const UNIT_LIMIT: Duration = Duration::from_secs(300);
+const UNIT_LIMIT: Duration = Duration::from_secs(600);
 
 fn parts(is_quick: bool) -> Result<Vec<Part>> {
     let source = fetch::debian_source("redis")?;
@@ -96,13 +98,8 @@ fn run(unit: &str, is_quick: bool, source: &Path, skip_file: &Path, world: &Worl
     let mut tclsh = command("tclsh");
     tclsh.current_dir(source).args(["tests/test_helper.tcl", "--host", "127.0.0.1"]);
     tclsh.args(["--port", &world.port.to_string(), "--singledb", "--ignore-encoding", "--ignore-digest"]);
-    tclsh.args([
-        "--durable",
-        "--timeout",
-        TEST_LIMITS[usize::from(is_quick)],
-        "--baseport",
-        &base_port().to_string(),
-    ]);
+    let limit = speed::stretched(TEST_LIMITS[usize::from(is_quick)]).as_secs().to_string();
+    tclsh.args(["--durable", "--timeout", &limit, "--baseport", &base_port().to_string()]);
     tclsh.args(["--tags", TAGS, "--single", unit, "--skipfile"]).arg(skip_file);
     let output = world.output(&tclsh, UNIT_LIMIT)?;
     Ok(read(unit, &output))
@@ -112,7 +109,7 @@ fn run(unit: &str, is_quick: bool, source: &Path, skip_file: &Path, world: &Worl
 /// to connections: between its look and its taking the port, somebody else would take it.
 fn base_port() -> u32 {
     static STARTED: AtomicU32 = AtomicU32::new(0);
-    20_000 + (std::process::id() % 1_000 * 977 + STARTED.fetch_add(1, Ordering::Relaxed) * 64) % 10_000
+    22_000 + (std::process::id() % 1_000 * 977 + STARTED.fetch_add(1, Ordering::Relaxed) * 64) % 10_000
 }
 
 /// What `output` says of each test of `unit`.

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::process::command;
+use crate::speed;
 
 /// As many as `cargo xtask demo` has.
 const NODES: usize = 4;
 
 /// How long a process may take until it listens, on a loaded machine.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ports are chosen and taken one world after the other, so that none is given twice.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -70,12 +71,14 @@ impl World {
         Ok(world)
     }
 
-    /// Runs `suite`, kills it after `limit`, and gives what it printed.
+    /// Runs `suite`, kills it after `limit` (longer on a slow machine), and gives what it printed.
     pub(super) fn output(&self, suite: &Command, limit: Duration) -> Result<String> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let before = log.metadata()?.len();
         let mut limited = command("timeout");
-        limited.args(["--kill-after=5", &limit.as_secs().to_string()]).arg(suite.get_program());
+        limited
+            .args(["--kill-after=5", &speed::stretched(limit).as_secs().to_string()])
+            .arg(suite.get_program());
         limited.args(suite.get_args()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         if let Some(folder) = suite.get_current_dir() {
             limited.current_dir(folder);
@@ -155,10 +158,11 @@ impl Drop for World {
 }
 
 /// A port that nobody listens on, and that no other world of this process gets: below those from which the kernel gives ports to
-/// outgoing connections, of which suites make thousands until the last process of a world listens.
+/// outgoing connections, of which suites make thousands until the last process of a world listens. The tests of whole processes,
+/// which may run at the same time, have other ports: they start nodes again where these were.
 fn free_port() -> Result<u16> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
-    const PORTS: Range<u16> = 7_000..11_000;
+    const PORTS: Range<u16> = 3_000..5_000;
     let len = u32::from(PORTS.end - PORTS.start);
     let next = || PORTS.start + (TAKEN.fetch_add(1, Ordering::Relaxed) % len) as u16;
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
