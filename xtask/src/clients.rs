@@ -68,9 +68,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Where programs that are ready to run are.
+pub(crate) fn location() -> PathBuf {
+    target_dir().join("clients/bin")
+}
+
 /// Makes the programs of `languages` ready to run.
 pub(crate) fn prepare(languages: &[Language]) -> Result<Programs> {
-    let location = target_dir().join("clients/bin");
+    let location = location();
     std::fs::create_dir_all(&location)?;
     let mut skipped = Vec::new();
     for &language in languages {

@@ -10,6 +10,7 @@
 
 mod apt;
 mod bench;
+mod builds;
 mod clients;
 mod demo;
 mod failovers;
@@ -35,7 +36,10 @@ use clap::Parser;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
     /// Run everything that must hold before a commit, installing what is missing
-    Test,
+    Test(test::Options),
+    /// Run one step of the tests
+    #[command(hide = true)]
+    Step(test::StepOptions),
     /// Measure shardis beside other proxies
     Bench(bench::Options),
     /// Run real programs with client libraries of several languages
@@ -63,7 +67,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
-        Task::Test => return test::run(),
+        Task::Test(options) => return test::run(&options),
+        Task::Step(options) => test::run_step(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Clients(options) => clients::run(&options),
         Task::Demo(options) => demo::run(&options),

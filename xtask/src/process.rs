@@ -98,6 +98,15 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
+/// Processor time of this process and of all its children that have ended, where the system tells it: on Linux.
+pub(crate) fn cpu_used() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name, in parentheses, may hold anything. The times stand 12 fields behind it: user and system, then the children's.
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let ticks: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
 /// `command` as one would type it.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
@@ -121,6 +130,16 @@ mod tests {
         let set_by_users =
             ["CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_PROFILE_RELEASE_LTO", "CARGO_INCREMENTAL"];
         assert!(set_by_users.iter().all(|name| !is_set_by_cargo(OsStr::new(name))));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn processor_time_of_children_counts() {
+        let before = cpu_used().expect("Linux tells it");
+        // A loop of a shell takes some hundredths of a second, which is the unit of the count.
+        run(command("sh").args(["-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]))
+            .expect("it ends");
+        assert!(cpu_used().expect("Linux tells it") > before);
     }
 
     #[test]

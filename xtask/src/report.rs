@@ -1,43 +1,41 @@
-//! Steps one after the other, each announced and timed, with a table at the end.
+//! What became of the steps of `cargo xtask test`: a table, notes, and a last line that programs read.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
+use std::time::Duration;
 
 /// What became of the steps so far.
 #[derive(Default)]
 pub(crate) struct Report {
-    steps: Vec<Step>,
+    steps: Vec<Finished>,
     notes: Vec<String>,
 }
 
-struct Step {
-    name: &'static str,
-    took: Duration,
-    passed: bool,
+/// A step that has ended.
+pub(crate) struct Finished {
+    /// Its name.
+    pub(crate) name: String,
+    /// From its start to its end.
+    pub(crate) took: Duration,
+    /// Processor time of the step and its children, where the system tells it.
+    pub(crate) cpu: Option<Duration>,
+    /// Whether it succeeded.
+    pub(crate) passed: bool,
+}
+
+impl Finished {
+    /// The step's last line.
+    pub(crate) fn line(&self) -> String {
+        let end = if self.passed { ":" } else { " FAILED after" };
+        format!("<== {}{end} {:.1} s", self.name, self.took.as_secs_f64())
+    }
 }
 
 impl Report {
-    /// Runs `work` as the step `name`. `None` if it failed; the reason was printed.
-    pub(crate) fn step<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Option<T> {
-        println!("\n==> {name}");
-        let start = Instant::now();
-        let outcome = work();
-        let took = start.elapsed();
-        self.steps.push(Step { name, took, passed: outcome.is_ok() });
-        match outcome {
-            Ok(value) => {
-                println!("<== {name}: {:.1} s", took.as_secs_f64());
-                Some(value)
-            }
-            Err(error) => {
-                println!("<== {name} FAILED after {:.1} s: {error:#}", took.as_secs_f64());
-                None
-            }
-        }
+    /// Adds a line to the table.
+    pub(crate) fn add(&mut self, step: Finished) {
+        self.steps.push(step);
     }
 
-    /// Has `line` printed below the table: what passed, and not as a whole.
+    /// Has `line` printed below the table: a step passed without a part of its work.
     pub(crate) fn note(&mut self, line: String) {
         self.notes.push(line);
     }
@@ -47,12 +45,13 @@ impl Report {
         self.steps.iter().all(|step| step.passed)
     }
 
-    /// A line per step, the notes, and a last line that programs read: `N passed, N failed`.
+    /// A line per step, the notes, and the last line: `N passed, N failed`.
     pub(crate) fn summary(&self) -> String {
-        let mut text = String::from("\nstep       seconds\n");
+        let mut text = String::from("\nstep       seconds  cpu seconds\n");
         for step in &self.steps {
             let mark = if step.passed { "" } else { "  FAILED" };
-            text += &format!("{:<10} {:>7.1}{mark}\n", step.name, step.took.as_secs_f64());
+            let cpu = step.cpu.map_or("-".into(), |cpu| format!("{:.1}", cpu.as_secs_f64()));
+            text += &format!("{:<10} {:>7.1} {cpu:>12}{mark}\n", step.name, step.took.as_secs_f64());
         }
         if !self.notes.is_empty() {
             text += &format!("\n{}\n", self.notes.join("\n"));
@@ -68,15 +67,16 @@ mod tests {
 
     #[test]
     fn a_failed_step_is_in_the_table_and_in_the_count() {
-        let report = Report {
-            steps: vec![
-                Step { name: "fmt", took: Duration::from_millis(1250), passed: true },
-                Step { name: "tests", took: Duration::from_secs(100), passed: false },
-            ],
-            notes: Vec::new(),
-        };
-        let expected =
-            "\nstep       seconds\nfmt            1.2\ntests        100.0  FAILED\n\n1 passed, 1 failed";
+        let mut report = Report::default();
+        let cpu = Some(Duration::from_millis(1500));
+        report.add(Finished { name: "fmt".into(), took: Duration::from_millis(1250), cpu, passed: true });
+        assert!(report.passed());
+        let failed =
+            Finished { name: "tests".into(), took: Duration::from_secs(100), cpu: None, passed: false };
+        assert_eq!(failed.line(), "<== tests FAILED after 100.0 s");
+        report.add(failed);
+        let expected = "\nstep       seconds  cpu seconds\nfmt            1.2          1.5\n\
+                        tests        100.0            -  FAILED\n\n1 passed, 1 failed";
         assert_eq!(report.summary(), expected);
         assert!(!report.passed());
     }
@@ -85,16 +85,8 @@ mod tests {
     fn a_note_is_below_the_table_and_does_not_count() {
         let mut report = Report::default();
         report.note("clients: java skipped: no mvn in PATH".into());
-        let expected = "\nstep       seconds\n\nclients: java skipped: no mvn in PATH\n\n0 passed, 0 failed";
+        let expected = "\nstep       seconds  cpu seconds\n\nclients: java skipped: no mvn in PATH\n\n\
+                        0 passed, 0 failed";
         assert_eq!(report.summary(), expected);
-    }
-
-    #[test]
-    fn a_step_gives_its_value_or_is_marked_as_failed() {
-        let mut report = Report::default();
-        assert_eq!(report.step("good", || Ok(7)), Some(7));
-        assert!(report.passed());
-        assert_eq!(report.step("bad", || -> Result<()> { anyhow::bail!("as expected") }), None);
-        assert!(!report.passed());
     }
 }

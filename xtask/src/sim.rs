@@ -12,13 +12,6 @@ pub(crate) struct Options {
     args: Vec<String>,
 }
 
-impl Options {
-    /// What runs `worlds` worlds.
-    pub(crate) fn worlds(worlds: u32) -> Options {
-        Options { args: vec!["--worlds".into(), worlds.to_string()] }
-    }
-}
-
 /// Runs the simulator.
 pub(crate) fn run(options: &Options) -> Result<()> {
     // The dev profile, which is optimised: a seed that failed by a debug assertion must fail again when repeated.

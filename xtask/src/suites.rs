@@ -210,7 +210,7 @@ fn choose(options: &Options) -> (Vec<&'static Suite>, Vec<String>) {
 }
 
 /// The shardis to test: that of this tree, or `SHARDIS_BIN`.
-pub(crate) fn binary() -> Result<PathBuf> {
+fn binary() -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("SHARDIS_BIN") {
         return Ok(root().join(binary));
     }

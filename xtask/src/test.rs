@@ -1,48 +1,76 @@
 //! `cargo xtask test`: everything that must hold before a commit, on a machine that has nothing but Rust.
 //!
-//! It stops at the first step that fails. What takes seconds comes before what takes minutes.
+//! ```text
+//!     needs ─► fmt ─► tidy ─┬─► clippy ─► build ─► tests ─► valkey ─► sim      shown while it runs
+//!                           └─► clients ─► counts ─► fuzz ─► suites            shown when a step ends
+//! ```
+//!
+//! Steps that use the debug build follow each other in the first lane. The second lane fills the cores while tests of the
+//! first wait, or while one core links. After a step has failed, no lane begins another.
+
+mod lanes;
+mod step;
 
 use std::process::ExitCode;
 
-use clap::ValueEnum;
+use lanes::{Lane, Output};
+pub(crate) use step::Options as StepOptions;
+use step::Step;
 
-use crate::clients::Language;
-use crate::process::{cargo, run as run_command};
-use crate::report::Report;
-use crate::{clients, fuzz, instructions, needs, sim, suites, tidy, valkey};
+/// Which tests.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A choice of steps and tests that needs no network, for use before a commit
+    #[arg(long)]
+    quick: bool,
+}
 
-/// Simulated worlds per run: enough that each fault meets each kind of request, in 22 s on one core.
-const WORLDS: u32 = 1_000;
+/// What comes first: it takes seconds.
+const FIRST: &[Step] = &[Step::Needs, Step::Fmt, Step::Tidy];
 
-/// Seconds per fuzz target: finds what is shallow. Long runs are somebody's own `cargo xtask fuzz --seconds 3600`.
-const FUZZ_SECONDS: u32 = 10;
+/// Steps that share the debug build.
+const MAIN: &[Step] = &[Step::Clippy, Step::Build, Step::Tests, Step::Valkey, Step::Sim];
+
+/// Steps that build elsewhere. The suites, the last, use the debug build as well.
+const SIDE: &[Step] = &[Step::Clients, Step::Counts, Step::Fuzz, Step::Suites];
+
+/// All steps of `--quick`.
+const QUICK: &[Step] = &[Step::Fmt, Step::Tidy, Step::Clippy, Step::QuickTests, Step::QuickSim];
 
 /// Runs all steps and prints the table.
-pub(crate) fn run() -> ExitCode {
-    let mut report = Report::default();
-    // `None` means that a step failed, which the report knows.
-    let _ = run_steps(&mut report);
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let rounds: &[&[Lane]] = if options.quick {
+        &[&[Lane { steps: QUICK, output: Output::Shown }]]
+    } else {
+        &[
+            &[Lane { steps: FIRST, output: Output::Shown }],
+            &[Lane { steps: MAIN, output: Output::Shown }, Lane { steps: SIDE, output: Output::Kept }],
+        ]
+    };
+    let report = lanes::run(rounds);
     println!("{}", report.summary());
     if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_steps(report: &mut Report) -> Option<()> {
-    report.step("needs", || needs::install(&needs::for_tests()))?;
-    report.step("fmt", || run_command(&mut cargo(["fmt", "--all", "--check"])))?;
-    report.step("tidy", || tidy::run(&tidy::Options::default()))?;
-    report.step("clippy", || {
-        run_command(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
-    })?;
-    let programs = report.step("clients", || clients::prepare(Language::value_variants()))?;
-    programs.skipped.into_iter().for_each(|line| report.note(line));
-    report.step("tests", || {
-        run_command(cargo(["test", "--workspace"]).env(clients::LOCATION, programs.location))
-    })?;
-    report.step("valkey", valkey::run)?.into_iter().for_each(|line| report.note(line));
-    let skipped = report.step("suites", || suites::run_quick(&suites::binary()?))?;
-    skipped.into_iter().for_each(|line| report.note(line));
-    let counted = report.step("counts", || instructions::run(&instructions::Options::default()))?;
-    counted.into_iter().for_each(|line| report.note(line));
-    report.step("sim", || sim::run(&sim::Options::worlds(WORLDS)))?;
-    report.step("fuzz", || fuzz::run(&fuzz::Options { seconds: FUZZ_SECONDS }))
+/// Runs one step, in a process of its own.
+pub(crate) fn run_step(options: &StepOptions) -> anyhow::Result<()> {
+    step::run(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_follows_the_steps_that_it_needs() {
+        for steps in [&[FIRST, MAIN].concat(), &[FIRST, SIDE].concat(), &QUICK.to_vec()] {
+            for (place, step) in steps.iter().enumerate() {
+                let in_its_lane = step.needs().filter(|needed| steps.contains(needed));
+                assert!(in_its_lane.is_none_or(|needed| steps[..place].contains(&needed)), "{step:?}");
+            }
+        }
+        let all = [FIRST, MAIN, SIDE].concat();
+        assert!(all.iter().filter_map(|step| step.needs()).all(|needed| all.contains(&needed)));
+        assert!(QUICK.iter().all(|step| step.needs().is_none()));
+    }
 }

@@ -10,7 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::apt::{Apt, debian_sources};
-use crate::process::{self, cargo, command, target_dir};
+use crate::builds;
+use crate::process::{self, command, target_dir};
 
 /// By this variable the tests learn what to start as nodes.
 const SERVER: &str = "SHARDIS_TEST_SERVER";
@@ -32,10 +33,10 @@ pub(crate) fn run() -> Result<Option<String>> {
         }
     };
     println!("valkey: {}", process::read(command(&server).arg("--version"))?.trim());
-    let whole = ["test", "--package", "shardis", "--test", "whole", "--"];
-    process::run(cargo(whole).args(MODULES).env(SERVER, &server).env("SHARDIS_DIFF_REQUESTS", REQUESTS))?;
-    let table = ["test", "--package", "command", "--test", "against_redis"];
-    process::run(cargo(table).env(SERVER, &server))?;
+    let built = builds::tests()?;
+    let mut whole = built.test("shardis", "whole")?;
+    process::run(whole.args(MODULES).env(SERVER, &server).env("SHARDIS_DIFF_REQUESTS", REQUESTS))?;
+    process::run(built.test("command", "against_redis")?.env(SERVER, &server))?;
     Ok(None)
 }
 
