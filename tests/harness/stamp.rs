@@ -1,6 +1,7 @@
 //! The stamp test: every value says whose it is, so that a reply that went to the wrong request gives itself away.
 
 use super::client::{Client, bulk, request};
+use super::fault::Fault;
 use super::show;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,8 +46,13 @@ pub(crate) struct StampedClients {
 impl StampedClients {
     /// `clients` clients of the proxy at `port`, each with its own `keys` keys.
     pub(crate) fn start(port: u16, clients: usize, keys: usize) -> StampedClients {
+        StampedClients::start_from(0, port, clients, keys)
+    }
+
+    /// The same with numbers from `first` on: these clients do not know the values of clients before them.
+    pub(crate) fn start_from(first: usize, port: u16, clients: usize, keys: usize) -> StampedClients {
         let tally = Arc::new(Tally::default());
-        let threads = (0..clients)
+        let threads = (first..first + clients)
             .map(|id| {
                 let tally = Arc::clone(&tally);
                 std::thread::spawn(move || run(port, id, keys, &tally))
@@ -109,17 +115,14 @@ fn stamp(id: usize, key: usize, round: u64) -> String {
 
 /// Whether `reply` is one of the errors that a broken node may cause; counts it.
 fn is_fault(reply: &[u8], tally: &Tally) -> bool {
-    let text = String::from_utf8_lossy(reply);
-    let (counter, fault) = if text.starts_with("-TRYAGAIN shard ") {
-        (&tally.refused, true)
-    } else if text.starts_with("-ERR ") && text.contains(", outcome unknown (shard ") {
-        (&tally.unknown, true)
-    } else {
-        assert_ne!(reply[0], b'-', "an error that no broken node explains: {text}");
-        (&tally.answered, false)
+    let fault = Fault::of(reply);
+    let counter = match fault {
+        None => &tally.answered,
+        Some(Fault::NotSent) => &tally.refused,
+        Some(Fault::Unknown) => &tally.unknown,
     };
     counter.fetch_add(1, Ordering::SeqCst);
-    fault
+    fault.is_some()
 }
 
 /// A value must be nil or this client's own for this key, from a round that was begun.
