@@ -33,6 +33,7 @@ mod scan;
 mod scripts;
 mod sentinel;
 mod sessions;
+mod soak;
 mod streams;
 mod tcp;
 mod tls;

@@ -13,7 +13,7 @@ const AT_ONCE: usize = 5_000;
 const GROWTH_MAX: u64 = 32 << 20;
 
 /// Counts `key` up until `is_over`, many at once. How often that was.
-fn flood(mut client: Client, key: &str, is_over: &AtomicBool) -> u64 {
+pub(crate) fn flood(mut client: Client, key: &str, is_over: &AtomicBool) -> u64 {
     let requests = format!("INCR {key}\r\n").repeat(AT_ONCE);
     let (mut sent, mut last) = (0, 0);
     while !is_over.load(Ordering::Relaxed) {

@@ -3,13 +3,13 @@
 
 mod clients;
 mod cross_shard;
-mod floods;
+pub(crate) mod floods;
 mod ledger;
 mod links;
 mod lying_nodes;
 mod nodes;
 mod proxy_itself;
-mod storms;
+pub(crate) mod storms;
 mod troubles;
 
 use crate::harness::show;

@@ -10,14 +10,14 @@ const WORKERS: usize = 2;
 const NODES: usize = 2;
 
 /// Some of the clients of one proxy: all of them send, then all are answered.
-struct Crowd {
+pub(crate) struct Crowd {
     port: u16,
     clients: Vec<Client>,
     keys: Vec<String>,
 }
 
 impl Crowd {
-    fn new(port: u16, size: usize, name: &str) -> Crowd {
+    pub(crate) fn new(port: u16, size: usize, name: &str) -> Crowd {
         let keys = (0..size).map(|number| format!("{name}:{number}")).collect();
         let mut crowd = Crowd { port, clients: Vec::new(), keys };
         crowd.connect();
@@ -29,13 +29,13 @@ impl Crowd {
     }
 
     /// All leave without a word, and come again.
-    fn storm(&mut self) {
+    pub(crate) fn storm(&mut self) {
         self.clients.drain(..).for_each(Client::reset);
         self.connect();
     }
 
     /// Each client asks once. How many were served; the others must have been told the truth.
-    fn ask(&mut self) -> usize {
+    pub(crate) fn ask(&mut self) -> usize {
         for (client, key) in self.clients.iter_mut().zip(&self.keys) {
             client.send(format!("INCR {key}\r\n").as_bytes());
         }

@@ -20,6 +20,7 @@ mod needs;
 mod process;
 mod report;
 mod sim;
+mod soak;
 mod speed;
 mod suites;
 mod test;
@@ -50,6 +51,8 @@ enum Task {
     Failovers(failovers::Options),
     /// Run simulated worlds
     Sim(sim::Options),
+    /// Let faults happen to one shardis for a long time, and look for violations
+    Soak(soak::Options),
     /// Check what no compiler checks: lengths, words, links, licences
     Tidy(tidy::Options),
     /// Run every fuzz target for a short while
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Failovers(options) => failovers::run(&options),
         Task::Sim(options) => sim::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::Tidy(options) => tidy::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Instructions(options) => instructions::run(&options).map(drop),
