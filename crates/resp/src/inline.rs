@@ -1,7 +1,8 @@
 //! Inline requests: a line of words instead of RESP. What people type into nc, and what health checks send.
 //!
-//! The quoting rules are those of Redis's `sdssplitargs`: words are separated by blanks; `"…"` knows `\n \r \t \b \a`,
-//! `\xHH` and `\` before anything else; `'…'` knows only `\'`; a closing quote must be followed by a blank or the end.
+//! The rules are those of Redis's `sdssplitargs`: words are separated by blanks; `"…"` knows `\n \r \t \b \a`, `\xHH` and
+//! `\` before anything else; `'…'` knows only `\'`; a closing quote must be followed by a blank or the end. Vertical tab
+//! and form feed are blanks between words and behind quotes. Within a word they are a part of the word.
 
 use crate::encode;
 use crate::request::Span;
@@ -36,12 +37,17 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
+/// Whether `byte` ends a word that has begun outside of quotes.
+fn ends_word(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
 /// Reads one word that may have quoted parts; returns what follows it.
 fn read_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
             [] => return Some(rest),
-            [byte, ..] if is_blank(*byte) => return Some(rest),
+            [byte, ..] if ends_word(*byte) => return Some(rest),
             [b'"', quoted @ ..] => return read_double_quoted(quoted, word),
             [b'\'', quoted @ ..] => return read_single_quoted(quoted, word),
             [byte, after @ ..] => {
@@ -138,6 +144,13 @@ mod tests {
         assert_eq!(words(r#"echo ab"c d""#), Some(vec!["echo".into(), "abc d".into()]));
         assert_eq!(words(r#"echo """#), Some(vec!["echo".into(), String::new()]));
         assert_eq!(words("   "), Some(vec![]));
+    }
+
+    #[test]
+    fn vertical_tab_and_form_feed_do_not_end_a_word() {
+        assert_eq!(words("set ka\x0b v"), Some(vec!["set".into(), "ka\x0b".into(), "v".into()]));
+        assert_eq!(words("\x0bget \x0ca\x0c\x0cb"), Some(vec!["get".into(), "a\x0c\x0cb".into()]));
+        assert_eq!(words("get \"a\"\x0bb"), Some(vec!["get".into(), "a".into(), "b".into()]));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 // These tests are the ones that talk to a node; the crate itself knows no sockets.
 #![allow(clippy::disallowed_types)]
 
+mod inline;
 mod node;
 mod value;
 

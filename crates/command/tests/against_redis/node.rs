@@ -2,7 +2,7 @@
 //! `SHARDIS_TEST_SERVER` names another program: of another version, or a valkey-server.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -67,18 +67,29 @@ impl Node {
     pub(crate) fn ask_raw(&mut self, args: &[&[u8]]) -> Vec<u8> {
         let mut request = Vec::new();
         encode::request(&mut request, args);
-        self.conn.write_all(&request).expect("the node takes the request");
+        self.ask_bytes(&request)
+    }
+
+    /// Sends `request` as it is and gives the reply as it came. The node closes the connection after a protocol error;
+    /// the next request then has a new one.
+    pub(crate) fn ask_bytes(&mut self, request: &[u8]) -> Vec<u8> {
+        self.conn.write_all(request).expect("the node takes the request");
+        let shown = || request.escape_ascii().to_string();
         let (mut scanner, mut bytes, mut chunk) = (Scanner::default(), Vec::new(), [0; 65536]);
         loop {
             let len =
-                self.conn.read(&mut chunk).unwrap_or_else(|error| panic!("no reply to {args:?}: {error}"));
-            assert_ne!(len, 0, "the node closed the connection on {args:?}");
+                self.conn.read(&mut chunk).unwrap_or_else(|error| panic!("no reply to {}: {error}", shown()));
+            assert_ne!(len, 0, "the node closed the connection on {}", shown());
             bytes.extend_from_slice(&chunk[..len]);
             if let Some(len) = scanner.scan(&bytes, &ReplyLimits::default()).expect("RESP") {
-                assert_eq!(len, bytes.len(), "one reply to {args:?}");
-                return bytes;
+                assert_eq!(len, bytes.len(), "one reply to {}", shown());
+                break;
             }
         }
+        if bytes.starts_with(b"-ERR Protocol error") {
+            self.conn = connect(self.conn.peer_addr().expect("a connection has two ends")).expect("a node");
+        }
+        bytes
     }
 }
 
@@ -112,7 +123,12 @@ fn try_start() -> std::io::Result<Option<Node>> {
         child.wait()?;
         return Ok(None);
     }
-    let conn = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    conn.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    let conn = connect((Ipv4Addr::LOCALHOST, port).into())?;
     Ok(Some(Node { child, conn, server }))
+}
+
+fn connect(addr: SocketAddr) -> std::io::Result<TcpStream> {
+    let conn = TcpStream::connect(addr)?;
+    conn.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    Ok(conn)
 }
