@@ -4,6 +4,7 @@ pub(crate) mod double;
 pub(crate) mod extended;
 pub(crate) mod geohash;
 pub(crate) mod listpack;
+pub(crate) mod literal;
 pub(crate) mod lzf;
 pub(crate) mod rdb;
 pub(crate) mod rdb_stream;

@@ -3,7 +3,7 @@
 
 use resp::Request;
 
-use crate::args::{Multipop, float, integer, timeout_ms};
+use crate::args::{Multipop, float_text, integer, timeout_ms};
 use crate::callers::{CallerId, Wait};
 use crate::commands::lists;
 use crate::commands::stream_groups::{Membership, Reader, read_group, show_news};
@@ -223,8 +223,8 @@ fn begin_wait(
 
 /// A timeout in seconds, with a fraction, as milliseconds.
 fn timeout_s(arg: &[u8]) -> Result<i64, Error> {
-    let seconds = float(arg).map_err(|_| Error::WAIT_NOT_FLOAT)?;
-    let millis = (seconds * 1_000.0).ceil();
+    let seconds = float_text(arg).map_err(|_| Error::WAIT_NOT_FLOAT)?;
+    let millis = (seconds.to_f64() * 1_000.0).ceil();
     // What does not fit wraps in Redis, and is negative.
     let is_too_much = millis >= i64::MAX as f64;
     if is_too_much || millis < 0.0 { Err(Error::TIMEOUT_NEGATIVE) } else { Ok(millis as i64) }

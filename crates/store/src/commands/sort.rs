@@ -151,7 +151,7 @@ impl<'a> Query<'a> {
             return Ok(self.in_order(weighted.collect(), |one, other| one.0.cmp(&other.0)));
         }
         let score = |weight: Option<&[u8]>| match weight {
-            Some(text) => score(text).ok_or(Error::SORT_SCORES),
+            Some(text) => double::parse_in_range(text).ok_or(Error::SORT_SCORES),
             None => Ok(0.0),
         };
         let weighted = weighted.into_iter().map(|(weight, element)| Ok((score(weight)?, element)));
@@ -208,10 +208,4 @@ fn asterisk(pattern: &[u8]) -> Option<usize> {
 
 fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
-}
-
-/// A number as `strtod` reads it, to the end of the C string.
-fn score(text: &[u8]) -> Option<f64> {
-    let text = until_nul(text);
-    if text.is_empty() { Some(0.0) } else { double::parse(text.trim_ascii_start()) }
 }

@@ -91,10 +91,7 @@ fn score_bound(arg: &[u8]) -> Result<Bound<f64>, Error> {
         [b'(', rest @ ..] => (rest, true),
         _ => (arg, false),
     };
-    // strtod reads up to a NUL, passes over blanks in front, and makes a zero of nothing at all.
-    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-    let value = if text.is_empty() { Some(0.0) } else { double::parse_loosely(text.trim_ascii_start()) };
-    Ok(Bound { value: value.ok_or(Error::ScoreRange)?, is_outside })
+    Ok(Bound { value: double::parse_loosely(text).ok_or(Error::ScoreRange)?, is_outside })
 }
 
 fn lex_bound(arg: &[u8]) -> Result<LexBound<'_>, Error> {

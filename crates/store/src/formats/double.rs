@@ -1,24 +1,128 @@
 //! Doubles as Redis 7.0 reads and prints them.
 
-/// Reads all of `text` as `strtod` does, by the stricter rules for arguments: no NaN, no number that becomes infinite
-/// or zero only because it does not fit. Hexadecimal notation, which nobody sends, is not read.
+use crate::formats::literal::{Decimal, Digits, Hexadecimal, Literal};
+
+/// Reads all of `text` as `strtod` does, by the stricter rules for arguments: no NaN, no blanks in front, no number that
+/// becomes infinite or zero only because it does not fit.
 pub(crate) fn parse(text: &[u8]) -> Option<f64> {
-    let value = parse_loosely(text)?;
-    let names_infinity = text.iter().any(|byte| matches!(byte, b'i' | b'I'));
-    if value.is_infinite() && !names_infinity {
-        return None;
-    }
-    let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
-    if value == 0.0 && mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9')) {
-        return None;
-    }
-    Some(value)
+    let literal = Literal::whole(text)?;
+    let number = Number::of(literal);
+    let is_extreme = number.value.is_infinite() || number.value == 0.0;
+    (!(number.is_out_of_range && is_extreme)).then_some(number.value)
 }
 
-/// As [`parse`], but what does not fit becomes infinite or zero: the rule for score ranges.
+/// Reads a C string: what does not fit becomes infinite or zero, and nothing is a zero. The rule for score ranges.
 pub(crate) fn parse_loosely(text: &[u8]) -> Option<f64> {
-    std::str::from_utf8(text).ok()?.parse::<f64>().ok().filter(|value| !value.is_nan())
+    if is_empty(text) {
+        Some(0.0)
+    } else {
+        Literal::of_c_string(text).map(|literal| Number::of(literal).value)
+    }
 }
+
+/// Reads a C string, but no number for which `strtod` sets `ERANGE`: the rule of SORT.
+pub(crate) fn parse_in_range(text: &[u8]) -> Option<f64> {
+    if is_empty(text) {
+        return Some(0.0);
+    }
+    let number = Number::of(Literal::of_c_string(text)?);
+    (!number.is_out_of_range).then_some(number.value)
+}
+
+/// Whether a C string ends where it begins.
+fn is_empty(text: &[u8]) -> bool {
+    text.first().is_none_or(|&byte| byte == 0)
+}
+
+/// What `strtod` gives, and whether it sets `ERANGE`: the number is too large, or too small to be normalised and not exact.
+struct Number {
+    value: f64,
+    is_out_of_range: bool,
+}
+
+impl Number {
+    fn of(literal: Literal<'_>) -> Number {
+        let Number { value, is_out_of_range } = match literal.digits {
+            Digits::Infinite => Number { value: f64::INFINITY, is_out_of_range: false },
+            Digits::Decimal(decimal) => Number::of_decimal(decimal),
+            Digits::Hexadecimal(hexadecimal) => Number::of_hexadecimal(hexadecimal),
+        };
+        Number { value: if literal.is_negative { -value } else { value }, is_out_of_range }
+    }
+
+    fn of_decimal(decimal: Decimal<'_>) -> Number {
+        let text = std::str::from_utf8(decimal.text).unwrap_or_default();
+        let value: f64 = text.parse().unwrap_or_default();
+        let is_tiny = value <= f64::MIN_POSITIVE && !decimal.is_zero() && is_lost(decimal, value);
+        Number { value, is_out_of_range: value.is_infinite() || is_tiny }
+    }
+
+    fn of_hexadecimal(number: Hexadecimal) -> Number {
+        if number.mantissa == 0 {
+            return Number { value: 0.0, is_out_of_range: false };
+        }
+        let bits = i64::from(u128::BITS - number.mantissa.leading_zeros());
+        let top = number.exponent + bits - 1;
+        if top >= MAX_EXPONENT {
+            return Number { value: f64::INFINITY, is_out_of_range: true };
+        }
+        // The power of two of the last bit that is kept, and how many bits are below it.
+        let last = (top - (MANTISSA_DIGITS - 1)).max(MIN_POWER);
+        let dropped = last - number.exponent;
+        let (kept, is_exact) = rounded(number, dropped);
+        let value = kept as f64 * power_of_two(last);
+        let is_tiny = top < MIN_EXPONENT && !is_exact;
+        Number { value, is_out_of_range: value.is_infinite() || is_tiny }
+    }
+}
+
+/// Whether `decimal` is below the least normalised number and is not exactly `value`, the nearest one. The digits of
+/// `value` are printed exactly: there are 767 at most.
+fn is_lost(decimal: Decimal<'_>, value: f64) -> bool {
+    let exact = format!("{value:.800e}");
+    let significant = |digits: &mut dyn Iterator<Item = u8>| {
+        let digits: Vec<u8> = digits.filter(u8::is_ascii_digit).skip_while(|&digit| digit == b'0').collect();
+        let len = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |at| at + 1);
+        digits[..len].to_vec()
+    };
+    let exact = significant(&mut exact.bytes().take_while(|&byte| byte != b'e'));
+    let given = significant(&mut decimal.whole.iter().chain(decimal.fraction).copied());
+    if value == f64::MIN_POSITIVE { given < exact } else { given != exact }
+}
+
+/// The mantissa without its last `dropped` bits, to even if two are equally near; and whether nothing was lost.
+fn rounded(number: Hexadecimal, dropped: i64) -> (u64, bool) {
+    if dropped <= 0 {
+        // So few bits that all are kept.
+        return ((number.mantissa << dropped.unsigned_abs()) as u64, true);
+    }
+    let Some(shift) = u32::try_from(dropped).ok().filter(|&shift| shift <= u128::BITS) else {
+        return (0, false);
+    };
+    let kept = number.mantissa.checked_shr(shift).unwrap_or_default();
+    let rest = number.mantissa - kept.checked_shl(shift).unwrap_or_default();
+    let half = 1_u128 << (shift - 1);
+    let rounds_up = rest > half || (rest == half && (number.has_more || kept % 2 == 1));
+    ((kept + u128::from(rounds_up)) as u64, rest == 0 && !number.has_more)
+}
+
+/// Two to the power of `exponent`, from [`MIN_POWER`] to what a double can be.
+fn power_of_two(exponent: i64) -> f64 {
+    let bits = match exponent {
+        _ if exponent < MIN_EXPONENT => 1 << (exponent - MIN_POWER),
+        _ => (exponent + MAX_EXPONENT - 1) << (MANTISSA_DIGITS - 1),
+    };
+    f64::from_bits(bits as u64)
+}
+
+const MANTISSA_DIGITS: i64 = f64::MANTISSA_DIGITS as i64;
+
+/// The power of two at which a double becomes infinite.
+const MAX_EXPONENT: i64 = f64::MAX_EXP as i64;
+
+/// The least power of two with all digits, and the least at all.
+const MIN_EXPONENT: i64 = f64::MIN_EXP as i64 - 1;
+const MIN_POWER: i64 = MIN_EXPONENT - (MANTISSA_DIGITS - 1);
 
 /// Appends `value` as C's `%.17g` prints it, infinities as `inf` and `-inf`: the scores of sorted sets.
 pub(crate) fn write(out: &mut Vec<u8>, value: f64) {
@@ -97,5 +201,41 @@ mod tests {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
         assert_eq!(parse_loosely(b"1e999"), Some(f64::INFINITY));
+        assert_eq!(parse_loosely(b" \x0b1e-999\0x"), Some(0.0));
+    }
+
+    #[test]
+    fn hexadecimal_numbers_are_rounded_to_even() {
+        for (text, expected) in [
+            ("0x1p3", 8.0),
+            ("-0X.8", -0.5),
+            ("0xffffffffffffffffffffff", 309_485_009_821_345_068_724_781_056.0),
+            ("0x1.00000000000008p0", 1.0),
+            ("0x1.000000000000080000000000000000000000000001p0", 1.0 + f64::EPSILON),
+            ("0x1.00000000000018p0", 1.0 + 2.0 * f64::EPSILON),
+            ("0x1p-1074", 5e-324),
+            ("0x1.8p-1075", 5e-324),
+            ("0x1p-1022", f64::MIN_POSITIVE),
+            ("0x1.fffffffffffffp1023", f64::MAX),
+            ("0x0p99999999999", 0.0),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some(expected), "{text}");
+        }
+        for text in
+            ["0x1p1024", "0x1.fffffffffffff8p1023", "0x1p-1075", "0x1p-99999999999", "0x", "0x1p", "0xg"]
+        {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn small_numbers_that_are_not_exact_are_out_of_range() {
+        let least = format!("{:.1100}", f64::from_bits(1));
+        for text in ["0x1p-1074", "0", "0e99999999999", "2.2250738585072014e-308", &least] {
+            assert!(parse_in_range(text.as_bytes()).is_some(), "{text}");
+        }
+        for text in ["5e-324", "1e-320", "1e-400", "1e400", "0x1.8p-1074", "2.2250738585072011e-308"] {
+            assert!(parse_in_range(text.as_bytes()).is_none(), "{text}");
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! The 80-bit floating point numbers with which Redis on x86 computes INCRBYFLOAT and HINCRBYFLOAT: read, added and
 //! printed as `strtold`, `+` and `%.17Lf` do it.
 //!
-//! With doubles, 0.1 + 0.2 would be 0.30000000000000004 where Redis says 0.3. Only what these two commands need: no
-//! numbers that are too small to be normalised, no hexadecimal notation.
+//! With doubles, 0.1 + 0.2 would be 0.30000000000000004 where Redis says 0.3. Numbers that are too small to be normalised
+//! keep all of their digits here; no command prints so many.
 
 use std::fmt;
+
+use crate::formats::literal::{Decimal, Digits, Hexadecimal, Literal};
 
 /// `mantissa` times 2 to the power of `exponent`; the highest bit of the mantissa is set unless the number is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,24 +20,36 @@ pub(crate) struct Extended {
 impl Extended {
     /// Reads all of `text`. `None` if it is no number, or one that does not fit.
     pub(crate) fn parse(text: &[u8]) -> Option<Extended> {
-        let (negative, unsigned) = match text {
-            [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            _ => (false, text),
-        };
-        if [&b"inf"[..], b"infinity"].iter().any(|name| unsigned.eq_ignore_ascii_case(name)) {
-            return Some(Extended { negative, infinite: true, ..Extended::default() });
-        }
-        if text.len() > TEXT_BYTES_MAX {
+        if text.len() >= TEXT_BYTES_MAX {
             return None;
         }
-        let (digits, exponent) = decimal(unsigned)?;
-        let value = rounded_decimal(negative, digits, exponent);
-        (value.exponent.abs() < EXPONENT_MAX).then_some(value)
+        let Literal { is_negative, digits } = Literal::whole(text)?;
+        let value = match digits {
+            Digits::Infinite => {
+                return Some(Extended { negative: is_negative, infinite: true, ..Extended::default() });
+            }
+            Digits::Decimal(decimal) => rounded_decimal(is_negative, decimal),
+            Digits::Hexadecimal(number) => rounded_hexadecimal(is_negative, number),
+        };
+        value.filter(|value| value.fits())
+    }
+
+    /// Whether it is neither too large nor so small that the nearest number is zero.
+    fn fits(self) -> bool {
+        let is_half_of_least = self.exponent == EXPONENT_MIN && self.mantissa == 1 << 63;
+        let is_above_zero = self.exponent >= EXPONENT_MIN && !is_half_of_least;
+        self.mantissa == 0 || (self.exponent < EXPONENT_MAX && is_above_zero)
     }
 
     pub(crate) fn is_infinite(self) -> bool {
         self.infinite
+    }
+
+    /// The nearest double, or nearly: a number that is too small may become zero.
+    pub(crate) fn to_f64(self) -> f64 {
+        let magnitude =
+            if self.infinite { f64::INFINITY } else { self.mantissa as f64 * 2_f64.powi(self.exponent) };
+        if self.negative { -magnitude } else { magnitude }
     }
 
     /// The sum; `None` if it is infinite.
@@ -90,38 +104,16 @@ impl fmt::Display for Extended {
     }
 }
 
-/// The digits of a number without sign, as bytes `0` to `9`, and the power of ten of the last of them.
-fn decimal(text: &[u8]) -> Option<(Vec<u8>, i32)> {
-    let (number, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
-        Some(at) => {
-            let exponent = &text[at + 1..];
-            let exponent =
-                exponent.strip_prefix(b"+").filter(|rest| !rest.starts_with(b"-")).unwrap_or(exponent);
-            (&text[..at], std::str::from_utf8(exponent).ok()?.parse::<i32>().ok()?)
-        }
-        None => (text, 0),
-    };
-    let (whole, fraction) = match number.iter().position(|&byte| byte == b'.') {
-        Some(at) => (&number[..at], &number[at + 1..]),
-        None => (number, &[][..]),
-    };
-    let digits = [whole, fraction].concat();
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
+/// The nearest number to `decimal`, unless its exponent alone says that it does not fit.
+fn rounded_decimal(negative: bool, decimal: Decimal<'_>) -> Option<Extended> {
+    if decimal.is_zero() {
+        return Some(Extended { negative, ..Extended::default() });
     }
-    Some((digits, exponent.checked_sub(fraction.len() as i32)?))
-}
-
-/// `digits` times ten to the power of `exponent`, to the nearest number.
-fn rounded_decimal(negative: bool, digits: Vec<u8>, exponent: i32) -> Extended {
+    let exponent = decimal.exponent - decimal.fraction.len() as i64;
+    let exponent = i32::try_from(exponent).ok().filter(|exponent| exponent.abs() <= DECIMAL_EXPONENT_MAX)?;
     let mut number = Big::default();
-    digits.iter().for_each(|digit| number.multiply_add(10, u32::from(digit - b'0')));
-    if number.bits() == 0 {
-        return Extended { negative, ..Extended::default() };
-    }
-    if exponent.abs() > DECIMAL_EXPONENT_MAX {
-        return Extended { exponent: EXPONENT_MAX, ..Extended::default() };
-    }
+    let digits = decimal.whole.iter().chain(decimal.fraction);
+    digits.for_each(|digit| number.multiply_add(10, u32::from(digit - b'0')));
     let (mut binary_exponent, mut lost) = (0, false);
     if exponent >= 0 {
         powers_of_ten(exponent.unsigned_abs()).for_each(|power| number.multiply_add(power, 0));
@@ -135,7 +127,17 @@ fn rounded_decimal(negative: bool, digits: Vec<u8>, exponent: i32) -> Extended {
         }
     }
     let (top, dropped, dropped_any) = number.top();
-    rounded(negative, top, binary_exponent + dropped as i32, lost || dropped_any)
+    Some(rounded(negative, top, binary_exponent + dropped as i32, lost || dropped_any))
+}
+
+/// The nearest number to `number`, unless its exponent alone says that it does not fit.
+fn rounded_hexadecimal(negative: bool, number: Hexadecimal) -> Option<Extended> {
+    if number.mantissa == 0 {
+        return Some(Extended { negative, ..Extended::default() });
+    }
+    let exponent =
+        i32::try_from(number.exponent).ok().filter(|exponent| exponent.abs() <= BINARY_EXPONENT_MAX)?;
+    Some(rounded(negative, number.mantissa, exponent, number.has_more))
 }
 
 /// Ten to the power of `exponent` as factors of 32 bits, as few as possible.
@@ -193,10 +195,6 @@ impl Big {
         }
     }
 
-    fn bits(&self) -> u32 {
-        self.0.last().map_or(0, |last| self.0.len() as u32 * 32 - last.leading_zeros())
-    }
-
     fn multiply_add(&mut self, factor: u32, summand: u32) {
         let mut carry = u64::from(summand);
         for digit in &mut self.0 {
@@ -250,8 +248,14 @@ const ALIGN_BITS: u32 = 62;
 
 const TEN_TO_17: u128 = 100_000_000_000_000_000;
 
-/// Where a number becomes infinite, or zero, in the middle of what the exponent of 15 bits allows.
+/// Where a number becomes infinite: the power of two of its last bit.
 const EXPONENT_MAX: i32 = 16_384 - 63;
+
+/// The same of a half of the least number, which is rounded to zero.
+const EXPONENT_MIN: i32 = -16_446 - 63;
+
+/// No text within [`TEXT_BYTES_MAX`] makes a number with a larger power of two fit.
+const BINARY_EXPONENT_MAX: i32 = 50_000;
 
 /// No text within [`TEXT_BYTES_MAX`] makes a number with a larger power of ten fit.
 const DECIMAL_EXPONENT_MAX: i32 = 10_500;

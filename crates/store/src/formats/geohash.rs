@@ -59,6 +59,10 @@ impl Place {
         let (lon, other_lon) = (radians(self.longitude), radians(other.longitude));
         let u = ((other_lat - lat) / 2.0).sin();
         let v = ((other_lon - lon) / 2.0).sin();
+        // Redis takes the shorter way along a meridian, which gives other last digits.
+        if v == 0.0 {
+            return EARTH_RADIUS_M * (other_lat - lat).abs();
+        }
         2.0 * EARTH_RADIUS_M * (u * u + lat.cos() * other_lat.cos() * v * v).sqrt().asin()
     }
 }
@@ -208,11 +212,15 @@ impl Cell {
         }
     }
 
-    /// The cell so many columns and rows further, around the earth if need be.
+    /// The cell so many columns and rows further, around the earth if need be. The cell of the very edge lies outside of the
+    /// grid, and stays there in a direction in which it does not move.
     fn moved(self, east: i8, north: i8) -> Cell {
         let mask = ((1_u64 << self.step) - 1) as u32;
-        let row = gather(self.bits).wrapping_add_signed(i32::from(north)) & mask;
-        let column = gather(self.bits >> 1).wrapping_add_signed(i32::from(east)) & mask;
+        let along = |number: u32, by: i8| match by {
+            0 => number,
+            _ => number.wrapping_add_signed(i32::from(by)) & mask,
+        };
+        let (row, column) = (along(gather(self.bits), north), along(gather(self.bits >> 1), east));
         Cell { bits: spread(row) | spread(column) << 1, ..self }
     }
 
