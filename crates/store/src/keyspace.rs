@@ -4,6 +4,7 @@
 //! the account, the index of expiries and the rule that there are no empty collections. What is large is not dropped at
 //! once but put among the garbage, which [`Keyspace::free_step`] takes apart piece by piece; until then it counts.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use stdx::Prng;
@@ -28,6 +29,8 @@ pub(crate) struct Keyspace {
     pub(crate) stats: Stats,
     /// Who is told of changes.
     pub(crate) audience: Audience,
+    /// Keys of the selected database that were found to be over by who only borrows the keyspace.
+    overdue: RefCell<Vec<Box<[u8]>>>,
     /// The database that is selected. It lies here itself, so that a request need not look for it.
     database: Database,
     selected: u8,
@@ -58,6 +61,7 @@ impl Keyspace {
             policy: EvictionPolicy::default(),
             stats: Stats::default(),
             audience: Audience::default(),
+            overdue: RefCell::default(),
             database: Database::new(seed),
             selected: 0,
             resting: (0..DATABASES).map(|_| Database::new(seed)).collect(),
@@ -125,6 +129,11 @@ impl Keyspace {
         entry.filter(|entry| self.now_ms <= entry.expires_at).map(|entry| &entry.value)
     }
 
+    /// What `key` costs, even if its time is over.
+    pub(crate) fn memory_of(&self, key: &[u8]) -> Option<usize> {
+        self.database.entries.find(self.database.entries.hash(key), key).map(Entry::memory)
+    }
+
     /// Keys of the selected database, those counted that expired and were not found out yet.
     pub(crate) fn len(&self) -> usize {
         self.database.len()
@@ -149,10 +158,35 @@ impl Keyspace {
         Some(entry)
     }
 
-    /// The entry of `key`, without counting as use. For commands that look at several keys at once.
+    /// The entry of `key`, without counting as use. For commands that look at several keys at once. A key that is over is
+    /// removed by [`Keyspace::expire_overdue`].
     pub(crate) fn peek(&self, key: &[u8]) -> Option<&Entry> {
         let entry = self.database.entries.find(self.database.entries.hash(key), key);
-        self.stats.looked_up(entry.filter(|entry| self.now_ms <= entry.expires_at))
+        self.stats.looked_up(entry.filter(|entry| self.is_live(entry)))
+    }
+
+    /// Whether the time of `entry` is not over. If it is, the key is removed by [`Keyspace::expire_overdue`].
+    fn is_live(&self, entry: &Entry) -> bool {
+        let is_live = self.now_ms <= entry.expires_at;
+        if !is_live {
+            self.overdue.borrow_mut().push(entry.key.clone());
+        }
+        is_live
+    }
+
+    /// Removes what [`Keyspace::peek`] found to be over. Call it before another database is selected.
+    #[inline]
+    pub(crate) fn expire_overdue(&mut self) {
+        if !self.overdue.get_mut().is_empty() {
+            self.expire_all_overdue();
+        }
+    }
+
+    #[cold]
+    fn expire_all_overdue(&mut self) {
+        for key in std::mem::take(self.overdue.get_mut()) {
+            self.live_hash(&key);
+        }
     }
 
     /// The value of `key` as one type.
@@ -203,9 +237,11 @@ impl Keyspace {
     /// Gives `key` a value, whatever it had.
     #[inline]
     pub(crate) fn set(&mut self, key: &[u8], value: Value, expires_at: u64) {
-        let clock = self.clock();
+        let (clock, now_ms) = (self.clock(), self.now_ms);
         let hash = self.database.entries.hash(key);
-        let Some(entry) = self.database.entries.find_mut(hash, key) else {
+        let found = self.database.entries.find_mut(hash, key);
+        let Some(entry) = found.filter(|entry| now_ms <= entry.expires_at) else {
+            self.live_hash(key);
             return self.insert(hash, key, value, expires_at);
         };
         let before = entry.memory();
@@ -223,7 +259,7 @@ impl Keyspace {
         if !value.is_gone() {
             self.set(key, value, NEVER);
             self.changed(class, event, key);
-        } else if self.remove(key) {
+        } else if self.delete(key) {
             self.changed(Class::Generic, "del", key);
         }
     }
@@ -262,6 +298,8 @@ impl Keyspace {
 
     #[cold]
     fn tell(&mut self, class: Class, event: &'static str, key: &[u8]) {
+        // What expired before the change is told before it.
+        self.expire_overdue();
         self.audience.touch(self.selected, key, self.exists(key));
         self.audience.note(self.selected, class, event, key);
     }
@@ -321,6 +359,16 @@ impl Keyspace {
         true
     }
 
+    /// As [`Keyspace::remove`], but a key that is over counts as one that is there: so do the commands that empty their
+    /// target.
+    pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
+        self.expire_overdue();
+        let taken = self.take_hashed(self.database.entries.hash(key), key);
+        let is_taken = taken.is_some();
+        taken.into_iter().for_each(|(value, _)| self.discard(value));
+        is_taken
+    }
+
     /// Takes the value of `key` out, with its expiry.
     pub(crate) fn take(&mut self, key: &[u8]) -> Option<(Value, u64)> {
         let hash = self.live_hash(key);
@@ -373,16 +421,17 @@ impl Keyspace {
         live.map(|entry| (&*entry.key, &entry.value))
     }
 
-    /// Walks the keys; see [`Table::scan`].
+    /// Walks the keys; see [`Table::scan`]. Those that are wanted and over are removed, as by [`Keyspace::peek`].
     pub(crate) fn scan<'k>(
         &'k self,
         cursor: u64,
         count: usize,
-        mut found: impl FnMut(&'k [u8], &'k Value),
+        is_wanted: impl Fn(&Entry) -> bool,
+        mut found: impl FnMut(&'k [u8]),
     ) -> u64 {
         self.database.entries.scan(cursor, count, |entry| {
-            if self.now_ms <= entry.expires_at {
-                found(&entry.key, &entry.value);
+            if is_wanted(entry) && self.is_live(entry) {
+                found(&entry.key);
             }
         })
     }

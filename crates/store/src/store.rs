@@ -174,10 +174,7 @@ impl Store {
         if row.grows && !self.make_room(EVICTED_PER_REQUEST) {
             return Err(Error::OutOfMemory);
         }
-        match row.run {
-            Run::OnKeys(run) => run(&mut self.keyspace, request, out),
-            Run::OnStore(run) => run(self, caller, request, out),
-        }
+        self.run_row(row, caller, request, out)
     }
 
     /// As [`Store::dispatch`], for a connection that may be in a transaction or subscribed.
@@ -245,10 +242,24 @@ impl Store {
     ) -> Result<(), Error> {
         let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
         self.keyspace.stats.begin(row.reads);
-        match row.run {
+        self.run_row(row, caller, request, out)
+    }
+
+    /// Runs a request of which everything was checked that is the same for all commands.
+    #[inline(always)]
+    fn run_row(
+        &mut self,
+        row: &Row,
+        caller: CallerId,
+        request: &Request<'_>,
+        out: &mut Reply,
+    ) -> Result<(), Error> {
+        let done = match row.run {
             Run::OnKeys(run) => run(&mut self.keyspace, request, out),
             Run::OnStore(run) => run(self, caller, request, out),
-        }
+        };
+        self.keyspace.expire_overdue();
+        done
     }
 
     /// Frees and evicts until memory is below its limit. False if nothing more may go, or `effort` is used up: then a

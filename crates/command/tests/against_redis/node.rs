@@ -28,9 +28,15 @@ pub(crate) struct Node {
 
 impl Node {
     /// `None`, said aloud, if redis-server is not installed; on CI that is a failure.
+    #[allow(dead_code, reason = "some is compared with Redis 7.0 alone")]
     pub(crate) fn start() -> Option<Node> {
+        Node::start_with(&[])
+    }
+
+    /// As [`Node::start`], with more options.
+    fn start_with(options: &[&str]) -> Option<Node> {
         for _ in 0..STARTS_MAX {
-            match try_start() {
+            match try_start(options) {
                 Ok(Some(node)) => return Some(node),
                 Ok(None) => continue,
                 Err(error) if is_ci() => panic!("redis-server cannot be started, and CI=true: {error}"),
@@ -47,7 +53,13 @@ impl Node {
     /// a failure on CI.
     #[allow(dead_code, reason = "the table is compared with any version")]
     pub(crate) fn start_7_0() -> Option<Node> {
-        let node = Node::start()?;
+        Node::start_7_0_with(&[])
+    }
+
+    /// As [`Node::start_7_0`], with more options.
+    #[allow(dead_code, reason = "the table is compared with any version")]
+    pub(crate) fn start_7_0_with(options: &[&str]) -> Option<Node> {
+        let node = Node::start_with(options)?;
         if node.server == Server::Redis(7, 0) {
             return Some(node);
         }
@@ -106,13 +118,14 @@ fn is_ci() -> bool {
 }
 
 /// `Ok(None)` if the port was taken in the meantime.
-fn try_start() -> std::io::Result<Option<Node>> {
+fn try_start(options: &[&str]) -> std::io::Result<Option<Node>> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let program = std::env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into());
     let version = Command::new(&program).arg("--version").output()?.stdout;
     let server = Server::of_version(&String::from_utf8_lossy(&version)).expect("it says what it is");
     let mut child = Command::new(&program)
         .args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--port", &port.to_string()])
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;

@@ -122,7 +122,7 @@ pub(crate) fn bitop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     if !result.is_empty() {
         keyspace.set(target, Value::Text(result), NEVER);
         keyspace.changed(Class::Text, "set", target);
-    } else if keyspace.remove(target) {
+    } else if keyspace.delete(target) {
         keyspace.changed(Class::Generic, "del", target);
     }
     out.integer(len as i64);

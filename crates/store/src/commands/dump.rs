@@ -115,7 +115,7 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         // What does not fit wraps in Redis, and is over.
         _ => ttl.checked_add(now).map_or(0, |at| at as u64),
     };
-    let is_replaced = keyspace.remove(key);
+    let is_replaced = keyspace.delete(key);
     if expires_at <= keyspace.now_ms {
         keyspace.discard(value);
         if is_replaced {

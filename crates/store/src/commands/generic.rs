@@ -243,8 +243,8 @@ pub(crate) fn memory(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
             return Err(Error::Syntax);
         }
     }
-    match keyspace.peek(key) {
-        Some(entry) => out.integer(entry.memory() as i64),
+    match keyspace.memory_of(key) {
+        Some(bytes) => out.integer(bytes as i64),
         None => out.nil(),
     }
     Ok(())

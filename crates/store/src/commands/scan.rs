@@ -3,6 +3,7 @@
 use resp::Request;
 
 use crate::args::{integer, is};
+use crate::database::Entry;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -55,12 +56,11 @@ pub(crate) fn scan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
     let cursor = cursor(request.arg(1))?;
     let options = Options::parse(request, 2, true)?;
     let mut page = Page::default();
-    let next = keyspace.scan(cursor, options.count, |key, value| {
-        let has_type = options.type_name.is_none_or(|name| is(name, value.type_name()));
-        if has_type && options.matches(key) {
-            page.add(key);
-        }
-    });
+    let is_wanted = |entry: &Entry| {
+        let has_type = options.type_name.is_none_or(|name| is(name, entry.value.type_name()));
+        has_type && options.matches(&entry.key)
+    };
+    let next = keyspace.scan(cursor, options.count, is_wanted, |key| page.add(key));
     page.write(next, out);
     Ok(())
 }
@@ -136,9 +136,23 @@ impl Page {
     }
 }
 
-/// Redis reads cursors with `strtoul`.
+/// Reads a cursor as `strtoul` does: up to a NUL, with a sign that turns the number, and nothing is a zero. Redis allows no
+/// blanks in front.
 fn cursor(arg: &[u8]) -> Result<u64, Error> {
-    std::str::from_utf8(arg).ok().and_then(|text| text.parse().ok()).ok_or(Error::InvalidCursor)
+    let text = arg.split(|&byte| byte == 0).next().unwrap_or_default();
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        _ => (false, text),
+    };
+    let add = |sum: u64, digit: &u8| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    };
+    let is_nothing = digits.is_empty() && !text.is_empty();
+    let number = if is_nothing { None } else { digits.iter().try_fold(0, add) };
+    let number = number.ok_or(Error::InvalidCursor)?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
 /// Entries in a page that nobody gave a COUNT for.

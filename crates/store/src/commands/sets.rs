@@ -135,11 +135,12 @@ pub(crate) fn srandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
 
 pub(crate) fn smove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (source, target, member) = (request.arg(1), request.arg(2), request.arg(3));
+    let target_type = keyspace.read::<Set>(target).map(|_| ());
     let Some(is_there) = keyspace.read::<Set>(source)?.map(|set| set.contains(member)) else {
         out.integer(0);
         return Ok(());
     };
-    keyspace.read::<Set>(target)?;
+    target_type?;
     if is_there && source != target {
         keyspace.edit(source, |set: &mut Set| set.remove(member))?;
         keyspace.shrunk(Class::Set, "srem", source);

@@ -537,8 +537,9 @@ fn write_claimed(stream: &Stream, ids: &[Id], just_ids: bool, out: &mut Reply) {
 
 pub(crate) fn xautoclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (key, name, now_ms) = (request.arg(1), request.arg(2), keyspace.now_ms);
-    let stream = keyspace.read::<Stream>(key)?;
-    let is_there = stream.is_some_and(|stream| stream.group(name).is_some());
+    // Redis looks the key up first, and says last what is wrong with it.
+    keyspace.find(key);
+    keyspace.stats.count(false);
     let idle_min_ms = resp::integer::parse_i64(request.arg(4)).ok_or(Error::AUTOCLAIM_MIN_IDLE)?.max(0);
     let from = parse_from(request.arg(5))?;
     let (mut count, mut just_ids, mut at) = (100, false, 6);
@@ -555,7 +556,8 @@ pub(crate) fn xautoclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         }
         at += 1;
     }
-    if !is_there {
+    let stream = keyspace.read::<Stream>(key)?;
+    if stream.is_none_or(|stream| stream.group(name).is_none()) {
         return Err(Error::no_group(key, name));
     }
     edit(keyspace, key, name, |group, stream| {

@@ -5,6 +5,8 @@
 // These tests talk to a node and need its idea of now; the crate itself knows neither sockets nor clocks.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+
+mod expiry;
 #[path = "../../../command/tests/against_redis/node.rs"]
 mod node;
 mod requests;
@@ -354,6 +356,13 @@ fn now_ms() -> u64 {
 }
 
 fn ask(ours: &mut Ours, args: &[&[u8]]) -> Vec<u8> {
+    let out = run(ours, args);
+    ours.store.work(now_ms());
+    out
+}
+
+/// As [`ask`], without housekeeping.
+fn run(ours: &mut Ours, args: &[&[u8]]) -> Vec<u8> {
     let (mut bytes, mut spans, mut out) = (Vec::new(), Vec::new(), Vec::new());
     encode::array_header(&mut bytes, args.len());
     for arg in args {
@@ -361,7 +370,6 @@ fn ask(ours: &mut Ours, args: &[&[u8]]) -> Vec<u8> {
         spans.push(Span { start: bytes.len() - 2 - arg.len(), len: arg.len() });
     }
     ours.store.run(ours.caller, &Request::new(&bytes, &spans), now_ms(), &mut out);
-    ours.store.work(now_ms());
     out
 }
 
@@ -475,7 +483,7 @@ fn is_left_to_chance(args: &[&[u8]], node: &mut Node, ours: &mut Ours) -> bool {
     let has = |word: &[u8]| args.iter().any(|arg| arg.eq_ignore_ascii_case(word));
     let Some(key) = args.get(1).filter(|_| has(b"nosort") && !has(b"STORE")) else { return false };
     // Both are asked, because both count their look-ups.
-    ask(ours, &[b"TYPE", key]);
+    run(ours, &[b"TYPE", key]);
     node.ask_raw(&[b"TYPE", key]) == b"+set\r\n"
 }
 

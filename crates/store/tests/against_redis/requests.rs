@@ -51,6 +51,14 @@ pub(crate) fn random(prng: &mut Prng) -> Vec<Vec<u8>> {
     words
 }
 
+/// The words of one request that gives a key a millisecond to live, or a time that is over already.
+pub(crate) fn ending(prng: &mut Prng) -> Vec<Vec<u8>> {
+    let lines: Vec<&str> = ENDING.lines().collect();
+    let mut words = Vec::new();
+    prng.pick(&lines[..]).split(' ').for_each(|word| expand(word, prng, &mut words));
+    words
+}
+
 fn expand(word: &str, prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
     if let Some(choices) = word.strip_prefix('?') {
         if prng.one_in(2) {
@@ -652,6 +660,25 @@ ZUNIONSTORE $z 2 $z $t ?WEIGHTS_2_3|AGGREGATE_MIN
 ZINTERSTORE $z 2 $z $z ?WEIGHTS_2_3|AGGREGATE_MAX
 ZDIFFSTORE $z 2 $z $z
 ";
+
+/// What ends keys.
+const ENDING: &str = "\
+PEXPIRE $k 1
+PEXPIRE $h 1
+PEXPIRE $l 1
+PEXPIRE $t 1
+PEXPIRE $z 1
+PEXPIRE $e 1
+PEXPIRE $X 1
+PEXPIRE $H 1
+PEXPIRE $c 1
+PEXPIRE $w 1
+SET $k $v PX 1
+SET $k $v PXAT 1
+PSETEX $k 1 $v
+GETEX $k PX 1
+EXPIREAT $k 1
+PEXPIREAT $h 1";
 
 /// What many connections send: keys have a digit, so that they meet.
 const SESSIONS: &str = "\
