@@ -144,8 +144,9 @@ impl Field {
             [b'#', digits @ ..] => (digits, bits),
             _ => (offset, 1),
         };
-        let offset = parse_i64(digits).and_then(|offset| usize::try_from(offset).ok());
-        let offset = offset.and_then(|offset| offset.checked_mul(unit)).ok_or(Error::BitOffset)?;
+        // A product that does not fit wraps in Redis.
+        let offset = parse_i64(digits).map(|offset| offset.wrapping_mul(unit as i64));
+        let offset = offset.and_then(|offset| usize::try_from(offset).ok()).ok_or(Error::BitOffset)?;
         if offset / 8 >= TEXT_BYTES_MAX {
             return Err(Error::BitOffset);
         }

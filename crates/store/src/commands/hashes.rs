@@ -5,7 +5,7 @@ use resp::integer::parse_i64;
 
 use crate::args::{float_text, integer, is, signed_count};
 use crate::audience::Class;
-use crate::commands::sets::REPEATS_MAX;
+use crate::commands::sets::{check_pairs, check_repeats};
 use crate::error::Error;
 use crate::formats::extended::Extended;
 use crate::keyspace::Keyspace;
@@ -182,10 +182,11 @@ pub(crate) fn hrandfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         (Some(word), 4) if is(word, "WITHVALUES") => true,
         _ => return Err(Error::Syntax),
     };
-    if count.is_some_and(|count| count < -REPEATS_MAX || (with_values && count > i64::MAX / 2)) {
-        return Err(Error::OutOfRange);
+    if with_values {
+        check_pairs(count)?;
     }
     let hash = keyspace.read::<Hash>(request.arg(1))?;
+    hash.map_or(Ok(()), |_| check_repeats(count))?;
     let Some(count) = count else {
         match hash.and_then(|hash| hash.random(&mut prng)) {
             Some(field) => out.bulk(&field.name),

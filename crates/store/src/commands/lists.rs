@@ -3,7 +3,7 @@
 use resp::Request;
 use resp::integer::parse_i64;
 
-use crate::args::{Multipop, index, integer, is, positive, range, signed_count};
+use crate::args::{Multipop, index, integer, is, positive, range};
 use crate::audience::Class;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -216,7 +216,7 @@ impl Search {
             let natural =
                 |error: Error| parse_i64(value).and_then(|number| usize::try_from(number).ok()).ok_or(error);
             if is(word, "RANK") {
-                search.rank = signed_count(value)?;
+                search.rank = integer(value)?;
                 if search.rank == 0 {
                     return Err(Error::PosRank);
                 }
@@ -238,7 +238,11 @@ impl Search {
             Some(0) => usize::MAX,
             Some(count) => count,
         };
-        let skipped = self.rank.unsigned_abs() as usize - 1;
+        // Redis turns the sign of the least rank into nothing, and counts from there without end.
+        let (skipped, count) = match self.rank {
+            i64::MIN => (0, self.count.map_or(1, |_| usize::MAX)),
+            rank => (rank.unsigned_abs() as usize - 1, count),
+        };
         let is_match = |(_, other): &(usize, &[u8])| *other == item;
         if self.rank > 0 {
             let all = list.iter().enumerate().take(len_max).filter(is_match);

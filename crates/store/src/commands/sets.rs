@@ -114,13 +114,11 @@ pub(crate) fn srandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
         }
         return Ok(());
     };
-    if count < -REPEATS_MAX {
-        return Err(Error::OutOfRange);
-    }
     let Some(set) = set else {
         out.array(0);
         return Ok(());
     };
+    check_repeats(Some(count))?;
     if count < 0 {
         let shown = count.unsigned_abs() as usize;
         out.array(shown);
@@ -167,6 +165,21 @@ pub(crate) fn sample<T>(
         is_chosen
     })
 }
+
+/// Whether so many pairs may be drawn: Redis refuses a count whose double does not fit, whatever the key has.
+pub(crate) fn check_pairs(count: Option<i64>) -> Done {
+    let is_excessive = count.is_some_and(|count| count.unsigned_abs() > PAIRS_MAX);
+    if is_excessive { Err(Error::OutOfRange) } else { Ok(()) }
+}
+
+/// Whether so many may be drawn of a key that is there.
+pub(crate) fn check_repeats(count: Option<i64>) -> Done {
+    let is_excessive = count.is_some_and(|count| count < -REPEATS_MAX);
+    if is_excessive { Err(Error::OutOfRange) } else { Ok(()) }
+}
+
+/// Redis's bound on a count whose double must fit.
+const PAIRS_MAX: u64 = i64::MAX as u64 / 2;
 
 /// With a negative count the same member is shown several times: as often as anybody asks for in earnest. Redis would
 /// fill its memory with the reply.

@@ -4,7 +4,7 @@ use resp::Request;
 
 use crate::args::{Multipop, float, is, positive, signed_count};
 use crate::audience::Class;
-use crate::commands::sets::{REPEATS_MAX, sample};
+use crate::commands::sets::{check_pairs, check_repeats, sample};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -298,10 +298,11 @@ pub(crate) fn zrandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
         (Some(word), 4) if is(word, "WITHSCORES") => true,
         _ => return Err(Error::Syntax),
     };
-    if count.is_some_and(|count| count < -REPEATS_MAX || (with_scores && count > i64::MAX / 2)) {
-        return Err(Error::OutOfRange);
+    if with_scores {
+        check_pairs(count)?;
     }
     let zset = keyspace.read::<Zset>(request.arg(1))?;
+    zset.map_or(Ok(()), |_| check_repeats(count))?;
     let Some(count) = count else {
         match zset.and_then(|zset| zset.random(&mut prng)) {
             Some(scored) => out.bulk(&scored.member),

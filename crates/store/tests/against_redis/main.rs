@@ -5,7 +5,7 @@
 // These tests talk to a node and need its idea of now; the crate itself knows neither sockets nor clocks.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-
+mod edges;
 mod expiry;
 #[path = "../../../command/tests/against_redis/node.rs"]
 mod node;
