@@ -1,6 +1,7 @@
 //! Publish and subscribe over real nodes, where Redis can be asked the same beside one.
 
 use crate::harness::client::Ended;
+use crate::harness::processes::Proxy;
 use crate::harness::{Client, RedisServer, World, poll_until, show};
 
 /// Two workers, so that subscribers and publishers meet over the nodes only.
@@ -495,6 +496,58 @@ fn clients_that_cache_are_told_of_changes_on_all_nodes() {
         (writer.ask(&format!("SET {} v", keys[2])) == r"+OK\r\n").then_some(())
     });
     assert_reads(&mut client, &changed(&keys[2]));
+}
+
+/// What a client that tracks as `options` say is told of, having sent `lines`, when these keys have changed: `w`, `missing`
+/// and `a`; and that `e`, which it has read, was there for a moment only.
+fn told_of_changes(mut connect: impl FnMut() -> Client, options: &str, lines: &str) -> String {
+    let (mut client, mut writer) = (connect(), connect());
+    writer.ask("MSET a{t} old w{t} old e{t} old");
+    writer.ask("DEL missing{t} mark{t}");
+    client.ask("HELLO 3");
+    client.ask(&format!("CLIENT TRACKING ON {options}"));
+    let mut shown = transcript(&mut client, lines);
+    let caching = if options == "OPTIN" { "CLIENT CACHING YES\r\n" } else { "" };
+    shown += &transcript(&mut client, &format!("{caching}GET mark{{t}}"));
+    for key in ["w", "missing", "a"] {
+        writer.ask(&format!("SET {key}{{t}} new"));
+    }
+    writer.ask("PEXPIRE e{t} 1");
+    poll_until("the end of e", || (writer.ask("EXISTS e{t}") == r":0\r\n").then_some(()));
+    writer.ask("SET mark{t} v");
+    let (told, ended) = client.read_until(&changed("mark{t}"));
+    assert_eq!(ended, Ended::Marker, "{}", show(&told));
+    shown + &show(&told)
+}
+
+/// What is read in transactions by who chooses.
+fn play_cached_transactions(mut oracle: impl FnMut() -> Client, mut subject: impl FnMut() -> Client) {
+    for (options, word) in [("OPTIN", "YES"), ("OPTOUT", "NO")] {
+        for lines in [
+            "CLIENT CACHING w\r\nMULTI\r\nPTTL a{t}\r\nGET a{t}\r\nGET missing{t}\r\nGET e{t}\r\nEXEC",
+            "MULTI\r\nGET a{t}\r\nGET missing{t}\r\nEXEC\r\nCLIENT CACHING w\r\nGET w{t}",
+            "WATCH w{t}\r\nCLIENT CACHING w\r\nMULTI\r\nGET a{t}\r\nGET e{t}\r\nEXEC\r\nGET w{t}",
+            "CLIENT CACHING w\r\nWATCH w{t}\r\nMULTI\r\nGET a{t}\r\nEXEC",
+            "CLIENT CACHING w\r\nMULTI\r\nGET a{t}\r\nDISCARD\r\nCLIENT TRACKINGINFO\r\nGET w{t}",
+            "CLIENT CACHING w\r\nMULTI\r\nGET a{t}\r\nGET\r\nEXEC\r\nCLIENT TRACKINGINFO\r\nGET w{t}",
+            "CLIENT CACHING w\r\nCLIENT GETNAME\r\nCLIENT SETNAME\r\nCLIENT TRACKINGINFO\r\nGET a{t}",
+            "CLIENT CACHING w\r\nCLIENT NOSUCH\r\nCLIENT TRACKINGINFO\r\nGET a{t}",
+            "CLIENT CACHING w\r\nMULTI\r\nCLIENT TRACKINGINFO\r\nGET a{t}\r\nEXEC\r\nCLIENT TRACKINGINFO",
+            "MULTI\r\nGET w{t}\r\nCLIENT CACHING w\r\nGET a{t}\r\nEXEC\r\nCLIENT TRACKINGINFO\r\nGET e{t}",
+        ] {
+            let lines = lines.replace("CACHING w", &format!("CACHING {word}"));
+            let expected = told_of_changes(&mut oracle, options, &lines);
+            assert_eq!(told_of_changes(&mut subject, options, &lines), expected, "{options}: {lines}");
+        }
+    }
+}
+
+#[test]
+fn what_transactions_read_is_cached_as_with_redis() {
+    let (node, world) = (RedisServer::reference(), World::with_shards(2));
+    play_cached_transactions(|| node.connect(), || world.connect());
+    let store = Proxy::start(&["--port=0", "--workers=2"]);
+    play_cached_transactions(|| node.connect(), || Client::connect(store.port));
 }
 
 #[test]

@@ -72,6 +72,7 @@ impl Local {
                 ClientTask::Describe
                 | ClientTask::Switch
                 | ClientTask::GetRedirect
+                | ClientTask::Caching
                 | ClientTask::TrackingState,
             ) => return Within::Here,
             Local::Acl(
@@ -88,7 +89,7 @@ impl Local {
             Local::Subscribe(_)
             | Local::Unsubscribe(_)
             | Local::Monitor
-            | Local::Client(ClientTask::Reply | ClientTask::Track | ClientTask::Caching) => WHAT_COMES,
+            | Local::Client(ClientTask::Reply | ClientTask::Track) => WHAT_COMES,
             Local::Info => ALL_SHARDS,
             Local::Acl(
                 AclQuestion::DelUser | AclQuestion::Load | AclQuestion::Save | AclQuestion::SetUser,

@@ -192,6 +192,9 @@ impl Core {
         {
             session.pinning = Pinning::Busy(pin);
         }
+        if session.subscribed.is_some() {
+            session.end_noted_request();
+        }
     }
 
     /// What `request` asks for, and where what is counted for that lies.
@@ -449,7 +452,7 @@ impl Core {
         self.counters.errors += 1;
         self.tally.count_rejected(self.asking, reply);
         self.spoil_transaction(session);
-        session.forget_caching();
+        session.forget_caching(self.asking);
         self.answer(session, reply);
     }
 

@@ -24,14 +24,12 @@ pub(crate) struct Tracking {
     pub noloop: bool,
     /// What it has written itself, if [`Tracking::noloop`].
     pub own: OwnWrites,
-    /// What CLIENT CACHING said of the next command.
-    next: Option<bool>,
-    /// What it said of the one that was carried out last.
-    said: Option<bool>,
+    /// CLIENT CACHING came before: its word is of the next command or transaction.
+    has_caching_word: bool,
+    /// The same before the request that is carried out now, if it was noted: it may have to be read again.
+    before: Option<bool>,
     /// Of [`Mode::Broadcast`]: beginnings of the keys that it wants to know of.
     prefixes: Vec<Box<[u8]>>,
-    /// Keys that commands of its transaction name.
-    queued: Vec<Box<[u8]>>,
     /// Shards whose flush it knows of, if it has read nothing since.
     flushed: Vec<ShardId>,
 }
@@ -181,15 +179,14 @@ fn check_prefixes(existing: &[Box<[u8]>], added: &[&[u8]]) -> Result<(), Vec<u8>
 impl Tracking {
     /// CLIENT CACHING.
     pub(crate) fn set_caching(&mut self, word: &[u8]) -> Result<(), &'static str> {
-        let wants = match word.to_ascii_lowercase().as_slice() {
-            b"yes" if self.mode == Mode::OptIn => true,
-            b"yes" if self.mode == Mode::OptOut => return Err(NOT_OPTIN),
-            b"no" if self.mode == Mode::OptOut => false,
-            b"no" if self.mode == Mode::OptIn => return Err(NOT_OPTOUT),
-            _ if !matches!(self.mode, Mode::OptIn | Mode::OptOut) => return Err(errors::NOT_TRACKING),
+        match (word.to_ascii_lowercase().as_slice(), self.mode) {
+            (b"yes", Mode::OptIn) | (b"no", Mode::OptOut) => {}
+            (b"yes", Mode::OptOut) => return Err(NOT_OPTIN),
+            (b"no", Mode::OptIn) => return Err(NOT_OPTOUT),
+            (_, Mode::Read | Mode::Broadcast) => return Err(errors::NOT_TRACKING),
             _ => return Err(errors::SYNTAX),
-        };
-        self.next = Some(wants);
+        }
+        self.has_caching_word = true;
         Ok(())
     }
 
@@ -198,30 +195,35 @@ impl Tracking {
         self.flushed.clear();
         match self.mode {
             Mode::Read => true,
-            Mode::OptIn => self.next == Some(true),
-            Mode::OptOut => self.next != Some(false),
+            Mode::OptIn => self.has_caching_word,
+            Mode::OptOut => !self.has_caching_word,
             Mode::Broadcast => false,
         }
     }
 
-    /// What CLIENT CACHING said was of the command that was carried out.
-    pub(crate) fn end_of_command(&mut self) {
-        self.said = self.next.take();
+    /// A request is about to be carried out.
+    fn begin_request(&mut self) {
+        self.before = Some(self.has_caching_word);
     }
 
-    /// The command was not carried out yet and will be read again.
+    /// CLIENT CACHING's word was of the command or transaction that ends.
+    fn use_caching_word(&mut self) {
+        self.has_caching_word = false;
+    }
+
+    /// The request was carried out.
+    fn end_request(&mut self) {
+        self.before = None;
+    }
+
+    /// The request was not carried out yet and will be read again.
     pub(crate) fn postpone(&mut self) {
-        self.next = self.said.take();
+        self.has_caching_word = self.before.take().unwrap_or(self.has_caching_word);
     }
 
-    /// Keeps the keys of a command of a transaction.
-    pub(crate) fn queue(&mut self, key: &[u8]) {
-        self.queued.push(key.into());
-    }
-
-    /// The keys of the transaction that ends.
-    pub(crate) fn take_queued(&mut self) -> Vec<Box<[u8]>> {
-        std::mem::take(&mut self.queued)
+    /// Takes over what outlasts another CLIENT TRACKING ON.
+    fn succeed(&mut self, before: &Tracking) {
+        self.has_caching_word = before.has_caching_word;
     }
 
     /// All keys of `shard` are gone. Whether the client is to be told: not, if it was told so of another shard and has
@@ -250,14 +252,14 @@ impl Tracking {
 pub(crate) fn write_state(tracking: Option<&Tracking>, resp3: bool, reply: &mut Vec<u8>) {
     let off = Tracking::default();
     let is_on = tracking.is_some();
-    let Tracking { mode, is_broken, noloop, next, prefixes, .. } = tracking.unwrap_or(&off);
+    let Tracking { mode, is_broken, noloop, has_caching_word, prefixes, .. } = tracking.unwrap_or(&off);
     let flags = [
         (if is_on { "on" } else { "off" }, true),
         ("bcast", *mode == Mode::Broadcast),
         ("optin", *mode == Mode::OptIn),
-        ("caching-yes", *mode == Mode::OptIn && *next == Some(true)),
+        ("caching-yes", *mode == Mode::OptIn && *has_caching_word),
         ("optout", *mode == Mode::OptOut),
-        ("caching-no", *mode == Mode::OptOut && *next == Some(false)),
+        ("caching-no", *mode == Mode::OptOut && *has_caching_word),
         ("noloop", *noloop),
         ("broken_redirect", *is_broken),
     ];
@@ -275,6 +277,31 @@ pub(crate) fn write_state(tracking: Option<&Tracking>, resp3: bool, reply: &mut 
 /// The client to which is redirected: 0 if none is, -1 if nothing is tracked.
 pub(crate) fn redirect_number(tracking: Option<&Tracking>) -> i64 {
     tracking.map_or(-1, |tracking| tracking.redirect.map_or(0, |redirect| redirect.client as i64))
+}
+
+/// Keys, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct KeyList(Vec<u8>);
+
+impl KeyList {
+    pub(crate) fn push(&mut self, key: &[u8]) {
+        self.0.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(key);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let (len, behind) = rest.split_first_chunk()?;
+            let (key, behind) = behind.split_at(u32::from_le_bytes(*len) as usize);
+            rest = behind;
+            Some(key)
+        })
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.0.capacity()
+    }
 }
 
 /// Which clients of a worker have read which keys, and are to be told once of the next change.

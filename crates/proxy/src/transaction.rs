@@ -27,6 +27,7 @@ use crate::requests::Step;
 use crate::requests::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
+use crate::tracking::KeyList;
 use crate::transaction::inlays::Inlays;
 use command::{Carry, Command, Guard, Local, Naming, Refusal, Topic, Transaction as Act, Within};
 use resp::{Request, encode};
@@ -52,6 +53,8 @@ pub(crate) struct Transaction {
     is_spoilt: bool,
     /// What is not, or not only, the node's.
     inlays: Inlays,
+    /// Keys that its client reads with EXEC, and wants to be told of.
+    pub reads: KeyList,
     /// What it holds, as it was counted last.
     counted_bytes: usize,
 }
@@ -115,6 +118,7 @@ impl Transaction {
             may_write: false,
             is_spoilt: false,
             inlays: Inlays::default(),
+            reads: KeyList::default(),
             counted_bytes: 0,
         }
     }
@@ -129,6 +133,11 @@ impl Transaction {
         self.may_write
     }
 
+    /// Whether the proxy has a part in the reply.
+    pub(crate) fn has_inlays(&self) -> bool {
+        !self.inlays.is_empty()
+    }
+
     /// Bytes of its requests.
     fn request_bytes(&self) -> usize {
         self.requests.len() + self.inlays.request_bytes()
@@ -136,7 +145,8 @@ impl Transaction {
 
     /// Bytes of memory that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.requests.capacity() + self.named.capacity() * size_of::<Named>() + self.inlays.held_bytes()
+        let named = self.named.capacity() * size_of::<Named>();
+        self.requests.capacity() + named + self.inlays.held_bytes() + self.reads.held_bytes()
     }
 }
 
@@ -388,6 +398,7 @@ impl Core {
             }
             Watch::Lost => {
                 self.end_watch(session);
+                session.end_caching();
                 let mut reply = self.pool.take();
                 encode::null_array(&mut reply, session.resp3);
                 self.answer(session, &reply);
@@ -435,6 +446,7 @@ impl Core {
     fn execute_here(&mut self, session: &mut Session, transaction: &mut Transaction) {
         let mut reply = self.pool.take();
         self.lay_in(session, std::mem::take(&mut transaction.inlays), 0, b"*0\r\n", &mut reply);
+        session.end_caching();
         self.answer(session, &reply);
         self.pool.give(reply);
     }
@@ -534,6 +546,7 @@ impl Core {
             self.pool.give(std::mem::take(&mut transaction.requests));
             transaction.named = Vec::new();
             transaction.inlays = Inlays::default();
+            transaction.reads = KeyList::default();
             self.memory.recount_unread(&mut transaction.counted_bytes, 0);
         }
     }

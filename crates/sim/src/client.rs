@@ -8,7 +8,7 @@ use crate::program::{Expect, LASTING_KEYS, Program, lasting_key};
 use crate::scripts::NO_SCRIPT;
 use crate::sessions::{self, Step, Transaction};
 use crate::tenants;
-use crate::trackers;
+use crate::trackers::{self, Shape};
 use proxy::ConnId;
 use resp::reply::{self, ReplyLimits, Scanner};
 use std::collections::{BTreeSet, VecDeque};
@@ -360,10 +360,10 @@ impl Client {
 
     /// Values that the client means to keep.
     fn check_read(&mut self, expected: &trackers::Expected, reply: &[u8], ledger: &mut Ledger) -> bool {
-        let trackers::Expected::Read { keys, own, is_array, .. } = expected else { return true };
-        let values: Vec<&[u8]> = match is_array {
-            true => reply::elements(reply).into_iter().flatten().collect(),
-            false => vec![reply],
+        let trackers::Expected::Read { keys, own, shape, .. } = expected else { return true };
+        let values: Vec<&[u8]> = match shape {
+            Shape::Array | Shape::Transaction => reply::elements(reply).into_iter().flatten().collect(),
+            Shape::One => vec![reply],
         };
         let fits = values.len() == keys.len()
             && keys

@@ -129,9 +129,19 @@ pub(crate) enum Expected {
         number: u64,
         /// The client asked to be told of them.
         is_kept: bool,
-        /// In an array.
-        is_array: bool,
+        shape: Shape,
     },
+}
+
+/// How values are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// By GET.
+    One,
+    /// By MGET.
+    Array,
+    /// By GET in a transaction, which stands behind CLIENT CACHING.
+    Transaction,
 }
 
 /// What a client does that tracks.
@@ -180,8 +190,12 @@ impl Program {
                 Some(self.track_more(wish, prng, caches))
             }
             2..=4 => {
-                let keys = (0..1 + prng.below(2)).map(|_| shared_key(prng.below(SHARED_KEYS))).collect();
-                Some(caches.read(client, &wish.mode, keys, false, prng))
+                let keys: Vec<Vec<u8>> =
+                    (0..1 + prng.below(2)).map(|_| shared_key(prng.below(SHARED_KEYS))).collect();
+                // A transaction is given up when its user's rights change.
+                let is_simple = keys.len() == 1 && self.account.is_none();
+                let shape = if is_simple && prng.one_in(2) { Some(Shape::Transaction) } else { None };
+                Some(caches.read(client, &wish.mode, (keys, false), shape, prng))
             }
             5 => Some(self.overwrite(prng)),
             6..=9 => {
@@ -190,13 +204,13 @@ impl Program {
                 let keys: Vec<Vec<u8>> = (0..count)
                     .map(|_| if own { self.own_key(prng) } else { self.foreign_key(prng) })
                     .collect();
-                Some(caches.read(client, &wish.mode, keys, own, prng))
+                Some(caches.read(client, &wish.mode, (keys, own), None, prng))
             }
             10 | 11 => {
                 // What it finds is its own value, and soon another's.
                 let key = shared_key(prng.below(SHARED_KEYS));
                 let (write, read) =
-                    (overwrite(&key, prng), caches.read(client, &wish.mode, vec![key], false, prng));
+                    (overwrite(&key, prng), caches.read(client, &wish.mode, (vec![key], false), None, prng));
                 let expects = [write.expect, read.expect].into_iter().flatten().collect();
                 Some(Sent { bytes: [write.bytes, read.bytes].concat(), expect: Some(Expect::Each(expects)) })
             }
@@ -310,8 +324,15 @@ impl Cache {
 }
 
 impl Caches {
-    /// A request that reads keys which the client means to keep.
-    fn read(&mut self, client: usize, mode: &Mode, keys: Vec<Vec<u8>>, own: bool, prng: &mut Prng) -> Sent {
+    /// Requests that read keys, its own or not, which the client means to keep.
+    fn read(
+        &mut self,
+        client: usize,
+        mode: &Mode,
+        (keys, own): (Vec<Vec<u8>>, bool),
+        shape: Option<Shape>,
+        prng: &mut Prng,
+    ) -> Sent {
         let says = prng.one_in(2);
         let (word, is_kept): (Option<&[u8]>, bool) = match mode {
             Mode::OptIn if says => (Some(b"YES"), true),
@@ -324,15 +345,23 @@ impl Caches {
             bytes.extend(words(&[b"CLIENT", b"CACHING", word]));
             expects.push(Expect::Tracking(Expected::Caching));
         }
-        let is_array = keys.len() > 1 || prng.one_in(4);
-        let mut request: Vec<Vec<u8>> = vec![if is_array { b"MGET".to_vec() } else { b"GET".to_vec() }];
-        request.extend(keys.iter().cloned());
-        bytes.extend(words_of(&request));
+        let shape = shape.unwrap_or_else(|| match keys.len() > 1 || prng.one_in(4) {
+            true => Shape::Array,
+            false => Shape::One,
+        });
+        let name = if shape == Shape::Array { b"MGET".to_vec() } else { b"GET".to_vec() };
+        let request: Vec<Vec<u8>> = std::iter::once(name).chain(keys.iter().cloned()).collect();
+        if shape == Shape::Transaction {
+            bytes.extend([words(&[b"MULTI"]), words_of(&request), words(&[b"EXEC"])].concat());
+            expects.extend(["+OK\r\n", "+QUEUED\r\n"].map(|reply| Expect::Exactly(reply.into())));
+        } else {
+            bytes.extend(words_of(&request));
+        }
         self.reads += 1;
         let number = self.reads;
         let clean = keys.iter().cloned().collect();
         self.by_client.entry(client).or_default().reading.insert(number, clean);
-        expects.push(Expect::Tracking(Expected::Read { keys, own, number, is_kept, is_array }));
+        expects.push(Expect::Tracking(Expected::Read { keys, own, number, is_kept, shape }));
         Sent { bytes, expect: Some(Expect::Each(expects)) }
     }
 

@@ -286,6 +286,104 @@ fn who_opts_in_is_told_of_what_it_asked_for() {
     assert_eq!(rig.taken(client), changed(&["b"]));
 }
 
+/// A client that tracks as `options` say sends CLIENT CACHING `word`, `before`, MULTI, `get a`, `behind` and EXEC. Which of
+/// its keys it is told of.
+fn told_of_transaction(options: &str, (word, before, behind): (&str, &str, &str)) -> String {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, options);
+    rig.client_sends(client, &format!("client caching {word}|{before}multi|get a|{behind}exec|get b|"));
+    let queued = if behind.contains("get") { "+OK|+QUEUED|+QUEUED|*2|_|_|_|" } else { "+OK|+QUEUED|*1|_|_|" };
+    rig.sends(lane, queued);
+    rig.taken(client);
+    rig.sends(source, &changed(&["a", "b", "c"]));
+    rig.taken(client)
+}
+
+#[test]
+fn caching_holds_for_the_transaction_behind_it() {
+    assert_eq!(told_of_transaction("optin", ("yes", "", "")), changed(&["a"]));
+    assert_eq!(told_of_transaction("optout", ("no", "", "")), changed(&["b"]));
+    // CLIENT's commands leave the word to what comes behind them; no others do.
+    assert_eq!(told_of_transaction("optin", ("yes", "client setname x|client id|", "")), changed(&["a"]));
+    assert_eq!(told_of_transaction("optin", ("yes", "client setname|client help|", "")), changed(&["a"]));
+    assert_eq!(told_of_transaction("optin", ("yes", "ping|", "")), "");
+    assert_eq!(told_of_transaction("optin", ("yes", "client nosuch|", "")), "");
+    // The proxy has a part in the reply.
+    assert_eq!(told_of_transaction("optin", ("yes", "", "client id|")), changed(&["a"]));
+    assert_eq!(told_of_transaction("optout", ("no", "", "client id|")), changed(&["b"]));
+}
+
+#[test]
+fn caching_within_a_transaction_holds_for_the_rest_of_it() {
+    let behind = "client caching yes|client trackinginfo|get c|";
+    assert_eq!(told_of_transaction("optin", ("yes", "ping|", behind)), changed(&["c"]));
+    let mut rig = Rig::ready(1);
+    let (client, _, _) = tracking(&mut rig, "optin");
+    rig.client_sends(client, "multi|client caching yes|client trackinginfo|exec|client trackinginfo|");
+    let info = |flags: &str| format!("%3|$5|flags|{flags}$8|redirect|:0|$8|prefixes|*0|");
+    let [within, behind] = ["~3|$2|on|$5|optin|$11|caching-yes|", "~2|$2|on|$5|optin|"].map(info);
+    assert_eq!(rig.taken(client), format!("+OK|+QUEUED|+QUEUED|*2|+OK|{within}{behind}"));
+}
+
+#[test]
+fn caching_is_forgotten_with_a_transaction_that_fails() {
+    for ends in ["get|exec|", "discard|", "client id|nosuch|exec|"] {
+        let mut rig = Rig::ready(1);
+        let (client, lane, source) = tracking(&mut rig, "optin");
+        rig.client_sends(client, &format!("client caching yes|multi|get a|{ends}get b|"));
+        rig.sends(lane, "_|");
+        rig.taken(client);
+        rig.sends(source, &changed(&["a", "b"]));
+        assert_eq!(rig.taken(client), "", "{ends}");
+    }
+}
+
+#[test]
+fn caching_outlasts_another_wish_to_track() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "optin");
+    rig.client_sends(client, "client caching yes|client tracking on optin|get a|");
+    rig.sends(source, "+OK|");
+    rig.sends(lane, "_|");
+    rig.taken(client);
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), changed(&["a"]));
+}
+
+#[test]
+fn an_exec_that_waits_its_turn_reads_when_it_is_sent() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "optin");
+    rig.client_sends(client, "watch w|");
+    let held = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
+    assert_eq!(rig.taken(held), "*2|$5|watch|$1|w|");
+    rig.sends(held, "+OK|");
+    rig.client_sends(client, "get b|client caching yes|multi|get a|exec|");
+    assert_eq!(rig.taken(client), "+OK|");
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(held), "", "the reply to GET is to come first");
+    rig.sends(lane, "_|");
+    rig.sends(held, "+OK|+QUEUED|*1|$3|new|");
+    rig.taken(client);
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), changed(&["a"]));
+}
+
+#[test]
+fn caching_is_not_lost_on_a_request_that_is_read_twice() {
+    let mut rig = Rig::ready(1);
+    let (client, lane, source) = tracking(&mut rig, "optin");
+    // The node is asked for a command that nobody knows yet.
+    rig.client_sends(client, "get x|client caching yes|foo.get a|");
+    rig.sends(lane, "_|");
+    let command = "*1|*7|$7|foo.get|:2|*1|+readonly|:1|:1|:1|*0|";
+    rig.node_sends(0, command);
+    rig.sends(lane, "_|");
+    rig.taken(client);
+    rig.sends(source, &changed(&["a"]));
+    assert_eq!(rig.taken(client), changed(&["a"]));
+}
+
 #[test]
 fn nothing_is_read_before_nodes_tell_of_changes() {
     let mut rig = Rig::ready(1);

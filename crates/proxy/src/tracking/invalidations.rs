@@ -25,7 +25,7 @@ use crate::redirect::Kept;
 use crate::session::{Owed, Session};
 use crate::tracking::noloop::Check;
 use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
-use command::{Carry, Command, Flags, Local, Transaction as Act};
+use command::{Carry, ClientTask, Command, Flags, Local, Number, Transaction as Act};
 use resp::reply::{as_bulk, elements};
 use resp::{Request, encode};
 use std::collections::BTreeSet;
@@ -274,38 +274,47 @@ impl Core {
 
     /// Notes the keys that `request` of a session that tracks reads. What a transaction names is read by EXEC.
     pub(crate) fn note_read(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
-        let in_transaction = session.transaction.is_some();
-        let (conn, lane) = (session.conn, session.lane);
-        let Some(tracking) = session.tracking_mut() else { return };
+        let Session { conn, lane, subscribed, transaction, .. } = session;
+        let tracking = subscribed.as_mut().and_then(|subscribed| subscribed.tracking.as_deref_mut());
+        let Some(tracking) = tracking else { return };
+        tracking.begin_request();
         if tracking.noloop {
-            tracking.own.note(lane, command, request, in_transaction);
+            tracking.own.note(*lane, command, request, transaction.is_some());
         }
         let reads = command.flags.contains(Flags::READONLY) || matches!(command.carry, Carry::Script(_));
-        let is_tracked = reads && tracking.begin_to_read();
         let readers = &mut self.invalidations.readers;
-        if is_tracked {
+        if reads && tracking.begin_to_read() {
             let mut positions = Vec::new();
             // A request without keys that can be found reads none.
             let _ = command.keys(request, &mut positions);
             for key in positions.into_iter().map(|at| request.arg(at)) {
-                match in_transaction {
-                    true => tracking.queue(key),
-                    false => readers.add(key, conn),
+                match transaction {
+                    Some(transaction) => transaction.reads.push(key),
+                    None => readers.add(key, *conn),
                 }
             }
         }
-        match command.carry {
-            Carry::Transaction(Act::Execute) => {
+        match (command.carry, transaction) {
+            // It may have to wait for its turn: then the keys are noted once more.
+            (Carry::Transaction(Act::Execute), Some(transaction)) => {
                 tracking.begin_to_read();
-                tracking.take_queued().iter().for_each(|key| readers.add(key, conn));
+                transaction.reads.iter().for_each(|key| readers.add(key, *conn));
+                if transaction.has_inlays() {
+                    // One of them may ask for the word, and nothing else is carried out before they are.
+                    return;
+                }
             }
-            Carry::Transaction(Act::Discard) => drop(tracking.take_queued()),
-            // CLIENT CACHING and what asks for its state.
-            Carry::Here(Local::Client(_)) => return,
-            _ if in_transaction => return,
-            _ => {}
+            (Carry::Transaction(Act::Discard), _) => {}
+            // Redis carries it out with EXEC: nobody can tell the difference before.
+            (Carry::Here(Local::Client(ClientTask::Caching)), Some(_)) => {
+                _ = tracking.set_caching(request.arg(2));
+                return;
+            }
+            (Carry::Transaction(Act::Begin), _) | (_, Some(_)) => return,
+            (_, None) if is_of_client(&command.name) => return,
+            (_, None) => {}
         }
-        tracking.end_of_command();
+        tracking.use_caching_word();
     }
 
     /// CLIENT CACHING.
@@ -377,7 +386,9 @@ impl Proxy {
         let Some(waiting) = core.invalidations.waiting.remove(id) else { return };
         let Waiting { conn, place, tracking, .. } = waiting;
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            session.subscribed.get_or_insert_default().tracking = Some(tracking);
+            let before = session.tracking().cloned();
+            let now = session.subscribed.get_or_insert_default().tracking.insert(tracking);
+            before.iter().for_each(|before| now.succeed(before));
             core.lift_fence_of_tracking(session);
             core.settle(session, place, b"+OK\r\n");
         }
@@ -559,12 +570,24 @@ impl Session {
         tracking::redirect_number(self.tracking())
     }
 
-    /// Its request was refused: what CLIENT CACHING said was of that one.
-    pub(crate) fn forget_caching(&mut self) {
-        let in_transaction = self.transaction.is_some();
-        if let Some(tracking) = self.tracking_mut().filter(|_| !in_transaction) {
-            tracking.end_of_command();
+    /// Its request, which asked for `command`, was refused: what CLIENT CACHING said was of that one.
+    pub(crate) fn forget_caching(&mut self, command: Number) {
+        let is_of_client = command.name().is_some_and(is_of_client);
+        let is_used_up = self.transaction.is_none() && !is_of_client;
+        if let Some(tracking) = self.tracking_mut().filter(|_| is_used_up) {
+            tracking.use_caching_word();
         }
+    }
+
+    /// A transaction with commands that were answered here has ended.
+    pub(crate) fn end_caching(&mut self) {
+        self.tracking_mut().into_iter().for_each(Tracking::use_caching_word);
+    }
+
+    /// The request that was read last was carried out.
+    #[cold]
+    pub(crate) fn end_noted_request(&mut self) {
+        self.tracking_mut().into_iter().for_each(Tracking::end_request);
     }
 
     pub(crate) fn tracking_mut(&mut self) -> Option<&mut Tracking> {
@@ -575,6 +598,11 @@ impl Session {
     pub(crate) fn tracking(&self) -> Option<&Tracking> {
         self.subscribed.as_ref()?.tracking.as_deref()
     }
+}
+
+/// CLIENT's subcommands, CACHING itself among them, leave its word to what comes behind them.
+fn is_of_client(name: &str) -> bool {
+    name.starts_with("client|")
 }
 
 /// The keys that `reply`, a push, says have changed, or that all are gone; `None` if it is no such push.

@@ -105,6 +105,7 @@ impl Core {
     /// The node has said nothing to EXEC, and will not.
     pub(crate) fn lose_mixture(&mut self, session: &mut Session, id: Id) {
         self.mixtures.remove(id);
+        session.end_caching();
         self.lift_mixture_fence(session);
     }
 
@@ -116,8 +117,10 @@ impl Core {
     /// The node has answered EXEC with `reply`: writes what the client gets.
     pub(crate) fn answer_mixture(&mut self, session: &mut Session, id: Id, reply: &[u8], out: &mut Vec<u8>) {
         self.lift_mixture_fence(session);
-        let Some(Mixture { inlays, commands }) = self.mixtures.remove(id) else { return };
-        self.lay_in(session, inlays, commands, reply, out);
+        if let Some(Mixture { inlays, commands }) = self.mixtures.remove(id) {
+            self.lay_in(session, inlays, commands, reply, out);
+        }
+        session.end_caching();
     }
 
     /// Writes `reply`, which answers EXEC for `commands` commands, with `inlays` at their places.
