@@ -176,8 +176,9 @@ fn send_garbage(scene: &mut Scene, _: &Load, prng: &mut Prng) {
     for _ in 0..25 {
         let mut client = scene.world.connect();
         client.send_if_open(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        // The first line may be taken for a GET without a key, as by Redis.
         let (said, _) = client.read_to_end();
-        assert_eq!(show(&said), "", "HTTP is not answered");
+        assert!(said.is_empty() || said.starts_with(b"-ERR "), "HTTP was answered: {}", show(&said));
         let mut client = scene.world.connect();
         // A length that is no number, behind a valid beginning.
         client.send_if_open(format!("*1\r\n$x{}\r\n", prng.below(1000)).as_bytes());
