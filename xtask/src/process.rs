@@ -103,8 +103,8 @@ pub(crate) fn cpu_used() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The name, in parentheses, may hold anything. The times stand 12 fields behind it: user and system, then the children's.
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let ticks: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+    let used: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(Duration::from_secs_f64(used as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
 /// `command` as one would type it.
