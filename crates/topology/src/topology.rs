@@ -18,7 +18,7 @@ pub struct TopologySpec {
     pub distribution: Distribution,
     /// How a key becomes a hash; crc32a if left out. Slots take crc16-redis and nothing else.
     pub hash: Option<HashFunction>,
-    /// What counts of a key; sml if left out, redis for slots.
+    /// What counts of a key. If left out: sml for modulo, none for twemproxy's ketama and modula, redis for slots.
     pub tag_rule: Option<TagRule>,
 }
 
@@ -62,7 +62,9 @@ impl Topology {
         let default = HashFunction::Crc32a;
         let (hash, tag_rule) = match spec.distribution {
             Distribution::Slots => (hash_of_slots(spec)?, TagRule::Redis),
-            _ => (spec.hash.unwrap_or(default), TagRule::default()),
+            // twemproxy's words come with twemproxy's rule: without hash_tag it hashes whole keys.
+            Distribution::Ketama | Distribution::Modula => (spec.hash.unwrap_or(default), TagRule::None),
+            Distribution::Modulo => (spec.hash.unwrap_or(default), TagRule::default()),
         };
         Ok(Topology {
             epoch,
@@ -443,12 +445,21 @@ mod tests {
         let describe =
             |distribution, hash, rule| topology(FOUR, distribution, hash, rule).map(|made| made.describe());
         assert_eq!(describe("ketama", "fnv1a_64", "{}"), Ok("ketama, fnv1a_64, tag rule {}".to_owned()));
-        assert_eq!(describe("modula", "", ""), Ok("modula, crc32a, tag rule sml".to_owned()));
         assert_eq!(describe("slots", "", ""), Ok("slots, crc16-redis, tag rule redis".to_owned()));
         assert_eq!(
             describe("slots", "crc16-redis", "sml"),
             Ok("slots, crc16-redis, tag rule sml".to_owned())
         );
+    }
+
+    #[test]
+    fn each_distribution_has_the_tag_rule_of_its_program() {
+        for (distribution, rule) in
+            [("modulo", "sml"), ("ketama", "none"), ("modula", "none"), ("slots", "redis")]
+        {
+            let described = topology(FOUR, distribution, "", "").map(|made| made.describe());
+            assert!(described.expect("valid").ends_with(&format!("tag rule {rule}")), "{distribution}");
+        }
     }
 
     #[test]

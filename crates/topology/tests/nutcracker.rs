@@ -244,7 +244,8 @@ impl Court {
             nodes: nodes.iter().map(|node| node.spec.clone()).collect(),
             distribution: distribution.parse::<Distribution>().expect("twemproxy's are ours"),
             hash: Some(hash.parse::<HashFunction>().expect("twemproxy's are ours")),
-            tag_rule: Some(tag.unwrap_or("none").parse::<TagRule>().expect("two characters")),
+            // Without hash_tag, what goes for twemproxy's distributions must be twemproxy's rule.
+            tag_rule: tag.map(|tag| tag.parse::<TagRule>().expect("two characters")),
         };
         let topology = Topology::new(1, &spec).expect("nutcracker takes it, so do we");
         self.pools.push(Pool { name, title, config, nodes: nodes.to_vec(), topology });
