@@ -98,6 +98,14 @@ pub enum TopologyError {
         name: String,
     },
 
+    /// A URL. What is in it may be a password, and is not shown.
+    #[error(
+        "node \"{scheme}://…\": a node is host:port, as in 127.0.0.1:6379, and no URL; its password and TLS are options of their own"
+    )]
+    Url {
+        /// What stands before `://`.
+        scheme: String,
+    },
     /// A TCP address without a port.
     #[error("node {node:?}: the port is missing; write host:port, as in 127.0.0.1:6379")]
     PortMissing {

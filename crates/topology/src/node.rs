@@ -177,6 +177,9 @@ impl FromStr for NodeSpec {
 /// Reads one node, whether primary or replica.
 fn parse_node(text: &str) -> Result<NodeSpec, TopologyError> {
     let text = text.trim_matches([' ', '\t']);
+    if let Some((scheme, _)) = text.split_once("://") {
+        return Err(TopologyError::Url { scheme: scheme.to_owned() });
+    }
     let (place, name) = match text.split_once([' ', '\t']) {
         Some((place, name)) => (place, Some(parse_name(text, name.trim_start_matches([' ', '\t']))?)),
         None => (text, None),
@@ -461,6 +464,10 @@ mod tests {
     fn refusals_say_what_to_write_instead() {
         let cases = [
             ("127.0.0.1:99999", r#"node "127.0.0.1:99999": port must be 1 to 65535, as in 127.0.0.1:6379"#),
+            (
+                "redis://:secret@a:1",
+                "node \"redis://…\": a node is host:port, as in 127.0.0.1:6379, and no URL; its password and TLS are options of their own",
+            ),
             ("localhost", r#"node "localhost": the port is missing; write host:port, as in 127.0.0.1:6379"#),
             (
                 "::1:6379",
