@@ -6,7 +6,7 @@ use crate::pubsub::audience::Audience;
 use crate::scripts::Scripts;
 use crate::succession::discovered::{Discovered, DiscoveryBoard};
 use crate::tally::Tally;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
@@ -39,8 +39,10 @@ counters! {
     clients_blocked,
     /// Clients that ever connected.
     clients_total,
-    /// Clients refused because there were too many.
+    /// Clients refused: there were too many, or protected mode denied them.
     clients_refused,
+    /// Those of them that protected mode denied.
+    clients_denied,
     /// Clients closed by us for a fault of theirs.
     clients_closed,
     /// Clients that shook hands: TLS, or a PROXY header.
@@ -144,6 +146,8 @@ pub struct Board {
     /// By worker. Locked once a second by its worker, and by whoever asks.
     tallies: Vec<Mutex<Tally>>,
     usage: Mutex<Usage>,
+    /// Clients of all workers.
+    seats_taken: AtomicUsize,
     pub(crate) discovery: DiscoveryBoard,
 }
 
@@ -154,11 +158,28 @@ impl Board {
             rows: (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
             tallies: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
+            seats_taken: AtomicUsize::new(0),
             discovery: DiscoveryBoard::default(),
             scripts: Scripts::default(),
             audience: Audience::default(),
             monitors: Monitors::new(workers),
         }
+    }
+
+    /// Takes the place of one client, if all workers together have fewer than `max`.
+    pub(crate) fn take_seat(&self, max: usize) -> bool {
+        let more = |taken| (taken < max).then_some(taken + 1);
+        self.seats_taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// A client has gone.
+    pub(crate) fn leave_seat(&self) {
+        self.seats_taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many more clients there may be, of `max`.
+    pub(crate) fn seats_left(&self, max: usize) -> usize {
+        max.saturating_sub(self.seats_taken.load(Ordering::Relaxed))
     }
 
     /// Shows how the discovery of the topology goes.

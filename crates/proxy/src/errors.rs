@@ -220,6 +220,13 @@ pub(crate) const WATCH_ELSEWHERE: &str =
     "ERR other keys are watched in another database or by another protocol";
 pub(crate) const EXEC_ELSEWHERE: &str = "EXECABORT Transaction discarded because of: the watched keys are in another database or by another protocol";
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
+/// Redis's words, but for the ways out.
+pub(crate) const PROTECTED: &str = "DENIED Redis is running in protected mode because protected mode is enabled and no \
+     password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want \
+     to connect from external computers to Redis you may adopt one of the following solutions: 1) Set up an authentication \
+     password for the default user, with --requirepass-file or --acl-file of shardis. 2) Disable the protected mode by \
+     restarting shardis with --protected-mode=no, however MAKE SURE it is not publicly accessible from internet if you do so. \
+     NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.";
 pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const GATHERED_MEMORY: &str =
     "TRYAGAIN too much memory is in use for a command over several shards";

@@ -23,7 +23,7 @@ pub struct Limits {
     pub transaction_bytes_max: usize,
     /// Bytes of one reply as a whole. More closes the connection to the node.
     pub reply_bytes_max: usize,
-    /// Clients of one worker. More are told so and closed, with Redis's words.
+    /// Clients of all workers together. More are told so and closed, with Redis's words.
     pub clients_max: usize,
     /// Requests of one client that may be pending at once. Above it the client is not read from. The core lowers it
     /// while several clients wait: see `pending_shared`.
@@ -333,6 +333,10 @@ pub struct Settings {
     /// Who may do what; the same for all workers of a process.
     pub registry: Arc<Registry>,
     /// Who we are to the nodes.
+    /// Whether nodes that are named are asked what they are: see `backend/inspection.rs`.
+    pub inspects_nodes: bool,
+    /// Whether clients from other machines are denied as long as user default has no password, as by Redis.
+    pub protected_mode: bool,
     pub credentials: Credentials,
 }
 
@@ -360,5 +364,7 @@ impl Default for Settings {
             registry: Arc::default(),
             credentials: Credentials::default(),
         }
+            inspects_nodes: false,
+            protected_mode: false,
     }
 }

@@ -9,6 +9,7 @@
 //! its clients those of the same name, and closes the clients of users that are gone.
 
 pub(crate) mod acl;
+mod admission;
 pub(crate) mod credentials;
 pub(crate) mod identities;
 pub(crate) mod passing;

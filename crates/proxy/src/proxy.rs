@@ -69,16 +69,14 @@ impl Proxy {
         }
     }
 
-    /// A client has arrived: its connection's name, or, if there are too many, the bytes to send it before it is closed.
+    /// A client has arrived: its connection's name, or, if it is refused, the bytes to send it before it is closed.
     pub fn accept(&mut self, arrival: &Arrival<'_>, now: Instant) -> Result<ConnId, Vec<u8>> {
-        let counters = &mut self.core.counters;
-        if self.draining || counters.clients >= self.core.limits.clients_max as u64 {
-            counters.clients_refused += 1;
+        if let Some(text) = self.core.refusal_of(arrival, self.draining) {
             let mut refusal = Vec::new();
-            errors::write(&mut refusal, errors::CLIENTS_MAX);
+            errors::write(&mut refusal, text);
             return Err(refusal);
         }
-        let settings = &self.core.settings;
+        let (counters, settings) = (&mut self.core.counters, &self.core.settings);
         let client = counters.clients_total * settings.workers as u64 + settings.worker as u64 + 1;
         counters.clients += 1;
         self.core.board.publish_clients(settings.worker, counters);
@@ -98,7 +96,7 @@ impl Proxy {
 
     /// How many clients more may come.
     pub fn clients_left(&self) -> usize {
-        self.core.limits.clients_max.saturating_sub(self.core.counters.clients as usize)
+        self.core.board.seats_left(self.core.limits.clients_max)
     }
 
     /// Somebody has done what its listener asks for and is to be accepted; or has not, by its address and the reason.
@@ -348,6 +346,7 @@ impl Proxy {
         core.memory.recount(&mut session.counted_bytes, 0);
         core.memory.recount_unread(&mut session.counted_unread_bytes, 0);
         core.counters.clients -= 1;
+        core.board.leave_seat();
         core.board.publish_clients(core.settings.worker, &core.counters);
         core.clients_waiting -= usize::from(session.waiting);
         for owed in session.dismantle(&mut core.pool) {

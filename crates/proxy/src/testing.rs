@@ -439,7 +439,7 @@ fn cluster(before: Option<&Topology>, epoch: u64, primaries: &[(u32, Vec<RangeIn
 }
 
 /// The users of the ACL file `users`.
-fn registry(users: &str) -> Arc<Registry> {
+pub(crate) fn registry(users: &str) -> Arc<Registry> {
     let users = Users::parse("users.acl", users.as_bytes()).expect("valid");
     Arc::new(Registry::new(users, [7; 32], true))
 }

@@ -106,6 +106,8 @@ impl ShardingPlan {
             reading: self.reading.clone(),
             ejecting: args.reading.ejecting(),
             authority: args.auth,
+            inspects_nodes: false,
+            protected_mode: false,
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };

@@ -391,7 +391,7 @@ fn clients(facts: &Facts<'_>, text: &mut String) {
     let core = facts.core;
     push(text, format_args!("connected_clients:{}", facts.counters.clients));
     push(text, format_args!("cluster_connections:0"));
-    push(text, format_args!("maxclients:{}", core.limits.clients_max * core.settings.workers));
+    push(text, format_args!("maxclients:{}", core.limits.clients_max));
     push(text, format_args!("blocked_clients:{}", facts.counters.clients_blocked));
     push(text, format_args!("tracking_clients:{}", facts.counters.trackers));
     push(text, format_args!("pubsub_clients:{}", facts.counters.subscribers));
@@ -601,11 +601,12 @@ pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".to_owned()),
         ("databases", core.settings.databases.to_string()),
-        ("maxclients", (limits.clients_max * core.settings.workers).to_string()),
+        ("maxclients", limits.clients_max.to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("port", core.settings.port.to_string()),
         ("proto-max-bulk-len", limits.request.bulk_bytes_max.to_string()),
+        ("protected-mode", if core.settings.protected_mode { "yes" } else { "no" }.to_owned()),
         ("save", String::new()),
         ("timeout", limits.idle_timeout.as_secs().to_string()),
     ]

@@ -463,8 +463,7 @@ impl ProxyArgs {
     pub(crate) fn limits(&self, clients_max: usize, workers: usize) -> proxy::Limits {
         let defaults = proxy::Limits::default();
         proxy::Limits {
-            // Clients are spread evenly, so each worker takes its share, and one more for what does not divide.
-            clients_max: clients_max.div_ceil(workers),
+            clients_max,
             connect_timeout: Duration::from_millis(self.connect_timeout_ms),
             request_timeout: Duration::from_millis(self.request_timeout_ms),
             transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms)),

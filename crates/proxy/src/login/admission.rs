@@ -1,0 +1,101 @@
+//! Who is let in as a client at all: not more than `maxclients`, and in protected mode nobody from another machine.
+
+use crate::Authority;
+use crate::core::Core;
+use crate::errors;
+use crate::event::Arrival;
+use std::net::SocketAddr;
+
+impl Core {
+    /// Why the client that arrives is refused, in words for it. With `None` it has taken its place among the clients.
+    pub(crate) fn refusal_of(&mut self, arrival: &Arrival<'_>, is_draining: bool) -> Option<&'static str> {
+        if self.is_protected() && is_of_another_machine(arrival.peer) {
+            self.counters.clients_refused += 1;
+            self.counters.clients_denied += 1;
+            return Some(errors::PROTECTED);
+        }
+        if is_draining || !self.board.take_seat(self.limits.clients_max) {
+            self.counters.clients_refused += 1;
+            return Some(errors::CLIENTS_MAX);
+        }
+        None
+    }
+
+    /// Protected mode holds as long as user default has no password. Nodes that decide themselves who clients are
+    /// (`--auth=nodes`) have a protected mode of their own.
+    fn is_protected(&self) -> bool {
+        let settings = &self.settings;
+        settings.protected_mode
+            && settings.authority == Authority::Proxy
+            && self.users.default_user().is_open()
+    }
+}
+
+/// Whether `peer`, an address with a port, is of another machine. Unix sockets are not.
+fn is_of_another_machine(peer: &str) -> bool {
+    peer.parse::<SocketAddr>().is_ok_and(|addr| !addr.ip().to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Rig, registry};
+    use crate::{Board, Limits, Settings};
+    use std::sync::Arc;
+
+    /// What a client from `peer` is told that must not come in; `""` if it may.
+    fn told(rig: &mut Rig, peer: &str) -> String {
+        let refusal = rig.proxy.accept(&Arrival::of(peer), rig.now).err().unwrap_or_default();
+        String::from_utf8_lossy(&refusal).into_owned()
+    }
+
+    #[test]
+    fn workers_together_have_no_more_clients_than_may_be() {
+        let board = Arc::new(Board::new(2));
+        let limits = || Limits { clients_max: 5, ..Limits::default() };
+        let settings = |worker| Settings { worker, workers: 2, ..Settings::default() };
+        let rig = |worker| Rig::over("127.0.0.1:7000", limits(), settings(worker), &board);
+        let [mut one, mut other] = [rig(0), rig(1)];
+        let conn = one.proxy.accept(&Arrival::of("127.0.0.1:1"), one.now).expect("the first");
+        (2..=3).for_each(|port| assert_eq!(told(&mut one, &format!("127.0.0.1:{port}")), ""));
+        (4..=5).for_each(|port| assert_eq!(told(&mut other, &format!("127.0.0.1:{port}")), ""));
+        for rig in [&mut one, &mut other] {
+            assert_eq!(told(rig, "127.0.0.1:6"), "-ERR max number of clients reached\r\n");
+            assert_eq!(rig.proxy.clients_left(), 0);
+        }
+        one.proxy.close_client(conn);
+        assert_eq!(other.proxy.clients_left(), 1);
+        assert_eq!(told(&mut other, "127.0.0.1:6"), "");
+        assert_eq!(told(&mut one, "127.0.0.1:7"), "-ERR max number of clients reached\r\n");
+        assert_eq!(one.proxy.counters().clients_refused + other.proxy.counters().clients_refused, 3);
+    }
+
+    #[test]
+    fn protected_mode_denies_others_until_there_is_a_password() {
+        let rig = |protected_mode, users| {
+            let settings = Settings { protected_mode, registry: registry(users), ..Settings::default() };
+            Rig::ready_as(1, Limits::default(), settings)
+        };
+        let (open, closed) = ("user default on nopass ~* &* +@all", "user default on >x ~* &* +@all");
+        let mut protected = rig(true, open);
+        assert!(
+            told(&mut protected, "10.0.0.1:5").starts_with("-DENIED Redis is running in protected mode ")
+        );
+        assert_eq!(told(&mut protected, "127.0.0.1:5"), "");
+        let counters = *protected.proxy.counters();
+        assert_eq!((counters.clients_refused, counters.clients_denied, counters.clients), (1, 1, 1));
+        for mut rig in [rig(true, closed), rig(true, "user default off"), rig(false, open)] {
+            assert_eq!(told(&mut rig, "10.0.0.1:5"), "");
+        }
+    }
+
+    #[test]
+    fn loopback_and_unix_sockets_are_of_this_machine() {
+        for peer in ["127.0.0.1:5", "127.8.0.1:5", "[::1]:5", "[::ffff:127.0.0.1]:5", "/run/a.sock:0", ""] {
+            assert!(!is_of_another_machine(peer), "{peer}");
+        }
+        for peer in ["10.0.0.1:5", "0.0.0.0:5", "[fe80::1]:5", "[::ffff:10.0.0.1]:5"] {
+            assert!(is_of_another_machine(peer), "{peer}");
+        }
+    }
+}
