@@ -145,6 +145,7 @@ fn housekeeping(args: &[Vec<u8>]) -> Option<Answer> {
     let name = args[0].to_ascii_uppercase();
     let reply: &[u8] = match (&name[..], args.len()) {
         (b"PING", 1) => b"+PONG\r\n",
+        (b"INFO", _) => b"-NOPERM this user has no permissions to run the 'info' command\r\n",
         (b"CLIENT" | b"SELECT", _) => b"+OK\r\n",
         (b"HELLO", _) => b"-ERR unknown command 'HELLO', with args beginning with: \r\n",
         (b"COMMAND", _) => b"*0\r\n",

@@ -14,6 +14,7 @@
 //! connection is gone, also when its client has long been told that the time was up.
 
 pub(crate) mod doubt;
+pub(crate) mod inspection;
 pub(crate) mod lanes;
 pub(crate) mod pinned;
 pub(crate) mod proof;
@@ -111,6 +112,8 @@ pub(crate) enum Purpose {
     Waitaof,
     /// It says whether the node has noted how far it is, for the part `part` of the fan that `conn` names.
     Mark,
+    /// It says which role the node has: see `inspection.rs`. `place` is the node, `part` its shard.
+    Role,
     /// It says how far the node is with replication: see [`crate::core::Core::absorb_poll`].
     Poll,
     /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)

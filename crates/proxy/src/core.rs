@@ -2,6 +2,7 @@
 //! to be done in this turn.
 
 use crate::ConnId;
+use crate::backend::inspection::Inspection;
 use crate::backend::lanes::Lanes;
 use crate::backend::pinned::{Pinning, Pins};
 use crate::backend::{Backend, Purpose, Ticket, Use};
@@ -105,6 +106,8 @@ pub(crate) struct Core {
     pub mail: VecDeque<(usize, Mail)>,
     /// Names this process, in 40 hexadecimal digits.
     pub run_id: String,
+    /// What is known of what nodes are.
+    pub inspection: Inspection,
     pub board: Arc<Board>,
     /// The instant of the event that is being handled. Set by [`Core::begin`].
     pub now: Instant,
@@ -185,6 +188,7 @@ impl Core {
             halves: Halves::default(),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
+            inspection: Inspection::default(),
             users: settings.registry.users(),
             settings,
             topology,

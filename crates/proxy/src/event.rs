@@ -112,6 +112,25 @@ pub enum Notice {
         /// What went wrong.
         reason: String,
     },
+    /// A node is none that can be meant by --nodes; reported once until it is back.
+    NodeRefused {
+        /// Name of its shard.
+        shard: String,
+        /// What it is, and what to do.
+        reason: String,
+    },
+    /// A node that is named as a primary is a replica.
+    NodeIsReplica {
+        /// Name of its shard.
+        shard: String,
+        /// Whose: host and port.
+        primary: String,
+    },
+    /// It is a primary again.
+    NodeIsPrimary {
+        /// Name of its shard.
+        shard: String,
+    },
     /// Nothing came on a connection to a node, which answered on another: that has taken its place.
     ConnReplaced {
         /// Name of its shard.

@@ -113,6 +113,8 @@ pub struct Limits {
     pub transfer_bytes_per_s_min: u64,
     /// A connection to a node that was silent for this long is asked for a PONG.
     pub probe_after: Duration,
+    /// Named nodes are asked for their roles so often.
+    pub inspect_every: Duration,
     /// First wait after a failed attempt to connect to a node; doubles up to `backoff_max`, with full jitter.
     pub backoff_min: Duration,
     /// See `backoff_min`.
@@ -259,6 +261,7 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(1),
             transfer_bytes_per_s_min: 16 << 20,
             probe_after: Duration::from_secs(5),
+            inspect_every: Duration::from_secs(10),
             backoff_min: Duration::from_millis(10),
             backoff_max: Duration::from_secs(1),
             // An answer takes a node some 10 µs: for 16 workers this is a fiftieth of its time, and the one below a sixth.
@@ -330,13 +333,13 @@ pub struct Settings {
     pub ejecting: Option<Ejecting>,
     /// See there.
     pub authority: Authority,
-    /// Who may do what; the same for all workers of a process.
-    pub registry: Arc<Registry>,
-    /// Who we are to the nodes.
     /// Whether nodes that are named are asked what they are: see `backend/inspection.rs`.
     pub inspects_nodes: bool,
     /// Whether clients from other machines are denied as long as user default has no password, as by Redis.
     pub protected_mode: bool,
+    /// Who may do what; the same for all workers of a process.
+    pub registry: Arc<Registry>,
+    /// Who we are to the nodes.
     pub credentials: Credentials,
 }
 
@@ -361,10 +364,10 @@ impl Default for Settings {
             reading: Reading::default(),
             ejecting: None,
             authority: Authority::default(),
+            inspects_nodes: false,
+            protected_mode: false,
             registry: Arc::default(),
             credentials: Credentials::default(),
         }
-            inspects_nodes: false,
-            protected_mode: false,
     }
 }

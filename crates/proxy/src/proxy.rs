@@ -523,6 +523,7 @@ impl Proxy {
             }
         }
         self.core.forget_lanes();
+        self.inspect_nodes();
         self.relieve_memory();
         self.measure_rate();
         self.core.publish();

@@ -59,6 +59,8 @@ enum Next {
 pub(crate) enum Fault {
     /// It ended, or never began.
     Gone(String),
+    /// Its node is none that can be meant.
+    Refused(String),
     /// It said what is no reply, or what nobody asked for.
     Garbled(String),
 }
@@ -346,8 +348,9 @@ impl Proxy {
     #[cold]
     fn handle_probe_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
+        core.note_inspected(node, reply);
         let backend = &mut core.backends[node as usize];
-        let (shard, lane) = (backend.shard, backend.lane);
+        let (shard, lane, was_inspected) = (backend.shard, backend.lane, backend.is_inspected());
         match backend.handle_probe_reply(reply, core.now) {
             Ok(false) => {
                 // It may be asked something more.
@@ -357,7 +360,7 @@ impl Proxy {
             Ok(true) => core.lanes.note_taken(lane, shard),
             Err(reason) => {
                 core.note_refused(lane, shard, &reason);
-                return Err(Fault::Gone(reason));
+                return Err(if was_inspected { Fault::Refused(reason) } else { Fault::Gone(reason) });
             }
         }
         self.note_default_user(node, reply);
@@ -484,6 +487,7 @@ impl Proxy {
             }
             Purpose::DefaultUser => self.end_question_for_default_user(ticket.conn),
             Purpose::Poll => self.core.absorb_poll(ticket, &outcome),
+            Purpose::Role => self.core.absorb_role(&ticket, &outcome),
             Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
             Purpose::Check => self.end_check(ticket.conn, &outcome),
@@ -618,6 +622,7 @@ impl Proxy {
                 | Purpose::Waitaof
                 | Purpose::Mark
                 | Purpose::Poll
+                | Purpose::Role
                 | Purpose::Queued
                 | Purpose::Nobody
         );
@@ -636,6 +641,7 @@ impl Proxy {
     /// attempt is planned.
     pub(crate) fn fail_node(&mut self, node: u32, fault: Fault) {
         let core = &mut self.core;
+        core.note_inspection_ended(node, &fault);
         let backend = &mut core.backends[node as usize];
         if let Some(conn) = backend.conn() {
             core.controls.push_back(Control::Close { conn });
@@ -649,16 +655,17 @@ impl Proxy {
         let rescued = core.rescue_reads(node);
         let repeats = match &fault {
             Fault::Gone(_) if used_by == Use::Shared => self.take_reads_of_ended(node),
-            Fault::Gone(_) | Fault::Garbled(_) => Vec::new(),
+            Fault::Gone(_) | Fault::Refused(_) | Fault::Garbled(_) => Vec::new(),
         };
         let core = &mut self.core;
         if used_by == Use::Replica {
             core.readers.doubt(shard, core.backends[node as usize].node);
         }
         let backend = &mut core.backends[node as usize];
-        let (reason, garbled) = match fault {
-            Fault::Gone(reason) => (reason, false),
-            Fault::Garbled(what) => (format!("protocol error: {what}"), true),
+        let (garbled, is_refused) = (matches!(fault, Fault::Garbled(_)), matches!(fault, Fault::Refused(_)));
+        let reason = match fault {
+            Fault::Gone(reason) | Fault::Refused(reason) => reason,
+            Fault::Garbled(what) => format!("protocol error: {what}"),
         };
         let (tickets, written) =
             backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
@@ -685,7 +692,11 @@ impl Proxy {
         }
         core.recount_node(node);
         if !reported {
-            core.notice(Notice::NodeDown { shard: shard.clone(), reason: reason.clone() });
+            let (shard, reason) = (shard.clone(), reason.clone());
+            core.notice(match is_refused {
+                true => Notice::NodeRefused { shard, reason },
+                false => Notice::NodeDown { shard, reason },
+            });
         }
         self.ask_again(repeats, node);
         for ticket in tickets {

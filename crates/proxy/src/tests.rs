@@ -11,6 +11,7 @@ mod fan;
 mod halves;
 mod homes;
 mod inlays;
+mod inspection;
 mod lanes;
 mod large;
 mod listeners;

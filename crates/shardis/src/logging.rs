@@ -3,7 +3,7 @@
 use crate::log_sink::{self, Line};
 use proxy::{CloseReason, Notice};
 use std::io::IsTerminal;
-use tracing::{Level, debug, info, warn};
+use tracing::{Level, debug, error, info, warn};
 
 /// Starts logging at `level` to stderr.
 pub(crate) fn start(level: Level) -> std::io::Result<()> {
@@ -18,11 +18,33 @@ pub(crate) fn start(level: Level) -> std::io::Result<()> {
     Ok(())
 }
 
+/// What an operator can do about a node that is down for `reason`; nodes are spoken to in TLS if `is_tls`.
+fn hint(reason: &str, is_tls: bool) -> Option<&'static str> {
+    let is = |beginning| reason.starts_with(beginning);
+    match () {
+        () if is("NOAUTH ") => Some("the node wants a password: give it with --node-auth-file"),
+        () if is("WRONGPASS ") => {
+            Some("the node has another user or password: see --node-auth-file and --node-user")
+        }
+        () if is("no connection in time") && is_tls => {
+            Some("the node may speak no TLS at this port: see --node-tls, and tls-port of the node")
+        }
+        () => None,
+    }
+}
+
 /// Logs what worker `worker` noticed.
-pub(crate) fn log(worker: usize, notice: &Notice) {
+pub(crate) fn log(worker: usize, notice: &Notice, is_tls: bool) {
     match notice {
         Notice::NodeUp { shard } => info!(worker, shard, "node is back"),
-        Notice::NodeDown { shard, reason } => warn!(worker, shard, reason, "node is down"),
+        Notice::NodeDown { shard, reason } => {
+            warn!(worker, shard, reason, hint = hint(reason, is_tls), "node is down");
+        }
+        Notice::NodeRefused { shard, reason } => error!(worker, shard, reason, "node is refused"),
+        Notice::NodeIsReplica { shard, primary } => {
+            warn!(shard, primary, "node is a replica and refuses writes; name its primary instead");
+        }
+        Notice::NodeIsPrimary { shard } => info!(shard, "node is a primary again"),
         Notice::ConnReplaced { shard } => warn!(worker, shard, "a connection was silent and is replaced"),
         Notice::KindRefused { shard, database, protocol, reason } => {
             warn!(worker, shard, database, protocol, reason, "node refuses connections");
@@ -79,5 +101,20 @@ pub(crate) fn log(worker: usize, notice: &Notice) {
                 info!(worker, client, peer, "client closed: it never finished its request")
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_down_for_a_known_reason_gets_a_hint() {
+        let hint = |reason, is_tls| hint(reason, is_tls).unwrap_or_default();
+        assert!(hint("NOAUTH Authentication required.", false).contains("--node-auth-file"));
+        assert!(hint("WRONGPASS invalid username-password pair", false).contains("--node-user"));
+        assert!(hint("no connection in time", true).contains("--node-tls"));
+        assert_eq!(hint("no connection in time", false), "");
+        assert_eq!(hint("connection refused", true), "");
     }
 }

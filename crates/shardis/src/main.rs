@@ -19,6 +19,7 @@ mod local;
 mod log_sink;
 mod logging;
 mod pace;
+mod merged_log;
 mod reading;
 mod resolver;
 mod sharding;

@@ -9,6 +9,7 @@ use crate::embedded::Embedded;
 use crate::listeners::{CannotListen, Listener, Mode, Newcomer};
 use crate::log_sink::say;
 use crate::logging;
+use crate::merged_log::MergedLog;
 use crate::resolver;
 use crate::team::{Signs, Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
@@ -106,7 +107,7 @@ impl ShardingPlan {
             reading: self.reading.clone(),
             ejecting: args.reading.ejecting(),
             authority: args.auth,
-            inspects_nodes: false,
+            inspects_nodes: true,
             protected_mode: false,
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
@@ -214,6 +215,7 @@ impl Plan for ShardingPlan {
             errands,
             team,
             log,
+            merged_log: MergedLog::default(),
             news,
             board,
             measure_at: Instant::now(),
@@ -239,6 +241,7 @@ pub(crate) struct Sharding {
     errands: mpsc::Receiver<(usize, Errand)>,
     team: Team<Mailbox>,
     log: mpsc::Receiver<(usize, Notice)>,
+    merged_log: MergedLog,
     /// What the discovery has to say.
     news: Option<mpsc::Receiver<News>>,
     board: Arc<Board>,
@@ -320,10 +323,14 @@ impl Sharding {
     }
 
     fn write_log(&mut self) {
+        let (now, is_tls) = (Instant::now(), self.node_tls.is_some());
         while let Ok((worker, notice)) = self.log.try_recv() {
-            logging::log(worker, &notice);
+            if self.merged_log.admits(worker, &notice, now) {
+                logging::log(worker, &notice, is_tls);
+            }
         }
         while let Some(news) = self.news.as_ref().and_then(|news| news.try_recv().ok()) {
+            self.merged_log.forget_conditions();
             discovery::log(&news);
         }
     }

@@ -285,6 +285,7 @@ impl<'p> World<'p> {
             registry: Arc::clone(&registry),
             reading: plan.reading.clone(),
             ejecting: plan.ejecting,
+            inspects_nodes: plan.seed.is_multiple_of(4),
             ..Settings::default()
         };
         let board = Arc::new(Board::new(1));

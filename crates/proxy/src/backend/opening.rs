@@ -25,21 +25,25 @@ impl Backend {
     /// after that, which is true then.
     pub(crate) fn handle_probe_reply(&mut self, reply: &[u8], now: Instant) -> Result<bool, String> {
         match &mut self.state {
+            &mut State::Probing { conn, unsent: 0, ref mut unanswered, .. } if self.is_proving => {
+                self.proof.check(reply)?;
+                *unanswered -= 1;
+                let is_last = *unanswered == 0;
+                if is_last {
+                    self.begin(conn, now);
+                }
+                Ok(is_last)
+            }
             State::Probing { unanswered: left @ 2.., unsent, .. }
                 if *unsent < self.greeting.bytes().len() && !reply::is_error(reply) =>
             {
                 *left -= 1;
                 Ok(false)
             }
-            &mut State::Probing { conn, unsent: 0, unanswered: 1, .. } if self.is_proving => {
-                self.proof.check(reply)?;
-                self.begin(conn, now);
-                Ok(true)
-            }
-            State::Probing { unsent: unsent @ 0, unanswered: 1, .. }
+            State::Probing { unsent: unsent @ 0, unanswered: unanswered @ 1, .. }
                 if self.proof != Proof::Nothing && self.greeting.is_answered_by(reply) =>
             {
-                *unsent = self.proof.request().len();
+                (*unsent, *unanswered) = (self.proof.request().len(), self.proof.replies());
                 self.is_proving = true;
                 Ok(false)
             }
@@ -51,6 +55,12 @@ impl Backend {
             }
             _ => Err(shown(reply)),
         }
+    }
+
+    /// Whether the node was asked what it is, and has not answered all of it.
+    pub(crate) fn is_inspected(&self) -> bool {
+        let is_asked = self.is_proving && matches!(self.proof, Proof::Plain { .. });
+        is_asked && matches!(self.state, State::Probing { .. })
     }
 
     /// Requests flow from now on.
@@ -69,6 +79,37 @@ mod tests {
     use crate::login::credentials::Credentials;
     use stdx::BufferPool;
     use topology::{NodeId, ShardId};
+
+    #[test]
+    fn a_node_of_a_cluster_gets_no_request() {
+        let mut pool = BufferPool::new(4, 1 << 20);
+        let (conn, now) = (ConnId { index: 1, generation: 0 }, Instant::ZERO);
+        let (plain, cluster) = (&b"$9\r\nredis_mode:standalone\r\n"[..], b"$9\r\nredis_mode:cluster\r\n");
+        for (first, second) in
+            [(&cluster[..], None), (plain, Some(&b"-NOPERM no\r\n"[..])), (plain, Some(plain))]
+        {
+            let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
+            let mut backend = Backend::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting);
+            backend.state = State::Connecting { conn, deadline: Instant::NEVER };
+            backend.handle_connected(Proof::Plain { run_id: "me".into(), is_named_replica: false });
+            backend.handle_sent(PING.len(), &mut pool);
+            assert_eq!(backend.handle_probe_reply(PONG, now), Ok(false));
+            backend.handle_sent(backend.output().len(), &mut pool);
+            let said = backend.handle_probe_reply(first, now);
+            match second {
+                None => {
+                    assert!(said.expect_err("it is refused").starts_with("it is a node of a Redis Cluster"))
+                }
+                Some(second) => {
+                    assert_eq!((said, backend.is_ready()), (Ok(false), false));
+                    assert_eq!(
+                        (backend.handle_probe_reply(second, now), backend.is_ready()),
+                        (Ok(true), true)
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_node_that_must_show_who_it_is_gets_no_request_before_it_has() {

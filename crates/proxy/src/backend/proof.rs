@@ -6,8 +6,10 @@
 //! ```text
 //!   connected ─► greeting ─► PONG ─► CLUSTER MYID: the name that the cluster gave it?  ─► requests flow
 //!                                    ROLE: a primary, where sentinels decide who is?
+//!                                    INFO: nothing else than what --nodes can name (inspection.rs)?
 //! ```
 
+use crate::backend::inspection::{self, Said};
 use crate::core::Core;
 use resp::reply::{as_bulk, elements, is_error};
 use std::sync::Arc;
@@ -23,6 +25,13 @@ pub(crate) enum Proof {
     Identity(Arc<str>),
     /// That it is a primary.
     Primary,
+    /// That it can be what a list of nodes names.
+    Plain {
+        /// That of this process, which is none of its own nodes.
+        run_id: Arc<str>,
+        /// Whether it is named as a replica.
+        is_named_replica: bool,
+    },
 }
 
 const MYID: &[u8] = b"*2\r\n$7\r\nCLUSTER\r\n$4\r\nMYID\r\n";
@@ -35,6 +44,16 @@ impl Proof {
             Proof::Nothing => b"",
             Proof::Identity(_) => MYID,
             Proof::Primary => ROLE,
+            Proof::Plain { .. } => inspection::QUESTIONS,
+        }
+    }
+
+    /// How many replies there are to it.
+    pub(crate) fn replies(&self) -> usize {
+        match self {
+            Proof::Nothing => 0,
+            Proof::Identity(_) | Proof::Primary => 1,
+            Proof::Plain { .. } => inspection::QUESTIONS_LEN,
         }
     }
 
@@ -52,13 +71,21 @@ impl Proof {
         }
         let is_shown = match self {
             Proof::Nothing => true,
+            Proof::Plain { run_id, is_named_replica } => {
+                return match Said::read(reply, run_id, *is_named_replica) {
+                    Said::Unfit(reason) => Err(reason),
+                    Said::Nothing | Said::Primary | Said::Replica(_) => Ok(()),
+                };
+            }
             Proof::Identity(identity) => as_bulk(reply) == Some(identity.as_bytes()),
             Proof::Primary => elements(reply).and_then(|mut parts| as_bulk(parts.next()?)) == Some(b"master"),
         };
         match self {
             _ if is_shown => Ok(()),
             Proof::Identity(_) => Err("another node answers at its address".to_owned()),
-            Proof::Nothing | Proof::Primary => Err("it is no primary any more".to_owned()),
+            Proof::Nothing | Proof::Primary | Proof::Plain { .. } => {
+                Err("it is no primary any more".to_owned())
+            }
         }
     }
 }
@@ -72,7 +99,8 @@ impl Core {
         match &node.identity {
             Some(identity) => Proof::Identity(Arc::clone(identity)),
             None if topology.is_discovered() && !topology.is_cluster() && is_primary() => Proof::Primary,
-            None => Proof::Nothing,
+            None if topology.is_discovered() => Proof::Nothing,
+            None => self.inspection_of(id),
         }
     }
 }
