@@ -647,6 +647,11 @@ impl Proxy {
         self.core.notices.pop_front()
     }
 
+    /// How long a connection to a node may take until it is given up.
+    pub fn connect_timeout(&self) -> Duration {
+        self.core.limits.connect_timeout
+    }
+
     /// This worker's counts.
     pub fn counters(&self) -> &Counters {
         &self.core.counters

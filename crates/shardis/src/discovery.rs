@@ -7,6 +7,7 @@
 //!
 //! It has a loop and connections of its own, so that a node that is slow to answer slows nobody down.
 
+use crate::dial::{Dials, Next};
 use crate::resolver::Question;
 use crate::transport::NodeTls;
 use crate::worker::{Clock, Mailbox, Message, reason};
@@ -27,7 +28,7 @@ use tracing::{error, info, warn};
 /// What it is told by other threads.
 enum Word {
     Wish(Wish),
-    Resolved { conn: Id, addr: Result<SocketAddr, String> },
+    Resolved { conn: Id, addrs: Result<Vec<SocketAddr>, String> },
 }
 
 /// Where workers' wishes go.
@@ -41,6 +42,8 @@ pub(crate) struct Wishes {
 const WISHES_MAX: usize = 1024;
 /// News that wait for the log; more are dropped.
 const NEWS_MAX: usize = 256;
+/// What the machine waits for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -81,6 +84,8 @@ pub(crate) struct DiscoveryThread {
     surroundings: Surroundings,
     /// Connections whose other side's name is being resolved.
     resolving: HashMap<Id, (Address, Party)>,
+    /// Those that are being made to a name.
+    dials: Dials<(Address, Party)>,
     /// What sockets have not taken yet.
     unsent: HashMap<Id, Vec<u8>>,
     news: mpsc::SyncSender<News>,
@@ -107,6 +112,7 @@ impl DiscoveryThread {
             waker,
             surroundings,
             resolving: HashMap::new(),
+            dials: Dials::within(ANSWER_TIMEOUT),
             unsent: HashMap::new(),
             news: news_sender,
         };
@@ -132,9 +138,14 @@ impl DiscoveryThread {
             self.perform(now);
             self.publish(now);
             let before = self.surroundings.clock.now();
-            self.driver.wait(self.machine.poll_deadline().since(before).min(WAIT_MAX))?;
+            let deadline = self.machine.poll_deadline().min(self.dials.deadline());
+            self.driver.wait(deadline.since(before).min(WAIT_MAX))?;
             let now = self.surroundings.clock.now();
             self.handle_events(now);
+            while let Some((conn, next)) = self.dials.poll_late(now) {
+                self.driver.close(conn);
+                self.redial(conn, next, now);
+            }
             self.read_inbox(now);
         }
     }
@@ -147,12 +158,13 @@ impl DiscoveryThread {
                 driver::Event::Received(conn, bytes) => {
                     self.machine.handle_event(Event::Received { conn, bytes }, now);
                 }
-                driver::Event::Connected(conn) => self.machine.handle_event(Event::Connected { conn }, now),
+                driver::Event::Connected(conn) => {
+                    self.dials.note_connected(conn);
+                    self.machine.handle_event(Event::Connected { conn }, now);
+                }
                 driver::Event::Writable(conn) => taking.push(conn),
                 driver::Event::Ended(conn) => ended.push(conn),
-                driver::Event::Closed(conn, error) => {
-                    self.machine.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
-                }
+                driver::Event::Closed(conn, error) => self.lose(conn, &error, now),
             }
         }
         for conn in taking {
@@ -170,15 +182,38 @@ impl DiscoveryThread {
         while let Ok(word) = self.inbox.try_recv() {
             match word {
                 Word::Wish(wish) => self.machine.handle_wish(wish, now),
-                Word::Resolved { conn, addr } => {
-                    let Some((address, party)) = self.resolving.remove(&conn) else { continue };
-                    match addr {
-                        Ok(addr) => self.connect_tcp(conn, &address, addr, party, now),
-                        Err(reason) => {
-                            self.machine.handle_event(Event::Closed { conn, reason: &reason }, now);
-                        }
-                    }
-                }
+                Word::Resolved { conn, addrs } => self.begin_dial(conn, addrs, now),
+            }
+        }
+    }
+
+    /// The addresses of a name are known, or why there are none.
+    fn begin_dial(&mut self, conn: Id, addrs: Result<Vec<SocketAddr>, String>, now: Instant) {
+        let Some((address, party)) = self.resolving.remove(&conn) else { return };
+        match (addrs, &address) {
+            (Ok(addrs), Address::Tcp { host, .. }) => {
+                let addr = self.dials.begin(conn, ((address.clone(), party), host), addrs, now);
+                self.connect_tcp(conn, &address, addr, party, now);
+            }
+            (Ok(_), _) => {}
+            (Err(reason), _) => self.machine.handle_event(Event::Closed { conn, reason: &reason }, now),
+        }
+    }
+
+    /// A connection is gone, or was not made. One to a name may be tried at another address.
+    fn lose(&mut self, conn: Id, error: &io::Error, now: Instant) {
+        let reason = reason(error);
+        match self.dials.note_failed(conn, &reason, now) {
+            Some(next) => self.redial(conn, next, now),
+            None => self.machine.handle_event(Event::Closed { conn, reason: &reason }, now),
+        }
+    }
+
+    fn redial(&mut self, conn: Id, next: Next<(Address, Party)>, now: Instant) {
+        match next {
+            Next::Try((address, party), addr) => self.connect_tcp(conn, &address, addr, party, now),
+            Next::GiveUp(reason) => {
+                self.machine.handle_event(Event::Closed { conn, reason: &reason }, now);
             }
         }
     }
@@ -191,6 +226,7 @@ impl DiscoveryThread {
                 Action::Send { conn, bytes } => self.send(conn, &bytes, now),
                 Action::Close { conn } => {
                     self.resolving.remove(&conn);
+                    self.dials.forget(conn);
                     self.unsent.remove(&conn);
                     self.driver.close(conn);
                 }
@@ -219,9 +255,9 @@ impl DiscoveryThread {
         let Address::Tcp { host, port } = address.clone() else { return };
         self.resolving.insert(conn, (address, party));
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
-        let answer = Box::new(move |addr| {
+        let answer = Box::new(move |addrs| {
             // With an inbox that is full of wishes, the question's time runs out and it is asked again.
-            if sender.try_send(Word::Resolved { conn, addr }).is_ok() {
+            if sender.try_send(Word::Resolved { conn, addrs }).is_ok() {
                 let _ = waker.wake();
             }
         });
@@ -243,7 +279,7 @@ impl DiscoveryThread {
 
     fn check_begun(&mut self, conn: Id, begun: io::Result<()>, now: Instant) {
         if let Err(error) = begun {
-            self.machine.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+            self.lose(conn, &error, now);
         }
     }
 

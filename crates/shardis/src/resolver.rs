@@ -1,5 +1,6 @@
 //! Names of nodes into addresses, on a thread of its own: a slow resolver must not stop a worker.
 
+use crate::dial::in_turn;
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
@@ -11,8 +12,8 @@ pub(crate) struct Question {
     pub host: String,
     /// Passed through into the address.
     pub port: u16,
-    /// Takes the address, or why there is none.
-    pub answer: Box<dyn FnOnce(Result<SocketAddr, String>) + Send>,
+    /// Takes the addresses in the order in which to try them, one at least, or why there is none.
+    pub answer: Box<dyn FnOnce(Result<Vec<SocketAddr>, String>) + Send>,
     /// When it was asked.
     pub asked_at: Instant,
 }
@@ -24,11 +25,11 @@ const STALE_AFTER: Duration = Duration::from_secs(5);
 pub(crate) fn start() -> std::io::Result<mpsc::Sender<Question>> {
     let (questions, inbox) = mpsc::channel::<Question>();
     std::thread::Builder::new().name("resolver".to_owned()).spawn(move || {
-        let mut last_good: HashMap<String, SocketAddr> = HashMap::new();
+        let mut last_good: HashMap<String, Vec<SocketAddr>> = HashMap::new();
         for question in inbox {
             if question.asked_at.elapsed() < STALE_AFTER {
-                let addr = resolve(&question, &mut last_good);
-                (question.answer)(addr);
+                let addrs = resolve(&question, &mut last_good);
+                (question.answer)(addrs);
             }
         }
     })?;
@@ -36,20 +37,26 @@ pub(crate) fn start() -> std::io::Result<mpsc::Sender<Question>> {
 }
 
 /// Resolves anew each time, since names move; falls back to the last answer that was one.
-fn resolve(question: &Question, last_good: &mut HashMap<String, SocketAddr>) -> Result<SocketAddr, String> {
-    let resolved = (question.host.as_str(), question.port).to_socket_addrs();
-    let addr = match resolved.map(|mut addrs| addrs.next()) {
-        Ok(Some(addr)) => {
-            last_good.insert(question.host.clone(), addr);
-            Ok(addr)
+fn resolve(
+    question: &Question,
+    last_good: &mut HashMap<String, Vec<SocketAddr>>,
+) -> Result<Vec<SocketAddr>, String> {
+    let error = match look_up(&question.host, question.port) {
+        Ok(addrs) => {
+            last_good.insert(question.host.clone(), addrs.clone());
+            return Ok(addrs);
         }
-        Ok(None) => Err("the name has no address".to_owned()),
-        Err(error) => Err(format!("name not resolved: {error}")),
+        Err(error) => error,
     };
-    addr.or_else(|error| {
-        let known = last_good.get(&question.host).ok_or(error)?;
-        Ok(SocketAddr::new(known.ip(), question.port))
-    })
+    let known = last_good.get(&question.host).ok_or(error)?;
+    Ok(known.iter().map(|addr| SocketAddr::new(addr.ip(), question.port)).collect())
+}
+
+/// All addresses of `host`, in the order in which to try them: one at least.
+pub(crate) fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let addrs = (host, port).to_socket_addrs().map_err(|error| format!("name not resolved: {error}"))?;
+    let addrs = in_turn(addrs);
+    if addrs.is_empty() { Err("the name has no address".to_owned()) } else { Ok(addrs) }
 }
 
 #[cfg(test)]
@@ -67,11 +74,11 @@ mod tests {
         let mut last_good = HashMap::new();
         let error = resolve(&question(name), &mut last_good).expect_err("it never was one");
         assert!(error.starts_with("name not resolved: "), "{error}");
-        last_good.insert(name.to_owned(), SocketAddr::from(([10, 0, 0, 7], 1)));
+        last_good.insert(name.to_owned(), vec![SocketAddr::from(([10, 0, 0, 7], 1))]);
         let addr = resolve(&question(name), &mut last_good);
-        assert_eq!(addr, Ok(SocketAddr::from(([10, 0, 0, 7], 6379))), "at the port that is wanted now");
+        assert_eq!(addr, Ok(vec![SocketAddr::from(([10, 0, 0, 7], 6379))]), "at the port that is wanted now");
         let addr = resolve(&question("127.0.0.1"), &mut last_good);
-        assert_eq!(addr, Ok(SocketAddr::from(([127, 0, 0, 1], 6379))));
+        assert_eq!(addr, Ok(vec![SocketAddr::from(([127, 0, 0, 1], 6379))]));
         assert!(last_good.contains_key("127.0.0.1"));
     }
 }

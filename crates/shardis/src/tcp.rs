@@ -13,6 +13,7 @@ mod nodes;
 mod pairs;
 mod passing;
 mod probes;
+mod targets;
 #[cfg(test)]
 mod transcripts;
 mod worker;

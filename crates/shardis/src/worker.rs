@@ -1,5 +1,6 @@
 //! One worker: a thread, a driver, a proxy, and the loop in which they meet.
 
+use crate::dial::{Dials, Next};
 use crate::discovery::Wishes;
 use crate::embedded::Embedded;
 use crate::pace::{Gather, Pace, Turn};
@@ -46,8 +47,8 @@ pub(crate) enum Message {
     Resolved {
         /// For this connection.
         conn: Id,
-        /// The address, or why there is none.
-        addr: Result<SocketAddr, String>,
+        /// The addresses in the order in which to try them, or why there is none.
+        addrs: Result<Vec<SocketAddr>, String>,
     },
     /// What another worker's core says to ours.
     Mail(Mail),
@@ -129,6 +130,8 @@ pub(crate) struct Worker {
     pace: Pace,
     /// Connections whose node's name is being resolved, and whose that is.
     resolving: HashMap<Id, NodeId>,
+    /// Those that are being made to a name.
+    dials: Dials<NodeId>,
     draining: bool,
     /// So many requests were not answered in time when the discovery was last told.
     timeouts: u64,
@@ -161,6 +164,7 @@ impl Worker {
         driver.set_busy_poll(busy_poll);
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: Arc::new(driver.waker()?) };
+        let dials = Dials::within(proxy.connect_timeout());
         let worker = Worker {
             number,
             proxy,
@@ -172,6 +176,7 @@ impl Worker {
             neighbours,
             pace: Pace::new(gather, clock.now()),
             resolving: HashMap::new(),
+            dials,
             draining: false,
             timeouts: 0,
         };
@@ -186,6 +191,7 @@ impl Worker {
         while !(self.draining && self.proxy.is_drained()) {
             let before = self.clock.now();
             let deadline = self.proxy.poll_deadline().min(self.driver.guests_deadline());
+            let deadline = deadline.min(self.dials.deadline());
             let wait = if self.proxy.has_halves() { Duration::ZERO } else { deadline.since(before) };
             self.driver.wait(wait.min(WAIT_MAX))?;
             let now = self.clock.now();
@@ -201,6 +207,7 @@ impl Worker {
     fn turn(&mut self, now: Instant) -> io::Result<()> {
         self.driver.set_read_bytes_max(self.proxy.read_bytes_max());
         let events = self.handle_events(now);
+        self.handle_late_dials(now);
         if let Some(wait) = self.pace.wait(&self.seen(now, events))
             && !self.driver.has_more()
         {
@@ -272,11 +279,12 @@ impl Worker {
                     }
                 }
                 driver::Event::Writable(conn) => self.proxy.handle_event(Event::Writable { conn }, now),
-                driver::Event::Connected(conn) => self.proxy.handle_event(Event::Connected { conn }, now),
-                driver::Event::Ended(conn) => self.proxy.handle_event(Event::Ended { conn }, now),
-                driver::Event::Closed(conn, error) => {
-                    self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+                driver::Event::Connected(conn) => {
+                    self.dials.note_connected(conn);
+                    self.proxy.handle_event(Event::Connected { conn }, now);
                 }
+                driver::Event::Ended(conn) => self.proxy.handle_event(Event::Ended { conn }, now),
+                driver::Event::Closed(conn, error) => self.lose(conn, &error, now),
             }
             if is_prompt {
                 self.perform_actions(Proxy::poll_reply, now);
@@ -322,9 +330,39 @@ impl Worker {
                 Action::Finish { conn } => self.driver.finish(conn),
                 Action::Close { conn } => {
                     self.resolving.remove(&conn);
+                    self.dials.forget(conn);
                     self.driver.close(conn);
                 }
             }
+        }
+    }
+
+    /// A connection is gone, or was not made. One to a name may be tried at another address.
+    fn lose(&mut self, conn: Id, error: &io::Error, now: Instant) {
+        let reason = reason(error);
+        match self.dials.note_failed(conn, &reason, now) {
+            Some(next) => self.redial(conn, next, now),
+            None => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
+        }
+    }
+
+    fn redial(&mut self, conn: Id, next: Next<NodeId>, now: Instant) {
+        match next {
+            Next::Try(node, addr) => self.connect_tcp(conn, node, addr, now),
+            Next::GiveUp(reason) => {
+                self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now);
+            }
+        }
+    }
+
+    /// Addresses that are silent for too long make way for the next ones of their names.
+    fn handle_late_dials(&mut self, now: Instant) {
+        if self.dials.deadline() > now {
+            return;
+        }
+        while let Some((conn, next)) = self.dials.poll_late(now) {
+            self.driver.close(conn);
+            self.redial(conn, next, now);
         }
     }
 
@@ -340,7 +378,7 @@ impl Worker {
                     let asked_at = std::time::Instant::now();
                     self.resolving.insert(conn, node);
                     // A worker that has stopped does not wait for it.
-                    let answer = Box::new(move |addr| drop(mailbox.send(Message::Resolved { conn, addr })));
+                    let answer = Box::new(move |addrs| drop(mailbox.send(Message::Resolved { conn, addrs })));
                     // The resolver lives as long as any worker does.
                     let _ = self.neighbours.resolver.send(Question { host, port, answer, asked_at });
                     return;
@@ -372,10 +410,23 @@ impl Worker {
         }
     }
 
+    /// The addresses of a node's name are known, or why there are none.
+    fn begin_dial(&mut self, conn: Id, addrs: Result<Vec<SocketAddr>, String>, now: Instant) {
+        let Some(node) = self.resolving.remove(&conn) else { return };
+        match (addrs, &self.topology.node(node).address) {
+            (Ok(addrs), Address::Tcp { host, .. }) => {
+                let addr = self.dials.begin(conn, (node, host), addrs, now);
+                self.connect_tcp(conn, node, addr, now);
+            }
+            (Ok(_), _) => {}
+            (Err(reason), _) => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
+        }
+    }
+
     /// Tells the proxy if a connection could not even be begun.
     fn check_begun(&mut self, conn: Id, begun: io::Result<()>, now: Instant) {
         if let Err(error) = begun {
-            self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
+            self.lose(conn, &error, now);
         }
     }
 
@@ -392,13 +443,7 @@ impl Worker {
                 Message::AcceptUnix { stream, peer, listener } => {
                     self.accept_unix(stream, &peer, listener, now);
                 }
-                Message::Resolved { conn, addr } => {
-                    let Some(node) = self.resolving.remove(&conn) else { continue };
-                    match addr {
-                        Ok(addr) => self.connect_tcp(conn, node, addr, now),
-                        Err(reason) => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
-                    }
-                }
+                Message::Resolved { conn, addrs } => self.begin_dial(conn, addrs, now),
                 Message::Mail(mail) => {
                     self.proxy.handle_mail(mail, now);
                     // A client that it killed must be closed before the next message brings a new one to its place.

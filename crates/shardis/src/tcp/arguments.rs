@@ -3,15 +3,16 @@
 use super::core::Limits;
 use super::nodes::{Balance, Patience};
 use super::probes::{Check, Kind};
+use super::targets::Targets;
 use crate::args::{ProxyArgs, parse_busy_poll, parse_level};
 use crate::control::plural;
 use crate::listeners::{CannotListen, Listener, Mode};
 use clap::Args;
-use driver::{HeaderVersion, Target, header};
+use driver::{HeaderVersion, header};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
-use topology::{Address, NodeSpec, parse_nodes};
+use topology::{NodeSpec, parse_nodes};
 
 /// What `shardis tcp` is told.
 #[derive(Clone, Debug, Args)]
@@ -25,7 +26,7 @@ pub(crate) struct TcpArgs {
     listen: String,
 
     /// The nodes, separated by commas: host:port, [v6]:port or unix:/path, then if wanted :weight and, behind a blank, a name.
-    /// Each client gets one of them. Names of hosts are looked up once, at the start
+    /// Each client gets one of them. Names of hosts are looked up at the start, and again every 5 seconds while clients come
     #[arg(long, value_name = "NODE,NODE,…")]
     nodes: String,
 
@@ -157,8 +158,8 @@ impl TcpArgs {
     }
 
     /// Where the nodes are.
-    pub(crate) fn targets(&self) -> Result<Vec<Target>, String> {
-        self.node_specs()?.iter().map(|node| target(&node.address)).collect()
+    pub(crate) fn targets(&self) -> Result<Targets, String> {
+        Targets::of(&self.node_specs()?)
     }
 
     pub(super) fn balance(&self) -> Balance {
@@ -195,20 +196,5 @@ impl TcpArgs {
 
     pub(crate) fn drain_timeout(&self) -> Duration {
         Duration::from_secs(self.drain_timeout.into())
-    }
-}
-
-fn target(address: &Address) -> Result<Target, String> {
-    match address {
-        Address::Tcp { host, port } => {
-            let resolved = (host.as_str(), *port).to_socket_addrs().map(|mut addrs| addrs.next());
-            match resolved {
-                Ok(Some(addr)) => Ok(Target::Tcp(addr)),
-                Ok(None) => Err(format!("--nodes {address}: {host} has no address")),
-                Err(error) => Err(format!("--nodes {address}: {host} has no address: {error}")),
-            }
-        }
-        Address::Unix(path) => Ok(Target::Unix(path.clone())),
-        Address::Embedded(_) => Err("--nodes: a store cannot be named".to_owned()),
     }
 }

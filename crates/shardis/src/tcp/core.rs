@@ -141,6 +141,11 @@ impl Core {
         !self.pairs.is_empty()
     }
 
+    /// How long a connection to a node may take.
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.limits.connect_timeout
+    }
+
     /// When [`Core::handle_timeouts`] has something to do.
     pub(super) fn poll_deadline(&self) -> Instant {
         let pair = self.deadlines.first().map_or(Instant::NEVER, |(at, _)| *at);

@@ -3,31 +3,31 @@
 use super::arguments::TcpArgs;
 use super::core::{Core, Notice};
 use super::nodes::{Nodes, Verdict};
+use super::targets::Targets;
 use super::worker::{Mailbox, Message, READ_BYTES_MAX, Shared, Worker};
 use crate::control::{Plan, Service};
 use crate::descriptors::ClientsMax;
 use crate::listeners::{CannotListen, Listener, Newcomer};
 use crate::log_sink::say;
+use crate::refused::Refused;
+use crate::resolver;
 use crate::team::{Signs, Team, Workers};
 use crate::worker::Clock;
 use anyhow::Result;
-use driver::Target;
 use mio::Waker;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use topology::NodeSpec;
 use tracing::{debug, info, warn};
 
 /// Lines that wait for the log; workers drop more.
 const LOG_LINES_MAX: usize = 1024;
-/// Clients that are refused because there are too many are told of in the log so often.
-const REFUSED_LOGGED_EVERY: Duration = Duration::from_secs(1);
 
 /// What is to run: all that can be known before anybody can connect.
 pub(crate) struct PassingPlan {
     args: TcpArgs,
     specs: Vec<NodeSpec>,
-    targets: Arc<[Target]>,
+    targets: Targets,
     /// Where it listens.
     place: String,
 }
@@ -35,7 +35,7 @@ pub(crate) struct PassingPlan {
 impl PassingPlan {
     /// Looks the names of hosts up.
     pub(crate) fn prepare(args: &TcpArgs) -> Result<PassingPlan, String> {
-        let (specs, targets) = (args.node_specs()?, args.targets()?.into());
+        let (specs, targets) = (args.node_specs()?, args.targets()?);
         Ok(PassingPlan { args: args.clone(), specs, targets, place: String::new() })
     }
 }
@@ -62,6 +62,7 @@ impl Plan for PassingPlan {
         let shared = Shared {
             nodes: Arc::new(Mutex::new(Nodes::new(self.args.balance(), self.args.patience(), named))),
             targets: self.targets,
+            resolver: resolver::start()?,
             clock: Clock::start(),
             proxy_protocol: self.args.proxy_protocol,
             send_proxy: self.args.send_proxy,
@@ -77,8 +78,7 @@ impl Plan for PassingPlan {
             let (worker, mailbox) = Worker::new(core, self.args.busy_poll, shared.clone(), signs.clone())?;
             team.start(mailbox, signs, waker, move || worker.run())?;
         }
-        let (place, refused, refused_logged_at) = (self.place, 0, None);
-        Ok(Box::new(Passing { team, place, log, clients_max, refused, refused_logged_at }))
+        Ok(Box::new(Passing { team, place: self.place, log, clients_max, refused: Refused::default() }))
     }
 }
 
@@ -89,9 +89,7 @@ struct Passing {
     place: String,
     log: mpsc::Receiver<Notice>,
     clients_max: usize,
-    /// Clients that were refused since the log told of some.
-    refused: usize,
-    refused_logged_at: Option<Instant>,
+    refused: Refused,
 }
 
 impl Service for Passing {
@@ -99,7 +97,7 @@ impl Service for Passing {
     fn give(&mut self, newcomer: Newcomer, _listener: usize) {
         let Newcomer::Tcp(stream, peer) = newcomer else { return };
         if self.team.clients() >= self.clients_max {
-            self.refused += 1;
+            self.refused.note();
             return;
         }
         if let Some(mailbox) = self.team.take_client() {
@@ -113,11 +111,9 @@ impl Service for Passing {
         while let Ok(notice) = self.log.try_recv() {
             log(listener, &notice);
         }
-        let is_due = self.refused_logged_at.is_none_or(|at| at.elapsed() >= REFUSED_LOGGED_EVERY);
-        if self.refused > 0 && is_due {
-            let (clients, maxclients) = (self.refused, self.clients_max);
+        if let Some(clients) = self.refused.poll(Instant::now()) {
+            let maxclients = self.clients_max;
             warn!(clients, maxclients, listener, "clients refused: there are too many");
-            (self.refused, self.refused_logged_at) = (0, Some(Instant::now()));
         }
     }
 

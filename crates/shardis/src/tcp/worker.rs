@@ -2,6 +2,9 @@
 
 use super::core::{Action, Core, Notice};
 use super::nodes::Nodes;
+use super::targets::{Addresses, Targets};
+use crate::dial::{Dials, Next};
+use crate::resolver::Question;
 use crate::team::Signs;
 use crate::worker::{Clock, reason};
 use driver::{Driver, Entry, Event, Guest, HeaderVersion, Target, Verdict, Waker, header};
@@ -41,7 +44,9 @@ pub(super) struct Shared {
     /// Locked when a client comes or leaves, never for its bytes.
     pub(super) nodes: Arc<Mutex<Nodes>>,
     /// Where they are.
-    pub(super) targets: Arc<[Target]>,
+    pub(super) targets: Targets,
+    /// Names are looked up there.
+    pub(super) resolver: mpsc::Sender<Question>,
     pub(super) clock: Clock,
     /// Whether clients begin with a PROXY header.
     pub(super) proxy_protocol: bool,
@@ -62,6 +67,8 @@ pub(super) struct Worker {
     /// Those of them that never got past their PROXY header.
     guests_gone: usize,
     draining: bool,
+    /// Connections that are being made to a name.
+    dials: Dials<()>,
 }
 
 /// What one read brings at most, and so what is kept at most for one direction of one client: system calls are cheap beside
@@ -85,7 +92,8 @@ impl Worker {
         driver.set_busy_poll(busy_poll);
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: driver.waker()? };
-        Ok((Worker { core, driver, shared, inbox, signs, guests_gone: 0, draining: false }, mailbox))
+        let dials = Dials::within(core.connect_timeout());
+        Ok((Worker { core, driver, shared, inbox, signs, guests_gone: 0, draining: false, dials }, mailbox))
     }
 
     /// Turns until it is drained.
@@ -93,6 +101,7 @@ impl Worker {
         while !self.draining || self.core.has_clients() {
             let before = self.shared.clock.now();
             let deadline = self.core.poll_deadline().min(self.driver.guests_deadline());
+            let deadline = deadline.min(self.dials.deadline());
             self.driver.wait(deadline.since(before).min(WAIT_MAX))?;
             self.signs.pulse.beat();
             self.turn(self.shared.clock.now());
@@ -107,6 +116,7 @@ impl Worker {
                 Event::Received(conn, _) => self.pass_on(conn, now),
                 Event::Writable(conn) => self.core.handle_writable(conn),
                 Event::Connected(conn) => {
+                    self.dials.note_connected(conn);
                     let nodes = &mut lock(&self.shared.nodes);
                     self.core.handle_connected(conn, nodes, now);
                 }
@@ -117,6 +127,11 @@ impl Worker {
                 Event::Closed(conn, error) => self.lose(conn, &error, now),
             }
             // At once: who is not to be read from must not be in the same turn either.
+            self.perform(now);
+        }
+        while let Some((conn, next)) = self.dials.poll_late(now) {
+            self.driver.close(conn);
+            self.redial(conn, next, now);
             self.perform(now);
         }
         if self.core.poll_deadline() <= now {
@@ -147,19 +162,43 @@ impl Worker {
         }
     }
 
+    /// A connection is gone, or was not made. One to a name may be tried at another address.
     fn lose(&mut self, conn: Id, error: &io::Error, now: Instant) {
-        self.core.handle_closed(conn, &reason(error), &mut lock(&self.shared.nodes), now);
+        let reason = reason(error);
+        match self.dials.note_failed(conn, &reason, now) {
+            Some(next) => self.redial(conn, next, now),
+            None => self.core.handle_closed(conn, &reason, &mut lock(&self.shared.nodes), now),
+        }
+    }
+
+    fn redial(&mut self, conn: Id, next: Next<()>, now: Instant) {
+        match next {
+            Next::Try((), addr) => self.connect(conn, &Target::Tcp(addr), now),
+            Next::GiveUp(reason) => {
+                self.core.handle_closed(conn, &reason, &mut lock(&self.shared.nodes), now);
+            }
+        }
+    }
+
+    fn connect(&mut self, conn: Id, target: &Target, now: Instant) {
+        if let Err(error) = self.driver.connect(conn, target) {
+            self.lose(conn, &error, now);
+        }
+    }
+
+    fn connect_to_node(&mut self, conn: Id, node: usize, now: Instant) {
+        let target = match self.shared.targets.addresses(node, &self.shared.resolver) {
+            Addresses::One(target) => target,
+            Addresses::Any(host, addrs) => Target::Tcp(self.dials.begin(conn, ((), &host), addrs, now)),
+        };
+        self.connect(conn, &target, now);
     }
 
     /// Does what the core asks for.
     fn perform(&mut self, now: Instant) {
         while let Some(action) = self.core.poll_action() {
             match action {
-                Action::Connect { conn, node } => {
-                    if let Err(error) = self.driver.connect(conn, &self.shared.targets[node]) {
-                        self.lose(conn, &error, now);
-                    }
-                }
+                Action::Connect { conn, node } => self.connect_to_node(conn, node, now),
                 Action::Send { conn } => match self.driver.send(conn, self.core.waiting(conn)) {
                     Ok(sent) => self.core.handle_sent(conn, sent, &mut lock(&self.shared.nodes), now),
                     Err(error) => {
@@ -170,7 +209,10 @@ impl Worker {
                 Action::Pause { conn } => self.driver.pause(conn),
                 Action::Resume { conn } => self.driver.resume(conn),
                 Action::Finish { conn } => self.driver.finish(conn),
-                Action::Close { conn } => self.driver.close(conn),
+                Action::Close { conn } => {
+                    self.dials.forget(conn);
+                    self.driver.close(conn);
+                }
             }
         }
     }

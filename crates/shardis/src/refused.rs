@@ -1,0 +1,55 @@
+//! Clients that are refused: the log tells how many, once in a while.
+
+use std::time::{Duration, Instant};
+
+/// The log tells so often at most.
+const LOGGED_EVERY: Duration = Duration::from_secs(1);
+
+/// How many there were, and when the log was told.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    total: u64,
+    told: u64,
+    told_at: Option<Instant>,
+}
+
+impl Refused {
+    /// One more.
+    pub(crate) fn note(&mut self) {
+        self.total += 1;
+    }
+
+    /// So many in all.
+    pub(crate) fn note_total(&mut self, total: u64) {
+        self.total = self.total.max(total);
+    }
+
+    /// How many to tell of now, if any.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<u64> {
+        let untold = self.total - self.told;
+        if untold == 0 || self.told_at.is_some_and(|at| now.duration_since(at) < LOGGED_EVERY) {
+            return None;
+        }
+        (self.told, self.told_at) = (self.total, Some(now));
+        Some(untold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_told_of_many_at_once() {
+        let (mut refused, now) = (Refused::default(), Instant::now());
+        assert_eq!(refused.poll(now), None);
+        refused.note();
+        assert_eq!(refused.poll(now), Some(1), "the first at once");
+        refused.note();
+        refused.note_total(5);
+        assert_eq!(refused.poll(now + LOGGED_EVERY / 2), None);
+        assert_eq!(refused.poll(now + LOGGED_EVERY), Some(4));
+        refused.note_total(5);
+        assert_eq!(refused.poll(now + LOGGED_EVERY * 3), None);
+    }
+}
