@@ -18,7 +18,7 @@ use crate::team::Workers;
 use anyhow::{Context, Result, anyhow};
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,8 +27,9 @@ use tracing::{info, warn};
 const SIGNALS: Token = Token(0);
 const HANGUPS: Token = Token(1);
 const WAKER: Token = Token(2);
+const UNUSED: Token = Token(3);
 /// Of the first listener; the others follow.
-const LISTENERS: usize = 3;
+const LISTENERS: usize = 4;
 
 /// How long a line may wait for the log.
 const LOG_PERIOD: Duration = Duration::from_millis(100);
@@ -114,6 +115,8 @@ struct Control {
     signals: UnixStream,
     /// Where SIGHUP shows: what there is to read is read again then.
     hangups: UnixStream,
+    /// Where signals show that end a process which does not expect them, and mean nothing here.
+    unused: UnixStream,
     /// Accepting is tried again then: there was no descriptor left, or there may be more clients than had their turn.
     accept_at: Option<Instant>,
 }
@@ -127,8 +130,9 @@ impl Control {
         }
         let signals = signal_pipe(&poll, &[SIGTERM, SIGINT], SIGNALS)?;
         let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS)?;
+        let unused = signal_pipe(&poll, &[SIGUSR1, SIGUSR2], UNUSED)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        Ok(Control { poll, waker, doors, services: Vec::new(), signals, hangups, accept_at: None })
+        Ok(Control { poll, waker, doors, services: Vec::new(), signals, hangups, unused, accept_at: None })
     }
 
     /// Accepts clients until a signal comes.
@@ -143,6 +147,9 @@ impl Control {
             self.services.iter_mut().for_each(|service| service.turn());
             if has_bytes(&mut self.hangups) {
                 self.reload();
+            }
+            if has_bytes(&mut self.unused) {
+                info!("SIGUSR1 and SIGUSR2 do nothing (SIGTERM drains and ends, SIGHUP reads files again)");
             }
             if has_bytes(&mut self.signals) {
                 return Ok(());
