@@ -138,6 +138,28 @@ fn a_file_of_listeners_of_mode_tcp_opens_no_port_of_redis() {
 }
 
 #[test]
+fn a_value_may_come_from_the_environment() {
+    let directory = Directory::new();
+    let port = free_ports(1)[0];
+    let text = format!("port = \"{port}\"\nworkers = 1\nrequirepass = \"a-${{SHARDIS_TEST_SECRET}}\"\n");
+    let path = directory.write("shardis.toml", &text);
+    let unset = check(&path);
+    assert_eq!(unset.code, Some(1), "{unset:?}");
+    let expected =
+        "shardis.toml:3:15: requirepass: the environment variable SHARDIS_TEST_SECRET is not set; ";
+    assert!(unset.stderr.contains(expected), "{unset:?}");
+    assert!(refused_start(&path, &[]).stderr.contains(expected));
+
+    let mut command = shardis(&[&format!("--config={path}")]);
+    command.env("SHARDIS_TEST_SECRET", "xyzzy");
+    let process = Process::spawn(command, "shardis proxy");
+    let mut client = poll_until("it listens", || Client::try_connect(port));
+    assert!(client.ask("AUTH a-${SHARDIS_TEST_SECRET}").starts_with("-WRONGPASS"));
+    assert_eq!(client.ask("AUTH a-xyzzy"), "+OK\\r\\n");
+    assert!(!process.output().contains("xyzzy"), "{}", process.output());
+}
+
+#[test]
 fn a_cluster_is_found_by_a_file() {
     let local = Local::start(&["--cluster=3"]);
     let directory = Directory::new();

@@ -11,6 +11,7 @@
 //! listens, connects or writes.
 
 mod document;
+mod environment;
 mod faults;
 mod flags;
 mod listeners;

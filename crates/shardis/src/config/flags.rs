@@ -2,7 +2,7 @@
 
 use super::document::Pair;
 use super::faults::Fault;
-use super::wording;
+use super::{environment, wording};
 use crate::access::Secret;
 use crate::args::plainly;
 use clap::builder::ValueParser;
@@ -291,7 +291,7 @@ fn scalar(flag: &Arg, key: &str, value: &DeValue<'_>) -> Result<String, String> 
         DeValue::String(text) if text.is_empty() => {
             Err(format!("it is empty; leave it out, or {}", instead()))
         }
-        DeValue::String(text) => Ok(text.clone().into_owned()),
+        DeValue::String(text) => environment::expanded(text, environment::of_process),
         DeValue::Integer(number) => digits(number),
         // The flag takes 0 and 1.
         DeValue::Boolean(on) if has_type::<bool>(flag.get_value_parser()) => Ok(u8::from(*on).to_string()),
