@@ -95,21 +95,39 @@ fn keys_land_where_twemproxy_puts_them() {
         let (mut theirs, mut ours) = (Client::connect(twemproxy.ports[pool]), Client::connect(proxy.port));
         let keys: Vec<Vec<u8>> =
             (0..if pool == 0 { 300 } else { 60 }).map(|_| random_key(&mut prng)).collect();
-        for (number, key) in keys.iter().enumerate() {
-            let value = number.to_string();
-            let reply = theirs.command(&[b"SET", key, value.as_bytes()]);
-            assert_eq!(show(&reply), "+OK\\r\\n", "twemproxy, {distribution} {hash}, {}", show(key));
-        }
-        for key in &keys {
-            let (expected, got) = (theirs.command(&[b"GET", key]), ours.command(&[b"GET", key]));
-            assert_eq!(show(&got), show(&expected), "{distribution} {hash}, {}", show(key));
-        }
+        assert_found(&mut theirs, &mut ours, &keys, &format!("{distribution} {hash}"));
         // The same node, not a copy: what shardis deletes is gone from all of them.
         for key in &keys {
             ours.command(&[b"DEL", key]);
         }
         let left: Vec<String> = nodes.iter().map(|node| node.connect().ask("DBSIZE")).collect();
         assert_eq!(left, [":0\\r\\n"; 5], "{distribution} {hash}");
+    }
+}
+
+#[test]
+fn twemproxys_defaults_are_those_of_like_twemproxy() {
+    let nodes: Vec<RedisServer> = (0..5).map(|_| RedisServer::start()).collect();
+    let twemproxy = Twemproxy::over(&nodes);
+    let mut theirs = Client::connect(*twemproxy.ports.last().expect("the pool of defaults"));
+    let tagged = (0..200).map(|number| format!("cart:{number}{{user:{}}}", number % 7).into_bytes());
+    let keys: Vec<Vec<u8>> = tagged.collect();
+    for flags in [&["--like=twemproxy"][..], &["--distribution=ketama", "--hash=fnv1a_64"]] {
+        let proxy = Proxy::over(&nodes, flags);
+        assert_found(&mut theirs, &mut Client::connect(proxy.port), &keys, &flags.join(" "));
+    }
+}
+
+/// What `theirs` has written under `keys`, `ours` finds.
+fn assert_found(theirs: &mut Client, ours: &mut Client, keys: &[Vec<u8>], how: &str) {
+    for (number, key) in keys.iter().enumerate() {
+        let value = number.to_string();
+        let reply = theirs.command(&[b"SET", key, value.as_bytes()]);
+        assert_eq!(show(&reply), "+OK\\r\\n", "twemproxy, {how}, {}", show(key));
+    }
+    for key in keys {
+        let (expected, got) = (theirs.command(&[b"GET", key]), ours.command(&[b"GET", key]));
+        assert_eq!(show(&got), show(&expected), "{how}, {}", show(key));
     }
 }
 
@@ -132,7 +150,7 @@ fn random_key(prng: &mut Prng) -> Vec<u8> {
     key
 }
 
-/// A real `nutcracker` with one pool for each distribution and hash.
+/// A real `nutcracker` with one pool for each distribution and hash, and a last one that says nothing of either.
 struct Twemproxy {
     ports: Vec<u16>,
     config: PathBuf,
@@ -141,12 +159,14 @@ struct Twemproxy {
 
 impl Twemproxy {
     fn over(nodes: &[RedisServer]) -> Twemproxy {
-        let ports = free_ports(pools().count());
+        let ports = free_ports(pools().count() + 1);
         let mut text = String::new();
-        for (pool, distribution, hash) in pools() {
-            text.push_str(&format!("pool{pool}:\n  listen: 127.0.0.1:{}\n", ports[pool]));
-            text.push_str(&format!("  hash: {hash}\n  distribution: {distribution}\n"));
-            text.push_str("  hash_tag: \"{}\"\n  redis: true\n  servers:\n");
+        let lines = pools().map(|(_, distribution, hash)| {
+            format!("  hash: {hash}\n  distribution: {distribution}\n  hash_tag: \"{{}}\"\n")
+        });
+        for (port, line) in ports.iter().zip(lines.chain([String::new()])) {
+            text.push_str(&format!("pool{port}:\n  listen: 127.0.0.1:{port}\n{line}"));
+            text.push_str("  redis: true\n  servers:\n");
             for node in nodes {
                 text.push_str(&format!("   - 127.0.0.1:{}:1\n", node.port));
             }

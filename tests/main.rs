@@ -20,6 +20,7 @@ mod embedded;
 mod every_command;
 mod faults;
 mod harness;
+mod inspection;
 mod large;
 mod learned;
 mod local;

@@ -1,7 +1,7 @@
 //! The program as its operator meets it: arguments, start, signals, end, and what it prints.
 
 use crate::harness::client::{Client, ReadError};
-use crate::harness::processes::{Finished, free_port, run, shardis, shardis_binary};
+use crate::harness::processes::{Finished, Process, free_port, run, shardis, shardis_binary};
 use crate::harness::{Proxy, RedisServer, World, kernel, poll_until};
 use std::net::TcpListener;
 use std::process::Command;
@@ -100,7 +100,54 @@ fn arguments_that_make_no_sense_are_refused_in_one_line_that_names_them() {
 }
 
 #[test]
+fn words_of_other_programs_and_slips_are_explained() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--nodes=a:1"], "--nodes: flags stand behind a subcommand, as in shardis proxy --nodes"),
+        (&["--balance=x"], "as in shardis tcp --balance"),
+        (&["proxy", "--bind=x"], "--bind: write --host and --port"),
+        (&["proxy", "--listen=x"], "--listen: write --host and --port"),
+        (&["proxy", "--auto_eject_hosts"], "--auto_eject_hosts: write --on-node-down=remap"),
+        (&["proxy", "--nodes=redis://a:1"], "a node is host:port, as in 127.0.0.1:6379, and no URL"),
+        (&["reshard"], "'reshard'"),
+    ];
+    for (words, told) in cases {
+        let mut command = shardis_binary();
+        command.args(*words);
+        let finished = run(command);
+        assert_eq!(finished.code, Some(2), "{words:?}: {finished:?}");
+        assert_one_line(&finished, told);
+        assert!(!finished.stderr.contains("leash"), "it is no command for people: {finished:?}");
+    }
+}
+
+#[test]
+fn listeners_and_shared_ports_have_the_same_words_everywhere() {
+    let listener = format!("--listener=127.0.0.1:{}", free_port());
+    let mut command = shardis_binary();
+    command.args(["tcp", &listener, "--SO_REUSEPORT=1", "--nodes=127.0.0.1:1", "--check=off"]);
+    let passing = Process::spawn(command, "shardis tcp");
+    poll_until("it to listen", || passing.output().contains("listens on").then_some(()));
+    let proxy = Proxy::start(&["--port=0", "--reuse-port"]);
+    assert_eq!(Client::connect(proxy.port).ask("PING"), "+PONG\\r\\n");
+}
+
+#[test]
 fn help_and_version_are_no_errors() {
+    for (word, expected) in [("help", "proxy"), ("--version", "shardis 0.")] {
+        let mut command = shardis_binary();
+        command.arg(word);
+        let finished = run(command);
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+        assert!(finished.stdout.contains(expected), "{finished:?}");
+    }
+    let mut command = shardis_binary();
+    command.arg("--version");
+    let version = run(command).stdout;
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let head = git.output().ok().filter(|output| output.status.success());
+    let has_commit = version.trim_end().ends_with(')') && version.contains(" (");
+    assert_eq!(has_commit, head.is_some(), "{version}");
     for (flag, expected) in [("--help", "--nodes"), ("--help", "--distribution"), ("-h", "--port")] {
         let finished = run(shardis(&[flag]));
         assert_eq!(finished.code, Some(0), "{finished:?}");
@@ -170,6 +217,44 @@ fn sigterm_of_an_idle_proxy_ends_it_at_once() {
     client.expect_eof();
     // It waits for nothing: tests do not wait for ten minutes.
     assert_eq!(world.proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn sigusr1_and_sigusr2_end_nothing() {
+    let world = World::with_shards(1);
+    let mut client = world.connect();
+    for (signal, lines) in [("USR1", 1), ("USR2", 2)] {
+        world.proxy.signal(signal);
+        poll_until("the log to tell of it", || {
+            (world.proxy.output().matches("SIGUSR1 and SIGUSR2 do nothing").count() == lines).then_some(())
+        });
+        assert_eq!(client.ask("PING"), "+PONG\\r\\n");
+    }
+}
+
+#[test]
+fn maxclients_holds_over_all_workers_and_the_log_tells() {
+    let proxy = Proxy::start(&["--port=0", "--workers=3", "--maxclients=5"]);
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(proxy.port)).collect();
+    let answered = |clients: &mut Vec<Client>| {
+        clients.retain_mut(|client| client.try_command(&[b"PING"]).is_ok_and(|reply| reply == b"+PONG\r\n"));
+        clients.len()
+    };
+    assert_eq!(answered(&mut clients), 5);
+    poll_until("the log to tell of them", || {
+        let output = proxy.output();
+        let is_told = |line: &str| {
+            line.contains("clients refused: there are too many") && line.contains("maxclients=5")
+        };
+        output.lines().any(is_told).then_some(())
+    });
+    // Their places are free for others, of whichever worker.
+    clients.truncate(2);
+    let mut more = poll_until("three places", || {
+        let mut more: Vec<Client> = (0..3).map(|_| Client::connect(proxy.port)).collect();
+        (answered(&mut more) == 3).then_some(more)
+    });
+    assert_eq!((answered(&mut clients), answered(&mut more)), (2, 3));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::harness::certificates::{Authority, Dialect, Directory, identity_flags
 use crate::harness::client::ReadError;
 use crate::harness::processes::{free_port, run, shardis};
 use crate::harness::wire::Wire;
-use crate::harness::{Client, Proxy, RedisServer, poll_until};
+use crate::harness::{Client, Proxy, RedisServer, poll_until, show};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -78,7 +78,7 @@ fn a_socket_that_was_left_over_is_taken_and_one_in_use_is_not() {
 
 #[test]
 fn the_address_in_a_proxy_header_is_the_clients() {
-    let proxy = Proxy::start(&["--port=0", "--proxy-protocol"]);
+    let proxy = Proxy::start(&["--port=0", "--proxy-protocol", "--protected-mode=no"]);
     let mut first = Client::connect(proxy.port);
     // In two writes, and with a request in the second.
     first.send(b"PROXY TCP4 203.0.113.7 ");
@@ -97,6 +97,30 @@ fn the_address_in_a_proxy_header_is_the_clients() {
     third.send(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0");
     let own = third.stream().local_addr().expect("connected").to_string();
     assert_eq!(client_field(&mut third, "addr"), own);
+}
+
+#[test]
+fn protected_mode_denies_clients_of_other_machines() {
+    let proxy = Proxy::start(&["--port=0", "--proxy-protocol"]);
+    let mut far = Client::connect(proxy.port);
+    far.send(b"PROXY TCP4 203.0.113.7 10.0.0.1 12345 6379\r\n");
+    let reply = far.read_reply();
+    assert!(reply.starts_with(b"-DENIED Redis is running in protected mode because "), "{}", show(&reply));
+    far.expect_eof();
+    poll_until("the log to tell of it", || {
+        proxy.output().contains("clients of other machines denied by protected mode").then_some(())
+    });
+    let mut near = Client::connect(proxy.port);
+    near.send(b"PROXY TCP6 ::1 ::1 12345 6379\r\n");
+    assert_eq!(
+        near.ask("CONFIG GET protected-mode"),
+        "*2\\r\\n$14\\r\\nprotected-mode\\r\\n$3\\r\\nyes\\r\\n"
+    );
+
+    let proxy = Proxy::start(&["--port=0", "--proxy-protocol", "--requirepass=x"]);
+    let mut far = Client::connect(proxy.port);
+    far.send(b"PROXY TCP4 203.0.113.7 10.0.0.1 12345 6379\r\n");
+    assert_eq!(far.ask("AUTH x"), "+OK\\r\\n");
 }
 
 #[test]
@@ -126,7 +150,8 @@ fn a_proxy_header_stands_before_tls() {
     for _ in 0..5 {
         let port = free_port();
         let tls_port = format!("--tls-port={port}");
-        let flags = ["--port=0", &tls_port, &identity[0], &identity[1], "--proxy-protocol"];
+        let flags =
+            ["--port=0", &tls_port, &identity[0], &identity[1], "--proxy-protocol", "--protected-mode=no"];
         let Ok(proxy) = Proxy::try_start(&flags) else { continue };
         assert_eq!(proxy.port, port, "there is no other");
         let header = b"PROXY TCP6 2001:db8::7 2001:db8::1 12345 6379\r\n";

@@ -1,15 +1,18 @@
 //! The command line: what can be said, and how it is refused in one line.
 
 mod discovery;
+mod like;
 pub(crate) mod listener;
 mod proxy;
+mod remarks;
+pub(crate) mod rivals;
 mod serving;
 
 use crate::config::{self, Depth};
 use crate::leash::LeashArgs;
 use crate::local::LocalArgs;
 use crate::tcp::TcpArgs;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,12 +20,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(crate) use proxy::{ProxyArgs, Way, parse_bytes};
+pub(crate) use proxy::{ProxyArgs, Way, parse_bytes, parse_switch};
+pub(crate) use remarks::no_effect;
 pub(crate) use serving::Serving;
+
+/// The version, and the commit if it is known (build.rs).
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SHARDIS_COMMIT"));
 
 /// Many Redis nodes behind one endpoint.
 #[derive(Debug, Parser)]
-#[command(name = "shardis", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "shardis", version = VERSION, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Commands,
@@ -39,10 +46,18 @@ enum Commands {
     Tcp(TcpArgs),
     /// Say what is wrong with a configuration file, or what it would run
     Check(CheckArgs),
-    /// Run a program that ends when another process does
-    #[command(hide = true)]
-    Leash(LeashArgs),
 }
+
+/// `shardis leash`, which runs a program that ends when another process does. It is no command of [`Cli`], so that nobody is
+/// pointed at it: `shardis local` alone has a use for it.
+#[derive(Debug, Parser)]
+#[command(name = "shardis leash")]
+struct LeashCli {
+    #[command(flatten)]
+    args: LeashArgs,
+}
+
+const LEASH: &str = "leash";
 
 impl Commands {
     /// As it is written.
@@ -52,7 +67,6 @@ impl Commands {
             Commands::Local(_) => "local",
             Commands::Tcp(_) => "tcp",
             Commands::Check(_) => "check",
-            Commands::Leash(_) => "leash",
         }
     }
 
@@ -61,7 +75,7 @@ impl Commands {
             Commands::Proxy(args) => args.check(),
             Commands::Local(args) => args.check(),
             Commands::Tcp(args) => args.check(),
-            Commands::Check(_) | Commands::Leash(_) => Ok(()),
+            Commands::Check(_) => Ok(()),
         }
     }
 
@@ -72,7 +86,6 @@ impl Commands {
             Commands::Tcp(args) => Task::Serve(Box::new(Serving::tcp(args))),
             Commands::Check(args) => Task::Check(args.file),
             Commands::Local(args) => Task::Local(args),
-            Commands::Leash(args) => Task::Leash(args),
         }
     }
 }
@@ -106,12 +119,18 @@ pub(crate) enum Task {
 /// with exit code 0, a refusal in one line to stderr with exit code 2, what is wrong with a file with exit code 1.
 pub(crate) fn parse() -> Result<Task, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match words.split_first().filter(|(command, _)| *command == "proxy") {
-        Some((_, flags)) => match config::asked_for(flags) {
+    match words.split_first() {
+        Some((command, flags)) if command == "proxy" => match config::asked_for(flags) {
             Some(file) => parse_with_file(&file, flags),
-            None => parse_words(),
+            None => parse_words(&words),
         },
-        None => parse_words(),
+        Some((command, _)) if command == LEASH => {
+            let parsed = LeashCli::try_parse_from(&words);
+            parsed
+                .map(|cli| Task::Leash(cli.args))
+                .map_err(|error| refuse(&plainly(&error.to_string()), None))
+        }
+        _ => parse_words(&words),
     }
 }
 
@@ -126,7 +145,7 @@ fn parse_with_file(file: &Path, flags: &[OsString]) -> Result<Task, ExitCode> {
     })
 }
 
-fn parse_words() -> Result<Task, ExitCode> {
+fn parse_words(words: &[OsString]) -> Result<Task, ExitCode> {
     match Cli::try_parse() {
         Ok(Cli { command }) => match command.check() {
             Ok(()) => Ok(command.task()),
@@ -143,10 +162,33 @@ fn parse_words() -> Result<Task, ExitCode> {
             Err(ExitCode::SUCCESS)
         }
         Err(error) => {
-            let named = std::env::args().nth(1).filter(|name| Cli::command().find_subcommand(name).is_some());
-            Err(refuse(&plainly(&error.to_string()), named.as_deref()))
+            let named = words.first().and_then(|word| word.to_str());
+            let named = named.filter(|name| Cli::command().find_subcommand(name).is_some());
+            let text = explained(&error, named).unwrap_or_else(|| plainly(&error.to_string()));
+            Err(refuse(&text, named))
         }
     }
+}
+
+/// What we know better than clap of an unknown flag, behind the subcommand `named` or without any.
+fn explained(error: &clap::Error, named: Option<&str>) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
+    let flag = shown.split('=').next().unwrap_or(shown);
+    let word = flag.strip_prefix("--")?;
+    if named.is_some() {
+        return rivals::advice(word).map(|advice| format!("{flag}: {advice}"));
+    }
+    let cli = Cli::command();
+    let has_it = |command: &&clap::Command| {
+        command.get_arguments().any(|arg| {
+            arg.get_long() == Some(word) || arg.get_all_aliases().is_some_and(|names| names.contains(&word))
+        })
+    };
+    let command = cli.get_subcommands().find(has_it).map_or("proxy", clap::Command::get_name);
+    Some(format!("{flag}: flags stand behind a subcommand, as in shardis {command} {flag}"))
 }
 
 fn refuse(what: &str, command: Option<&str>) -> ExitCode {

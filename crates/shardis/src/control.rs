@@ -7,7 +7,7 @@
 //!
 //! It does not know what a service does: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
 
-use crate::args::Serving;
+use crate::args::{Serving, VERSION};
 use crate::descriptors::{self, ClientsMax};
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, CannotListen, Listener, Newcomer, Next};
 use crate::log_sink::say;
@@ -79,7 +79,7 @@ pub(crate) fn run(serving: &Serving) -> Result<()> {
     let wanted: Vec<ClientsMax> = plans.iter().map(|plan| plan.clients_max()).collect();
     let granted = descriptors::granted(&wanted);
     let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
-    say(&format!("shardis {} {}", env!("CARGO_PKG_VERSION"), serving.announcement(&places)));
+    say(&format!("shardis {} {}", VERSION, serving.announcement(&places)));
     plans.iter().for_each(|plan| plan.describe());
 
     let mut control = Control::new(doors)?;

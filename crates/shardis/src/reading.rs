@@ -1,7 +1,7 @@
 //! Where reads go, and what becomes of a shard whose primary is down: the arguments for it.
 
 use crate::args::listener::ListenerArg;
-use crate::args::parse_bytes;
+use crate::args::{no_effect, parse_bytes};
 use crate::zones::Zones;
 use clap::Args;
 use proxy::{Ejecting, ReadFrom, Reading};
@@ -38,18 +38,22 @@ pub(crate) struct ReadingArgs {
     on_node_down: OnNodeDown,
 
     /// With --on-node-down=remap: failures one after another after which a node is left out
-    #[arg(long, visible_alias = "server-failure-limit", value_name = "FAILURES", default_value_t = 2)]
+    #[arg(long, visible_alias = "server-failure-limit", value_name = "FAILURES", default_value_t = FAILURE_LIMIT)]
     node_failure_limit: u32,
 
     /// With --on-node-down=remap: milliseconds for which it is left out at least; it comes back when it answers PING
-    #[arg(long, visible_alias = "server-retry-timeout", value_name = "MS", default_value_t = 30_000)]
+    #[arg(long, visible_alias = "server-retry-timeout", value_name = "MS", default_value_t = RETRY_TIMEOUT_MS)]
     node_retry_timeout_ms: u64,
 
     /// Let what comes back have its share again within so many milliseconds, step by step: a node that was left out its
     /// keys (--on-node-down=remap), a replica that was lost its reads; 0 gives all of it at once, as twemproxy does
-    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    #[arg(long, value_name = "MS", default_value_t = RAMP_UP_MS)]
     ramp_up_ms: u64,
 }
+
+const FAILURE_LIMIT: u32 = 2;
+const RETRY_TIMEOUT_MS: u64 = 30_000;
+const RAMP_UP_MS: u64 = 10_000;
 
 /// What becomes of requests for a shard whose primary is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +116,42 @@ impl ReadingArgs {
             Some((option, _)) if !may_have_replicas => refusal(option),
             _ => Ok(()),
         }
+    }
+
+    /// What has no effect over `topology`. Each text begins with its option.
+    pub(crate) fn remarks(&self, topology: &Topology, listeners: &[ListenerArg]) -> Vec<String> {
+        let policies = self.policies(listeners);
+        let reads_by = |policy: fn(&ReadFrom) -> bool| policies.iter().any(|(_, from)| policy(from));
+        let covers = self.on_node_down == OnNodeDown::Replica;
+        let reads_replicas = reads_by(|from| *from != ReadFrom::Primary) || covers;
+        let remaps = self.on_node_down == OnNodeDown::Remap;
+        let (by_zone, remap) = ("--read-from=zone", "--on-node-down=remap");
+        let is_without_zone = !reads_by(|from| *from == ReadFrom::Zone);
+        let cases = [
+            (self.zone.is_some() && is_without_zone, "--zone", by_zone),
+            (self.zones.is_some() && is_without_zone, "--zones", by_zone),
+            (self.replica_lag_max.is_some() && !reads_replicas, "--replica-lag-max", "reads from replicas"),
+            (self.node_failure_limit != FAILURE_LIMIT && !remaps, "--node-failure-limit", remap),
+            (self.node_retry_timeout_ms != RETRY_TIMEOUT_MS && !remaps, "--node-retry-timeout-ms", remap),
+            (
+                self.ramp_up_ms != RAMP_UP_MS && !remaps && !reads_replicas,
+                "--ramp-up-ms",
+                "reads from replicas or --on-node-down=remap",
+            ),
+        ];
+        let mut remarks: Vec<String> = cases
+            .iter()
+            .filter(|(is_so, ..)| *is_so)
+            .map(|(_, flag, other)| no_effect(flag, other))
+            .collect();
+        let with_replicas = topology.shards().iter().find(|shard| !shard.replicas.is_empty());
+        if let Some(shard) = with_replicas.filter(|_| !reads_replicas && !topology.is_discovered()) {
+            remarks.push(format!(
+                "--nodes: {} has replicas, which are not read from without --read-from or --on-node-down=replica",
+                shard.name
+            ));
+        }
+        remarks
     }
 
     /// All policies, each behind what says it.

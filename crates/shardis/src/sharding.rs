@@ -10,6 +10,7 @@ use crate::listeners::{CannotListen, Listener, Mode, Newcomer};
 use crate::log_sink::say;
 use crate::logging;
 use crate::merged_log::MergedLog;
+use crate::refused::Refused;
 use crate::resolver;
 use crate::team::{Signs, Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
@@ -108,7 +109,7 @@ impl ShardingPlan {
             ejecting: args.reading.ejecting(),
             authority: args.auth,
             inspects_nodes: true,
-            protected_mode: false,
+            protected_mode: args.is_protected(),
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };
@@ -151,6 +152,9 @@ impl Plan for ShardingPlan {
             warn!("{warning}");
         }
         self.args.describe(&self.topology).iter().for_each(|line| say(line));
+        for remark in self.args.remarks(&self.topology) {
+            warn!("{remark}");
+        }
         for shard in self.topology.shards_without_keys() {
             let name = &self.topology.shard(shard).name;
             warn!(shard = name, "this node will own no key: it weighs too little beside the others");
@@ -218,6 +222,9 @@ impl Plan for ShardingPlan {
             merged_log: MergedLog::default(),
             news,
             board,
+            clients_max,
+            refused: Refused::default(),
+            denied: Refused::default(),
             measure_at: Instant::now(),
         }))
     }
@@ -245,6 +252,10 @@ pub(crate) struct Sharding {
     /// What the discovery has to say.
     news: Option<mpsc::Receiver<News>>,
     board: Arc<Board>,
+    clients_max: usize,
+    /// Clients that there was no place for, and those that protected mode denied.
+    refused: Refused,
+    denied: Refused,
     /// The process is looked at then, for INFO.
     measure_at: Instant,
 }
@@ -319,6 +330,23 @@ impl Sharding {
         if self.measure_at <= now {
             self.measure_at = now + MEASURE_EVERY;
             self.board.show_usage(usage::measure());
+            self.tell_of_refused(now);
+        }
+    }
+
+    /// Tells the log how many clients were refused.
+    fn tell_of_refused(&mut self, now: Instant) {
+        let counters = self.board.sum();
+        self.denied.note_total(counters.clients_denied);
+        self.refused.note_total(counters.clients_refused - counters.clients_denied);
+        if let Some(clients) = self.refused.poll(now) {
+            warn!(clients, maxclients = self.clients_max, "clients refused: there are too many");
+        }
+        if let Some(clients) = self.denied.poll(now) {
+            warn!(
+                clients,
+                "clients of other machines denied by protected mode: there is no password (--requirepass-file, --acl-file)"
+            );
         }
     }
 

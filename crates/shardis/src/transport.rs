@@ -2,6 +2,7 @@
 //! when a reload is asked for. The options of listeners have Redis's names.
 
 use crate::args::listener::{ListenerArg, Place};
+use crate::args::no_effect;
 use clap::{Args, ValueEnum};
 use driver::{Acceptor, ClientAuth, Connector, Identity, Trust};
 use std::net::SocketAddr;
@@ -125,6 +126,12 @@ impl TransportArgs {
             return Err("--node-tls: there are no nodes to speak it to; name them with --nodes".to_owned());
         }
         Ok(())
+    }
+
+    /// What has no effect. Each text begins with its option.
+    pub(crate) fn remarks(&self) -> Option<String> {
+        let has_tls = self.tls_port != 0 || self.listener.iter().any(|listener| listener.is_tls);
+        (self.tls_ca_cert_file.is_some() && !has_tls).then(|| no_effect("--tls-ca-cert-file", "--tls-port"))
     }
 
     /// Whether clients can come elsewhere than at --port.

@@ -53,9 +53,11 @@ pub(crate) struct DiscoveryArgs {
 
     /// With --cluster or --sentinel: look for changes so often, about, if nothing calls for a look before. What is down or
     /// has moved is looked for at once
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..))]
+    #[arg(long, value_name = "MS", default_value_t = REFRESH_PERIOD_MS, value_parser = clap::value_parser!(u64).range(100..))]
     refresh_period_ms: u64,
 }
+
+const REFRESH_PERIOD_MS: u64 = 10_000;
 
 /// How many shards names can be given for: more than any set of sentinels watches.
 const NAMES_MAX: usize = 1024;
@@ -64,6 +66,11 @@ impl DiscoveryArgs {
     /// Whether there is anything to be discovered.
     pub(crate) fn is_given(&self) -> bool {
         self.cluster.is_some() || self.sentinel.is_some()
+    }
+
+    /// Whether the period is not the default.
+    pub(super) fn has_own_period(&self) -> bool {
+        ![0, REFRESH_PERIOD_MS].contains(&self.refresh_period_ms)
     }
 
     /// Whether it is a Redis Cluster.

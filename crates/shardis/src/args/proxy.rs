@@ -1,6 +1,7 @@
 //! What `shardis proxy` is told, and what of it does not fit together.
 
 use super::discovery::DiscoveryArgs;
+use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place};
 use super::{parse_busy_poll, parse_level};
 use crate::access::{Secret, Source};
@@ -17,13 +18,14 @@ use std::str::FromStr;
 use std::time::Duration;
 use store::EvictionPolicy;
 use topology::{Distribution, HashFunction, NodeSpec, TagRule, Topology, TopologySpec, parse_nodes};
+use users::Users;
 
 /// What `shardis proxy` is told.
 #[derive(Clone, Debug, Parser)]
 #[command(after_help = "Examples:
   shardis proxy                 four shards in memory, nothing else needed
   shardis proxy --nodes=127.0.0.1:8081,127.0.0.1:8082
-  shardis proxy --nodes=cache-a:6379:2,cache-b:6379 --distribution=ketama --hash=fnv1a_64 --tag-rule='{}'
+  shardis proxy --nodes=cache-a:6379:2,cache-b:6379 --like=twemproxy --tag-rule='{}'
   shardis proxy --nodes=unix:/run/redis/a.sock,unix:/run/redis/b.sock --port=6379 --workers=4
   shardis proxy --nodes='a:6379|a-copy:6379,b:6379|b-copy:6379' --read-from=prefer-replica
   shardis proxy --cluster=10.0.0.1:6379,10.0.0.2:6379
@@ -51,19 +53,25 @@ pub(crate) struct ProxyArgs {
 
     /// Without --nodes: memory of all shards together, such as 512mb or 2gb; what does not fit is refused or evicted
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    store_memory: Option<usize>,
+    pub(super) store_memory: Option<usize>,
 
     /// Without --nodes: what goes when memory is full, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
     #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = EvictionPolicy::from_str)]
-    store_policy: EvictionPolicy,
+    pub(super) store_policy: EvictionPolicy,
 
-    /// Address to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    host: String,
+    /// Defaults of another program: twemproxy, redis-sharding, redis-sharding-perl, redis-cluster, predixy or codis. They are
+    /// those for --host, --port, --timeout, --request-timeout-ms, --distribution, --hash and --tag-rule (docs/migration.md);
+    /// flags that are given win
+    #[arg(long, value_name = "PROGRAM", value_parser = Like::from_str)]
+    pub(super) like: Option<Like>,
 
-    /// Port to listen on; 0 takes a free one, or beside --tls-port, --unixsocket or --listener none
-    #[arg(long, default_value_t = 6380)]
-    port: u16,
+    /// Address to listen on [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<String>,
+
+    /// Port to listen on; 0 takes a free one, or beside --tls-port, --unixsocket or --listener none [default: 6380]
+    #[arg(long)]
+    port: Option<u16>,
 
     #[command(flatten)]
     pub(crate) transport: TransportArgs,
@@ -73,24 +81,33 @@ pub(crate) struct ProxyArgs {
     workers: usize,
 
     /// Let several processes listen on the same port (1) or not (0)
-    #[arg(long = "SO_REUSEPORT", value_name = "0|1", default_value = "0", value_parser = parse_switch, action = ArgAction::Set)]
+    #[arg(
+        long = "SO_REUSEPORT",
+        alias = "reuse-port",
+        value_name = "0|1",
+        default_value = "0",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = parse_switch,
+        action = ArgAction::Set
+    )]
     pub(crate) reuse_port: bool,
 
-    /// Close clients that were idle for so many seconds; 0 never
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    timeout: u64,
+    /// Seconds after which an idle client is closed; 0 never [default: 0]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
 
-    /// How keys get to shards: modulo, modula (twemproxy's), ketama, slots
-    #[arg(long, default_value = "modulo", value_parser = Distribution::from_str)]
-    distribution: Distribution,
+    /// Way in which keys get to shards: modulo, modula and ketama (twemproxy's), slots [default: modulo]
+    #[arg(long, value_parser = Distribution::from_str)]
+    distribution: Option<Distribution>,
 
     /// Hash of the key: crc32a (zlib's; the default), crc32, crc16, crc16-redis, md5, fnv1_64, fnv1a_64, fnv1_32,
     /// fnv1a_32, hsieh, murmur, jenkins, one_at_a_time, atol
     #[arg(long, value_parser = HashFunction::from_str)]
     hash: Option<HashFunction>,
 
-    /// What of a key is hashed: sml (the default: a tag at the key's end, as in user:{42}), perl, redis, codis, none,
-    /// or two characters such as {} (twemproxy's hash_tag)
+    /// Part of a key that is hashed: sml (a tag at the key's end, as in user:{42}), perl, redis, codis, none, or two
+    /// characters such as {} (twemproxy's hash_tag) [default: sml; none with ketama and modula, redis with slots]
     #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
     tag_rule: Option<TagRule>,
 
@@ -98,7 +115,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "DATABASES")]
     databases: Option<u16>,
 
-    /// Clients at most
+    /// Clients at most, of all workers together. More get an error and are closed
     #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
     pub(crate) maxclients: usize,
 
@@ -111,9 +128,9 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     connect_timeout_ms: u64,
 
-    /// Tell the client that its request's outcome is unknown after so many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
-    request_timeout_ms: u64,
+    /// Tell the client that its request's outcome is unknown after so many milliseconds [default: 1000]
+    #[arg(long, value_name = "MS")]
+    request_timeout_ms: Option<u64>,
 
     /// Let a busy worker wait some microseconds for more requests before it writes to nodes: auto, off, or microseconds.
     /// auto waits a tenth of the time between a client's requests, 200 at most (400 where they take long at the nodes),
@@ -147,13 +164,18 @@ pub(crate) struct ProxyArgs {
     /// With --cross-shard=emulate: bytes of values that one such command may gather, such as 16mb. Other clients of the
     /// worker wait while it is carried out, some 15 ms for each MiB
     #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
-    cross_shard_bytes_max: usize,
+    pub(super) cross_shard_bytes_max: usize,
 
     /// Who decides who a client is and what it may do: proxy (--requirepass, --acl-file; without either, everybody may do
     /// everything), or nodes: what a client says in AUTH is said to them, over connections of its own user, and their own
     /// users and rules hold (docs/users.md). shardis then has no users
     #[arg(long, value_name = "proxy|nodes", default_value = "proxy", value_parser = parse_authority)]
     pub(crate) auth: Authority,
+
+    /// Protected mode: while user default has no password, clients from other machines are denied (yes, as Redis does) or
+    /// may do everything (no). Unix sockets and the loopback interface stay open
+    #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = parse_yes, action = ArgAction::Set)]
+    protected_mode: bool,
 
     /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
     /// it; --requirepass-file hides it
@@ -215,11 +237,19 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).ok_or_else(refusal)
 }
 
-fn parse_switch(text: &str) -> Result<bool, String> {
+pub(crate) fn parse_switch(text: &str) -> Result<bool, String> {
     match text {
         "0" => Ok(false),
         "1" => Ok(true),
         _ => Err("write 1 to switch it on, 0 to switch it off".to_owned()),
+    }
+}
+
+fn parse_yes(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("write yes or no".to_owned()),
     }
 }
 
@@ -238,6 +268,10 @@ fn parse_cross_shard(text: &str) -> Result<CrossShard, String> {
         _ => Err("write refuse or emulate".to_owned()),
     }
 }
+
+/// The defaults of options that have no effect alone.
+pub(super) const STORE_POLICY_DEFAULT: EvictionPolicy = EvictionPolicy::NoEviction;
+pub(super) const CROSS_SHARD_BYTES_MAX: usize = 4 << 20;
 
 /// Far above what one machine has, far below what breaks it.
 const WORKERS_MAX: usize = 1024;
@@ -277,6 +311,7 @@ impl ProxyArgs {
         };
         let checks = [
             topology.as_ref().map(|_| ()).map_err(String::clone),
+            self.check_like(),
             self.check_databases(),
             self.check_timeouts(),
             self.check_auth(),
@@ -296,8 +331,18 @@ impl ProxyArgs {
         Ok(())
     }
 
+    fn check_like(&self) -> Result<(), String> {
+        match self.like.filter(|like| self.discovery.is_cluster() && *like != Like::RedisCluster) {
+            Some(like) => Err(format!(
+                "--like={}: a Redis Cluster says itself where its keys are; leave it out, or name plain nodes with --nodes",
+                like.name()
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn check_timeouts(&self) -> Result<(), String> {
-        for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms)] {
+        for (name, ms) in [("connect", self.connect_timeout_ms), ("request", self.request_timeout_ms())] {
             if ms == 0 {
                 return Err(format!(
                     "--{name}-timeout-ms 0: a node must get some time, as in --{name}-timeout-ms=1000"
@@ -393,20 +438,47 @@ impl ProxyArgs {
     }
 
     /// Whether the shards are on nodes, and not in this process.
-    fn has_nodes(&self) -> bool {
+    pub(super) fn has_nodes(&self) -> bool {
         self.nodes.is_some() || self.discovery.is_given()
     }
 
     /// Whether there is a port without TLS. Who says 0 beside another way in wants none, as with Redis: a free one would be
     /// open without anybody knowing.
     pub(crate) fn has_plain_port(&self) -> bool {
-        self.port != 0 || !self.transport.has_listener()
+        self.port() != 0 || !self.transport.has_listener()
+    }
+
+    /// What holds for flags that are not given.
+    fn defaults(&self) -> Defaults {
+        self.like.map_or(Defaults::OWN, Like::defaults)
+    }
+
+    fn port(&self) -> u16 {
+        self.port.unwrap_or(self.defaults().port)
+    }
+
+    /// Seconds until an idle client is closed; 0 never.
+    fn timeout(&self) -> u64 {
+        self.timeout.unwrap_or(self.defaults().timeout)
+    }
+
+    fn request_timeout_ms(&self) -> u64 {
+        self.request_timeout_ms.unwrap_or(self.defaults().request_timeout_ms)
+    }
+
+    /// Distribution, hash and tag rule.
+    fn key_rules(&self) -> (Distribution, Option<HashFunction>, Option<TagRule>) {
+        let defaults = self.defaults();
+        let distribution = self.distribution.unwrap_or(defaults.distribution);
+        // Slots have a hash of their own, whatever other program is meant.
+        let hash = defaults.hash.filter(|_| distribution != Distribution::Slots);
+        (distribution, self.hash.or(hash), self.tag_rule.or(defaults.tag_rule))
     }
 
     /// Where to listen without TLS.
     pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
-        let resolved = (self.host.as_str(), self.port).to_socket_addrs().ok();
-        let host = &self.host;
+        let host = self.host.as_deref().unwrap_or(self.defaults().host);
+        let resolved = (host, self.port()).to_socket_addrs().ok();
         resolved.and_then(|mut addrs| addrs.next()).ok_or_else(|| {
             format!("--host {host}: no such address; write one of this machine, as in 127.0.0.1 or 0.0.0.0")
         })
@@ -414,7 +486,7 @@ impl ProxyArgs {
 
     /// Who owns which key, as the arguments say; of what is to be discovered, as much as can be known before.
     pub(crate) fn topology(&self) -> Result<Topology, String> {
-        let (distribution, hash, tag_rule) = (self.distribution, self.hash, self.tag_rule);
+        let (distribution, hash, tag_rule) = self.key_rules();
         if self.discovery.is_given() {
             return self.discovery.topology(TopologySpec { nodes: Vec::new(), distribution, hash, tag_rule });
         }
@@ -435,6 +507,29 @@ impl ProxyArgs {
             (.., Some(path)) => Source::AclFile(path.clone()),
             (None, None, None) => Source::Nothing,
         }
+    }
+
+    /// Whether clients from other machines are denied while there is no password.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.protected_mode
+    }
+
+    /// What is to be said of listeners that other machines can reach, if `users` let in everybody.
+    pub(crate) fn warning_of_openness(&self, users: &Users) -> Option<&'static str> {
+        let is_reachable = |way: &Way| matches!(way.place, Place::Tcp(addr) if !addr.ip().is_loopback());
+        let is_open = self.auth == Authority::Proxy && users.default_user().is_open();
+        if !is_open || !self.ways_in().unwrap_or_default().iter().any(is_reachable) {
+            return None;
+        }
+        Some(match self.protected_mode {
+            true => {
+                "protected mode: clients from other machines are denied, since there is no password \
+                 (set one with --requirepass-file or --acl-file, or let all in with --protected-mode=no)"
+            }
+            false => {
+                "clients from other machines need no password: there is none, and protected mode is off (--protected-mode=no)"
+            }
+        })
     }
 
     /// Who we are to the nodes.
@@ -465,9 +560,9 @@ impl ProxyArgs {
         proxy::Limits {
             clients_max,
             connect_timeout: Duration::from_millis(self.connect_timeout_ms),
-            request_timeout: Duration::from_millis(self.request_timeout_ms),
-            transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms)),
-            idle_timeout: Duration::from_secs(self.timeout),
+            request_timeout: Duration::from_millis(self.request_timeout_ms()),
+            transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms())),
+            idle_timeout: Duration::from_secs(self.timeout()),
             cross_shard_bytes_max: self.cross_shard_bytes_max,
             ramp_up: self.reading.ramp_up(),
             ..defaults
@@ -477,6 +572,12 @@ impl ProxyArgs {
 
     /// What it serves, for whoever started it: lines.
     pub(crate) fn describe(&self, topology: &Topology) -> Vec<String> {
+        let mut lines = self.describe_shards(topology);
+        lines.extend(self.like.map(|like| format!("defaults are those of {}", like.name())));
+        lines
+    }
+
+    fn describe_shards(&self, topology: &Topology) -> Vec<String> {
         const NAMED_MAX: usize = 8;
         if self.discovery.is_given() {
             return vec![self.discovery.describe()];
@@ -527,8 +628,82 @@ mod tests {
             "--timeout=300",
         ])
         .expect("valid");
-        assert_eq!((args.port, args.workers(), args.reuse_port, args.timeout), (8080, 4, true, 300));
+        assert_eq!((args.port(), args.workers(), args.reuse_port, args.timeout()), (8080, 4, true, 300));
         assert_eq!(args.topology().expect("valid").describe(), "modulo, crc32a, tag rule sml");
+    }
+
+    #[test]
+    fn like_sets_what_the_program_has_by_default() {
+        let like = |program: &str, more: &[&str]| {
+            let args = parsed(&[&["--nodes=a:1,b:1,c:1", program], more].concat()).expect("valid");
+            let place = args.listen_addr().expect("an address").to_string();
+            let how = args.topology().expect("valid").describe();
+            (place, args.timeout(), args.request_timeout_ms(), how)
+        };
+        let all = [
+            ("twemproxy", "127.0.0.1:6380", 0, 1000, "ketama, fnv1a_64, tag rule none"),
+            ("redis-sharding", "0.0.0.0:6379", 300, 1000, "modulo, crc32a, tag rule sml"),
+            ("redis-sharding-perl", "0.0.0.0:6379", 0, 1000, "modulo, crc32a, tag rule perl"),
+            ("redis-cluster", "127.0.0.1:6379", 0, 1000, "slots, crc16-redis, tag rule redis"),
+            ("predixy", "0.0.0.0:7617", 0, 1000, "modulo, crc16-redis, tag rule none"),
+            ("codis", "0.0.0.0:19000", 1800, 30_000, "modulo, crc32a, tag rule codis"),
+        ];
+        for (program, place, timeout, request_timeout_ms, how) in all {
+            let expected = (place.to_owned(), timeout, request_timeout_ms, how.to_owned());
+            assert_eq!(like(&format!("--like={program}"), &[]), expected, "{program}");
+        }
+        let given = ["--port=7", "--timeout=8", "--distribution=modula", "--tag-rule={}", "--hash=md5"];
+        let expected = ("0.0.0.0:7".to_owned(), 8, 30_000, "modula, md5, tag rule {}".to_owned());
+        assert_eq!(like("--like=codis", &given), expected, "flags win");
+        assert_eq!(like("--like=codis", &["--distribution=slots"]).3, "slots, crc16-redis, tag rule codis");
+    }
+
+    #[test]
+    fn options_without_effect_are_said() {
+        let remarks = |words: &[&str]| {
+            let args = parsed(words).expect("valid");
+            args.remarks(&args.topology().expect("valid"))
+        };
+        let cases: &[(&[&str], &str)] = &[
+            (&["--nodes=a:1", "--zone=x"], "--zone: it has no effect without --read-from=zone"),
+            (&["--nodes=a:1", "--node-failure-limit=3"], "--node-failure-limit: it has no effect without "),
+            (&["--nodes=a:1", "--node-retry-timeout-ms=3"], "--node-retry-timeout-ms: it has no"),
+            (&["--nodes=a:1", "--ramp-up-ms=3"], "--ramp-up-ms: it has no effect without "),
+            (&["--nodes=a:1", "--replica-lag-max=3"], "--replica-lag-max: it has no effect without "),
+            (&["--nodes=a:1|b:1"], "--nodes: a:1 has replicas, which are not read from without --read-from"),
+            (&["--nodes=a:1", "--cross-shard-bytes-max=3"], "--cross-shard-bytes-max: it has no effect "),
+            (&["--nodes=a:1", "--refresh-period-ms=300"], "--refresh-period-ms: it has no effect without "),
+            (&["--store-policy=allkeys-lru"], "--store-policy: it has no effect without --store-memory"),
+            (&["--host=0.0.0.0"], "protected mode: clients from other machines are denied, since "),
+            (
+                &["--listener=0.0.0.0:1", "--protected-mode=no"],
+                "clients from other machines need no password",
+            ),
+            (&["--tls-ca-cert-file=a"], "--tls-ca-cert-file: it has no effect without --tls-port"),
+            (
+                &["--nodes=a:1", "--like=codis", "--host=::1"],
+                "--like=codis: codis' table of slots and groups is not",
+            ),
+        ];
+        for (words, expected) in cases {
+            let said = remarks(words);
+            assert!(said.len() == 1 && said[0].starts_with(expected), "{words:?}: {said:?}");
+        }
+        let nothing: &[&[&str]] = &[
+            &[],
+            &["--nodes=a:1:5,b:1"],
+            &["--host=0.0.0.0", "--requirepass=x"],
+            &["--host=0.0.0.0", "--nodes=a:1", "--auth=nodes"],
+            &["--nodes=a:1|b:1", "--read-from=any", "--replica-lag-max=3", "--ramp-up-ms=3"],
+            &["--nodes=a:1|b:1", "--on-node-down=replica"],
+            &["--nodes=a:1|b:1@x", "--listener=127.0.0.1:1 read-from=zone", "--zone=x"],
+            &["--nodes=a:1,b:1", "--on-node-down=remap", "--node-failure-limit=3", "--ramp-up-ms=3"],
+            &["--nodes=a:1,b:1", "--cross-shard=emulate", "--cross-shard-bytes-max=3"],
+            &["--cluster=a:1", "--refresh-period-ms=300"],
+        ];
+        for words in nothing {
+            assert_eq!(remarks(words), [""; 0], "{words:?}");
+        }
     }
 
     #[test]
@@ -612,6 +787,8 @@ mod tests {
             (&["--cluster=a:1", "--sentinel=b:1", "--master=c"], "cannot be used with"),
             (&["--cluster=a:1", "--distribution=ketama"], "--distribution"),
             (&["--cluster=a:1", "--tag-rule=sml"], "--tag-rule"),
+            (&["--cluster=a:1", "--like=codis"], "a Redis Cluster says itself"),
+            (&["--nodes=a:1", "--like=envoy"], "write twemproxy, redis-sharding,"),
             (&["--cluster=a:1", "--store-shards=2"], "--store-shards"),
             (&["--cluster=a:1", "--databases=2"], "database 0 alone"),
             (&["--cluster=a"], "--cluster"),
@@ -625,6 +802,7 @@ mod tests {
             (&["--sentinel=a:1", "--master=b", "--sentinel-tls"], "--node-tls"),
             (&["--sentinel=a:1", "--master=b", "--sentinel-user=x"], "--sentinel-auth-file"),
             (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
+            (&["--protected-mode=maybe"], "write yes or no"),
             (&["--auth=nodes"], "shards in memory have no users"),
             (&["--nodes=a:1", "--auth=here"], "write proxy or nodes"),
             (&["--nodes=a:1", "--auth=nodes", "--acl-file=x"], "leave --acl-file out"),

@@ -59,8 +59,11 @@ impl Serving {
                 let mode = Mode::Redis { is_tls: way.is_tls, read_from: way.read_from };
                 format!("{}{mode}", way.place)
             }));
-            lines.extend(args.topology().map(|topology| args.describe(&topology)).unwrap_or_default());
+            let topology = args.topology();
+            lines.extend(topology.as_ref().map(|topology| args.describe(topology)).unwrap_or_default());
             lines.push(args.reading.describe());
+            let remarks = topology.map(|topology| args.remarks(&topology)).unwrap_or_default();
+            lines.extend(remarks.into_iter().map(|remark| format!("note: {remark}")));
         }
         for args in &self.tcp {
             let place = args.listen_addr().map_or_else(|error| error, |addr| addr.to_string());

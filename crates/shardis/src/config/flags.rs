@@ -2,9 +2,10 @@
 
 use super::document::Pair;
 use super::faults::Fault;
+use super::wording::Wording;
 use super::{environment, wording};
 use crate::access::Secret;
-use crate::args::plainly;
+use crate::args::{plainly, rivals};
 use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, Error};
@@ -116,8 +117,8 @@ impl Flags {
 
     fn flag(&self, name: &str) -> Option<&Arg> {
         let is_called = |flag: &&Arg| {
-            flag.get_long_and_visible_aliases().is_some_and(|names| names.contains(&name))
-                && !flag.is_hide_set()
+            let is_alias = || flag.get_all_aliases().is_some_and(|names| names.contains(&name));
+            !flag.is_hide_set() && (flag.get_long() == Some(name) || is_alias())
         };
         self.command.get_arguments().find(is_called)
     }
@@ -142,10 +143,18 @@ impl Flags {
             return format!("{key}: a file names no other; write its keys here");
         }
         let shown = if is_plain(key) { key.to_owned() } else { format!("{key:?}") };
+        if let Some(advice) = rivals::advice(key).filter(|advice| self.has_flags_of(advice)) {
+            return format!("{shown}: {}", Wording::default().of_file(advice));
+        }
         match self.like(key) {
             Some(name) => format!("{shown}: there is no such key; did you mean {name}?"),
             None => format!("{shown}: there is no such key ({})", self.list),
         }
+    }
+
+    /// Whether all flags in `text` are among these.
+    fn has_flags_of(&self, text: &str) -> bool {
+        wording::flags_in(text).all(|name| self.flag(name).is_some())
     }
 
     /// The flag whose name is most like `key`.
@@ -317,7 +326,8 @@ fn has_type<T: 'static>(parser: &ValueParser) -> bool {
 
 /// How `flag` might look in a file.
 fn example(flag: &Arg, key: &str) -> String {
-    let default = flag.get_default_values().first().and_then(|value| value.to_str());
+    let default = flag.get_default_values().first().and_then(|value| value.to_str()).map(str::to_owned);
+    let default = default.or_else(|| default_in_help(flag));
     let named = flag.get_value_names().and_then(|names| names.first()).map_or("…", |name| name.as_str());
     let numbers = [has_type::<u16>, has_type::<u32>, has_type::<u64>, has_type::<usize>];
     let is_number = numbers.iter().any(|is_of_type| is_of_type(flag.get_value_parser()));
@@ -331,6 +341,13 @@ fn example(flag: &Arg, key: &str) -> String {
         None if is_number => format!("a number or {key} = {named:?}"),
         None => format!("{key} = {named:?}"),
     }
+}
+
+/// The default of a flag that has another one beside other flags, as its help says: `[default: 6380]`.
+fn default_in_help(flag: &Arg) -> Option<String> {
+    let help = flag.get_help()?.to_string();
+    let (_, default) = help.split_once("[default: ")?;
+    default.split([']', ';']).next().map(str::to_owned)
 }
 
 /// What clap, or the flag's own parser, has against a value, without what only people at a command line need.

@@ -4,10 +4,10 @@ use super::core::Limits;
 use super::nodes::{Balance, Patience};
 use super::probes::{Check, Kind};
 use super::targets::Targets;
-use crate::args::{ProxyArgs, parse_busy_poll, parse_level};
+use crate::args::{ProxyArgs, parse_busy_poll, parse_level, parse_switch};
 use crate::control::plural;
 use crate::listeners::{CannotListen, Listener, Mode};
-use clap::Args;
+use clap::{ArgAction, Args};
 use driver::{HeaderVersion, header};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -22,7 +22,7 @@ use topology::{NodeSpec, parse_nodes};
   shardis tcp --listen='[::]:6380' --nodes=a:6379,b:6379 --balance=source-hash --send-proxy=v2 --idle-timeout=0")]
 pub(crate) struct TcpArgs {
     /// Address and port to listen on
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6380")]
+    #[arg(long, alias = "listener", value_name = "ADDR:PORT", default_value = "127.0.0.1:6380")]
     listen: String,
 
     /// The nodes, separated by commas: host:port, [v6]:port or unix:/path, then if wanted :weight and, behind a blank, a name.
@@ -72,7 +72,16 @@ pub(crate) struct TcpArgs {
     pub(super) busy_poll: Duration,
 
     /// Let several processes listen on the same port
-    #[arg(long)]
+    #[arg(
+        long,
+        alias = "SO_REUSEPORT",
+        value_name = "0|1",
+        default_value = "0",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = parse_switch,
+        action = ArgAction::Set
+    )]
     pub(super) reuse_port: bool,
 
     /// Expect a PROXY header (version 1 or 2) before all else, and believe it. Only where nobody but the load balancer can

@@ -1,0 +1,50 @@
+//! What is permitted and yet most likely not meant: options without effect, defaults that carry over only a part of another
+//! program. They are said once, at the start and by `shardis check`.
+
+use super::ProxyArgs;
+use super::proxy::STORE_POLICY_DEFAULT;
+use topology::Topology;
+
+impl ProxyArgs {
+    /// Remarks on what the operator may not have meant. Each begins with its option.
+    pub(crate) fn remarks(&self, topology: &Topology) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if let Some(remark) = self.like.and_then(|like| like.remark().map(|text| (like, text))) {
+            remarks.push(format!("--like={}: {}", remark.0.name(), remark.1));
+        }
+        // What is wrong with files is said elsewhere.
+        let users = self.users().users().ok();
+        remarks.extend(users.and_then(|users| self.warning_of_openness(&users)).map(str::to_owned));
+        remarks.extend(self.without_effect());
+        remarks.extend(self.reading.remarks(topology, &self.transport.listener));
+        remarks.extend(self.transport.remarks());
+        remarks
+    }
+
+    fn without_effect(&self) -> Vec<String> {
+        let is_emulating = self.cross_shard == ::proxy::CrossShard::Emulate;
+        let cases = [
+            (
+                self.cross_shard_bytes_max != super::proxy::CROSS_SHARD_BYTES_MAX && !is_emulating,
+                "--cross-shard-bytes-max",
+                "--cross-shard=emulate",
+            ),
+            (
+                self.store_policy != STORE_POLICY_DEFAULT && self.store_memory.is_none() && !self.has_nodes(),
+                "--store-policy",
+                "--store-memory",
+            ),
+            (
+                self.discovery.has_own_period() && !self.discovery.is_given(),
+                "--refresh-period-ms",
+                "--cluster or --sentinel",
+            ),
+        ];
+        cases.iter().filter(|(is_so, ..)| *is_so).map(|(_, flag, other)| no_effect(flag, other)).collect()
+    }
+}
+
+/// That `flag` has no effect, since `other` is not given.
+pub(crate) fn no_effect(flag: &str, other: &str) -> String {
+    format!("{flag}: it has no effect without {other}")
+}
