@@ -1,8 +1,8 @@
 //! The bounds of the store and what its account of memory assumes, for docs/store.md: from the constants that the code
 //! uses, so that the page says what is true.
 
-use crate::commands::{scan, sets, strings};
-use crate::values::{hash, list, set, value, zset};
+use crate::commands::{scan, sets};
+use crate::values::{hash, list, set, text, value, zset};
 use crate::{database, keyspace, store, table};
 
 /// A line of the reference page.
@@ -29,7 +29,7 @@ fn bounds() -> Vec<Limit> {
     vec![
         limit(
             "a string, by APPEND, SETRANGE and SETBIT",
-            format!("{} MB", strings::TEXT_BYTES_MAX >> 20),
+            format!("{} MB", text::TEXT_BYTES_MAX >> 20),
             "an error, as with Redis's `proto-max-bulk-len`; SETRANGE and SETBIT are also refused beyond the memory of the shard",
         ),
         limit(
@@ -45,7 +45,7 @@ fn bounds() -> Vec<Limit> {
         limit(
             "entries of a collection that is small",
             format!("{}", value::SMALL_ENTRIES_MAX),
-            "what OBJECT ENCODING says follows from it; the form in memory is the same for all sizes",
+            "of a sorted set; 512 of a hash or of a set of integers. They lie in the order of Redis's small collections",
         ),
         limit(
             "entries that are moved when a table grows",
@@ -82,7 +82,7 @@ fn costs() -> Vec<Limit> {
         limit(
             "a string",
             format!("{} bytes", value::ALLOCATION_BYTES),
-            "and its bytes, with the room that it keeps to grow",
+            "and its bytes, with up to 1 MB of the room that it keeps to grow",
         ),
         limit("a collection", format!("{} bytes", value::COLLECTION_BYTES), "and its elements"),
         limit("an element of a list", format!("{} bytes", list::ELEMENT_BYTES), "and its bytes"),

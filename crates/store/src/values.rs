@@ -7,5 +7,6 @@ pub(crate) mod list;
 pub(crate) mod sequence;
 pub(crate) mod set;
 pub(crate) mod stream;
+pub(crate) mod text;
 pub(crate) mod value;
 pub(crate) mod zset;

@@ -5,10 +5,10 @@ use resp::integer::parse_i64;
 
 use crate::args::{integer, is};
 use crate::audience::Class;
-use crate::commands::strings::{TEXT_BYTES_MAX, grow};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
+use crate::values::text::{TEXT_BYTES_MAX, grow};
 
 type Done = Result<(), Error>;
 type Text = Vec<u8>;

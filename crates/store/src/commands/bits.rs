@@ -5,11 +5,12 @@ use resp::integer::parse_i64;
 
 use crate::args::{integer, is};
 use crate::audience::Class;
-use crate::commands::strings::{TEXT_BYTES_MAX, byte_range, clamped_range, grow};
+use crate::commands::strings::{byte_range, clamped_range};
 use crate::database::NEVER;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
+use crate::values::text::{self, Operation, TEXT_BYTES_MAX, grow};
 use crate::values::value::Value;
 
 type Done = Result<(), Error>;
@@ -95,29 +96,22 @@ pub(crate) fn bitpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
 }
 
 pub(crate) fn bitop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let combine: fn(u8, u8) -> u8 = match request.arg(1) {
-        word if is(word, "AND") => |one, other| one & other,
-        word if is(word, "OR") => |one, other| one | other,
-        word if is(word, "XOR") => |one, other| one ^ other,
-        word if is(word, "NOT") => |one, _| !one,
+    let operation = match request.arg(1) {
+        word if is(word, "AND") => Operation::And,
+        word if is(word, "OR") => Operation::Or,
+        word if is(word, "XOR") => Operation::Xor,
+        word if is(word, "NOT") => Operation::Not,
         _ => return Err(Error::Syntax),
     };
-    if is(request.arg(1), "NOT") && request.len() != 4 {
+    if operation == Operation::Not && request.len() != 4 {
         return Err(Error::BitopNot);
     }
     let mut sources: Vec<&[u8]> = Vec::with_capacity(request.len() - 3);
     for key in request.args().skip(3) {
         sources.push(keyspace.peek_at::<Text>(key)?.map_or(&[][..], Vec::as_slice));
     }
-    let len = sources.iter().map(|text| text.len()).max().unwrap_or_default();
-    let byte = |text: &[u8], at: usize| text.get(at).copied().unwrap_or_default();
-    let mut result: Text = (0..len).map(|at| byte(sources[0], at)).collect();
-    for source in &sources[1..] {
-        result.iter_mut().enumerate().for_each(|(at, one)| *one = combine(*one, byte(source, at)));
-    }
-    if sources.len() == 1 && is(request.arg(1), "NOT") {
-        result.iter_mut().for_each(|one| *one = combine(*one, 0));
-    }
+    let result = operation.of(&sources);
+    let len = result.len();
     let target = request.arg(2);
     if !result.is_empty() {
         keyspace.set(target, Value::Text(result), NEVER);
@@ -155,21 +149,20 @@ fn ones(text: &[u8], from: usize, to: usize) -> usize {
         return (from..to).filter(|&offset| bit_of(text, offset)).count();
     }
     let ends = (from..first * 8).chain(last * 8..to).filter(|&offset| bit_of(text, offset)).count();
-    ends + text[first..last].iter().map(|byte| byte.count_ones() as usize).sum::<usize>()
+    ends + text::ones(&text[first..last])
 }
 
+/// The first bit of the range that is as it is wanted: whole bytes in the middle, bit by bit at its ends.
 fn find_bit(text: &[u8], from: usize, to: usize, wanted: bool) -> Option<usize> {
-    let without = if wanted { 0x00 } else { 0xff };
-    let mut offset = from;
-    while offset < to {
-        if offset.is_multiple_of(8) && offset + 8 <= to && text[offset / 8] == without {
-            offset += 8;
-            continue;
-        }
-        if bit_of(text, offset) == wanted {
-            return Some(offset);
-        }
-        offset += 1;
+    let is_wanted = |offset: &usize| bit_of(text, *offset) == wanted;
+    let (first, last) = (from.div_ceil(8), to / 8);
+    if first >= last {
+        return (from..to).find(is_wanted);
     }
-    None
+    let without = if wanted { 0x00 } else { 0xff };
+    let middle = || {
+        let byte = first + text::first_other(&text[first..last], without)?;
+        (byte * 8..byte * 8 + 8).find(is_wanted)
+    };
+    (from..first * 8).find(is_wanted).or_else(middle).or_else(|| (last * 8..to).find(is_wanted))
 }

@@ -9,6 +9,7 @@ use crate::database::DATABASES;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
+use crate::values::text::TEXT_BYTES_MAX;
 
 type Done = Result<(), Error>;
 
@@ -28,11 +29,12 @@ pub(crate) fn config(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
 fn show(keyspace: &Keyspace, request: &Request<'_>, out: &mut Reply) {
     // No limit is 0, as in Redis.
     let memory_max = Some(keyspace.memory_max).filter(|&bytes| bytes != usize::MAX).unwrap_or_default();
-    let parameters: [(&str, Vec<u8>); 4] = [
+    let parameters: [(&str, Vec<u8>); 5] = [
         ("databases", DATABASES.to_string().into_bytes()),
         ("maxmemory", memory_max.to_string().into_bytes()),
         ("maxmemory-policy", keyspace.policy.name().as_bytes().to_vec()),
         (EVENTS, keyspace.audience.letters()),
+        ("proto-max-bulk-len", TEXT_BYTES_MAX.to_string().into_bytes()),
     ];
     let is_wanted = |name: &str| {
         let mut patterns = request.args().skip(2).map(<[u8]>::to_ascii_lowercase);

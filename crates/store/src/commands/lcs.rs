@@ -3,10 +3,10 @@
 use resp::Request;
 
 use crate::args::{integer, is};
-use crate::commands::strings::TEXT_BYTES_MAX;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
+use crate::values::text::TEXT_BYTES_MAX;
 
 type Done = Result<(), Error>;
 type Text = Vec<u8>;

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::formats::extended::Extended;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
+use crate::values::text::{self, TEXT_BYTES_MAX, grow};
 use crate::values::value::Value;
 
 type Done = Result<(), Error>;
@@ -219,7 +220,7 @@ pub(crate) fn append(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
     let len = keyspace.read::<Text>(request.arg(1))?.map_or(0, Vec::len);
     check_len(len.saturating_add(tail.len()))?;
     let len = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
-        text.extend_from_slice(tail);
+        text::append(text, tail);
         text.len()
     })?;
     keyspace.changed(Class::Text, "append", request.arg(1));
@@ -335,16 +336,6 @@ pub(crate) fn clamped_range(start: i64, end: i64, len: usize) -> Option<(usize, 
     (start <= end && len > 0).then(|| (start as usize, end as usize + 1))
 }
 
-/// Appends zeros up to `len`.
-pub(crate) fn grow(text: &mut Text, len: usize) {
-    if text.len() < len {
-        text.resize(len, 0);
-    }
-}
-
 fn check_len(len: usize) -> Done {
     if len > TEXT_BYTES_MAX { Err(Error::StringTooLong) } else { Ok(()) }
 }
-
-/// Redis's `proto-max-bulk-len`.
-pub(crate) const TEXT_BYTES_MAX: usize = 512 * 1024 * 1024;

@@ -4,6 +4,7 @@ use crate::values::hash::Hash;
 use crate::values::list::List;
 use crate::values::set::Set;
 use crate::values::stream::Stream;
+use crate::values::text;
 use crate::values::zset::Zset;
 
 /// The value of a key.
@@ -81,7 +82,7 @@ impl Value {
     /// Bytes by our own accounting.
     pub(crate) fn memory(&self) -> usize {
         match self {
-            Value::Text(text) => text.capacity() + ALLOCATION_BYTES,
+            Value::Text(text) => text::memory(text) + ALLOCATION_BYTES,
             Value::List(list) => list.memory(),
             Value::Hash(hash) => hash.memory(),
             Value::Set(set) => set.memory(),
