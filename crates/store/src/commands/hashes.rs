@@ -2,10 +2,11 @@
 
 use resp::Request;
 use resp::integer::parse_i64;
+use stdx::Prng;
 
 use crate::args::{float_text, integer, is, signed_count};
 use crate::audience::Class;
-use crate::commands::sets::{check_pairs, check_repeats};
+use crate::commands::sets::{Drawn, check_pairs, check_repeats, sample};
 use crate::error::Error;
 use crate::formats::extended::Extended;
 use crate::keyspace::Keyspace;
@@ -207,8 +208,9 @@ pub(crate) fn hrandfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
         let fields = (0..shown).filter_map(|_| hash.random(&mut prng));
         fields.for_each(|field| write_drawn(field, with_values, out));
     } else {
-        let fields = crate::commands::sets::sample(hash.iter(), len, shown, &mut prng);
-        fields.for_each(|field| write_drawn(field, with_values, out));
+        let draw = |prng: &mut Prng| hash.random(prng);
+        let fields = sample(Drawn { len, wanted: shown }, hash.iter(), draw, |field| &*field.name, &mut prng);
+        fields.into_iter().for_each(|field| write_drawn(field, with_values, out));
     }
     Ok(())
 }

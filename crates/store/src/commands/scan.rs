@@ -7,10 +7,9 @@ use crate::database::Entry;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
-use crate::values::hash::{Hash, LISTPACK_ENTRIES_MAX};
+use crate::values::hash::Hash;
 use crate::values::set::Set;
 use crate::values::value::Kind;
-use crate::values::value::SMALL_ENTRIES_MAX;
 use crate::values::zset::Zset;
 use stdx::glob;
 
@@ -45,11 +44,6 @@ impl<'a> Options<'a> {
     fn matches(&self, name: &[u8]) -> bool {
         self.pattern == b"*" || glob::matches(self.pattern, name)
     }
-
-    /// Collections of up to `small` entries are shown in one page, as in Redis.
-    fn count_for(&self, len: usize, small: usize) -> usize {
-        if len <= small { self.count.max(small) } else { self.count }
-    }
 }
 
 pub(crate) fn scan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
@@ -67,7 +61,7 @@ pub(crate) fn scan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
 
 pub(crate) fn hscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     scan_collection(keyspace, request, out, |hash: &Hash, cursor, options, page| {
-        hash.scan(cursor, options.count_for(hash.len(), LISTPACK_ENTRIES_MAX), |field| {
+        hash.scan(cursor, options.count, |field| {
             if options.matches(&field.name) {
                 page.add(&field.name);
                 page.add(&field.value);
@@ -78,7 +72,7 @@ pub(crate) fn hscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
 
 pub(crate) fn sscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     scan_collection(keyspace, request, out, |set: &Set, cursor, options, page| {
-        set.scan(cursor, options.count_for(set.len(), SMALL_ENTRIES_MAX), |member| {
+        set.scan(cursor, options.count, |member| {
             if options.matches(member) {
                 page.add(member);
             }
@@ -88,7 +82,7 @@ pub(crate) fn sscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
 
 pub(crate) fn zscan(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     scan_collection(keyspace, request, out, |zset: &Zset, cursor, options, page| {
-        zset.scan(cursor, options.count_for(zset.len(), SMALL_ENTRIES_MAX), |scored| {
+        zset.scan(cursor, options.count, |scored| {
             if options.matches(&scored.member) {
                 page.add(&scored.member);
                 page.len += 1;

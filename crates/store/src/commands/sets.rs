@@ -1,5 +1,7 @@
 //! Commands on one set.
 
+use std::collections::BTreeSet;
+
 use resp::Request;
 use stdx::Prng;
 
@@ -126,7 +128,10 @@ pub(crate) fn srandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
     } else {
         let shown = set.len().min(count as usize);
         out.array(shown);
-        sample(set.iter(), set.len(), shown, &mut prng).for_each(|member| out.bulk(member));
+        let draw = |prng: &mut Prng| set.random(prng);
+        let members =
+            sample(Drawn { len: set.len(), wanted: shown }, set.iter(), draw, |member| member, &mut prng);
+        members.into_iter().for_each(|member| out.bulk(member));
     }
     Ok(())
 }
@@ -150,14 +155,38 @@ pub(crate) fn smove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     Ok(())
 }
 
-/// `wanted` different ones of `len` items, all with the same probability, in one pass (Knuth's algorithm S).
-pub(crate) fn sample<T>(
+/// How many items there are, and how many of them are wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Drawn {
+    pub(crate) len: usize,
+    pub(crate) wanted: usize,
+}
+
+/// Different items, all with the same probability. Few of many are drawn one by one; else one pass over all chooses them.
+pub(crate) fn sample<'c, T>(
+    drawn: Drawn,
     items: impl Iterator<Item = T>,
-    len: usize,
-    wanted: usize,
+    draw: impl Fn(&mut Prng) -> Option<T>,
+    key: impl Fn(&T) -> &'c [u8],
     prng: &mut Prng,
-) -> impl Iterator<Item = T> {
-    let (mut left, mut wanted) = (len as u64, wanted as u64);
+) -> Vec<T> {
+    if drawn.wanted.saturating_mul(FEW_FACTOR) > drawn.len {
+        return choose(drawn, items, prng).collect();
+    }
+    let (mut seen, mut chosen) = (BTreeSet::new(), Vec::with_capacity(drawn.wanted));
+    while chosen.len() < drawn.wanted
+        && let Some(item) = draw(prng)
+    {
+        if seen.insert(key(&item)) {
+            chosen.push(item);
+        }
+    }
+    chosen
+}
+
+/// One pass over all items (Knuth's algorithm S).
+fn choose<T>(drawn: Drawn, items: impl Iterator<Item = T>, prng: &mut Prng) -> impl Iterator<Item = T> {
+    let (mut left, mut wanted) = (drawn.len as u64, drawn.wanted as u64);
     items.filter(move |_| {
         let is_chosen = prng.below(left) < wanted;
         left = left.saturating_sub(1);
@@ -165,6 +194,9 @@ pub(crate) fn sample<T>(
         is_chosen
     })
 }
+
+/// Redis's `SRANDMEMBER_SUB_STRATEGY_MUL`: fewer than one in so many are drawn one by one.
+const FEW_FACTOR: usize = 3;
 
 /// Whether so many pairs may be drawn: Redis refuses a count whose double does not fit, whatever the key has.
 pub(crate) fn check_pairs(count: Option<i64>) -> Done {

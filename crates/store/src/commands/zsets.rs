@@ -1,10 +1,11 @@
 //! Commands on one sorted set, except for ranges.
 
 use resp::Request;
+use stdx::Prng;
 
 use crate::args::{Multipop, float, is, positive, signed_count};
 use crate::audience::Class;
-use crate::commands::sets::{check_pairs, check_repeats, sample};
+use crate::commands::sets::{Drawn, check_pairs, check_repeats, sample};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
@@ -320,7 +321,11 @@ pub(crate) fn zrandmember(keyspace: &mut Keyspace, request: &Request<'_>, out: &
     if count < 0 {
         write_list((0..shown).filter_map(|_| zset.random(&mut prng)), shown, with_scores, out);
     } else {
-        write_list(sample(zset.iter(), len, shown, &mut prng), shown, with_scores, out);
+        let draw = |prng: &mut Prng| zset.random(prng);
+        let drawn = Drawn { len, wanted: shown };
+        // Redis walks from the highest score down.
+        let members = sample(drawn, zset.iter().rev(), draw, |scored| &*scored.member, &mut prng);
+        write_list(members.into_iter(), shown, with_scores, out);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A hash: what HSET and its kin work on.
+//! A hash: what HSET and its kin work on. A small one keeps the order in which its fields came, as Redis's listpacks do.
 
 use stdx::Prng;
 
@@ -7,8 +7,23 @@ use crate::values::value::{COLLECTION_BYTES, SMALL_BYTES_MAX};
 
 /// Values by field, with their size.
 pub(crate) struct Hash {
-    fields: Table<Field>,
+    form: Form,
     bytes: usize,
+    seed: u64,
+}
+
+/// A hash begins small. Once it was too large for that it stays large, as in Redis.
+enum Form {
+    Small(Small),
+    Large(Table<Field>),
+}
+
+/// Few fields, in the order in which they came.
+#[derive(Default)]
+struct Small {
+    fields: Vec<Field>,
+    /// A byte of each name, by which most others are passed over.
+    tags: Vec<u8>,
 }
 
 /// One field and its value.
@@ -23,13 +38,39 @@ impl Keyed for Field {
     }
 }
 
+impl Small {
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        let tag = tag(name);
+        let mut places = self.tags.iter().enumerate().filter(|(_, other)| **other == tag).map(|(at, _)| at);
+        places.find(|&at| *self.fields[at].name == *name)
+    }
+
+    fn push(&mut self, field: Field) {
+        self.tags.push(tag(&field.name));
+        self.fields.push(field);
+    }
+
+    fn remove(&mut self, at: usize) -> Field {
+        self.tags.remove(at);
+        self.fields.remove(at)
+    }
+}
+
+/// All bytes of a name in one.
+fn tag(name: &[u8]) -> u8 {
+    name.iter().fold(0, |tag: u8, byte| tag.wrapping_mul(TAG_FACTOR) ^ byte)
+}
+
 impl Hash {
     pub(crate) fn new(seed: u64) -> Hash {
-        Hash { fields: Table::new(seed), bytes: 0 }
+        Hash { form: Form::Small(Small::default()), bytes: 0, seed }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.fields.len()
+        match &self.form {
+            Form::Small(small) => small.fields.len(),
+            Form::Large(fields) => fields.len(),
+        }
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -37,56 +78,104 @@ impl Hash {
     }
 
     pub(crate) fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        self.fields.find(self.fields.hash(name), name).map(|field| &*field.value)
+        let field = match &self.form {
+            Form::Small(small) => small.find(name).map(|at| &small.fields[at]),
+            Form::Large(fields) => fields.find(fields.hash(name), name),
+        };
+        field.map(|field| &*field.value)
     }
 
-    /// True if the field is new.
+    /// True if the field is new. A field that is not keeps its place.
     pub(crate) fn set(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let hash = self.fields.hash(name);
-        if let Some(field) = self.fields.find_mut(hash, name) {
+        if name.len().max(value.len()) > SMALL_BYTES_MAX {
+            self.enlarge();
+        }
+        let old = match &mut self.form {
+            Form::Small(small) => small.find(name).map(|at| &mut small.fields[at]),
+            Form::Large(fields) => fields.find_mut(fields.hash(name), name),
+        };
+        if let Some(field) = old {
             self.bytes = self.bytes + value.len() - field.value.len();
             field.value = value.into();
             return false;
         }
         let field = Field { name: name.into(), value: value.into() };
         self.bytes += field.cost();
-        self.fields.insert(hash, field);
+        match &mut self.form {
+            Form::Small(small) => small.push(field),
+            Form::Large(fields) => fields.insert(fields.hash(name), field),
+        }
+        if self.len() > LISTPACK_ENTRIES_MAX {
+            self.enlarge();
+        }
         true
+    }
+
+    fn enlarge(&mut self) {
+        if let Form::Small(small) = &mut self.form {
+            let mut table = Table::new(self.seed);
+            for field in std::mem::take(&mut small.fields) {
+                table.insert(table.hash(&field.name), field);
+            }
+            self.form = Form::Large(table);
+        }
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
-        let Some(field) = self.fields.remove(self.fields.hash(name), name) else { return false };
-        self.bytes -= field.cost();
-        true
+        let removed = match &mut self.form {
+            Form::Small(small) => small.find(name).map(|at| small.remove(at)),
+            Form::Large(fields) => fields.remove(fields.hash(name), name),
+        };
+        self.bytes -= removed.as_ref().map_or(0, Field::cost);
+        removed.is_some()
     }
 
+    /// All fields: of a small hash in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Field> {
-        self.fields.iter()
+        let (small, large) = match &self.form {
+            Form::Small(small) => (Some(small), None),
+            Form::Large(fields) => (None, Some(fields)),
+        };
+        small.into_iter().flat_map(|small| &small.fields).chain(large.into_iter().flat_map(Table::iter))
     }
 
+    /// A page from `cursor` on; of a small hash always everything.
     pub(crate) fn scan<'h>(&'h self, cursor: u64, count: usize, found: impl FnMut(&'h Field)) -> u64 {
-        self.fields.scan(cursor, count, found)
+        match &self.form {
+            Form::Small(small) => {
+                small.fields.iter().for_each(found);
+                0
+            }
+            Form::Large(fields) => fields.scan(cursor, count, found),
+        }
     }
 
     pub(crate) fn random(&self, prng: &mut Prng) -> Option<&Field> {
-        self.fields.random(prng)
+        match &self.form {
+            Form::Small(small) => small.fields.get(prng.below(small.fields.len() as u64) as usize),
+            Form::Large(fields) => fields.random(prng),
+        }
     }
 
     pub(crate) fn copied(&self, seed: u64) -> Hash {
         let mut copy = Hash::new(seed);
+        if matches!(self.form, Form::Large(_)) {
+            copy.enlarge();
+        }
         self.iter().for_each(|field| _ = copy.set(&field.name, &field.value));
         copy
     }
 
     pub(crate) fn dismantle(&mut self) -> bool {
-        let Some(fields) = self.fields.dismantle() else { return false };
+        self.enlarge();
+        let Form::Large(table) = &mut self.form else { return false };
+        let Some(fields) = table.dismantle() else { return false };
         self.bytes -= fields.map(|field| field.cost()).sum::<usize>();
         true
     }
 
     pub(crate) fn encoding(&self) -> &'static str {
-        let is_short = |field: &Field| field.name.len().max(field.value.len()) <= SMALL_BYTES_MAX;
-        if self.len() <= LISTPACK_ENTRIES_MAX && self.iter().all(is_short) { "listpack" } else { "hashtable" }
+        if matches!(self.form, Form::Small(_)) { "listpack" } else { "hashtable" }
     }
 }
 
@@ -96,8 +185,60 @@ impl Field {
     }
 }
 
+/// Any odd number that mixes bits.
+const TAG_FACTOR: u8 = 0x9b;
+
 /// Redis's `hash-max-listpack-entries`: up to here a hash counts as small.
 pub(crate) const LISTPACK_ENTRIES_MAX: usize = 512;
 
 /// Two pointers with lengths in a table that is two thirds full, and two allocations.
 pub(crate) const FIELD_BYTES: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(hash: &Hash) -> Vec<String> {
+        hash.iter().map(|field| String::from_utf8_lossy(&field.name).into_owned()).collect()
+    }
+
+    #[test]
+    fn a_small_hash_keeps_the_order_of_its_fields() {
+        let mut hash = Hash::new(1);
+        for name in ["b", "c", "a", "d", "c"] {
+            hash.set(name.as_bytes(), b"1");
+        }
+        assert!(hash.remove(b"a") && !hash.remove(b"a"));
+        hash.set(b"a", b"2");
+        assert_eq!(names(&hash), ["b", "c", "d", "a"]);
+        assert_eq!(names(&hash.copied(2)), names(&hash));
+        assert_eq!((hash.get(b"a"), hash.get(b"x")), (Some(&b"2"[..]), None));
+        let mut page = Vec::new();
+        assert_eq!(
+            hash.scan(77, 1, |field| page.push(field.name.clone())),
+            0,
+            "everything, wherever it begins"
+        );
+        assert_eq!(page.len(), 4);
+    }
+
+    #[test]
+    fn a_hash_that_was_large_stays_large() {
+        let mut hash = Hash::new(1);
+        for number in 0..=LISTPACK_ENTRIES_MAX {
+            assert_eq!(hash.encoding(), "listpack");
+            hash.set(number.to_string().as_bytes(), b"v");
+        }
+        assert_eq!((hash.encoding(), hash.len()), ("hashtable", LISTPACK_ENTRIES_MAX + 1));
+        assert!((1..=LISTPACK_ENTRIES_MAX).all(|number| hash.remove(number.to_string().as_bytes())));
+        assert_eq!((hash.encoding(), hash.get(b"0")), ("hashtable", Some(&b"v"[..])));
+        assert_eq!(hash.copied(2).encoding(), "hashtable");
+        let mut long = Hash::new(1);
+        long.set(b"f", &[b'x'; SMALL_BYTES_MAX]);
+        assert_eq!(long.encoding(), "listpack");
+        long.set(b"f", &[b'x'; SMALL_BYTES_MAX + 1]);
+        assert_eq!(long.encoding(), "hashtable");
+        assert!(long.dismantle() && !long.dismantle());
+        assert_eq!(long.memory(), COLLECTION_BYTES);
+    }
+}

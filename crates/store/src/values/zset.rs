@@ -15,6 +15,8 @@ pub(crate) struct Zset {
     /// By score, then by the bytes of the member. The bytes are shared with the table.
     in_order: Sequence<Scored>,
     bytes: usize,
+    /// It is small by Redis's measure, and was never larger.
+    is_small: bool,
 }
 
 /// One member and its score.
@@ -39,7 +41,7 @@ impl Scored {
 
 impl Zset {
     pub(crate) fn new(seed: u64) -> Zset {
-        Zset { by_member: Table::new(seed), in_order: Sequence::default(), bytes: 0 }
+        Zset { by_member: Table::new(seed), in_order: Sequence::default(), bytes: 0, is_small: true }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -74,6 +76,7 @@ impl Zset {
             }
         };
         self.in_order.insert(self.place(score, member), scored);
+        self.is_small &= self.len() <= SMALL_ENTRIES_MAX && member.len() <= SMALL_BYTES_MAX;
     }
 
     pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
@@ -115,7 +118,12 @@ impl Zset {
         self.in_order.iter()
     }
 
+    /// A page from `cursor` on; of a small sorted set always everything, in order.
     pub(crate) fn scan<'z>(&'z self, cursor: u64, count: usize, found: impl FnMut(&'z Scored)) -> u64 {
+        if self.is_small {
+            self.iter().for_each(found);
+            return 0;
+        }
         self.by_member.scan(cursor, count, found)
     }
 
@@ -124,7 +132,7 @@ impl Zset {
     }
 
     pub(crate) fn copied(&self, seed: u64) -> Zset {
-        let mut copy = Zset::new(seed);
+        let mut copy = Zset { is_small: self.is_small, ..Zset::new(seed) };
         self.iter().for_each(|scored| copy.set(&scored.member, scored.score));
         copy
     }
@@ -140,8 +148,7 @@ impl Zset {
     }
 
     pub(crate) fn encoding(&self) -> &'static str {
-        let is_short = |scored: &Scored| scored.member.len() <= SMALL_BYTES_MAX;
-        if self.len() <= SMALL_ENTRIES_MAX && self.iter().all(is_short) { "listpack" } else { "skiplist" }
+        if self.is_small { "listpack" } else { "skiplist" }
     }
 
     fn place(&self, score: f64, member: &[u8]) -> Place {
