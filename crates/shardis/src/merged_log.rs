@@ -89,7 +89,9 @@ fn kind(notice: &Notice) -> Kind {
         Notice::SubscribedAgain { shard, .. } => Kind::Ends(condition("messages", shard)),
         Notice::ConnReplaced { .. } | Notice::KindRefused { .. } => Kind::Moment(format!("{notice:?}")),
         Notice::Remapped { .. } => Kind::Remapped,
-        Notice::HandshakeFailed { .. } | Notice::ClientClosed { .. } => Kind::Own,
+        Notice::HandshakeFailed { .. } | Notice::ClientClosed { .. } | Notice::ElementNotReturned { .. } => {
+            Kind::Own
+        }
     }
 }
 
