@@ -1,6 +1,7 @@
 //! Parts fail: nodes die, freeze, lie; clients vanish or do not read. The rest goes on, and what a client is told is
 //! the contract: `-TRYAGAIN` only where nothing was sent, "outcome unknown" where something may have run.
 
+mod answers;
 mod clients;
 mod cross_shard;
 pub(crate) mod floods;

@@ -5,6 +5,7 @@
 //! What nodes keep among themselves is not.
 
 use resp::{Request, encode};
+use std::sync::OnceLock;
 use stdx::glob;
 
 use crate::carry::About;
@@ -40,11 +41,17 @@ fn listed() -> impl Iterator<Item = &'static Command> + Clone {
     all().filter(|command| !command.is_hidden())
 }
 
+/// COMMAND: 190 KB that are always the same and that many client libraries ask for when they connect. They are put together
+/// once.
 fn write_all(resp3: bool, out: &mut Vec<u8>) {
-    encode::array_header(out, count());
-    for command in listed() {
-        write_info(out, command, resp3);
-    }
+    static ALL: [OnceLock<Vec<u8>>; 2] = [OnceLock::new(), OnceLock::new()];
+    let all = ALL[usize::from(resp3)].get_or_init(|| {
+        let mut all = Vec::new();
+        encode::array_header(&mut all, count());
+        listed().for_each(|command| write_info(&mut all, command, resp3));
+        all
+    });
+    out.extend_from_slice(all);
 }
 
 /// `COMMAND INFO name …`

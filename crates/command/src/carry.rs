@@ -85,6 +85,13 @@ pub enum Merge {
     Report(Report),
 }
 
+impl Merge {
+    /// Whether the reply may be of any length, however short the request is: such requests are carried out one by one.
+    pub fn is_open_ended(self) -> bool {
+        matches!(self, Merge::Concat | Merge::Report(_))
+    }
+}
+
 /// How what several nodes tell of themselves becomes one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {

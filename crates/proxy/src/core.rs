@@ -135,6 +135,8 @@ pub(crate) struct Core {
     pub clients_to_send: Vec<ConnId>,
     /// Clients that were paused and have caught up.
     pub clients_to_resume: Vec<ConnId>,
+    /// Clients that go on in the next turn, so that others have their share of this one.
+    pub clients_of_next_turn: Vec<ConnId>,
     /// How many clients have requests pending.
     pub clients_waiting: usize,
     /// How long clients' rounds were.
@@ -229,6 +231,7 @@ impl Core {
             nodes_to_send: Vec::new(),
             clients_to_send: Vec::new(),
             clients_to_resume: Vec::new(),
+            clients_of_next_turn: Vec::new(),
             clients_waiting: 0,
             rounds: Rounds::default(),
             pending_max: limits.pending_max,
@@ -402,11 +405,21 @@ impl Core {
         session.waiting = !session.waiting;
     }
 
-    /// After a reply was settled or taken by the client: resumes it if it was paused and has caught up.
+    /// After a reply was settled: resumes its client if that was paused and has caught up.
     #[inline]
     pub(crate) fn resume_if_caught_up(&mut self, session: &mut Session) {
         if session.paused && !session.learning && session.has_caught_up(&self.limits) {
             self.clients_to_resume.push(session.conn);
+        }
+    }
+
+    /// After the client took bytes: the same, in the next turn. A client that reads as fast as its answers are made would
+    /// else keep all others waiting.
+    #[inline]
+    pub(crate) fn resume_next_turn(&mut self, session: &Session) {
+        let is_behind = session.paused && !session.learning && session.has_caught_up(&self.limits);
+        if is_behind || (session.fences > 0 && self.is_laying_in(session)) {
+            self.clients_of_next_turn.push(session.conn);
         }
     }
 

@@ -62,6 +62,9 @@ pub struct Limits {
     /// Questions that wait for other workers, for all nodes or for time (CLIENT LIST, INFO, WAIT), of all clients of one
     /// worker. Above it such requests are refused at once.
     pub inquiries_max: usize,
+    /// Names or numbers of which one request may ask for more bytes than they have: COMMAND INFO, CLIENT LIST ID. With
+    /// more it is refused.
+    pub names_max: usize,
     /// Bytes that wait to be sent to one node. Above it requests are refused at once.
     pub backend_output_bytes_max: usize,
     /// Bytes of requests and replies that one worker may hold. Above half of it requests are not read.
@@ -212,6 +215,8 @@ const PINNED_CLIENT_BYTES: usize = 512 << 10;
 /// Larger buffers are freed and not kept for the next.
 pub(crate) const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 
+/// Capacity that the scratch space for replies of ours and merged ones keeps.
+pub(crate) const SCRATCH_BYTES_KEPT: usize = 256 << 10;
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -239,6 +244,8 @@ impl Default for Limits {
             backend_output_bytes_max: 64 << 20,
             memory_bytes_max: 1 << 30,
             memory_patience: Duration::from_secs(2),
+            // Ten times as many commands as there are. Their descriptions are 2 MB and take some milliseconds.
+            names_max: 4096,
             spare_buffers_max: 256,
             spare_values_bytes_max: 16 << 20,
             // Each is one system call, for which the node wakes.

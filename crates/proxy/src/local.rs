@@ -13,7 +13,7 @@ use crate::errors;
 use crate::local::inquiry::{Gathered, Question};
 use crate::pubsub;
 use crate::session::{Mute, Phase, Session};
-use command::{Command, Local, Resolved};
+use command::{About, Command, Local, Resolved};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 
@@ -88,6 +88,9 @@ impl Core {
             // Redis's own word for a primary without replicas, and offset 0.
             Local::Lolwut => lolwut(session.resp3, request, reply),
             Local::Role => reply.extend_from_slice(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
+            Local::Command(About::Info) if request.len() > 2 + self.limits.names_max => {
+                errors::write(reply, errors::NAMES_MAX);
+            }
             Local::Command(about) => command::about::write(about, request, session.resp3, reply),
             Local::Client(task) => self.client(session, task, request, reply),
             Local::Cluster(question) => self.cluster(session, question, request, reply),

@@ -91,11 +91,18 @@ impl Core {
     /// Whether a request may be read. If not, the client is resumed when it may.
     #[inline]
     pub(crate) fn has_memory_for(&mut self, session: &mut Session) -> bool {
+        let has_memory = self.has_memory();
+        if !has_memory {
+            self.hold_up(session);
+        }
+        has_memory
+    }
+
+    /// Whether something may be begun that will be held.
+    #[inline]
+    pub(crate) fn has_memory(&mut self) -> bool {
         if self.memory.moving_bytes > self.limits.memory_bytes_max / 2 {
             self.memory.is_full = true;
-        }
-        if self.memory.is_full() {
-            self.hold_up(session);
         }
         !self.memory.is_full()
     }
@@ -187,6 +194,7 @@ impl Proxy {
             match self.peers.get(conn)? {
                 Peer::Client(session) if may(session) => {
                     let transaction = session.transaction.as_ref().map_or(0, |kept| kept.held_bytes());
+                    let transaction = transaction + self.core.mixture_bytes(session);
                     Some((session.counted_bytes + session.counted_unread_bytes + transaction, conn))
                 }
                 Peer::Client(_) | Peer::Node(_) => None,

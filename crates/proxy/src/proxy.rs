@@ -204,7 +204,7 @@ impl Proxy {
                 core.counters.client_bytes_out += count as u64;
                 session.handle_sent(count, core.now, &mut core.pool);
                 core.recount_client(session);
-                core.resume_if_caught_up(session);
+                core.resume_next_turn(session);
                 if session.pinning != Pinning::No {
                     core.pins.to_relay.push(conn);
                 }
@@ -302,6 +302,7 @@ impl Proxy {
         while let Some(conn) = self.core.clients_to_resume.pop() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
+            core.lay_in(session);
             handle_input(core, session);
             if session.paused && core.may_receive(session) {
                 session.paused = false;
@@ -309,6 +310,23 @@ impl Proxy {
             }
             after_reading(core, session);
             self.close_if_finished(conn);
+        }
+    }
+
+    /// Whether clients wait for the next turn, which must begin at once then.
+    pub fn has_postponed(&self) -> bool {
+        !self.core.clients_of_next_turn.is_empty() || self.core.has_listing_to_put()
+    }
+
+    /// Goes on with the clients that have had their share of the last turn. To be called after a turn's events and before
+    /// its actions.
+    pub fn resume_postponed(&mut self, now: Instant) {
+        self.core.inquiries.begin_turn();
+        if self.has_postponed() {
+            self.core.begin(now);
+            self.core.clients_to_resume.append(&mut self.core.clients_of_next_turn);
+            self.put_listing();
+            self.follow_up();
         }
     }
 
@@ -362,14 +380,14 @@ impl Proxy {
                 Owed::Judged(judged) => drop(core.forget_judgement(judged)),
                 Owed::Replay(replay) => {
                     if let Owed::Mixture(mixture) = core.forget_replay(replay) {
-                        core.mixtures.remove(mixture);
+                        core.forget_mixture(mixture);
                     }
                 }
                 Owed::Repeat(repeat) => core.forget_repeat(repeat),
                 Owed::Scan(scan) => core.forget_scan(scan),
                 Owed::Emulation(emulation) => core.leave_emulation(emulation),
                 Owed::Fan(fan) => core.leave_fan(fan),
-                Owed::Mixture(mixture) => drop(core.mixtures.remove(mixture)),
+                Owed::Mixture(mixture) => core.forget_mixture(mixture),
             }
         }
         core.close(conn);

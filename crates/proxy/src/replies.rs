@@ -11,6 +11,7 @@ use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Control, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub;
 use crate::session::{Owed, Session};
@@ -533,8 +534,11 @@ impl Proxy {
                 Some(&scratch[..])
             }
             (Some(Owed::Mixture(mixture)), Outcome::Reply(reply)) => {
-                core.answer_mixture(session, mixture, reply, &mut scratch);
-                Some(&scratch[..])
+                let is_answered = core.answer_mixture(session, mixture, reply, &mut scratch);
+                if !is_answered {
+                    core.tally.count_reply(recipient.command, recipient.queued_us, core.now_us, reply);
+                }
+                is_answered.then_some(&scratch[..])
             }
             (Some(Owed::Mixture(mixture)), Outcome::Lost(lost)) => {
                 core.lose_mixture(session, mixture);
@@ -735,9 +739,6 @@ impl Proxy {
 pub(crate) fn unasked_push() -> Fault {
     Fault::Garbled("a push that nobody asked for".to_owned())
 }
-
-/// Capacity that the scratch space for merged replies keeps.
-const SCRATCH_BYTES_KEPT: usize = 256 * 1024;
 
 impl Core {
     /// Counts the reply and fills the client's place with it.

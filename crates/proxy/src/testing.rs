@@ -403,6 +403,15 @@ impl Rig {
     }
 
     fn perform_with(&mut self, bytes_max: usize) {
+        self.perform_turn(bytes_max);
+        while self.proxy.has_postponed() {
+            self.proxy.resume_postponed(self.now);
+            self.perform_turn(bytes_max);
+        }
+    }
+
+    /// What one turn does.
+    fn perform_turn(&mut self, bytes_max: usize) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
                 Action::Connect { conn, node } => match self.nodes.get(&node.0) {

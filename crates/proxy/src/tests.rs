@@ -16,6 +16,7 @@ mod lanes;
 mod large;
 mod listeners;
 mod logins;
+mod own_answers;
 mod passing;
 mod pops;
 mod proof;

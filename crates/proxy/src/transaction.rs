@@ -381,9 +381,12 @@ impl Core {
 
     /// EXEC.
     fn execute(&mut self, session: &mut Session) -> Step {
-        let selects = session.transaction.as_ref().is_some_and(|transaction| transaction.inlays.selects());
-        // What goes over a connection of the client's own must not overtake what it has sent before.
-        if (selects || matches!(session.watch, Watch::On(_))) && !self.is_alone(session) {
+        let inlays = session.transaction.as_ref().map(|transaction| &transaction.inlays);
+        let (selects, has_inlays) =
+            inlays.map_or((false, false), |inlays| (inlays.selects(), !inlays.is_empty()));
+        // What goes over a connection of the client's own must not overtake what it has sent before. What is laid in is
+        // written straight to the client.
+        if (has_inlays || matches!(session.watch, Watch::On(_))) && !self.is_alone(session) {
             return self.read_again();
         }
         let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
@@ -444,11 +447,13 @@ impl Core {
 
     /// EXEC of what needs no node.
     fn execute_here(&mut self, session: &mut Session, transaction: &mut Transaction) {
-        let mut reply = self.pool.take();
-        self.lay_in(session, std::mem::take(&mut transaction.inlays), 0, b"*0\r\n", &mut reply);
-        session.end_caching();
-        self.answer(session, &reply);
-        self.pool.give(reply);
+        match std::mem::take(&mut transaction.inlays) {
+            inlays if inlays.is_empty() => {
+                session.end_caching();
+                self.answer(session, b"*0\r\n");
+            }
+            inlays => self.answer_here_alone(session, inlays),
+        }
     }
 
     /// What the client waits for with EXEC.

@@ -321,6 +321,11 @@ pub fn elements(reply: &[u8]) -> Option<Elements<'_>> {
     Some(Elements { bytes: &reply[end..], left: len.checked_mul(each)? })
 }
 
+/// The first `left` replies of `bytes`, all of them complete: elements of an array whose beginning was taken before.
+pub fn elements_left(bytes: &[u8], left: usize) -> Elements<'_> {
+    Elements { bytes, left }
+}
+
 /// See [`elements`].
 #[derive(Clone, Debug)]
 pub struct Elements<'a> {

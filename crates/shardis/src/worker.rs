@@ -192,7 +192,8 @@ impl Worker {
             let before = self.clock.now();
             let deadline = self.proxy.poll_deadline().min(self.driver.guests_deadline());
             let deadline = deadline.min(self.dials.deadline());
-            let wait = if self.proxy.has_halves() { Duration::ZERO } else { deadline.since(before) };
+            let is_due = self.proxy.has_halves() || self.proxy.has_postponed();
+            let wait = if is_due { Duration::ZERO } else { deadline.since(before) };
             self.driver.wait(wait.min(WAIT_MAX))?;
             let now = self.clock.now();
             self.neighbours.signs.pulse.beat();
@@ -219,6 +220,7 @@ impl Worker {
         self.pace.note_turn(self.asked());
         self.proxy.hold_halves(self.pace.is_pressed());
         self.proxy.release_halves();
+        self.proxy.resume_postponed(now);
         // While bytes wait to be read, a reply among them must not be called late.
         if !self.driver.has_more() && self.proxy.poll_deadline() <= now {
             self.proxy.handle_timeouts(now);

@@ -427,8 +427,9 @@ impl<'p> World<'p> {
     pub(crate) fn turn_until(&mut self, end: Instant) -> Result<(), String> {
         loop {
             let next = self.agenda.peek().map_or(Instant::NEVER, |Reverse((at, _, _))| *at);
-            // A worker that holds replies for others does not wait.
-            let now = if self.proxy.has_halves() { self.now } else { Instant::NEVER };
+            // A worker that holds replies for others does not wait, nor one that has left something for this turn.
+            let is_due = self.proxy.has_halves() || self.proxy.has_postponed();
+            let now = if is_due { self.now } else { Instant::NEVER };
             let scout_at = self.scout.as_ref().map_or(Instant::NEVER, Scout::deadline);
             let at = next.min(self.proxy.poll_deadline()).min(now).min(scout_at);
             if at > end {
@@ -463,6 +464,7 @@ impl<'p> World<'p> {
         }
         self.proxy.hold_halves(self.plan.is_pressed());
         self.proxy.release_halves();
+        self.proxy.resume_postponed(self.now);
         self.perform();
         self.scout_turn();
         while let Some(notice) = self.proxy.poll_notice() {

@@ -10,6 +10,7 @@ use crate::transaction::Transaction;
 use command::{ClientTask, Topic};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use stdx::Instant;
 use topology::NodeId;
@@ -21,7 +22,7 @@ pub(crate) enum Listing {
     /// All, or all of a type.
     Type(Option<Type>),
     /// Those, in this order, as often as they are named.
-    Ids(Vec<u64>),
+    Ids { named: Vec<u64>, all: BTreeSet<u64> },
 }
 
 /// Types of clients.
@@ -59,6 +60,7 @@ impl Core {
         match task {
             ClientTask::List => match Listing::parse(request) {
                 Err(text) => encode::error(reply, &text),
+                Ok(_) if request.len() > 3 + self.limits.names_max => errors::write(reply, errors::NAMES_MAX),
                 Ok(listing) => self.list_clients(session, listing),
             },
             ClientTask::Describe => {
@@ -98,7 +100,11 @@ impl Core {
         let own = listing.takes(session).then(|| (session.client, self.client_line(session)));
         let user = self.confined_to(session);
         let question = Question::List { asker: session.client, listing: listing.clone(), user };
-        self.ask_workers(session, question, Gathered::Lines { listing, lines: own.into_iter().collect() });
+        let gathered = Gathered::Lines { listing, lines: own.into_iter().collect() };
+        if self.ask_workers(session, question, gathered) {
+            // The answer is much longer than the question: the next request is read once it was given.
+            session.turn();
+        }
     }
 
     /// Which clients the session wants to be closed, as far as that is its business.
@@ -162,7 +168,8 @@ impl Listing {
             4 if is("type") => Type::parse(request.arg(3)).map(|kind| Listing::Type(Some(kind))),
             4.. if is("id") => {
                 let ids = request.args().skip(3).map(|id| parse_i64(id).map(|id| id as u64));
-                ids.collect::<Option<_>>().map(Listing::Ids).ok_or(errors::INVALID_CLIENT_ID.into())
+                let named = ids.collect::<Option<Vec<_>>>().ok_or(errors::INVALID_CLIENT_ID)?;
+                Ok(Listing::Ids { all: named.iter().copied().collect(), named })
             }
             _ => Err(errors::SYNTAX.into()),
         }
@@ -172,7 +179,7 @@ impl Listing {
     pub(crate) fn takes(&self, session: &Session) -> bool {
         match self {
             Listing::Type(kind) => kind.is_none_or(|kind| kind == session.kind()),
-            Listing::Ids(ids) => ids.contains(&session.client),
+            Listing::Ids { all, .. } => all.contains(&session.client),
         }
     }
 
@@ -181,9 +188,9 @@ impl Listing {
         lines.sort();
         match self {
             Listing::Type(_) => lines.into_iter().map(|(_, line)| line).collect(),
-            Listing::Ids(ids) => {
-                let line = |id: &u64| lines.iter().find(|(client, _)| client == id);
-                ids.iter().filter_map(line).map(|(_, line)| line.as_str()).collect()
+            Listing::Ids { named, .. } => {
+                let line = |id: &u64| lines.binary_search_by_key(id, |(client, _)| *client).ok();
+                named.iter().filter_map(line).map(|at| lines[at].1.as_str()).collect()
             }
         }
     }

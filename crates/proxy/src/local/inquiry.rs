@@ -26,7 +26,7 @@ use crate::session::{Owed, Session};
 use crate::tracking::{Redirect, Tracking};
 use command::Number;
 use resp::encode;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use stdx::{Id, Instant, Slab};
 use topology::{NodeId, ShardId};
@@ -173,6 +173,12 @@ pub(crate) struct Inquiries {
     pending: Slab<Inquiry>,
     /// Those with a deadline.
     deadlines: BTreeSet<(Instant, Id)>,
+    /// Questions for the lines of all clients that were not put yet.
+    listings: VecDeque<(Id, Arc<Question>)>,
+    /// The one that was put last.
+    listing: Option<Id>,
+    /// It was put in this turn.
+    has_listed: bool,
 }
 
 impl Inquiries {
@@ -190,6 +196,20 @@ impl Inquiries {
         let inquiry = self.pending.remove(id)?;
         self.deadlines.remove(&(inquiry.deadline, id));
         Some(inquiry)
+    }
+
+    /// It ends at `deadline`.
+    fn set_deadline(&mut self, id: Id, deadline: Instant) {
+        if let Some(inquiry) = self.pending.get_mut(id) {
+            self.deadlines.remove(&(inquiry.deadline, id));
+            inquiry.deadline = deadline;
+            self.deadlines.insert((deadline, id));
+        }
+    }
+
+    /// A turn begins, in which one listing may be put.
+    pub(crate) fn begin_turn(&mut self) {
+        self.has_listed = false;
     }
 
     /// When the first of them ends at the latest.
@@ -233,7 +253,11 @@ impl Core {
         question: Question,
         gathered: Gathered,
     ) -> bool {
-        let deadline = self.now + self.limits.request_timeout;
+        let deadline = match question {
+            // Its time begins when it is put.
+            Question::List { .. } => Instant::NEVER,
+            _ => self.now + self.limits.request_timeout,
+        };
         let inquiry = self.inquire(session, gathered, self.settings.workers, deadline);
         self.questions.extend(inquiry.map(|inquiry| (inquiry, Arc::new(question))));
         inquiry.is_some()
@@ -261,6 +285,13 @@ impl Core {
 }
 
 impl Core {
+    /// Whether a client waits for the lines of all clients and may have them: none are on the way, and there is memory.
+    pub(crate) fn has_listing_to_put(&self) -> bool {
+        let inquiries = &self.inquiries;
+        let is_asking = inquiries.listing.is_some_and(|id| inquiries.pending.get(id).is_some());
+        !(inquiries.listings.is_empty() || is_asking || self.memory.is_full())
+    }
+
     /// Tells another worker what was carried out here.
     pub(crate) fn mail_lines(&mut self, worker: usize, lines: Arc<[u8]>) {
         self.mail.push_back((worker, Mail(Content::Carried(lines))));
@@ -301,6 +332,30 @@ impl Proxy {
     #[cold]
     pub(crate) fn put_question(&mut self) {
         let Some((inquiry, question)) = self.core.questions.pop_front() else { return };
+        if matches!(*question, Question::List { .. }) {
+            self.core.inquiries.listings.push_back((inquiry, question));
+            return self.put_listing();
+        }
+        self.put(inquiry, question);
+    }
+
+    /// Asks all workers for the lines of their clients, on behalf of the client that has waited longest for them. The lines
+    /// may be many: a worker has one such question on the way, and asks one in a turn.
+    pub(crate) fn put_listing(&mut self) {
+        while self.core.has_memory() && self.core.has_listing_to_put() && !self.core.inquiries.has_listed {
+            let Some((inquiry, question)) = self.core.inquiries.listings.pop_front() else { return };
+            if self.core.inquiries.pending.get(inquiry).is_none() {
+                // Its client has gone.
+                continue;
+            }
+            let deadline = self.core.now + self.core.limits.request_timeout;
+            self.core.inquiries.set_deadline(inquiry, deadline);
+            (self.core.inquiries.listing, self.core.inquiries.has_listed) = (Some(inquiry), true);
+            self.put(inquiry, question);
+        }
+    }
+
+    fn put(&mut self, inquiry: Id, question: Arc<Question>) {
         let from = self.core.settings.worker;
         for worker in (0..self.core.settings.workers).filter(|&worker| worker != from) {
             let question = Arc::clone(&question);
@@ -487,6 +542,7 @@ impl Proxy {
             let core = &mut self.core;
             core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now_us, &reply);
             let overfull = core.settle(session, inquiry.place, &reply);
+            core.recount_client(session);
             if overfull {
                 self.core.note_closed(session, CloseReason::OutputLimit);
                 self.close_client(inquiry.conn);

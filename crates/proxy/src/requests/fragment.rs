@@ -84,6 +84,9 @@ impl Core {
             part.start = self.backends[part.node as usize].append(request.bytes, &mut self.pool);
         }
         self.expect_parts(session, command, merge, request, keys, library);
+        if merge.is_open_ended() {
+            session.turn();
+        }
     }
 
     /// Chooses the connection for each part. If a shard does not take its part, nothing is sent, and the client may

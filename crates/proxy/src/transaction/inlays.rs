@@ -8,19 +8,30 @@
 //! They are carried out when the node has said that it has run the others, and not at all if it has not: CLIENT SETNAME
 //! within a transaction that fails sets no name. Nothing of the client that stands behind EXEC is carried out before.
 //!
+//! An answer of ours may be much longer than its request: COMMAND takes 14 bytes and is answered with 190 KB. So each is made
+//! when it has room in the client's output ([`Limits::relay_bytes_max`]), and in one turn no more than that and than
+//! [`LAID_IN_MAX`] are. What is kept meanwhile are the requests, and what the node has said.
+//!
 //! SELECT goes to the node, since what follows it must run in the other database. The connection is the client's own
 //! then, and is closed afterwards; the client goes on in the lane of that database.
 
 use crate::backend::lanes::LaneKind;
 use crate::core::Core;
 use crate::errors;
+#[cfg(doc)]
+use crate::limits::Limits;
+use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::requests::route::Scratch;
 use crate::session::{Owed, Session};
 use command::{Carry, Resolved};
-use resp::reply::elements;
+use resp::reply::{elements, elements_left};
 use resp::request::{RequestLimits, Scanned, Scanner};
 use resp::{Request, encode};
+use std::vec;
 use stdx::{Id, append};
+
+/// Replies of one transaction that are laid in or passed on in one turn: some milliseconds.
+const LAID_IN_MAX: usize = 4096;
 
 /// The commands of one transaction that are not only the node's.
 #[derive(Debug, Default)]
@@ -92,21 +103,153 @@ pub(crate) struct Mixture {
     inlays: Inlays,
     /// How many commands its node runs.
     commands: u32,
+    stage: Stage,
+    /// Bytes of memory that the inlays hold.
+    inlay_bytes: usize,
+    /// What it holds, as it was counted last.
+    counted_bytes: usize,
+}
+
+/// How far a mixture has come.
+#[derive(Debug)]
+enum Stage {
+    /// Its node has not answered yet.
+    Waiting,
+    /// Its client gets the replies one by one.
+    Laying(Laying),
+}
+
+/// The replies of a mixture that were not written yet.
+#[derive(Debug)]
+struct Laying {
+    /// How many there are in all, if nothing was written.
+    header: Option<usize>,
+    /// Commands that are answered here, or that choose a database.
+    inlays: vec::IntoIter<Inlay>,
+    /// What the node has said to all its commands, and how much of that was passed on.
+    replies: Vec<u8>,
+    passed_bytes: usize,
+    /// How many of them were passed on, and how many were not.
+    passed: u32,
+    left: usize,
+    /// The database that the last SELECT has chosen.
+    database: Option<u16>,
+}
+
+/// What comes next of a mixture.
+enum Piece {
+    Header(usize),
+    /// A reply of the node, of so many bytes.
+    Passed(usize),
+    /// This request is answered here.
+    Here(Box<[u8]>),
+    End,
+}
+
+impl Mixture {
+    fn new(inlays: Inlays, commands: u32) -> Mixture {
+        let inlay_bytes = inlays.held_bytes();
+        Mixture { inlays, commands, stage: Stage::Waiting, inlay_bytes, counted_bytes: 0 }
+    }
+
+    /// Bytes of memory that it holds.
+    fn held_bytes(&self) -> usize {
+        let replies = match &self.stage {
+            Stage::Waiting => 0,
+            Stage::Laying(laying) => laying.replies.capacity(),
+        };
+        self.inlay_bytes + replies
+    }
+
+    /// The node has answered `reply`. False if that is not one reply to each command.
+    fn begin(&mut self, reply: &[u8]) -> bool {
+        let Some(replies) = elements(reply).filter(|replies| replies.len() == self.commands as usize) else {
+            return false;
+        };
+        let left = replies.len();
+        self.stage = Stage::Laying(Laying {
+            header: Some(left + self.inlays.here as usize),
+            inlays: std::mem::take(&mut self.inlays.inlays).into_iter(),
+            replies: replies.rest().to_vec(),
+            passed_bytes: 0,
+            passed: 0,
+            left,
+            database: None,
+        });
+        true
+    }
+}
+
+impl Laying {
+    fn next(&mut self) -> Piece {
+        if let Some(count) = self.header.take() {
+            return Piece::Header(count);
+        }
+        let chosen = match self.inlays.as_slice().first() {
+            Some(inlay) if inlay.behind == self.passed => match self.inlays.next().map(|inlay| inlay.what) {
+                Some(What::Here(request)) => return Piece::Here(request),
+                Some(What::Select(database)) => Some(database),
+                None => None,
+            },
+            _ => None,
+        };
+        let Some(reply) = elements_left(&self.replies[self.passed_bytes..], self.left).next() else {
+            return Piece::End;
+        };
+        if reply == b"+OK\r\n" {
+            self.database = chosen.or(self.database);
+        }
+        let len = reply.len();
+        (self.passed, self.left) = (self.passed + 1, self.left - 1);
+        Piece::Passed(len)
+    }
+
+    /// The next `len` bytes that the node has said.
+    fn pass(&mut self, len: usize) -> &[u8] {
+        let start = self.passed_bytes;
+        self.passed_bytes += len;
+        &self.replies[start..self.passed_bytes]
+    }
 }
 
 impl Core {
     /// Reserves what the reply to EXEC is for a transaction of `commands` commands of the node and `inlays`. Nothing behind
-    /// it is carried out before it was answered.
+    /// it is carried out before it was answered, and nothing is pending before it.
     pub(crate) fn expect_mixture(&mut self, session: &mut Session, inlays: Inlays, commands: u32) -> Owed {
         session.fences += 1;
-        Owed::Mixture(self.mixtures.insert(Mixture { inlays, commands }))
+        let id = self.mixtures.insert(Mixture::new(inlays, commands));
+        self.recount_mixture(id);
+        Owed::Mixture(id)
+    }
+
+    /// Answers EXEC of `inlays` alone.
+    pub(crate) fn answer_here_alone(&mut self, session: &mut Session, inlays: Inlays) {
+        let owed = self.expect_mixture(session, inlays, 0);
+        session.reserve(owed);
+        if let Owed::Mixture(id) = owed {
+            self.answer_mixture(session, id, b"*0\r\n", &mut Vec::new());
+        }
     }
 
     /// The node has said nothing to EXEC, and will not.
     pub(crate) fn lose_mixture(&mut self, session: &mut Session, id: Id) {
-        self.mixtures.remove(id);
+        self.forget_mixture(id);
         session.end_caching();
         self.lift_mixture_fence(session);
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn forget_mixture(&mut self, id: Id) {
+        if let Some(mut mixture) = self.mixtures.remove(id) {
+            self.memory.recount(&mut mixture.counted_bytes, 0);
+        }
+    }
+
+    fn recount_mixture(&mut self, id: Id) {
+        if let Some(mixture) = self.mixtures.get_mut(id) {
+            let holds = mixture.held_bytes();
+            self.memory.recount(&mut mixture.counted_bytes, holds);
+        }
     }
 
     fn lift_mixture_fence(&mut self, session: &mut Session) {
@@ -114,51 +257,99 @@ impl Core {
         self.clients_to_resume.push(session.conn);
     }
 
-    /// The node has answered EXEC with `reply`: writes what the client gets.
-    pub(crate) fn answer_mixture(&mut self, session: &mut Session, id: Id, reply: &[u8], out: &mut Vec<u8>) {
-        self.lift_mixture_fence(session);
-        if let Some(Mixture { inlays, commands }) = self.mixtures.remove(id) {
-            self.lay_in(session, inlays, commands, reply, out);
-        }
-        session.end_caching();
-    }
-
-    /// Writes `reply`, which answers EXEC for `commands` commands, with `inlays` at their places.
-    pub(crate) fn lay_in(
+    /// The node has answered EXEC with `reply`. True if `out` is what the client gets; else that is laid in.
+    pub(crate) fn answer_mixture(
         &mut self,
         session: &mut Session,
-        inlays: Inlays,
-        commands: u32,
+        id: Id,
         reply: &[u8],
         out: &mut Vec<u8>,
-    ) {
-        let Some(mut replies) = elements(reply) else { return append(out, reply) };
-        if replies.len() != commands as usize {
-            return errors::write(out, errors::MERGE_FAILED);
+    ) -> bool {
+        let Some(mixture) = self.mixtures.get_mut(id) else { return false };
+        if mixture.begin(reply) {
+            self.recount_mixture(id);
+            self.clients_to_resume.push(session.conn);
+            return false;
         }
-        encode::array_header(out, replies.len() + inlays.here as usize);
-        let mut database = None;
-        for Inlay { behind, what } in inlays.inlays {
-            let before = behind as usize - (commands as usize - replies.len());
-            replies.by_ref().take(before).for_each(|reply| append(out, reply));
-            match what {
-                What::Here(request) => self.write_inlay(session, &request, out),
-                What::Select(chosen) => {
-                    let selected = replies.next().unwrap_or_default();
-                    append(out, selected);
-                    database = if selected == b"+OK\r\n" { Some(chosen) } else { database };
-                }
-            }
+        match elements(reply) {
+            Some(_) => errors::write(out, errors::MERGE_FAILED),
+            None => append(out, reply),
         }
-        append(out, replies.rest());
-        if let Some(database) = database {
-            self.change_lane(session, LaneKind { database, ..self.lanes.kind(session.lane) });
+        self.lose_mixture(session, id);
+        true
+    }
+
+    /// Bytes that are held for the reply to the session's EXEC.
+    pub(crate) fn mixture_bytes(&self, session: &Session) -> usize {
+        match session.front_owed() {
+            Some(Owed::Mixture(id)) => self.mixtures.get(id).map_or(0, |mixture| mixture.counted_bytes),
+            _ => 0,
         }
     }
 
-    /// Carries out `request`, which was checked when it was kept, and appends its reply.
-    fn write_inlay(&mut self, session: &mut Session, request: &[u8], out: &mut Vec<u8>) {
-        let mut scratch = Scratch::default();
+    /// Whether the session gets the replies of its transaction one by one, and has not got all.
+    pub(crate) fn is_laying_in(&self, session: &Session) -> bool {
+        let Some(Owed::Mixture(id)) = session.front_owed() else { return false };
+        self.mixtures.get(id).is_some_and(|mixture| matches!(mixture.stage, Stage::Laying(_)))
+    }
+
+    /// Writes the next replies of the session's transaction, as many as have room.
+    pub(crate) fn lay_in(&mut self, session: &mut Session) {
+        if session.fences == 0 || !self.is_laying_in(session) {
+            return;
+        }
+        let Some(Owed::Mixture(id)) = session.front_owed() else { return };
+        let Some(mixture) = self.mixtures.get_mut(id) else { return };
+        let Stage::Laying(mut laying) = std::mem::replace(&mut mixture.stage, Stage::Waiting) else { return };
+        let is_done = self.lay_in_some(session, &mut laying);
+        if is_done {
+            self.forget_mixture(id);
+            session.end_caching();
+            session.finish_relay(&mut self.pool);
+            self.lift_mixture_fence(session);
+            if let Some(database) = laying.database {
+                self.change_lane(session, LaneKind { database, ..self.lanes.kind(session.lane) });
+            }
+            self.note_settled(session, 0);
+            return;
+        }
+        if let Some(mixture) = self.mixtures.get_mut(id) {
+            mixture.stage = Stage::Laying(laying);
+        }
+        if session.output().len() < self.limits.relay_bytes_max {
+            self.clients_of_next_turn.push(session.conn);
+        }
+        self.list_client(session);
+    }
+
+    /// True if there is no more.
+    fn lay_in_some(&mut self, session: &mut Session, laying: &mut Laying) -> bool {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut is_done = false;
+        for _ in 0..LAID_IN_MAX {
+            if session.output().len() >= self.limits.relay_bytes_max {
+                break;
+            }
+            scratch.reply.clear();
+            match laying.next() {
+                Piece::Header(count) => encode::array_header(&mut scratch.reply, count),
+                Piece::Passed(len) => session.relay(laying.pass(len), &mut self.pool),
+                Piece::Here(request) => self.write_inlay(session, &request, &mut scratch),
+                Piece::End => {
+                    is_done = true;
+                    break;
+                }
+            }
+            session.relay(&scratch.reply, &mut self.pool);
+        }
+        scratch.reply.clear();
+        scratch.reply.shrink_to(SCRATCH_BYTES_KEPT);
+        self.scratch = scratch;
+        is_done
+    }
+
+    /// Carries out `request`, which was checked when it was kept, and writes its reply.
+    fn write_inlay(&mut self, session: &mut Session, request: &[u8], scratch: &mut Scratch) {
         let scanned = Scanner::default().scan(
             request,
             &RequestLimits::default(),
@@ -179,6 +370,5 @@ impl Core {
             self.tally.count_failed(self.asking, &scratch.reply);
         }
         self.asking = asking;
-        append(out, &scratch.reply);
     }
 }
