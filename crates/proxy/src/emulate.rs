@@ -65,6 +65,8 @@ pub(crate) struct Emulation {
     left: usize,
     /// Bytes of the answers that are here.
     answered_bytes: usize,
+    /// Bytes that the plan holds while it waits for them.
+    planned_bytes: usize,
     /// What it holds, as it was counted last.
     counted_bytes: usize,
 }
@@ -328,6 +330,9 @@ impl Core {
         keys: &Keys,
         deadline: Instant,
     ) -> Result<(), String> {
+        if keys.positions.len() > self.limits.cross_shard_keys_max {
+            return Err(errors::CROSS_SHARD_KEYS_MAX.to_owned());
+        }
         let (plan, questions) = self.plan(session, command, request, deadline)?;
         for part in &keys.parts {
             self.shared_node(session.lane, part.shard).map_err(|lost| lost.text())?;
@@ -342,6 +347,7 @@ impl Core {
             answers: Vec::new(),
             left: 0,
             answered_bytes: 0,
+            planned_bytes: 0,
             counted_bytes: 0,
         });
         let place = session.reserve(Owed::Emulation(id));
@@ -421,6 +427,8 @@ impl Core {
         let Some(emulation) = self.emulations.get_mut(id) else { return };
         let lane = emulation.lane;
         emulation.answered_bytes = 0;
+        // A plan has up to thousands of keys: they are looked at once for each step, and not for each answer.
+        emulation.planned_bytes = emulation.plan.held_bytes();
         emulation.left = questions.len();
         emulation.answers = (0..questions.len()).map(|_| None).collect();
         for (part, question) in questions.into_iter().enumerate() {
@@ -490,7 +498,7 @@ impl Core {
 
     fn recount_emulation(&mut self, id: Id) {
         if let Some(emulation) = self.emulations.get_mut(id) {
-            let holds = emulation.plan.held_bytes().max(emulation.answered_bytes);
+            let holds = emulation.planned_bytes.max(emulation.answered_bytes);
             self.memory.recount(&mut emulation.counted_bytes, holds);
         }
     }

@@ -249,6 +249,8 @@ pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
 pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many questions wait for their answers";
+pub(crate) const CROSS_SHARD_KEYS_MAX: &str = "ERR the command names more keys of several shards than the limit of the proxy. Nothing was changed. Name fewer keys, or \
+     give them one hash tag";
 pub(crate) const NAMES_MAX: &str =
     "ERR the request names more commands or clients than the limit of the proxy. Ask for fewer at once";
 pub(crate) const NO_KEYSPACE: &str = "ERR Replica can't interact with the keyspace";

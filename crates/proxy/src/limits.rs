@@ -145,6 +145,9 @@ pub struct Limits {
     /// Bytes of values that one command over several shards may gather, both by the nodes' estimate (MEMORY USAGE) and as
     /// they come. Above it the command is refused. It bounds how long a worker's other clients wait for it.
     pub cross_shard_bytes_max: usize,
+    /// Keys of one command over several shards whose values are gathered. With more it is refused. Each of them is two
+    /// requests at once to one node, which takes [`Limits::in_flight_max`] of all clients.
+    pub cross_shard_keys_max: usize,
     /// Commands learnt from nodes that are remembered.
     pub learned_max: usize,
     /// How long a command that no node knows is remembered as such.
@@ -212,11 +215,11 @@ const PROCESS_BYTES: usize = 10 << 20;
 const LARGE_BYTES_MIN: usize = 20 << 10;
 /// What a client with connections of its own holds: a piece from each of some nodes, and one for itself.
 const PINNED_CLIENT_BYTES: usize = 512 << 10;
+/// Capacity that the scratch space for replies of ours and merged ones keeps.
+pub(crate) const SCRATCH_BYTES_KEPT: usize = 256 << 10;
 /// Larger buffers are freed and not kept for the next.
 pub(crate) const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// Capacity that the scratch space for replies of ours and merged ones keeps.
-pub(crate) const SCRATCH_BYTES_KEPT: usize = 256 << 10;
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -241,11 +244,11 @@ impl Default for Limits {
             tracked_bytes_max: 64 << 20,
             in_flight_max: 1 << 16,
             inquiries_max: 1 << 16,
+            // Ten times as many commands as there are. Their descriptions are 2 MB and take some milliseconds.
+            names_max: 4096,
             backend_output_bytes_max: 64 << 20,
             memory_bytes_max: 1 << 30,
             memory_patience: Duration::from_secs(2),
-            // Ten times as many commands as there are. Their descriptions are 2 MB and take some milliseconds.
-            names_max: 4096,
             spare_buffers_max: 256,
             spare_values_bytes_max: 16 << 20,
             // Each is one system call, for which the node wakes.
@@ -285,6 +288,7 @@ impl Default for Limits {
             idle_timeout: Duration::ZERO,
             // 70,000 members of sets or half as many of sorted sets, which took 50 ms to 70 ms.
             cross_shard_bytes_max: 4 << 20,
+            cross_shard_keys_max: 4096,
             learned_max: 1024,
             unknown_for: Duration::from_secs(10),
         }

@@ -92,6 +92,8 @@ struct Key {
     /// In another database than that of the session.
     database: Option<u16>,
     roles: Roles,
+    /// How often the request names it: the command looks at its value as many times.
+    uses: usize,
     /// Whether the key exists, once that was asked.
     is_there: bool,
     payload: Vec<u8>,
@@ -132,6 +134,7 @@ impl Gather {
                 keys.push(Key::new(at, shard_of(request.arg(at))));
             }
             keys[index].roles.add(flags, carries, replaces);
+            keys[index].uses += 1;
             if is_copy && at == COPY_TARGET {
                 keys[index].database = database;
             }
@@ -161,7 +164,7 @@ impl Gather {
 
     pub(super) fn next(&mut self, answers: Vec<Answer>, conditions: &Conditions) -> Next {
         match &mut self.stage {
-            Stage::Weighing => match weight(answers) {
+            Stage::Weighing => match self.weight(answers) {
                 Err(error) => Next::Reply(error),
                 Ok(weight) if weight > conditions.bytes_max => {
                     Next::error(&errors::gathers_too_much(conditions.bytes_max))
@@ -198,6 +201,20 @@ impl Gather {
         sources.map(|key| key.ask(&[b"MEMORY", b"USAGE", self.name(key)])).collect()
     }
 
+    /// What the values of all keys weigh together, each as often as it is looked at. A node that does not tell is believed to
+    /// have little: what comes is counted as well.
+    fn weight(&self, answers: Vec<Answer>) -> Result<usize, Vec<u8>> {
+        let sources = self.keys.iter().filter(|key| key.roles.is_source);
+        answers.into_iter().zip(sources).try_fold(0_usize, |sum, (answer, key)| match answer {
+            Answer::Reply { bytes, .. } => {
+                let weight = reply::as_integer(&bytes).and_then(|weight| usize::try_from(weight).ok());
+                Ok(sum.saturating_add(weight.unwrap_or(0).saturating_mul(key.uses)))
+            }
+            Answer::Lost(lost) => Err(error(&lost.of_gathering().text())),
+            Answer::TooLarge => Ok(sum),
+        })
+    }
+
     fn gather(&mut self, weight: usize) -> Vec<Question> {
         self.stage = Stage::Gathering { weight };
         let mut questions = Vec::new();
@@ -223,10 +240,15 @@ impl Gather {
             Answer::TooLarge => Err(too_much()),
         });
         let mut next = || answers.next().unwrap_or_else(|| Err(error(errors::MERGE_FAILED)));
+        let mut looked_at = 0_usize;
         for key in &mut self.keys {
             if key.roles.is_source {
                 let (left, at_ms) = next()?;
                 if let Some(payload) = into_bulk(next()?.0) {
+                    looked_at = looked_at.saturating_add(payload.len().saturating_mul(key.uses));
+                    if looked_at > conditions.bytes_max {
+                        return Err(too_much());
+                    }
                     key.is_there = true;
                     key.payload = payload;
                     key.expires_at_ms = expiry(&left, at_ms);
@@ -315,7 +337,7 @@ impl Gather {
 impl Key {
     fn new(arg: usize, shard: ShardId) -> Key {
         let (payload, roles) = (Vec::new(), Roles::default());
-        Key { arg, shard, database: None, roles, is_there: false, payload, expires_at_ms: None }
+        Key { arg, shard, database: None, roles, uses: 0, is_there: false, payload, expires_at_ms: None }
     }
 
     /// Asks the shard of the key, in its database.
@@ -345,18 +367,6 @@ const COPY_TARGET: usize = 2;
 /// What stands for the value of key `index`.
 fn mark(index: usize) -> [u8; 8] {
     (index as u64).to_le_bytes()
-}
-
-/// What all keys weigh together. A node that does not tell is believed to have little: what comes is counted as well.
-fn weight(answers: Vec<Answer>) -> Result<usize, Vec<u8>> {
-    answers.into_iter().try_fold(0_usize, |sum, answer| match answer {
-        Answer::Reply { bytes, .. } => {
-            let weight = reply::as_integer(&bytes).and_then(|weight| usize::try_from(weight).ok());
-            Ok(sum.saturating_add(weight.unwrap_or(0)))
-        }
-        Answer::Lost(lost) => Err(error(&lost.of_gathering().text())),
-        Answer::TooLarge => Ok(sum),
-    })
 }
 
 /// When a key expires, of which PTTL said `left` at `at_ms`.

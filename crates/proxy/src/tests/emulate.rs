@@ -494,6 +494,35 @@ fn what_is_heavier_than_the_limit_is_refused_before_it_is_gathered() {
 }
 
 #[test]
+fn a_value_that_is_named_often_counts_as_often() {
+    let mut rig = rig_with(2, Limits { cross_shard_bytes_max: 1000, ..Limits::default() });
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    let refusal = "-ERR the keys of this command hold more than the 1000 bytes of --cross-shard-bytes-max|";
+    rig.client_sends(client, &format!("sunion {a} {a} {a} {b}|"));
+    rig.node_sends(0, ":330|");
+    rig.node_sends(1, ":11|");
+    assert_eq!(rig.taken(client), refusal);
+    rig.client_sends(client, &format!("sunion {a} {a} {a} {b}|"));
+    rig.node_sends(0, ":1|");
+    rig.node_sends(1, ":1|");
+    rig.node_replies(0, &holds(&[b'x'; 400]));
+    rig.node_replies(1, &holds(&dumped("SADD s 1")));
+    assert_eq!(rig.taken(client), refusal);
+    rig.assert_idle();
+}
+
+#[test]
+fn more_keys_than_the_limit_says_are_not_asked_for() {
+    let mut rig = rig_with(2, Limits { cross_shard_keys_max: 3, ..Limits::default() });
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("sunion {a} {b} {b} {b}|"));
+    let refusal = "-ERR the command names more keys of several shards than the limit of the proxy. Nothing was changed. \
+                   Name fewer keys, or give them one hash tag|";
+    assert_eq!((rig.taken(client).as_str(), rig.node_got(0).as_str()), (refusal, ""));
+    rig.assert_idle();
+}
+
+#[test]
 fn a_value_that_turns_out_huge_is_passed_over_as_it_comes() {
     let mut rig = rig_with(2, Limits { cross_shard_bytes_max: 100_000, ..Limits::default() });
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
