@@ -138,11 +138,10 @@ impl Wish {
             tracking.prefixes = now.map(|now| now.prefixes.clone()).unwrap_or_default();
             check_prefixes(&tracking.prefixes, &prefixes)?;
             let added = if prefixes.is_empty() { vec![&b""[..]] } else { prefixes };
-            let added =
-                added.into_iter().filter(|prefix| !tracking.prefixes.iter().any(|own| **own == **prefix));
-            let added: Vec<Box<[u8]>> = added.map(Into::into).collect();
-            tracking.prefixes.extend(added);
+            tracking.prefixes.extend(added.into_iter().map(Into::into));
             tracking.prefixes.sort();
+            // All keys may be asked for again.
+            tracking.prefixes.dedup();
         }
         // A negative number is nobody's.
         let redirect = redirect.map(|id| u64::try_from(id).unwrap_or(0));
@@ -152,6 +151,7 @@ impl Wish {
 
 /// A key must not be told of twice.
 fn check_prefixes(existing: &[Box<[u8]>], added: &[&[u8]]) -> Result<(), Vec<u8>> {
+    let Some(at) = first_overlapping(existing, added) else { return Ok(()) };
     let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
     let refusal = |one: &[u8], what: &str, other: &[u8]| {
         let parts: [&[u8]; 7] = [
@@ -165,15 +165,32 @@ fn check_prefixes(existing: &[Box<[u8]>], added: &[&[u8]]) -> Result<(), Vec<u8>
         ];
         parts.concat()
     };
-    for (at, prefix) in added.iter().enumerate() {
-        if let Some(own) = existing.iter().find(|own| overlap(own, prefix)) {
-            return Err(refusal(prefix, "an existing", own));
-        }
-        if let Some(other) = added[at + 1..].iter().find(|other| overlap(other, prefix)) {
-            return Err(refusal(prefix, "another provided", other));
+    let prefix = added[at];
+    if let Some(own) = existing.iter().find(|own| overlap(own, prefix)) {
+        return Err(refusal(prefix, "an existing", own));
+    }
+    match added[at + 1..].iter().find(|other| overlap(other, prefix)) {
+        Some(other) => Err(refusal(prefix, "another provided", other)),
+        None => Ok(()),
+    }
+}
+
+/// Which of `added` is the first that overlaps another of them or one of `existing`. Those that overlap a prefix stand behind
+/// it once all are sorted, so that each is compared with one.
+fn first_overlapping(existing: &[Box<[u8]>], added: &[&[u8]]) -> Option<usize> {
+    let owned = existing.iter().map(|own| (&**own, None));
+    let mut all: Vec<(&[u8], Option<usize>)> =
+        owned.chain(added.iter().enumerate().map(|(at, prefix)| (*prefix, Some(at)))).collect();
+    all.sort_unstable();
+    let (mut shortest, mut first): ((&[u8], Option<usize>), Option<usize>) = (*all.first()?, None);
+    for &(prefix, at) in &all[1..] {
+        if prefix.starts_with(shortest.0) {
+            first = [first, at, shortest.1].into_iter().flatten().min();
+        } else {
+            shortest = (prefix, at);
         }
     }
-    Ok(())
+    first
 }
 
 impl Tracking {
@@ -240,11 +257,22 @@ impl Tracking {
     /// Those of `keys` that the client wants to know of without having read them: by the beginnings that it named, for
     /// Redis tells of each by itself.
     pub(crate) fn wanted<'a>(&self, keys: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
-        let those = self.prefixes.iter().map(|prefix| {
-            let keys = keys.iter().copied().filter(|key| key.starts_with(prefix));
-            keys.collect::<Vec<_>>()
-        });
-        those.filter(|keys| !keys.is_empty()).collect()
+        let mut wanted = BTreeMap::<usize, Vec<&'a [u8]>>::new();
+        for &key in keys {
+            for at in self.prefixes_of(key).into_iter().flatten() {
+                wanted.entry(at).or_default().push(key);
+            }
+        }
+        wanted.into_values().collect()
+    }
+
+    /// The places of the prefixes with which `key` begins: they are sorted and do not overlap, but for the empty one, which
+    /// may be wished for beside others.
+    fn prefixes_of(&self, key: &[u8]) -> [Option<usize>; 2] {
+        let begins = |at: &usize| key.starts_with(&self.prefixes[*at]);
+        let last = self.prefixes.partition_point(|prefix| **prefix <= *key).checked_sub(1).filter(begins);
+        let empty = self.prefixes.first().filter(|prefix| prefix.is_empty()).map(|_| 0);
+        [empty.filter(|_| last != Some(0)), last]
     }
 }
 
@@ -367,6 +395,31 @@ mod tests {
         assert!(!Tracking::note_flush(&mut tracking, ShardId(9)));
         tracking.begin_to_read();
         assert!(tracking.note_flush(ShardId(5)), "what it has read since may be cached");
+    }
+
+    #[test]
+    fn the_first_prefix_that_overlaps_is_found() {
+        let boxed = |list: &[&str]| list.iter().map(|own| own.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
+        let first = |existing: &[&str], added: &[&str]| {
+            let added: Vec<&[u8]> = added.iter().map(|prefix| prefix.as_bytes()).collect();
+            first_overlapping(&boxed(existing), &added)
+        };
+        assert_eq!(first(&[], &[]), None);
+        assert_eq!(first(&["a", "c"], &["b", "ca", "d"]), Some(1));
+        assert_eq!(first(&["ab"], &["x", "a"]), Some(1));
+        assert_eq!(first(&[], &["x", "ab", "b", "abc", "a", "x"]), Some(0));
+        assert_eq!(first(&[], &["ab", "b", "a"]), Some(0));
+        assert_eq!(first(&[], &["", "b"]), Some(0));
+        assert_eq!(first(&["a", "ab!"], &["ac", "b"]), Some(0));
+    }
+
+    #[test]
+    fn a_key_is_wanted_by_the_prefixes_with_which_it_begins() {
+        let prefixes = ["", "a", "b:", "b;"].map(|prefix| prefix.as_bytes().into()).to_vec();
+        let tracking = Tracking { prefixes, ..Tracking::default() };
+        let keys: [&[u8]; 4] = [b"b:1", b"a", b"b", b"b:2"];
+        let wanted = tracking.wanted(&keys);
+        assert_eq!(wanted, [vec![&b"b:1"[..], b"a", b"b", b"b:2"], vec![b"a"], vec![b"b:1", b"b:2"]]);
     }
 
     #[test]
