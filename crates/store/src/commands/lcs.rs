@@ -17,8 +17,10 @@ pub(crate) fn lcs(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Repl
     let (one, other) = (one?, other?);
     let options = Options::parse(request)?;
     let (one, other) = (one.map_or(&[][..], Vec::as_slice), other.map_or(&[][..], Vec::as_slice));
-    let table = Lengths::new(one, other, keyspace.memory_max)?;
-    if options.shows_len && !options.shows_ranges {
+    let shows_len_only = options.shows_len && !options.shows_ranges;
+    let keeps = if shows_len_only { Keeps::Last } else { Keeps::All };
+    let table = Lengths::new(one, other, keyspace.memory_max, keeps)?;
+    if shows_len_only {
         out.integer(table.len() as i64);
         return Ok(());
     }
@@ -91,39 +93,71 @@ struct Match {
 }
 
 /// The length of the longest common bytes of every beginning of one text with every beginning of the other.
+///
+/// From one column to the next this length grows by one or stays. So a row is a bit for each column, zero where the length
+/// grows, and 64 columns are computed at once (Crochemore, Iliopoulos, Pinzon and Reid, 2001). The shorter text has the
+/// columns.
 struct Lengths<'t> {
     one: &'t [u8],
     other: &'t [u8],
-    cells: Vec<u32>,
+    /// The columns are those of `one`.
+    is_turned: bool,
+    /// Words of a row.
+    width: usize,
+    /// All rows, or only the last.
+    rows: Vec<u64>,
+}
+
+/// Which rows are kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    All,
+    Last,
 }
 
 impl<'t> Lengths<'t> {
-    /// Costs time and memory by the product of both lengths: refused if that is more than a string may have, as in
-    /// Redis, or more than the store has.
-    fn new(one: &'t [u8], other: &'t [u8], memory_max: usize) -> Result<Lengths<'t>, Error> {
-        let width = other.len() + 1;
-        let bytes = width.checked_mul(one.len() + 1).and_then(|cells| cells.checked_mul(size_of::<u32>()));
+    /// Refused where Redis refuses it: if four bytes for each pair of beginnings are more than a string may have, or more
+    /// than the store has.
+    fn new(one: &'t [u8], other: &'t [u8], memory_max: usize, keeps: Keeps) -> Result<Lengths<'t>, Error> {
+        let cells = (one.len() + 1).checked_mul(other.len() + 1);
+        let bytes = cells.and_then(|cells| cells.checked_mul(size_of::<u32>()));
         if bytes.is_none_or(|bytes| bytes > TEXT_BYTES_MAX.min(memory_max)) {
             return Err(Error::LCS_MEMORY);
         }
-        let mut cells = vec![0; width * (one.len() + 1)];
-        for (row, byte) in one.iter().enumerate() {
-            let (above, below) = cells.split_at_mut((row + 1) * width);
-            let above = &above[row * width..];
-            for (column, other_byte) in other.iter().enumerate() {
-                below[column + 1] =
-                    if byte == other_byte { above[column] + 1 } else { above[column + 1].max(below[column]) };
+        let is_turned = one.len() < other.len();
+        let (long, short) = if is_turned { (other, one) } else { (one, other) };
+        let width = short.len().div_ceil(64);
+        let places = places(short, width);
+        let mut rows = Vec::with_capacity(if keeps == Keeps::All { width * long.len() } else { width });
+        let mut row = vec![u64::MAX; width];
+        for &byte in long {
+            advance(&mut row, &places[usize::from(byte)]);
+            if keeps == Keeps::All {
+                rows.extend_from_slice(&row);
             }
         }
-        Ok(Lengths { one, other, cells })
+        if keeps == Keeps::Last {
+            rows = row;
+        }
+        Ok(Lengths { one, other, is_turned, width, rows })
     }
 
     fn len(&self) -> usize {
-        self.at(self.one.len(), self.other.len()) as usize
+        let rows = if self.width == 0 { 0 } else { self.rows.len() / self.width };
+        self.grown(rows, self.one.len().min(self.other.len()))
     }
 
-    fn at(&self, row: usize, column: usize) -> u32 {
-        self.cells[row * (self.other.len() + 1) + column]
+    fn at(&self, one: usize, other: usize) -> usize {
+        if self.is_turned { self.grown(other, one) } else { self.grown(one, other) }
+    }
+
+    /// By how much the length grows over the first `columns` of row number `row`, from 1.
+    fn grown(&self, row: usize, columns: usize) -> usize {
+        let Some(start) = row.checked_sub(1).map(|row| row * self.width) else { return 0 };
+        let (words, bits) = (columns / 64, columns % 64);
+        let whole: u32 = self.rows[start..start + words].iter().map(|word| word.count_zeros()).sum();
+        let rest = if bits == 0 { 0 } else { (self.rows[start + words] | u64::MAX << bits).count_zeros() };
+        (whole + rest) as usize
     }
 
     /// From the end to the beginning, as Redis goes: of several answers it decides which one is given.
@@ -150,5 +184,69 @@ impl<'t> Lengths<'t> {
         }
         common.reverse();
         (common, matches)
+    }
+}
+
+/// For each byte, a bit for each place of `text` where it stands; nothing for those that do not stand there.
+fn places(text: &[u8], width: usize) -> Vec<Vec<u64>> {
+    let mut places = vec![Vec::new(); 256];
+    for (at, &byte) in text.iter().enumerate() {
+        let places: &mut Vec<u64> = &mut places[usize::from(byte)];
+        places.resize(width, 0);
+        places[at / 64] |= 1 << (at % 64);
+    }
+    places
+}
+
+/// Makes the row below `row`, of a byte that stands at `places`.
+fn advance(row: &mut [u64], places: &[u64]) {
+    let mut carry = false;
+    for (word, places) in row.iter_mut().zip(places) {
+        let both = *word & places;
+        let (sum, first) = word.overflowing_add(both);
+        let (sum, second) = sum.overflowing_add(u64::from(carry));
+        carry = first | second;
+        *word = sum | (*word & !places);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stdx::Prng;
+
+    /// The length of what `one` and `other` have in common, cell by cell.
+    fn length(one: &[u8], other: &[u8]) -> usize {
+        let mut row = vec![0_usize; other.len() + 1];
+        for byte in one {
+            let mut corner = 0;
+            for (column, other_byte) in other.iter().enumerate() {
+                let above = row[column + 1];
+                row[column + 1] = if byte == other_byte { corner + 1 } else { above.max(row[column]) };
+                corner = above;
+            }
+        }
+        row[other.len()]
+    }
+
+    #[test]
+    fn lengths_of_all_beginnings_are_those_of_the_plain_table() {
+        let mut prng = Prng::new(17);
+        for _ in 0..200 {
+            let mut text = |len: u64| {
+                let len = prng.below(len) as usize;
+                (0..len).map(|_| b'a' + prng.below(3) as u8).collect::<Vec<u8>>()
+            };
+            let (one, other) = (text(200), text(140));
+            let all = Lengths::new(&one, &other, usize::MAX, Keeps::All).expect("fits");
+            let last = Lengths::new(&one, &other, usize::MAX, Keeps::Last).expect("fits");
+            assert_eq!((all.len(), last.len()), (length(&one, &other), length(&one, &other)));
+            for (row, column) in
+                [(one.len() / 2, other.len()), (one.len(), other.len() / 3), (0, other.len())]
+            {
+                assert_eq!(all.at(row, column), length(&one[..row], &other[..column]));
+            }
+            assert_eq!(all.walk().0.len(), all.len());
+        }
     }
 }
