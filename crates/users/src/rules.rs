@@ -170,11 +170,13 @@ impl Selector {
     fn set_all_keys(&mut self, all: bool) {
         self.all_keys = all;
         self.keys.clear();
+        self.key_places.clear();
     }
 
     fn set_all_channels(&mut self, all: bool) {
         self.all_channels = all;
         self.channels.clear();
+        self.channels_known.clear();
     }
 
     fn set_all_commands(&mut self, commands: Bits) {
@@ -189,9 +191,12 @@ impl Selector {
         if has_blanks(glob) {
             return Err(RuleError::Syntax);
         }
-        match self.keys.iter_mut().find(|pattern| *pattern.glob == *glob) {
-            Some(pattern) => pattern.rights = pattern.rights.and(rights),
-            None => self.keys.push(KeyPattern { glob: glob.into(), rights }),
+        match self.key_places.get(glob) {
+            Some(&at) => self.keys[at].rights = self.keys[at].rights.and(rights),
+            None => {
+                self.key_places.insert(glob.into(), self.keys.len());
+                self.keys.push(KeyPattern { glob: glob.into(), rights });
+            }
         }
         Ok(())
     }
@@ -203,7 +208,7 @@ impl Selector {
         if has_blanks(glob) {
             return Err(RuleError::Syntax);
         }
-        if !self.channels.iter().any(|known| **known == *glob) {
+        if self.channels_known.insert(glob.into()) {
             self.channels.push(glob.into());
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::password::Hash;
 use command::{KeyFlags, Number};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -150,8 +150,12 @@ pub(crate) struct Selector {
     pub first_args: Vec<(Number, Box<[u8]>)>,
     pub all_keys: bool,
     pub keys: Vec<KeyPattern>,
+    /// Where in `keys` each pattern stands.
+    pub key_places: BTreeMap<Box<[u8]>, usize>,
     pub all_channels: bool,
     pub channels: Vec<Box<[u8]>>,
+    /// The same in order of their names.
+    pub channels_known: BTreeSet<Box<[u8]>>,
 }
 
 impl Default for Selector {
@@ -161,8 +165,10 @@ impl Default for Selector {
             first_args: Vec::new(),
             all_keys: false,
             keys: Vec::new(),
+            key_places: BTreeMap::new(),
             all_channels: false,
             channels: Vec::new(),
+            channels_known: BTreeSet::new(),
         }
     }
 }
