@@ -8,6 +8,7 @@ mod emulate;
 mod emulate_faults;
 mod every_command;
 mod fan;
+mod growth;
 mod halves;
 mod homes;
 mod inlays;
