@@ -255,6 +255,8 @@ pub(crate) const NAMES_MAX: &str =
     "ERR the request names more commands or clients than the limit of the proxy. Ask for fewer at once";
 pub(crate) const NO_KEYSPACE: &str = "ERR Replica can't interact with the keyspace";
 pub(crate) const SUBSCRIPTIONS_MAX: &str = "ERR max number of subscriptions reached";
+pub(crate) const PATTERN_TOO_LONG: &str =
+    "ERR the pattern is longer than the limit of the proxy. Use a shorter one";
 pub(crate) const NO_SUCH_CLIENT: &str = "ERR No such client";
 pub(crate) const INVALID_CLIENT_ID: &str = "ERR Invalid client ID";
 pub(crate) const CLIENT_ID_RANGE: &str = "ERR client-id should be greater than 0";

@@ -54,6 +54,9 @@ pub struct Limits {
     /// Bytes that the subscriptions of all clients of one worker are counted for: names, and some hundred bytes for each
     /// topic and each subscription. Above it no more are taken.
     pub subscription_bytes_max: usize,
+    /// Bytes of a pattern by which channels are matched here (PSUBSCRIBE, PUBSUB CHANNELS). A longer one is refused: a
+    /// comparison takes steps by the product of the lengths of pattern and channel.
+    pub pattern_bytes_max: usize,
     /// Bytes that keys which clients have read that track (CLIENT TRACKING), of one worker, are counted for. Above it some
     /// are forgotten, and the clients are told as if they had changed.
     pub tracked_bytes_max: usize,
@@ -241,6 +244,7 @@ impl Default for Limits {
             subscriber_bytes_soft: 8 << 20,
             subscriber_patience: Duration::from_secs(60),
             subscription_bytes_max: 64 << 20,
+            pattern_bytes_max: 1 << 10,
             tracked_bytes_max: 64 << 20,
             in_flight_max: 1 << 16,
             inquiries_max: 1 << 16,

@@ -165,6 +165,9 @@ impl Core {
     /// The topic, if the session may be subscribed to it now; else what it is told.
     fn topic_for(&mut self, session: &Session, kind: Kind, name: &[u8]) -> Result<Id, String> {
         let lane = self.plain_lane(session);
+        if kind == Kind::Pattern && name.len() > self.limits.pattern_bytes_max {
+            return Err(errors::PATTERN_TOO_LONG.to_owned());
+        }
         let topics = &self.subscriptions.topics;
         if topics.held_bytes() + name.len() > self.limits.subscription_bytes_max {
             return Err(errors::SUBSCRIPTIONS_MAX.to_owned());
@@ -406,7 +409,11 @@ impl Core {
         match question {
             PubSubQuestion::Names(_) if request.len() > 3 => errors::write_subcommand_syntax(reply, request),
             PubSubQuestion::Names(kind) => {
-                let names = audience.names(kind, request.get(2));
+                let pattern = request.get(2);
+                if pattern.is_some_and(|pattern| pattern.len() > self.limits.pattern_bytes_max) {
+                    return errors::write(reply, errors::PATTERN_TOO_LONG);
+                }
+                let names = audience.names(kind, pattern);
                 encode::array_header(reply, names.len());
                 names.iter().for_each(|name| encode::bulk(reply, name));
             }

@@ -440,6 +440,15 @@ fn subscribers_that_take_nothing_do_not_stop_others() {
 }
 
 #[test]
+fn a_pattern_is_no_longer_than_the_limit_says() {
+    let mut rig = Rig::ready_with(1, Limits { pattern_bytes_max: 3, ..Limits::default() });
+    let client = rig.client();
+    let refusal = "-ERR the pattern is longer than the limit of the proxy. Use a shorter one|";
+    rig.client_sends(client, "psubscribe abc*|pubsub channels abc*|pubsub channels abc|pubsub channels|");
+    assert_eq!(rig.taken(client), format!("{refusal}{refusal}*0|*0|"));
+}
+
+#[test]
 fn subscriptions_are_bounded() {
     let limits = Limits { subscription_bytes_max: 1000, ..Limits::default() };
     let mut rig = Rig::ready_with(1, limits);
