@@ -1,6 +1,7 @@
 //! Nearly all requests are for one key, or one shard: what the others get meanwhile, and what is held for the flood. How fast
 //! anybody is served is never judged.
 
+use crate::harness::fault::Fault;
 use crate::harness::{Client, World, kernel};
 use resp::reply::as_integer;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,24 +13,35 @@ const AT_ONCE: usize = 5_000;
 /// what the allocator keeps.
 const GROWTH_MAX: u64 = 32 << 20;
 
-/// Counts `key` up until `is_over`, many at once. How often that was.
-pub(crate) fn flood(mut client: Client, key: &str, is_over: &AtomicBool) -> u64 {
+/// What a client of a flood was told.
+#[derive(Default)]
+pub(crate) struct Flooded {
+    served: u64,
+    faults: u64,
+}
+
+/// Counts `key` up until `is_over`, many at once.
+pub(crate) fn flood(mut client: Client, key: &str, is_over: &AtomicBool) -> Flooded {
     let requests = format!("INCR {key}\r\n").repeat(AT_ONCE);
-    let (mut sent, mut last) = (0, 0);
+    let (mut flooded, mut last) = (Flooded::default(), 0);
     while !is_over.load(Ordering::Relaxed) {
         let mut writer = Client::of_stream(client.stream().try_clone().expect("a second handle"));
         std::thread::scope(|scope| {
             scope.spawn(|| writer.send(requests.as_bytes()));
             for _ in 0..AT_ONCE {
                 let reply = client.read_reply();
-                let count = as_integer(&reply).expect("the flood is served as well");
+                if Fault::of(&reply).is_some() {
+                    flooded.faults += 1;
+                    continue;
+                }
+                let count = as_integer(&reply).expect("INCR answers a number");
                 assert!(count > last, "{count} behind {last}");
                 last = count;
+                flooded.served += 1;
             }
         });
-        sent += AT_ONCE as u64;
     }
-    sent
+    flooded
 }
 
 /// All keys of the flood are `keys`, and all of them are of the first of two shards.
@@ -52,7 +64,8 @@ fn others_are_served_beside_a_flood_of(world: &World, keys: &[String]) {
             assert_eq!(other.ask(&format!("INCR {mine}")), format!(":{count}\\r\\n"));
         }
         is_over.store(true, Ordering::Relaxed);
-        flooding.into_iter().map(|flooding| flooding.join().expect("no client panics")).sum()
+        let flooded = flooding.into_iter().map(|flooding| flooding.join().expect("no client panics"));
+        flooded.inspect(|flooded| assert_eq!(flooded.faults, 0)).map(|flooded| flooded.served).sum()
     });
     let counted: i64 = keys.iter().filter_map(|key| as_integer(&count_of(&mut other, key))).sum();
     assert_eq!(counted as u64, flooded);

@@ -13,9 +13,9 @@ const DESCRIPTORS_MORE_MAX: usize = 8;
 /// What the proxy may hold more than at the start, once nothing is in flight: what the allocator keeps.
 const RESIDENT_MORE_MAX: u64 = 128 << 20;
 
-/// A short request timeout, so that a frozen node costs little time, and a bound that slow readers reach.
+/// The usual request timeout, so that a frozen node costs little time, and a bound that slow readers reach.
 const FLAGS: [&str; 4] =
-    ["--workers=2", "--request-timeout-ms=500", "--connect-timeout-ms=500", "--memory-max=256mb"];
+    ["--workers=2", "--request-timeout-ms=1000", "--connect-timeout-ms=1000", "--memory-max=256mb"];
 
 /// Nodes that keep each write, and the proxy that all rounds share.
 pub(super) struct Scene {
