@@ -527,11 +527,12 @@ impl Session {
             self.pop_front();
             self.release(pool);
         } else {
+            let parks = if is_muted { &[] } else { reply };
             *place = Place::Ready(Parked::EMPTY);
             if let Place::Ready(parked) = place {
-                parked.fill(if is_muted { &[] } else { reply }, pool);
+                parked.fill(parks, pool);
             }
-            self.parked_bytes += reply.len();
+            self.parked_bytes += parks.len();
         }
         self.note_reply(reply.len());
         true

@@ -1,5 +1,6 @@
 //! Transcripts: what the core does, event by event. `|` stands for CR LF.
 
+mod accounts;
 mod acknowledged;
 mod administration;
 mod blocking;
