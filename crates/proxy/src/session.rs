@@ -89,7 +89,7 @@ pub(crate) struct Session {
     pub active_at: Instant,
     /// When the unfinished request at the start of `input` began.
     pub request_began: Option<Instant>,
-    /// When it last took a byte, or had none to take.
+    /// When it last took a byte.
     pub output_moved_at: Instant,
     pending: VecDeque<Place>,
     /// The number of the place at the front of `pending`.
@@ -682,12 +682,13 @@ impl Session {
     pub(crate) fn is_stalled(&self, now: Instant, limits: &Limits) -> bool {
         // Who holds connections of his own keeps others from having some.
         let allowed = if self.pinning.id().is_none() { limits.output_bytes_soft } else { 0 };
-        self.output.len() > allowed && now.since(self.output_moved_at) > limits.output_stall
+        // What it was not offered yet does not stall.
+        self.blocked && self.output.len() > allowed && now.since(self.output_moved_at) > limits.output_stall
     }
 
     /// Whether something is held for it that has not moved for `patience`, and that only it could move.
     pub(crate) fn is_stuck(&self, now: Instant, patience: Duration) -> bool {
-        let takes_nothing = !self.output.is_empty() && now.since(self.output_moved_at) >= patience;
+        let takes_nothing = self.blocked && now.since(self.output_moved_at) >= patience;
         let sends_nothing = !self.input.is_empty() && !self.paused && now.since(self.active_at) >= patience;
         takes_nothing || sends_nothing
     }
