@@ -22,6 +22,7 @@ pub(crate) mod retire;
 
 mod opening;
 mod outbox;
+mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use crate::ConnId;
 use crate::backend::lanes::{Greeting, LaneId, PING};
 use crate::backend::outbox::Outbox;
 use crate::backend::proof::Proof;
+pub(crate) use crate::backend::silence::Due;
 use crate::limits::Limits;
 use crate::redirect::Kept;
 use crate::scripts::Loaded;
@@ -59,7 +61,7 @@ pub(crate) struct Ticket {
     pub queued_us: u32,
     /// Offset of the request's first byte in all that was ever queued on this connection.
     pub start: u64,
-    /// The reply is late from then on.
+    /// The reply is not late before: see `silence.rs`.
     pub deadline: Instant,
 }
 
@@ -272,21 +274,8 @@ pub(crate) struct Backend {
     moved_at: Instant,
     /// When it was doubted last.
     doubted_at: Instant,
-}
-
-/// What the time asks of a backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// Nothing.
-    Nothing,
-    /// Try to connect.
-    Connect,
-    /// Give the connection up.
-    Fail(&'static str),
-    /// The ticket at the front of those not yet expired is late: take it with [`Backend::expire`].
-    Expire,
-    /// Nothing has come for a good part of a request's time: see `doubt.rs`.
-    Doubt,
+    /// What is in flight is late then, whatever comes.
+    pub late_at_most: Instant,
 }
 
 impl Backend {
@@ -339,6 +328,7 @@ impl Backend {
             scanner: reply::Scanner::default(),
             moved_at: Instant::ZERO,
             doubted_at: Instant::ZERO,
+            late_at_most: Instant::NEVER,
         }
     }
 
@@ -531,11 +521,6 @@ impl Backend {
         }
     }
 
-    /// Notes that something came.
-    pub(crate) fn handle_progress(&mut self, now: Instant) {
-        self.moved_at = now;
-    }
-
     /// Appends what came to an unfinished reply, if there is one, and hands out all that is to be read.
     pub(crate) fn take_input(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         if self.input.is_empty() {
@@ -699,108 +684,6 @@ impl Backend {
         self.is_idle() && self.outbox.unsent_len() == 0 && self.input.is_empty()
     }
 
-    /// What is in flight is late from `late_at` on at the latest, and so is the connection, if it is being made.
-    pub(crate) fn hurry(&mut self, late_at: Instant) {
-        match &mut self.state {
-            State::Connecting { deadline, .. } | State::Probing { deadline, .. } => {
-                *deadline = late_at.min(*deadline)
-            }
-            State::Waiting { .. } | State::Ready { .. } => {}
-        }
-        self.tickets_mut().for_each(|ticket| ticket.deadline = ticket.deadline.min(late_at));
-    }
-
-    /// Whether nothing has come for `time`.
-    pub(crate) fn is_silent_for(&self, time: Duration, now: Instant) -> bool {
-        now.since(self.moved_at) >= time
-    }
-
-    /// When [`Backend::due`] may say something else than now.
-    pub(crate) fn deadline(&self, limits: &Limits) -> Instant {
-        match self.state {
-            State::Waiting { until } => until,
-            State::Connecting { deadline, .. } | State::Probing { deadline, .. } => deadline,
-            State::Ready { .. } => {
-                self.late_at(limits).min(self.hopeless_at(limits)).min(self.doubtful_at(limits))
-            }
-        }
-    }
-
-    /// What `now` asks for.
-    pub(crate) fn due(&self, now: Instant, limits: &Limits) -> Due {
-        match self.state {
-            State::Waiting { until } if until <= now => Due::Connect,
-            State::Connecting { deadline, .. } if deadline <= now => Due::Fail("no connection in time"),
-            State::Probing { deadline, .. } if deadline <= now => Due::Fail("no answer to PING in time"),
-            State::Ready { .. } if self.hopeless_at(limits) <= now => Due::Fail("no reply in time"),
-            State::Ready { .. } if self.late_at(limits) <= now => Due::Expire,
-            State::Ready { .. } if self.doubtful_at(limits) <= now => Due::Doubt,
-            _ => Due::Nothing,
-        }
-    }
-
-    /// When the first ticket that is not yet expired will be. A large reply that is on its way gets its time.
-    fn late_at(&self, limits: &Limits) -> Instant {
-        let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
-        match self.used_by {
-            Use::Shared | Use::Replica | Use::Held | Use::Draining | Use::Relief => {
-                ticket.deadline + limits.transfer_time(self.input.len())
-            }
-            // Many are asked for at once when the connection is made again.
-            Use::Subscription => ticket.deadline.max(self.moved_at + limits.request_timeout),
-            // A slow client makes its own replies late, and only those.
-            Use::Pinned if self.paused => Instant::NEVER,
-            Use::Pinned | Use::Retired => ticket.deadline.max(self.moved_at + limits.transfer_timeout),
-        }
-    }
-
-    /// When a connection with late replies is given up: another timeout after the first reply was late, if nothing
-    /// came meanwhile.
-    fn hopeless_at(&self, limits: &Limits) -> Instant {
-        match self.in_flight.front() {
-            Some(ticket) if self.expired > 0 => ticket.deadline.max(self.moved_at) + limits.request_timeout,
-            _ => Instant::NEVER,
-        }
-    }
-
-    /// When it is to be doubted that what is sent still arrives: once in each silence, and not while it is new, so that it
-    /// is not replaced again and again where a node leaves some requests waiting on purpose (CLIENT PAUSE).
-    fn doubtful_at(&self, limits: &Limits) -> Instant {
-        match (self.state, self.in_flight.front()) {
-            (State::Ready { since, .. }, Some(first))
-                if self.used_by == Use::Shared && self.expired == 0 && !self.is_doubted() =>
-            {
-                let asked_at = first.deadline - limits.request_timeout;
-                asked_at.max(self.moved_at).max(since + limits.backoff_max) + limits.doubt_after()
-            }
-            _ => Instant::NEVER,
-        }
-    }
-
-    /// Whether nothing has come since it was doubted.
-    pub(crate) fn is_doubted(&self) -> bool {
-        self.doubted_at > self.moved_at
-    }
-
-    /// It is doubted from now on.
-    pub(crate) fn doubt(&mut self, now: Instant) {
-        self.doubted_at = now;
-    }
-
-    /// Makes a tombstone of the first ticket that is late and returns what it was. `None` if a connection would not
-    /// even take its bytes: then the connection is to be given up instead, which tells everybody the truth.
-    pub(crate) fn expire(&mut self) -> Option<Ticket> {
-        let written = self.outbox.written();
-        let ticket = self.in_flight.get_mut(self.expired)?;
-        if ticket.start >= written {
-            return None;
-        }
-        let late = *ticket;
-        ticket.bury();
-        self.expired += 1;
-        Some(late)
-    }
-
     /// Whether it had worked for a while, without late replies, when it ended: then the next attempt is made at once.
     pub(crate) fn was_healthy(&self, now: Instant, limits: &Limits) -> bool {
         let is_old = |since| now.since(since) >= limits.backoff_max;
@@ -846,6 +729,7 @@ impl Backend {
         self.scanner = reply::Scanner::default();
         self.expired = 0;
         self.redirected_at = None;
+        self.late_at_most = Instant::NEVER;
         let written = self.outbox.written();
         self.outbox.clear(pool);
         (std::mem::take(&mut self.in_flight), written)

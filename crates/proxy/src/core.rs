@@ -113,7 +113,7 @@ pub(crate) struct Core {
     pub now: Instant,
     /// The low bits of its microseconds: see [`tally::low_us`].
     pub now_us: u32,
-    /// When a request that is queued now for a shared connection is late, if nothing waits to be sent before it.
+    /// A request that is queued now for a shared connection is not late before.
     late_at: Instant,
     /// See [`Limits::doubt_after`].
     doubt_after: Duration,
@@ -309,7 +309,7 @@ impl Core {
     ) {
         let backend = &mut self.backends[node as usize];
         let start = begin(backend, &mut self.pool);
-        let (late_at, kept) = match backend.used_by {
+        let (deadline, kept) = match backend.used_by {
             Use::Shared | Use::Replica | Use::Held | Use::Draining => {
                 (self.late_at, asked.kept.max(self.keeps))
             }
@@ -318,7 +318,6 @@ impl Core {
             Use::Relief => (self.late_at, self.keeps),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, self.keeps),
         };
-        let deadline = late_at + self.limits.transfer_time(backend.queued_bytes());
         let Asked { conn, place, part, purpose, .. } = asked;
         let (command, queued_us) = (self.asking, self.now_us);
         let ticket = Ticket { conn, place, part, purpose, command, kept, queued_us, start, deadline };

@@ -34,6 +34,7 @@ use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::num::NonZeroU32;
 use std::time::Duration;
+use stdx::Instant;
 use topology::{NodeId, ShardId};
 
 /// A connection that a client holds, by its place among the backends: the first place is always a shared one's.
@@ -85,6 +86,7 @@ impl Core {
         backend.used_by = Use::Held;
         backend.held_by = Some(session.conn);
         (backend.shard, backend.watched_slot) = (shard, None);
+        backend.late_at_most = Instant::NEVER;
         self.held += 1;
         Ok(HeldNode::new(node).expect("the first place is a shared connection's"))
     }

@@ -8,6 +8,7 @@ use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
 use std::sync::Arc;
 use std::time::Duration;
+use stdx::Instant;
 use users::Registry;
 
 /// Every queue, wait and retry of the core has its bound here.
@@ -97,8 +98,8 @@ pub struct Limits {
     /// Bytes of large replies that may be passed over on a shared connection within a second or so; with more to come,
     /// another takes its place. It bounds how long others wait behind large replies that nobody expected.
     pub pass_over_bytes_max: usize,
-    /// From a request on a connection of a client's own to the next sign of life on it. Nobody else waits behind it, and
-    /// a node that puts a large reply together is silent for long.
+    /// The same as `request_timeout` on a connection of a client's own. Nobody else waits behind it, and a node that puts a
+    /// large reply together is silent for long.
     pub transfer_timeout: Duration,
     /// A pinned connection that nobody has used for so long is closed.
     pub pinned_idle: Duration,
@@ -112,10 +113,12 @@ pub struct Limits {
     pub identities_max: usize,
     /// From the wish to connect to a node to its PONG.
     pub connect_timeout: Duration,
-    /// From a request's arrival at a backend to its reply.
+    /// How long a node may be silent on a connection on which something is in flight. Then what was sent so long ago is
+    /// late: its outcome is unknown.
     pub request_timeout: Duration,
-    /// The slowest transfer that is waited for: a request or reply of so many bytes gets a second more. Large values
-    /// need time; a node that hangs does not get much more of it.
+    /// A request that was sent is late after so many timeouts, however much its node sends meanwhile.
+    pub request_timeouts_max: u32,
+    /// The slowest reply for which that is put off: one of so many bytes gets a second more.
     pub transfer_bytes_per_s_min: u64,
     /// A connection to a node that was silent for this long is asked for a PONG.
     pub probe_after: Duration,
@@ -194,22 +197,25 @@ impl Limits {
         self.request_timeout / 4
     }
 
+    /// When a request that is not late before `deadline` is late, whatever comes, if its node may be silent for `silence_max`.
+    pub(crate) fn over_at(&self, deadline: Instant, silence_max: Duration) -> Instant {
+        deadline + silence_max.saturating_mul(self.request_timeouts_max.saturating_sub(1))
+    }
+
+    /// A worker that comes so much later to its turn than it wished was itself stopped, or had too much to do: what it did not
+    /// see meanwhile says nothing about nodes.
+    pub(crate) fn stall_min(&self) -> Duration {
+        self.request_timeout / 10
+    }
+
     /// How much longer than others a transfer of `bytes` may take.
-    #[inline]
     pub(crate) fn transfer_time(&self, bytes: usize) -> Duration {
-        // Asked for each request, and two divisions are a good part of its cost.
-        if bytes < PROMPT_BYTES {
-            return Duration::ZERO;
-        }
         // In 64 bits: 18 GB are more than is held.
         Duration::from_nanos(
             (bytes as u64).saturating_mul(1_000_000_000) / self.transfer_bytes_per_s_min.max(1),
         )
     }
 }
-
-/// What is shorter gets no time of its own: it is a millisecond at the rate of transfers that is taken by default.
-const PROMPT_BYTES: usize = 16 * 1024;
 
 /// What the process needs for itself: 8 to 9 MB are resident once all of its code has run, and the allocator is slow to give
 /// back what it has.
@@ -273,6 +279,7 @@ impl Default for Limits {
             identities_max: 1024,
             connect_timeout: Duration::from_secs(1),
             request_timeout: Duration::from_secs(1),
+            request_timeouts_max: 10,
             transfer_bytes_per_s_min: 16 << 20,
             probe_after: Duration::from_secs(5),
             inspect_every: Duration::from_secs(10),

@@ -189,7 +189,9 @@ impl Proxy {
                 self.core.list_client(session);
             }
             Some(&mut Peer::Node(node)) => {
-                self.core.backends[node as usize].blocked = false;
+                let backend = &mut self.core.backends[node as usize];
+                backend.blocked = false;
+                backend.handle_progress(self.core.now);
                 self.core.list_node(node);
             }
             None => {}
@@ -215,6 +217,10 @@ impl Proxy {
                 core.counters.node_bytes_out += count as u64;
                 let backend = &mut core.backends[node as usize];
                 backend.handle_sent(count, &mut core.pool);
+                if backend.blocked {
+                    backend.note_blocked(core.now);
+                    core.check_at = core.check_at.min(backend.deadline(&core.limits));
+                }
                 if backend.queued_bytes() > 0 {
                     backend.list(node, &mut core.nodes_to_send);
                 }

@@ -632,12 +632,7 @@ impl Proxy {
         );
         core.counters.timeouts += u64::from(!of_nobody);
         let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
-        let after = match core.backends[node as usize].used_by {
-            Use::Shared | Use::Replica | Use::Held | Use::Subscription | Use::Draining | Use::Relief => {
-                core.limits.request_timeout
-            }
-            Use::Pinned | Use::Retired => core.limits.transfer_timeout,
-        };
+        let after = core.backends[node as usize].waited(core.now, &core.limits);
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
     }
 

@@ -34,15 +34,15 @@ impl Pipe {
         self.bytes.extend(bytes);
     }
 
-    /// What arrives next: all that is on the way, or a piece of it.
-    pub(crate) fn take(&mut self, prng: &mut Prng) -> Vec<u8> {
+    /// What arrives next: all that is on the way, or a piece of it, of no more than `bytes_max`.
+    pub(crate) fn take(&mut self, prng: &mut Prng, bytes_max: usize) -> Vec<u8> {
         let len = self.bytes.len();
         let piece = match prng.below(8) {
             0 => 1 + prng.below(3) as usize,
             1 | 2 => 1 + prng.below(len as u64) as usize,
             _ => len,
         };
-        self.bytes.drain(..piece.min(len)).collect()
+        self.bytes.drain(..piece.min(len).min(bytes_max)).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

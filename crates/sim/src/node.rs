@@ -46,6 +46,8 @@ pub(crate) struct Node {
     pub waiting: Vec<Waiting>,
     /// When the first of them has waited long enough, as it was planned last.
     wakes_at: Instant,
+    /// When the way from it to the proxy is free for more.
+    pub wire_free_at: Instant,
     conns: BTreeMap<ConnId, Input>,
 }
 
@@ -119,6 +121,7 @@ impl Node {
             overheard: Vec::new(),
             waiting: Vec::new(),
             wakes_at: Instant::NEVER,
+            wire_free_at: Instant::ZERO,
             conns,
         }
     }

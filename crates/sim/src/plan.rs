@@ -236,6 +236,10 @@ pub struct Plan {
     pub ejecting: Option<Ejecting>,
     /// How long replicas may take to go on, one of these at a time.
     pub lags: Vec<Duration>,
+    /// How much comes from each node in a second, over all its connections; `None`: all that it has to say.
+    pub node_bytes_per_s: Option<u64>,
+    /// The worker is stopped now and then.
+    pub has_stalls: bool,
     topology: TopologySpec,
 }
 
@@ -311,6 +315,8 @@ impl Plan {
         }
         let may_join = is_cluster && shards > 1 && !faults.is_empty();
         let has_newcomer = may_join && (discovers || prng.one_in(2));
+        let is_quiet = faults.is_empty() && watching.is_none() && delay_max < SLOW;
+        let (node_bytes_per_s, has_stalls) = if is_quiet { burdens(seed) } else { (None, false) };
         Plan {
             seed,
             shards,
@@ -331,6 +337,8 @@ impl Plan {
             has_favourites,
             ejecting,
             lags,
+            node_bytes_per_s,
+            has_stalls,
             topology,
         }
     }
@@ -347,7 +355,7 @@ impl Plan {
 
     /// Whether the network is so fast that no request's time can be up.
     pub fn is_fast(&self) -> bool {
-        self.delay_max < Duration::from_millis(5)
+        self.delay_max < SLOW
     }
 
     /// Whether no error of the contract may be seen, and nobody be closed.
@@ -409,6 +417,11 @@ impl Plan {
     /// Whether clients' reads may go to replicas.
     pub fn reads_replicas(&self) -> bool {
         self.reading != Reading::default()
+    }
+
+    /// How much of what a node says may arrive at once: a fiftieth of a second's worth.
+    pub fn piece_bytes_max(&self) -> usize {
+        self.node_bytes_per_s.map_or(usize::MAX, |bytes| bytes as usize / 50)
     }
 
     /// Who owns which key in this world, as it begins.
@@ -523,6 +536,17 @@ fn watching(seed: u64) -> Option<Watching> {
     Some(Watching { slowness, named, quorum, replicas: 1 + prng.below(2) as usize })
 }
 
+/// A network whose deliveries may take so long is a slow one.
+const SLOW: Duration = Duration::from_millis(5);
+
+/// Nodes that take long for large replies, and a worker that is stopped now and then, in some of the worlds in which nothing goes
+/// wrong: all is answered there all the same. No other world depends on what is drawn for these.
+fn burdens(seed: u64) -> (Option<u64>, bool) {
+    let mut prng = Prng::new(seed ^ 0x0b0e_de25);
+    let bytes_per_s = prng.one_in(2).then(|| *prng.pick(&[300_000, 1_000_000, 5_000_000]));
+    (bytes_per_s, prng.one_in(4))
+}
+
 /// Longer than what sentinels said before counts for anything, whoever is silent.
 const LONG: Duration = Duration::from_secs(14);
 /// So long one sentinel alone is left with a primary.
@@ -626,7 +650,7 @@ const FEW_TRACKED: usize = 1_500;
 fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
     let defaults = Limits::default();
     // What is large is carried out one by one: on a slow network that would take longer than a world lasts.
-    let large_bytes: &[usize] = match delay_max < Duration::from_millis(5) {
+    let large_bytes: &[usize] = match delay_max < SLOW {
         true => &[30, 200, 2_000, defaults.large_bytes],
         false => &[5_000, defaults.large_bytes],
     };

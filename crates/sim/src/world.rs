@@ -448,6 +448,7 @@ impl<'p> World<'p> {
     /// The loop of a worker: what happened, what it is time for, what to do. Sometimes several things happen in one
     /// turn.
     fn turn(&mut self) {
+        self.stall();
         let burst = *self.prng.pick(&[1, 1, 1, 2, 5, 20]);
         let until = self.now + Duration::from_micros(if burst > 1 { 200 } else { 0 });
         for _ in 0..burst {
@@ -483,6 +484,17 @@ impl<'p> World<'p> {
                 self.ledger.violate(format!("a client was closed without a cause: {reason:?}"));
             }
         }
+    }
+
+    /// Now and then the worker is stopped before its turn, as when others have its core: nothing is done meanwhile.
+    fn stall(&mut self) {
+        if !self.plan.has_stalls || self.now > self.plan.quiet_at || !self.prng.one_in(500) {
+            return;
+        }
+        let late = Duration::from_millis(*self.prng.pick(&[50, 300, 900, 3_000]));
+        self.now += late;
+        self.ledger.now = self.now;
+        self.proxy.handle_lateness(late, self.now);
     }
 
     /// Does what the proxy asks for.

@@ -9,7 +9,7 @@
 //!
 //! The old connection is not closed before one of its replies is late: a node may leave writes waiting on purpose (CLIENT
 //! PAUSE, a failover by hand), and then answers there. What the node may have carried out is never sent again: only reads
-//! are, once, within their time, and of clients that have nothing but reads in flight there, so that none of them sees
+//! are, once, and of clients that have nothing but reads in flight there, so that none of them sees
 //! less or more than its place in the client's order allows. The same is done with reads whose connection ended, if it had
 //! been healthy.
 
@@ -115,7 +115,7 @@ impl Proxy {
         ticket.purpose == Purpose::Client
             && ticket.kept.may_be_repeated()
             && self.core.backends[node as usize].is_kept(ticket)
-            && ticket.deadline > self.core.now
+            && self.core.limits.over_at(ticket.deadline, self.core.limits.request_timeout) > self.core.now
             && matches!(owed, Owed::Node | Owed::Merge(_))
     }
 

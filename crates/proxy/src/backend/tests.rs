@@ -120,15 +120,31 @@ fn what_is_too_much_to_be_kept_is_not_asked_again() {
 }
 
 #[test]
-fn a_large_reply_that_is_on_its_way_is_not_late() {
+fn a_large_reply_on_its_way_has_ten_timeouts_and_its_own_time() {
+    let (mut pool, limits) = (pool(), Limits::default());
+    let mut backend = ready();
+    // Its first timeout is over at 1 s.
+    queue(&mut backend, &mut pool, at(0));
+    backend.handle_sent(PING.len(), &mut pool);
+    backend.keep_input(&vec![b'x'; 16 << 20], &mut pool);
+    backend.handle_progress(at(9900));
+    assert_eq!(backend.due(at(9999), &limits), Due::Nothing);
+    backend.handle_progress(at(10_999));
+    assert_eq!(backend.due(at(10_999), &limits), Due::Nothing);
+    assert_eq!(backend.due(at(11_000), &limits), Due::Expire);
+}
+
+#[test]
+fn a_reply_on_its_way_is_late_once_its_node_is_silent() {
     let (mut pool, limits) = (pool(), Limits::default());
     let mut backend = ready();
     queue(&mut backend, &mut pool, at(0));
     backend.handle_sent(PING.len(), &mut pool);
-    backend.keep_input(&vec![b'x'; 16 << 20], &mut pool);
-    backend.handle_progress(at(1990));
-    assert_eq!(backend.due(at(1999), &limits), Due::Nothing);
-    assert_eq!(backend.due(at(2000), &limits), Due::Expire);
+    backend.keep_input(b"$", &mut pool);
+    backend.handle_progress(at(990));
+    backend.doubt(at(1500));
+    assert_eq!(backend.due(at(1989), &limits), Due::Nothing);
+    assert_eq!(backend.due(at(1990), &limits), Due::Expire);
 }
 
 #[test]

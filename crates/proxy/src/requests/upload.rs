@@ -146,9 +146,7 @@ impl Core {
             pin.upload = None;
         }
         if let Some(node) = node {
-            let queued = self.backends[node as usize].queued_bytes();
-            let deadline = self.now + self.limits.transfer_timeout + self.limits.transfer_time(queued);
-            self.set_deadline(node, deadline);
+            self.set_deadline(node, self.now + self.limits.transfer_timeout);
         }
         if !session.is_pending() {
             self.handle_quiet(session);

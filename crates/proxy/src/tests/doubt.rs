@@ -64,16 +64,16 @@ fn a_read_is_asked_again_once() {
 }
 
 #[test]
-fn its_time_is_not_longer_for_that() {
+fn its_silence_is_that_of_the_next_connection() {
     let mut rig = rig();
     let client = rig.client();
     rig.client_sends(client, "get a|");
     rig.pass(Duration::from_millis(200));
     end(&mut rig);
     rig.bring_up(0);
-    rig.pass(Duration::from_millis(798));
+    rig.pass(Duration::from_millis(999));
     assert_eq!(rig.taken(client), "");
-    rig.pass(Duration::from_millis(2));
+    rig.pass(Duration::from_millis(1));
     assert_eq!(rig.taken(client), LATE);
 }
 

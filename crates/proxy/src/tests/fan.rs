@@ -134,6 +134,9 @@ fn who_waits_on_several_shards_is_answered_when_the_first_has_something_and_the_
     scene.rig.client_sends(scene.client, &format!("xread block 0 streams {a} {b} $ 5|"));
     scene.are_asked();
     assert!(scene.held.iter().all(|conn| !scene.rig.is_closed(*conn)));
+    // Nor is there a hurry any more.
+    scene.rig.pass(Duration::from_millis(900));
+    assert_eq!(scene.answered(), "");
     // Their numbers are known from before; but only what a node has can be let go there.
     scene.rig.sends(scene.held[1], &format!(":71|*1|{entry}"));
     assert_eq!(scene.rig.node_got(0), "");

@@ -5,6 +5,8 @@ use crate::client::Moment;
 use crate::ledger::Told;
 use crate::network::Pipe;
 use proxy::{ConnId, Event};
+use std::time::Duration;
+use stdx::Instant;
 
 impl World<'_> {
     pub(crate) fn plan_delivery_to_proxy(&mut self, conn: ConnId) {
@@ -13,6 +15,22 @@ impl World<'_> {
         if something && !link.to_proxy.planned && !link.paused && link.connected && !link.closed_by_proxy {
             link.to_proxy.planned = true;
             self.plan_in_up_to(self.plan.delay_max, What::ToProxy(conn));
+        }
+    }
+
+    /// When the way from `who` is free for more.
+    fn free_at(&self, who: Who) -> Instant {
+        match who {
+            Who::Client(_) => Instant::ZERO,
+            Who::Node(node) => self.nodes[node].wire_free_at,
+        }
+    }
+
+    /// The way from `who` is taken by so many bytes.
+    fn take_wire(&mut self, who: Who, bytes: usize) {
+        if let (Who::Node(node), Some(bytes_per_s)) = (who, self.plan.node_bytes_per_s) {
+            let takes = Duration::from_nanos(bytes as u64 * 1_000_000_000 / bytes_per_s);
+            self.nodes[node].wire_free_at = self.now + takes;
         }
     }
 
@@ -46,7 +64,16 @@ impl World<'_> {
             }
             return;
         }
-        let bytes = link.to_proxy.take(&mut self.prng);
+        let who = link.who;
+        let free_at = self.free_at(who);
+        if free_at > self.now {
+            self.with_link(conn, |link| link.to_proxy.planned = true);
+            return self.plan_at(free_at, What::ToProxy(conn));
+        }
+        let piece_max = self.plan.piece_bytes_max();
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        let bytes = link.to_proxy.take(&mut self.prng, piece_max);
+        self.take_wire(who, bytes.len());
         self.note(6, conn, bytes.len());
         self.proxy.handle_event(Event::Received { conn, bytes: &bytes }, self.now);
         self.plan_delivery_to_proxy(conn);
@@ -72,7 +99,7 @@ impl World<'_> {
             }
             return;
         }
-        let bytes = link.to_peer.take(&mut self.prng);
+        let bytes = link.to_peer.take(&mut self.prng, usize::MAX);
         let dead = link.dead;
         if std::mem::take(&mut link.wants_writable) && !link.closed_by_proxy {
             self.plan_in_up_to(self.plan.delay_max, What::Writable(conn));
