@@ -91,3 +91,39 @@ fn a_flood_for_one_shard_costs_others_no_service_and_no_more_than_some_memory() 
     let keys: Vec<String> = world.keys_on(0, "flood").take(FLOODING).collect();
     others_are_served_beside_a_flood_of(&world, &keys);
 }
+
+/// A worker that always has more to read than a turn takes looks at the clock all the same: else it would make no connections, and
+/// would find no node silent.
+#[test]
+fn a_wait_begins_and_ends_while_its_worker_is_flooded() {
+    let world = World::with_flags(1, &["--workers=1"]);
+    let mut waiting = world.connect();
+    let is_over = AtomicBool::new(false);
+    let reply = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut client = world.connect();
+            let is_over = &is_over;
+            scope.spawn(move || {
+                client.send(b"CLIENT REPLY OFF\r\n");
+                while !is_over.load(Ordering::Relaxed) {
+                    client.send(&b"PING\r\n".repeat(10_000));
+                }
+            });
+        }
+        // They are at it.
+        while requests(&mut waiting) < 100_000 {}
+        waiting.send(b"BLPOP none 0.01\r\n");
+        let reply = waiting.try_read_reply();
+        is_over.store(true, Ordering::Relaxed);
+        reply
+    });
+    assert_eq!(reply.as_deref(), Ok(&b"*-1\r\n"[..]));
+}
+
+/// How many requests the proxy has got.
+fn requests(client: &mut Client) -> u64 {
+    let info = client.command(&[b"INFO", b"stats"]);
+    let info = String::from_utf8_lossy(&info);
+    let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+    line.and_then(|count| count.parse().ok()).expect("INFO tells it")
+}

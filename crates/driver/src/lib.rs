@@ -109,7 +109,7 @@ const BUFFER_BYTES: usize = 128 * 1024;
 /// The same while other connections wait for their turn: so that a client that has sent thousands of requests lets the
 /// others in between, and still enough for a hundred requests of usual size at once.
 pub const SHARE_BYTES: usize = 32 * 1024;
-/// Readiness that one wait takes over; the rest comes with the next.
+/// Readiness that one call to the kernel tells; with more, it is asked again.
 const EVENTS_MAX: usize = 1024;
 /// The token of the waker.
 const WAKER: Token = Token(usize::MAX);
@@ -147,7 +147,18 @@ impl Driver {
         if !self.poll_busily(timeout)? {
             self.poll_once(timeout.saturating_sub(self.busy_poll))?;
         }
+        // All that has happened must be known before anybody looks at the clock. Each edge is told once: this ends.
+        while self.take_over() == self.events.capacity() {
+            self.poll_once(Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// Takes over what the kernel has told, for how many connections that is returned.
+    fn take_over(&mut self) -> usize {
+        let mut count = 0;
         for readiness in &self.events {
+            count += 1;
             let Token(index) = readiness.token();
             if let Some(Some(conn)) = self.conns.get_mut(index) {
                 conn.note(readiness);
@@ -159,7 +170,7 @@ impl Driver {
                 self.lobby.note(readiness);
             }
         }
-        Ok(())
+        count
     }
 
     /// From now on, one read brings at most `bytes_max`, or as much as one can: for whoever has to keep what others do not
@@ -208,6 +219,11 @@ impl Driver {
     /// Whether a connection had more to read than one turn takes.
     pub fn has_more(&self) -> bool {
         !self.due_next.is_empty()
+    }
+
+    /// Connections that had more to read than one turn takes.
+    pub fn unread(&self) -> impl Iterator<Item = Id> {
+        self.due_next.iter().filter_map(|&index| self.conns.get(index)?.as_ref().map(|conn| conn.id))
     }
 
     /// The next thing that happened in this turn.

@@ -253,3 +253,25 @@ fn a_stale_id_reaches_nobody() {
     driver.close(stale);
     assert_eq!(driver.send(ID, b"x").expect("open"), 1);
 }
+
+#[test]
+fn all_that_has_happened_is_known_after_one_wait() {
+    let mut driver = Driver::new().expect("a poll");
+    // The kernel must be asked three times.
+    driver.events = Events::with_capacity(2);
+    let mut others = Vec::new();
+    for index in 0..5 {
+        let (accepted, other) = std::os::unix::net::UnixStream::pair().expect("two descriptors");
+        driver.adopt_unix(Id { index, generation: 0 }, accepted).expect("a live socket");
+        others.push(other);
+    }
+    driver.wait(Duration::ZERO).expect("polls");
+    while driver.next_event().is_some() {}
+    others.iter_mut().for_each(|other| other.write_all(b"x").expect("there is room"));
+    driver.wait(Duration::ZERO).expect("polls");
+    let mut heard = 0;
+    while let Some(event) = driver.next_event() {
+        heard += usize::from(matches!(event, Event::Received(..)));
+    }
+    assert_eq!(heard, 5);
+}

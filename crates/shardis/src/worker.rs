@@ -188,20 +188,29 @@ impl Worker {
         // Waits of some microseconds are rounded up to 50 else. Where that cannot be had, they are longer.
         #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
+        let mut began = self.clock.now();
         while !(self.draining && self.proxy.is_drained()) {
             let before = self.clock.now();
-            let deadline = self.proxy.poll_deadline().min(self.driver.guests_deadline());
-            let deadline = deadline.min(self.dials.deadline());
-            let is_due = self.proxy.has_halves() || self.proxy.has_postponed();
-            let wait = if is_due { Duration::ZERO } else { deadline.since(before) };
-            self.driver.wait(wait.min(WAIT_MAX))?;
+            let wait = self.wait_max(before);
+            self.driver.wait(wait)?;
             let now = self.clock.now();
             self.neighbours.signs.pulse.beat();
             self.pace.note_idle(before, now);
+            self.proxy.handle_lateness(before.since(began).max(now.since(before + wait)), now);
+            began = now;
             self.turn(now)?;
             self.neighbours.signs.pulse.beat();
         }
         Ok(())
+    }
+
+    /// How long it may sleep at `now`.
+    fn wait_max(&self, now: Instant) -> Duration {
+        if self.proxy.has_halves() || self.proxy.has_postponed() || self.driver.has_more() {
+            return Duration::ZERO;
+        }
+        let deadline = self.proxy.poll_deadline().min(self.driver.guests_deadline());
+        deadline.min(self.dials.deadline()).since(now).min(WAIT_MAX)
     }
 
     /// The loop in which driver and proxy meet: what happened, what it is time for, what to do.
@@ -221,8 +230,9 @@ impl Worker {
         self.proxy.hold_halves(self.pace.is_pressed());
         self.proxy.release_halves();
         self.proxy.resume_postponed(now);
-        // While bytes wait to be read, a reply among them must not be called late.
-        if !self.driver.has_more() && self.proxy.poll_deadline() <= now {
+        if self.proxy.poll_deadline() <= now {
+            // A reply that waits to be read must not be called late.
+            self.driver.unread().for_each(|conn| self.proxy.handle_unread(conn, now));
             self.proxy.handle_timeouts(now);
         }
         self.perform(now);
