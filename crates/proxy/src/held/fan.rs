@@ -125,8 +125,8 @@ impl Answers {
     }
 }
 
-/// What other shards may have to add is waited for so long: far more than a round trip, and not so long that a shard
-/// that hangs would keep the entries of others back.
+/// What other shards may have to add to entries is waited for so long: far more than a round trip, and not so long that a shard
+/// that hangs would keep the entries of others back. Where nothing may be missing, each shard has as long as for any request.
 const ENDING: Duration = Duration::from_millis(100);
 
 impl Fan {
@@ -164,6 +164,11 @@ impl Fan {
             _ if self.answers.write(out, self.resp3).is_some() => {}
             _ => errors::write(out, errors::MERGE_FAILED),
         }
+    }
+
+    /// Whether its answer depends on what each shard says yet.
+    fn needs_all(&self) -> bool {
+        self.answers.are_of_each_node() && self.error.is_none() && self.failure.is_none()
     }
 
     /// The first connection on which a part waits.
@@ -310,9 +315,9 @@ impl Core {
                 *part = Part::Ended;
             }
         }
+        let late_at = self.now + if fan.needs_all() { self.limits.request_timeout } else { ENDING };
         for part in fan.parts.clone() {
             let Part::Waits { node, is_seen } = part else { continue };
-            let late_at = self.now + ENDING;
             self.backends[node.get() as usize].hurry(late_at);
             self.check_at = self.check_at.min(late_at);
             if is_seen {

@@ -179,6 +179,23 @@ fn no_number_is_told_if_a_shard_is_lost_while_it_is_waited_for() {
     assert!(scene.rig.is_closed(scene.held[1]));
 }
 
+#[test]
+fn a_shard_that_is_slow_to_let_go_still_says_its_number() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    // Somebody unblocks the client, on its first connection.
+    let other = scene.rig.client();
+    scene.rig.client_sends(other, "client unblock 1|");
+    assert_eq!(scene.rig.node_got(0), unblock(70));
+    scene.rig.node_sends(0, ":1|");
+    scene.says(0, ":2|");
+    assert_eq!(scene.rig.node_got(1), unblock(71));
+    scene.rig.pass(Duration::from_millis(999));
+    assert_eq!(scene.answered(), "");
+    scene.rig.node_sends(1, ":1|");
+    scene.says(1, ":1|");
+    assert_eq!(scene.answered(), ":1|+PONG|");
+}
+
 /// What a client is told at first when it waits, and what after that.
 #[track_caller]
 fn assert_told_once(rig: &mut Rig, client: ConnId, node: u32) {
