@@ -128,7 +128,8 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     connect_timeout_ms: u64,
 
-    /// Tell the client that its request's outcome is unknown after so many milliseconds [default: 1000]
+    /// Silence of a node in milliseconds after which a request is given up: its outcome is unknown [default: 1000]. Each byte
+    /// that the node sends or takes starts the clock anew; after ten times as long, a request is given up whatever comes
     #[arg(long, value_name = "MS")]
     request_timeout_ms: Option<u64>,
 
@@ -557,11 +558,18 @@ impl ProxyArgs {
     /// The core's limits, for one of `workers` workers.
     pub(crate) fn limits(&self, clients_max: usize, workers: usize) -> proxy::Limits {
         let defaults = proxy::Limits::default();
+        let request_timeout = Duration::from_millis(self.request_timeout_ms());
+        let (request_timeout, request_timeouts_max) = match self.has_nodes() {
+            true => (request_timeout, defaults.request_timeouts_max),
+            // A store of this process cannot be lost: its silence says only that it has much to do.
+            false => (request_timeout * defaults.request_timeouts_max, 1),
+        };
         proxy::Limits {
             clients_max,
             connect_timeout: Duration::from_millis(self.connect_timeout_ms),
-            request_timeout: Duration::from_millis(self.request_timeout_ms()),
-            transfer_timeout: defaults.transfer_timeout.max(Duration::from_millis(self.request_timeout_ms())),
+            request_timeout,
+            request_timeouts_max,
+            transfer_timeout: defaults.transfer_timeout.max(request_timeout),
             idle_timeout: Duration::from_secs(self.timeout()),
             cross_shard_bytes_max: self.cross_shard_bytes_max,
             ramp_up: self.reading.ramp_up(),
