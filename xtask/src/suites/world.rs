@@ -20,6 +20,9 @@ const NODES: usize = 4;
 /// How long a process may take until it listens, on a loaded machine.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a node may take for a request.
+const NODE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Ports are chosen and taken one world after the other, so that none is given twice.
 static STARTING: Mutex<()> = Mutex::new(());
 
@@ -186,9 +189,10 @@ fn proxy(binary: &Path, port: u16, nodes: &[u16]) -> Command {
     if !nodes.is_empty() {
         let nodes = nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
         // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait, also
-        // those of a worker that was not connected yet.
+        // those of a worker that was not connected yet. On a slow machine a node also computes for half a minute.
         proxy.args([&format!("--nodes={nodes}"), "--allow-admin"]);
-        proxy.args(["--request-timeout-ms=30000", "--connect-timeout-ms=30000"]);
+        let limit = speed::stretched(NODE_TIMEOUT).as_millis();
+        proxy.args([&format!("--request-timeout-ms={limit}"), &format!("--connect-timeout-ms={limit}")]);
     }
     proxy
 }
