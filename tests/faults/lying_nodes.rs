@@ -211,8 +211,14 @@ fn an_answer_before_the_request_was_sent_whole_is_not_the_next_requests_answer()
             std::thread::spawn(move || {
                 let (mut chunk, mut answered) = (vec![0; 1 << 20], false);
                 while let Ok(count @ 1..) = stream.read(&mut chunk) {
-                    let ping = chunk[..count].windows(4).any(|window| window.eq_ignore_ascii_case(b"ping"));
-                    if ping && stream.write_all(b"+PONG\r\n").is_err() {
+                    let words = |word: &[u8]| {
+                        chunk[..count].windows(4).filter(|window| window.eq_ignore_ascii_case(word)).count()
+                    };
+                    let ping = words(b"ping") > 0;
+                    // It does not say what it is.
+                    let greeted =
+                        b"+PONG\r\n".iter().chain(b"-ERR no\r\n".repeat(words(b"info")).iter()).copied();
+                    if ping && stream.write_all(&greeted.collect::<Vec<u8>>()).is_err() {
                         return;
                     }
                     if !ping
