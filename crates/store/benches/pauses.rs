@@ -23,6 +23,40 @@ const KEYS: usize = 1_000_000;
 const REQUESTS_PER_WORK: usize = 100;
 
 fn main() {
+    if !std::env::args().any(|arg| arg == "huge") {
+        keys_and_collections();
+    }
+    huge_string();
+}
+
+/// What is done at once with half a gigabyte: `cargo bench -p store -- huge` is this alone.
+fn huge_string() {
+    let mut store = Store::new(StoreSettings { seed: 42, ..StoreSettings::default() });
+    let mut meter = Meter::new(store.admit());
+    for line in HUGE.lines() {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        println!("{}: {line}", meter.once(&mut store, &words));
+    }
+}
+
+/// The first BITOP writes to memory that is new, as all commands behind it find it.
+const HUGE: &str = "\
+SETBIT k 4000000000 1
+APPEND k x
+BITCOUNT k
+BITPOS k 1
+BITOP NOT n k
+BITCOUNT n
+BITPOS n 0
+APPEND n x
+SETRANGE n 510000000 x
+GETRANGE n 510000000 510000010
+BITOP AND a n k
+BITOP OR a n k
+BITOP NOT n n
+DEL n";
+
+fn keys_and_collections() {
     let mut store = Store::new(StoreSettings { seed: 42, ..StoreSettings::default() });
     let mut meter = Meter::new(store.admit());
     meter.measure(&mut store, "SET, a thousand keys", |at| {

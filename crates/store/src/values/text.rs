@@ -22,14 +22,20 @@ pub(crate) fn grow(text: &mut Vec<u8>, len: usize) {
         return;
     }
     if len > text.capacity() && text.len() < len / 2 {
-        let mut grown = vec![0; room(text, len)];
+        let mut grown = zeros(room(text, len), len);
         grown[..text.len()].copy_from_slice(text);
         *text = grown;
-        text.truncate(len);
         return;
     }
     reserve(text, len);
     text.resize(len, 0);
+}
+
+/// `len` zeros with room for more.
+fn zeros(room: usize, len: usize) -> Vec<u8> {
+    let mut zeros = vec![0; room];
+    zeros.truncate(len);
+    zeros
 }
 
 /// Makes room for `len` bytes. What is huge is moved once, and then not again.
@@ -135,7 +141,11 @@ impl Operation {
     /// The result for at least one source; behind the end of a source there are zeros.
     pub(crate) fn of(self, sources: &[&[u8]]) -> Vec<u8> {
         match self {
-            Operation::Not => sources[0].iter().map(|byte| !byte).collect(),
+            Operation::Not => {
+                let mut result = Vec::with_capacity(room(&[], sources[0].len()));
+                result.extend(sources[0].iter().map(|byte| !byte));
+                result
+            }
             Operation::And => all_of(sources),
             Operation::Or => combined(sources, |one, other| one | other),
             Operation::Xor => combined(sources, |one, other| one ^ other),
@@ -147,7 +157,7 @@ impl Operation {
 fn all_of(sources: &[&[u8]]) -> Vec<u8> {
     let lens = sources.iter().map(|source| source.len());
     let (shortest, longest) = lens.fold((usize::MAX, 0), |(min, max), len| (len.min(min), len.max(max)));
-    let mut result = vec![0; longest];
+    let mut result = zeros(room(&[], longest), longest);
     let (common, _) = result.split_at_mut(shortest);
     common.copy_from_slice(&sources[0][..shortest]);
     for source in &sources[1..] {
@@ -160,7 +170,8 @@ fn all_of(sources: &[&[u8]]) -> Vec<u8> {
 fn combined(sources: &[&[u8]], combine: impl Fn(u8, u8) -> u8) -> Vec<u8> {
     let (longest, _) =
         sources.iter().enumerate().max_by_key(|(_, source)| source.len()).expect("at least one source");
-    let mut result = sources[longest].to_vec();
+    let mut result = Vec::with_capacity(room(&[], sources[longest].len()));
+    result.extend_from_slice(sources[longest]);
     for (_, source) in sources.iter().enumerate().filter(|(at, _)| *at != longest) {
         result.iter_mut().zip(*source).for_each(|(one, other)| *one = combine(*one, *other));
     }
@@ -237,6 +248,17 @@ mod tests {
         grow(&mut text, HUGE_BYTES_MIN * 2);
         grow(&mut text, TEXT_BYTES_MAX);
         assert_eq!((text.as_ptr(), text.len(), text[HUGE_BYTES_MIN]), (place, TEXT_BYTES_MAX, b'x'));
+    }
+
+    #[test]
+    fn a_huge_result_is_not_moved_by_what_is_appended() {
+        let source = vec![0xf0; HUGE_BYTES_MIN];
+        for operation in [Operation::Not, Operation::And, Operation::Or, Operation::Xor] {
+            let mut result = operation.of(&[&source]);
+            let place = result.as_ptr();
+            append(&mut result, b"x");
+            assert_eq!((result.as_ptr(), result.len()), (place, HUGE_BYTES_MIN + 1), "{operation:?}");
+        }
     }
 
     #[test]
