@@ -216,9 +216,8 @@ fn an_answer_before_the_request_was_sent_whole_is_not_the_next_requests_answer()
                     };
                     let ping = words(b"ping") > 0;
                     // It does not say what it is.
-                    let greeted =
-                        b"+PONG\r\n".iter().chain(b"-ERR no\r\n".repeat(words(b"info")).iter()).copied();
-                    if ping && stream.write_all(&greeted.collect::<Vec<u8>>()).is_err() {
+                    let greeted = [b"+PONG\r\n".to_vec(), b"-ERR no\r\n".repeat(words(b"info"))].concat();
+                    if ping && stream.write_all(&greeted).is_err() {
                         return;
                     }
                     if !ping
