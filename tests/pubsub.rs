@@ -224,7 +224,9 @@ fn a_node_that_was_restarted_is_subscribed_to_again_and_the_gap_is_counted() {
     subscriber.ask("PSUBSCRIBE p*");
     let port = world.nodes[1].port;
     world.nodes[1].kill();
-    poll_until("the loss to be noticed", || world.proxy.output().contains("node is down").then_some(()));
+    poll_until("the loss to be noticed by the worker", || {
+        other.ask(&format!("EXISTS {channel}")).starts_with("-TRYAGAIN ").then_some(())
+    });
     let refused = other.ask(&format!("SUBSCRIBE {channel}"));
     assert!(
         refused.starts_with(&format!("-TRYAGAIN shard {} unavailable", world.shard_name(1))),
