@@ -321,8 +321,7 @@ impl Service {
         loop {
             self.rig.proxy.handle_timeouts(self.rig.now);
             self.rig.perform();
-            let is_idle =
-                self.rig.conns().into_iter().map(|(node, conn)| self.serve(node, conn)).all(|idle| idle);
+            let is_idle = self.rig.conns().into_iter().all(|(node, conn)| self.serve(node, conn));
             if is_idle && !self.deliver() {
                 return;
             }

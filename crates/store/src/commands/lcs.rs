@@ -143,7 +143,7 @@ impl<'t> Lengths<'t> {
     }
 
     fn len(&self) -> usize {
-        let rows = if self.width == 0 { 0 } else { self.rows.len() / self.width };
+        let rows = self.rows.len().checked_div(self.width).unwrap_or(0);
         self.grown(rows, self.one.len().min(self.other.len()))
     }
 
