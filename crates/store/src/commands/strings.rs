@@ -197,8 +197,11 @@ pub(crate) fn mset(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
 }
 
 pub(crate) fn msetnx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
+    if request.len().is_multiple_of(2) {
+        return Err(Error::Arity("msetnx".to_owned()));
+    }
     let any_exists = (1..request.len()).step_by(2).any(|at| keyspace.find(request.arg(at)).is_some());
-    if request.len().is_multiple_of(2) || !any_exists {
+    if !any_exists {
         set_pairs(keyspace, request, "msetnx")?;
     }
     out.integer(i64::from(!any_exists));
