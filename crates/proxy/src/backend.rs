@@ -393,6 +393,11 @@ impl Backend {
         self.outbox.unsent_len() + self.outbox.kept_len() + self.input.len() + tickets
     }
 
+    /// What its requests are counted for, and what they hold.
+    pub(crate) fn account_of_outbox(&self) -> (usize, usize) {
+        self.outbox.account()
+    }
+
     /// Bytes of requests that wait to be sent.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.outbox.unsent_len()

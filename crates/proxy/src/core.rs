@@ -342,10 +342,12 @@ impl Core {
         self.backends[node as usize].list(node, &mut self.nodes_to_send);
     }
 
-    /// Lists the session for sending in this turn.
+    /// Lists the session for sending in this turn; what waits for it is counted then. One that takes nothing is not listed.
     #[inline]
     pub(crate) fn list_client(&mut self, session: &mut Session) {
-        if !session.listed && !session.blocked {
+        if session.blocked {
+            self.recount_client(session);
+        } else if !session.listed {
             session.listed = true;
             self.clients_to_send.push(session.conn);
         }
@@ -420,6 +422,15 @@ impl Core {
         if is_behind || (session.fences > 0 && self.is_laying_in(session)) {
             self.clients_of_next_turn.push(session.conn);
         }
+    }
+
+    /// How many connections are one client's for as long as it watches keys or waits.
+    pub(crate) fn held_conns(&self) -> usize {
+        self.backends
+            .iter()
+            .zip(0..)
+            .filter(|(backend, node)| backend.used_by == Use::Held && !self.vacant.contains(node))
+            .count()
     }
 
     /// Tells the log.

@@ -234,6 +234,21 @@ impl Plan {
 }
 
 impl Emulation {
+    /// The client that it is for, and the place in its order.
+    pub(crate) fn recipient(&self) -> (ConnId, u32) {
+        (self.conn, self.place)
+    }
+
+    /// Questions that wait for their answers.
+    pub(crate) fn questions_left(&self) -> usize {
+        self.left
+    }
+
+    /// What it was counted for, and what it holds.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.counted_bytes, self.plan.held_bytes().max(self.answered_bytes))
+    }
+
     /// Whether `bytes` more may be gathered.
     fn has_room(&self, bytes: usize, bytes_max: usize) -> bool {
         self.plan.takes_any_length() || self.answered_bytes + bytes <= bytes_max
@@ -468,7 +483,13 @@ impl Core {
             let answers = std::mem::take(&mut emulation.answers);
             match emulation.plan.next(answers.into_iter().flatten().collect(), &conditions) {
                 Next::Ask(questions) => self.ask(id, questions),
-                Next::Wait if self.wait_on_keys(id) => return None,
+                Next::Wait if self.wait_on_keys(id) => {
+                    if let Some(emulation) = self.emulations.get_mut(id) {
+                        emulation.planned_bytes = emulation.plan.held_bytes();
+                    }
+                    self.recount_emulation(id);
+                    return None;
+                }
                 Next::Wait => {
                     let emulation = self.forget_emulation(id)?;
                     let reply = emulation.plan.wait()?.nothing();

@@ -9,6 +9,7 @@
 //! what happened ([`Proxy::handle_event`], with the time), asks it what to do ([`Proxy::poll_action`]) and when to
 //! come back at the latest ([`Proxy::poll_deadline`]).
 
+mod audit;
 mod backend;
 mod core;
 mod counters;

@@ -57,6 +57,11 @@ impl Memory {
         self.unread_bytes + self.moving_bytes
     }
 
+    /// What is counted for sessions, tasks and connections: of all else, and of unread requests.
+    pub(crate) fn counted(&self) -> (usize, usize) {
+        (self.moving_bytes, self.unread_bytes - self.below_bytes)
+    }
+
     /// Whether requests have to wait.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

@@ -161,9 +161,6 @@ impl Proxy {
             let core = &mut self.core;
             session.push(lines, &mut core.pool);
             core.list_client(session);
-            if session.blocked {
-                core.recount_client(session);
-            }
             if session.is_overfull(lines.len(), &core.limits) {
                 core.note_closed(session, CloseReason::OutputLimit);
                 self.close_client(conn);

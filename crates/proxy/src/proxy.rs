@@ -94,6 +94,14 @@ impl Proxy {
         Ok(conn)
     }
 
+    /// All clients, in the order of their places.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.peers.iter().filter_map(|(_, peer)| match peer {
+            Peer::Client(session) => Some(session),
+            Peer::Node(_) => None,
+        })
+    }
+
     /// How many clients more may come.
     pub fn clients_left(&self) -> usize {
         self.core.board.seats_left(self.core.limits.clients_max)
@@ -248,13 +256,14 @@ impl Proxy {
         loop {
             self.watch_memory();
             self.relay_replies();
-            self.resume_clients();
+            // Who was resumed may have given up a permit for which others wait, or a connection.
+            let has_resumed = self.resume_clients();
             let serves = self.serve_woken();
             let asks = !self.core.questions.is_empty();
             if asks {
                 self.put_question();
             }
-            if !asks && !serves && self.core.pins.to_relay.is_empty() {
+            if !asks && !serves && !has_resumed && self.core.pins.to_relay.is_empty() {
                 return;
             }
         }
@@ -303,8 +312,9 @@ impl Proxy {
         }
     }
 
-    /// Reads on for clients that had been paused.
-    fn resume_clients(&mut self) {
+    /// Reads on for clients that had been paused. Whether there were any.
+    fn resume_clients(&mut self) -> bool {
+        let has_any = !self.core.clients_to_resume.is_empty();
         while let Some(conn) = self.core.clients_to_resume.pop() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
@@ -317,6 +327,7 @@ impl Proxy {
             after_reading(core, session);
             self.close_if_finished(conn);
         }
+        has_any
     }
 
     /// Whether clients wait for the next turn, which must begin at once then.
@@ -413,15 +424,14 @@ impl Proxy {
         while let Some(node) = self.core.nodes_to_send.pop() {
             let backend = &mut self.core.backends[node as usize];
             backend.listed = false;
-            if backend.blocked {
-                self.core.recount_node(node);
-                continue;
-            }
             if let Some(conn) = backend.conn()
+                && !backend.blocked
                 && !backend.output().is_empty()
             {
                 return Some(Action::Send { conn, bytes: self.core.backends[node as usize].output() });
             }
+            // It is counted when it is sent; this stays.
+            self.core.recount_node(node);
         }
         self.poll_reply()
     }

@@ -107,6 +107,12 @@ impl Subscriptions {
         }
     }
 
+    /// Places in clients' orders that wait to be told of a subscription.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = (ConnId, u32)> {
+        let left = self.leaving.iter().filter_map(|(_, leaving)| leaving.client.as_ref());
+        self.topics.awaited().chain(left.map(|(conn, place, _)| (*conn, *place)))
+    }
+
     /// Nodes are told of a topic that nobody is subscribed to there any more.
     pub(crate) fn begin_to_leave(&mut self, leaving: Leaving) -> Id {
         self.leaving.insert(leaving)
@@ -677,10 +683,6 @@ impl Proxy {
         let core = &mut self.core;
         core.counters.messages += 1;
         core.list_client(session);
-        if session.blocked {
-            // It is not listed, and would not be counted before it takes something.
-            core.recount_client(session);
-        }
         if session.is_slow_subscriber(len, core.now, &core.limits) {
             core.note_closed(session, CloseReason::SlowSubscriber);
             self.close_client(conn);

@@ -233,6 +233,16 @@ pub(crate) struct Parking {
 }
 
 impl Parking {
+    /// What is known of each request that waits.
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        self.strays.iter().map(|stray| &stray.ticket)
+    }
+
+    /// What it was counted for, and what it holds.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.counted_bytes, self.strays.iter().map(|stray| stray.request.len()).sum())
+    }
+
     /// Adds `stray`, in its client's order, of whom more may be here if `has_more`.
     fn add(&mut self, stray: Stray, has_more: bool) {
         let is_later = |other: &Stray| is_ahead(&stray.ticket, &other.ticket);

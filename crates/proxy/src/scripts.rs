@@ -193,6 +193,11 @@ impl Repeats {
         Some(repeat)
     }
 
+    /// What they are counted for, and what they hold.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.bytes, self.requests.iter().map(|(_, repeat)| repeat.request.len()).sum())
+    }
+
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.requests.len()

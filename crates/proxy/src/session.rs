@@ -709,6 +709,35 @@ impl Session {
         (count, self.parked_bytes)
     }
 
+    /// The numbers of the places that are not filled.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = u32> {
+        let places = self.pending.iter().zip(0..);
+        let awaited = places.filter(|(place, _)| !matches!(place, Place::Ready(_)));
+        awaited.map(|(_, index)| self.front.wrapping_add(index))
+    }
+
+    /// What those places wait for.
+    pub(crate) fn owed_to_it(&self) -> impl Iterator<Item = Owed> {
+        self.pending.iter().filter_map(|place| match place {
+            Place::Waiting(owed) | Place::Muted(owed) => Some(*owed),
+            Place::Ready(_) => None,
+        })
+    }
+
+    /// Whether the place at the front is filled, and was not passed on.
+    pub(crate) fn front_is_ready(&self) -> bool {
+        matches!(self.pending.front(), Some(Place::Ready(_)))
+    }
+
+    /// Bytes of the replies that wait for earlier ones, added up anew.
+    pub(crate) fn add_up_parked(&self) -> usize {
+        let parked = self.pending.iter().map(|place| match place {
+            Place::Ready(parked) => parked.as_slice().len(),
+            Place::Waiting(_) | Place::Muted(_) => 0,
+        });
+        parked.sum()
+    }
+
     /// Bytes of memory that it holds.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Session>()

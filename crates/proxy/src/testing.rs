@@ -429,6 +429,7 @@ impl Rig {
                 Action::Close { conn } => self.closed.push(conn),
             }
         }
+        self.proxy.audit().expect("nothing is lost between turns");
     }
 }
 

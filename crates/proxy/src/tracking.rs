@@ -376,6 +376,13 @@ impl Readers {
         self.held_bytes = 0;
     }
 
+    /// What all this is counted for, and what is there.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        let bytes =
+            self.keys.iter().map(|(key, readers)| KEY_BYTES + key.len() + READER_BYTES * readers.len());
+        (self.held_bytes, bytes.sum())
+    }
+
     /// How many keys there are; 0 once no client tracks.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()

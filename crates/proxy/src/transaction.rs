@@ -77,6 +77,18 @@ pub(crate) struct Replay {
     counted_bytes: usize,
 }
 
+impl Replay {
+    /// Whether something is added to its reply here.
+    pub(crate) fn has_mixture(&self) -> bool {
+        self.mixture.is_some()
+    }
+
+    /// What it was counted for, and what it holds.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.counted_bytes, self.requests.capacity())
+    }
+}
+
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
@@ -143,6 +155,16 @@ impl Transaction {
         self.requests.len() + self.inlays.request_bytes()
     }
 
+    /// Whether it will not be carried out.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        self.is_spoilt
+    }
+
+    /// What it was counted for.
+    pub(crate) fn counted_bytes(&self) -> usize {
+        self.counted_bytes
+    }
+
     /// Bytes of memory that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
         let named = self.named.capacity() * size_of::<Named>();
@@ -166,6 +188,7 @@ impl Core {
                 if let Watch::On(node) = session.watch {
                     transaction.shard = Some(self.watched_shard(node));
                 }
+                self.recount_transaction(&mut transaction);
                 session.transaction = Some(Box::new(transaction));
                 self.answer(session, OK);
             }
@@ -310,9 +333,13 @@ impl Core {
         {
             transaction.named.push(named);
         }
+        self.recount_transaction(transaction);
+        self.answer(session, QUEUED);
+    }
+
+    fn recount_transaction(&mut self, transaction: &mut Transaction) {
         let holds = transaction.held_bytes();
         self.memory.recount_unread(&mut transaction.counted_bytes, holds);
-        self.answer(session, QUEUED);
     }
 
     /// Where `command` may run as a part of a transaction; `None` if its keys are on several shards.

@@ -92,6 +92,13 @@ impl<T> Slab<T> {
         self.places.len()
     }
 
+    /// All entries that live, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
+        self.places.iter().zip(0..).filter_map(|(place, index)| {
+            Some((Id { index, generation: place.generation }, place.entry.as_ref()?))
+        })
+    }
+
     /// The id of the entry at place `index`, if one lives there. For sweeps that change the slab on the way.
     pub fn id_at(&self, index: usize) -> Option<Id> {
         let place = self.places.get(index)?;
@@ -131,5 +138,6 @@ mod tests {
         slab.remove(id);
         assert_eq!(slab.len(), 1);
         assert_eq!((slab.id_at(0), slab.id_at(1), slab.get(kept)), (None, Some(kept), Some(&2)));
+        assert_eq!(slab.iter().collect::<Vec<_>>(), [(kept, &2)]);
     }
 }

@@ -95,6 +95,12 @@ impl Outbox {
         self.full_unsent + self.last.len() - self.sent
     }
 
+    /// What is counted as unsent or kept, and what its buffers hold of that.
+    pub(super) fn account(&self) -> (usize, usize) {
+        let held: usize = self.full.iter().chain([&self.last]).map(Vec::len).sum();
+        (self.unsent_len() + self.kept, held - self.forgotten)
+    }
+
     pub(super) fn kept_len(&self) -> usize {
         self.kept
     }

@@ -60,6 +60,11 @@ impl Pinning {
             Pinning::Waiting(id) | Pinning::Ready(id) | Pinning::Busy(id) => Some(id),
         }
     }
+
+    /// Whether it has a permit.
+    pub(crate) fn has_permit(self) -> bool {
+        matches!(self, Pinning::Ready(_) | Pinning::Busy(_))
+    }
 }
 
 /// One client's large transfer.
@@ -113,6 +118,10 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
+    pub(crate) fn get(&self, id: Id) -> Option<&Pin> {
+        self.pins.get(id)
+    }
+
     pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Pin> {
         self.pins.get_mut(id)
     }
@@ -120,6 +129,22 @@ impl Pins {
     /// How many clients are pinned or wait for it; 0 once no client is left.
     pub(crate) fn len(&self) -> usize {
         self.pins.len()
+    }
+
+    /// Whether `id` waits for a permit.
+    pub(crate) fn is_in_line(&self, id: Id) -> bool {
+        self.waiting.contains(&id)
+    }
+
+    /// Places in clients' orders for which a read is to be asked again.
+    pub(crate) fn refetched(&self) -> impl Iterator<Item = (ConnId, u32)> {
+        let refetches = self.pins.iter().flat_map(|(_, pin)| &pin.refetches);
+        refetches.map(|refetch| (refetch.ticket.conn, refetch.ticket.place))
+    }
+
+    /// How many have a permit.
+    pub(crate) fn granted(&self) -> usize {
+        self.granted
     }
 
     /// The connection `node` is gone.

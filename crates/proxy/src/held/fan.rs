@@ -130,6 +130,16 @@ impl Answers {
 const ENDING: Duration = Duration::from_millis(100);
 
 impl Fan {
+    /// The client that it is for, and the place in its order.
+    pub(crate) fn recipient(&self) -> (ConnId, u32) {
+        (self.conn, self.place)
+    }
+
+    /// What it was counted for, and what it holds.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.counted_bytes, self.answers.held_bytes())
+    }
+
     /// Takes in what came of `part`. Whether that is a reason to end.
     fn absorb(&mut self, part: u32, outcome: Outcome<'_>) -> bool {
         let reply = match outcome {

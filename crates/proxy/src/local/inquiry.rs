@@ -217,6 +217,14 @@ impl Inquiries {
         self.deadlines.first().map_or(Instant::NEVER, |(deadline, _)| *deadline)
     }
 
+    /// Places in clients' orders that wait, and whether nothing behind is read until then.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = ((ConnId, u32), bool)> {
+        self.pending.iter().map(|(_, inquiry)| {
+            let has_fence = matches!(inquiry.gathered, Gathered::Redirect { .. });
+            ((inquiry.conn, inquiry.place), has_fence)
+        })
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
@@ -459,14 +467,6 @@ impl Proxy {
         let is_sought = |session: &&Session| session.client == client && session.is_of(user);
         let sought = self.sessions().find(is_sought);
         sought.map_or((None, None), |session| (session.waits_on, self.core.waiting_pop(session)))
-    }
-
-    fn sessions(&self) -> impl Iterator<Item = &Session> {
-        let peers = (0..self.peers.places()).filter_map(|index| self.peers.get(self.peers.id_at(index)?));
-        peers.filter_map(|peer| match peer {
-            Peer::Client(session) => Some(session),
-            Peer::Node(_) => None,
-        })
     }
 
     fn absorb_findings(&mut self, id: Id, findings: Findings) {

@@ -311,6 +311,21 @@ impl Topics {
         self.held_bytes
     }
 
+    /// Places in clients' orders that wait to be told that their clients are subscribed.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = (ConnId, u32)> {
+        let subscribers = self.topics.iter().flat_map(|(_, topic)| &topic.subscribers);
+        subscribers.flat_map(|(conn, subscription)| subscription.waits.iter().map(|wait| (*conn, wait.place)))
+    }
+
+    /// What all this is counted for, and what is there.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        let bytes = self
+            .topics
+            .iter()
+            .map(|(_, topic)| TOPIC_BYTES + topic.name.len() + SUBSCRIPTION_BYTES * topic.subscribers.len());
+        (self.held_bytes, bytes.sum())
+    }
+
     /// How many topics there are; 0 once no client is left.
     pub(crate) fn len(&self) -> usize {
         self.topics.len()

@@ -125,6 +125,11 @@ impl SpareValues {
         values
     }
 
+    /// What they are counted for, and what they hold.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.held_bytes, self.spare.iter().map(Values::memory_bytes).sum())
+    }
+
     /// Keeps `values` for another request.
     fn give(&mut self, mut values: Values) {
         if self.spare.len() >= Self::SPARE_MAX {
@@ -312,7 +317,19 @@ impl Merge {
             Kind::Values(values) => values.held_bytes,
             _ => self.absorbed_bytes,
         };
-        size_of::<Merge>() + held
+        let failure = match &self.failure {
+            Some((_, Failure::Node(error))) => error.len(),
+            Some((_, Failure::Lost(_))) | None => 0,
+        };
+        size_of::<Merge>() + held + failure
+    }
+
+    /// If this is an MGET, what its values are counted for, and what they hold.
+    pub(crate) fn account_of_values(&self) -> (usize, usize) {
+        match &self.kind {
+            Kind::Values(values) => (values.held_bytes, values.memory_bytes()),
+            _ => (0, 0),
+        }
     }
 
     /// Whether this is an MGET whose values may be passed on while they come.
@@ -361,6 +378,7 @@ impl Merge {
             encode::array_header(out, values.part_of_key.len());
             values.read.clear();
             values.read.resize(values.parts.len(), 0);
+            values.count();
         }
     }
 
@@ -468,10 +486,14 @@ impl Values {
 
     /// Counts its memory anew.
     fn count(&mut self) {
-        self.held_bytes = self.part_of_key.capacity() * size_of::<u32>()
+        self.held_bytes = self.memory_bytes();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.part_of_key.capacity() * size_of::<u32>()
             + self.read.capacity() * size_of::<usize>()
             + self.parts.capacity() * size_of::<Vec<u8>>()
-            + self.parts.iter().map(bytes_of_part).sum::<usize>();
+            + self.parts.iter().map(bytes_of_part).sum::<usize>()
     }
 
     fn keys_of(&self, part: u32) -> usize {

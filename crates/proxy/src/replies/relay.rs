@@ -159,6 +159,8 @@ impl Core {
                 merge.give_values(&mut self.spare_values);
             }
             _ => {
+                let holds = merge.held_bytes();
+                self.memory.recount(&mut merge.counted_bytes, holds);
                 if let Some(place) = self.merges.get_mut(id) {
                     *place = merge;
                 }

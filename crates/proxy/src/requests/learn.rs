@@ -83,6 +83,11 @@ impl Learner {
         }
     }
 
+    /// Who waits for an answer.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = ConnId> {
+        self.questions.iter().flat_map(|(_, question)| question.waiting.iter().copied())
+    }
+
     /// A node answered. Returns who waited.
     pub(crate) fn absorb(
         &mut self,

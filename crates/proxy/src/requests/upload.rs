@@ -154,7 +154,7 @@ impl Core {
     }
 
     /// Whether bytes of the session may come now: as requests, or as a part of a large one whose node takes it.
-    pub(crate) fn may_receive(&mut self, session: &Session) -> bool {
+    pub(crate) fn may_receive(&self, session: &Session) -> bool {
         if session.may_read(&self.limits) {
             return !self.memory.is_full();
         }
@@ -164,15 +164,15 @@ impl Core {
             return may_end && session.input.len() < self.limits.waiting_input_bytes_max;
         }
         let Pinning::Busy(id) = session.pinning else { return false };
-        let Some(upload) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_ref()) else { return false };
+        let Some(upload) = self.pins.get(id).and_then(|pin| pin.upload.as_ref()) else { return false };
         upload
             .node
             .is_none_or(|node| self.backends[node as usize].queued_bytes() < self.limits.relay_bytes_max)
     }
 
     /// Whether the session is in the middle of a large request.
-    pub(crate) fn is_uploading(&mut self, session: &Session) -> bool {
+    pub(crate) fn is_uploading(&self, session: &Session) -> bool {
         let Pinning::Busy(id) = session.pinning else { return false };
-        self.pins.get_mut(id).is_some_and(|pin| pin.upload.is_some())
+        self.pins.get(id).is_some_and(|pin| pin.upload.is_some())
     }
 }

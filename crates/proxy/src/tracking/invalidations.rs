@@ -96,6 +96,11 @@ impl Invalidations {
         self.sources[shard.0 as usize].node == Some(node)
     }
 
+    /// Places in clients' orders that wait to be told that their clients track.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = (ConnId, u32)> {
+        self.waiting.iter().map(|(_, waiting)| (waiting.conn, waiting.place))
+    }
+
     /// Those of `conn` who wait, or all.
     fn waiting_of(&self, conn: Option<ConnId>) -> Vec<Id> {
         let ids = (0..self.waiting.places()).filter_map(|index| self.waiting.id_at(index));
@@ -289,6 +294,8 @@ impl Core {
             let _ = command.keys(request, &mut positions);
             for key in positions.into_iter().map(|at| request.arg(at)) {
                 match transaction {
+                    // EXEC will read nothing.
+                    Some(transaction) if transaction.is_spoilt() => {}
                     Some(transaction) => transaction.reads.push(key),
                     None => readers.add(key, *conn),
                 }

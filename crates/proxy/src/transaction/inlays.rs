@@ -147,6 +147,13 @@ enum Piece {
 }
 
 impl Mixture {
+    /// What it was counted for, and what it holds.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.counted_bytes, self.held_bytes())
+    }
+}
+
+impl Mixture {
     fn new(inlays: Inlays, commands: u32) -> Mixture {
         let inlay_bytes = inlays.held_bytes();
         Mixture { inlays, commands, stage: Stage::Waiting, inlay_bytes, counted_bytes: 0 }

@@ -1,0 +1,115 @@
+//! Whether what is counted as held is what is held: each account, of bytes or of things, is added up anew from those that it
+//! is of. Nothing here changes anything.
+
+use crate::core::Core;
+use crate::proxy::Proxy;
+use crate::session::Session;
+
+/// The first account that does not fit: its name, what was counted, and what is held.
+type Mismatch = (&'static str, usize, usize);
+
+impl Proxy {
+    /// Adds up all that is held; an error names the account that says something else.
+    pub(super) fn check_accounts(&self) -> Result<(), String> {
+        self.accounts()
+            .into_iter()
+            .find(|(_, counted, held)| counted != held)
+            .map_or(Ok(()), |(account, counted, held)| {
+                Err(format!("account of {account}: counted {counted}, held {held}"))
+            })
+    }
+
+    fn accounts(&self) -> Vec<Mismatch> {
+        let core = &self.core;
+        let mut accounts = Vec::new();
+        self.sessions().for_each(|session| accounts.extend(accounts_of_client(session)));
+        accounts.extend(core.accounts_of_owners());
+        accounts.extend(self.totals());
+        accounts.extend(self.counts());
+        accounts
+    }
+
+    /// What the worker counts as held, and what those that hold it were counted for.
+    fn totals(&self) -> [Mismatch; 2] {
+        let core = &self.core;
+        let of_clients: usize = self.sessions().map(|session| session.counted_bytes).sum();
+        let unread: usize = self.sessions().map(counted_as_unread).sum();
+        let (counted, counted_unread) = core.memory.counted();
+        [
+            ("bytes in all", counted, of_clients + core.counted_bytes_of_owners()),
+            ("unread bytes in all", counted_unread, unread),
+        ]
+    }
+
+    /// Numbers that are kept of things that could be counted.
+    fn counts(&self) -> [Mismatch; 6] {
+        let core = &self.core;
+        let count = |is: &dyn Fn(&Session) -> bool| self.sessions().filter(|session| is(session)).count();
+        let blocked = |session: &Session| session.is_seen_waiting || session.is_held_back;
+        [
+            ("clients", core.counters.clients as usize, count(&|_| true)),
+            ("clients that wait for replies", core.clients_waiting, count(&Session::is_pending)),
+            ("clients that are blocked", core.counters.clients_blocked as usize, count(&blocked)),
+            ("clients with topics", core.counters.subscribers as usize, count(&Session::has_topics)),
+            ("connections that clients hold", core.held, core.held_conns()),
+            ("permits", core.pins.granted(), count(&|session| session.pinning.has_permit())),
+        ]
+    }
+}
+
+fn counted_as_unread(session: &Session) -> usize {
+    let kept = session.transaction.as_ref().map_or(0, |transaction| transaction.counted_bytes());
+    session.counted_unread_bytes + kept
+}
+
+fn accounts_of_client(session: &Session) -> [Mismatch; 4] {
+    let (counted, held) =
+        session.transaction.as_ref().map_or((0, 0), |kept| (kept.counted_bytes(), kept.held_bytes()));
+    let (_, parked_bytes) = session.parked();
+    [
+        ("a client's replies that wait for others", parked_bytes, session.add_up_parked()),
+        ("what waits for a client", session.counted_bytes, session.held_bytes()),
+        ("a client's requests", session.counted_unread_bytes, session.input.len()),
+        ("a client's transaction", counted, held),
+    ]
+}
+
+impl Core {
+    /// What those that hold something beside clients were counted for.
+    fn counted_bytes_of_owners(&self) -> usize {
+        let backends: usize = self.backends.iter().map(|backend| backend.counted_bytes).sum();
+        let merges: usize = self.merges.iter().map(|(_, merge)| merge.counted_bytes).sum();
+        let emulations: usize = self.emulations.iter().map(|(_, emulation)| emulation.account().0).sum();
+        let fans: usize = self.fans.iter().map(|(_, fan)| fan.account().0).sum();
+        let replays: usize = self.replays.iter().map(|(_, replay)| replay.account().0).sum();
+        let mixtures: usize = self.mixtures.iter().map(|(_, mixture)| mixture.account().0).sum();
+        backends + merges + emulations + fans + replays + mixtures + self.parking.account().0
+    }
+
+    fn accounts_of_owners(&self) -> Vec<Mismatch> {
+        let named = |name: &'static str, (counted, held): (usize, usize)| (name, counted, held);
+        let mut accounts = Vec::new();
+        for backend in &self.backends {
+            accounts.push(("a connection to a node", backend.counted_bytes, backend.held_bytes()));
+            accounts.push(named("a connection's requests", backend.account_of_outbox()));
+        }
+        for (_, merge) in self.merges.iter() {
+            accounts.push(("replies to be merged", merge.counted_bytes, merge.held_bytes()));
+            accounts.push(named("values of an MGET", merge.account_of_values()));
+        }
+        let emulations = self.emulations.iter().map(|(_, emulation)| emulation.account());
+        accounts.extend(emulations.map(|account| named("a command over several shards", account)));
+        let fans = self.fans.iter().map(|(_, fan)| fan.account());
+        accounts.extend(fans.map(|account| named("a wait on several shards", account)));
+        let replays = self.replays.iter().map(|(_, replay)| replay.account());
+        accounts.extend(replays.map(|account| named("a transaction in flight", account)));
+        let mixtures = self.mixtures.iter().map(|(_, mixture)| mixture.account());
+        accounts.extend(mixtures.map(|account| named("an EXEC that is answered in part here", account)));
+        accounts.push(named("requests that were declined", self.parking.account()));
+        accounts.push(named("copies of requests with scripts", self.repeats.account()));
+        accounts.push(named("spare values", self.spare_values.account()));
+        accounts.push(named("subscriptions", self.subscriptions.topics.account()));
+        accounts.push(named("keys that were read", self.invalidations.readers.account()));
+        accounts
+    }
+}

@@ -1,0 +1,199 @@
+//! Whether everybody who waits waits for something that will come: a reply that is on its way, a client that takes bytes again,
+//! a permit that somebody else has. Nothing here changes anything.
+
+use crate::ConnId;
+use crate::backend::pinned::Pinning;
+use crate::backend::{Backend, Purpose, Ticket, Use};
+use crate::core::Core;
+use crate::proxy::Proxy;
+use crate::session::{Owed, Phase, Session};
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::Id;
+
+/// What will come, as far as a session can wait for it.
+#[derive(Debug, Default)]
+struct Coming {
+    /// Places in clients' orders that something will be brought to.
+    places: BTreeSet<(ConnId, u32)>,
+    /// By client: how often its next request waits until something has ended.
+    fences: BTreeMap<ConnId, u32>,
+    /// By command over several shards: answers to its questions.
+    answers: BTreeMap<Id, usize>,
+    /// Clients whose next request waits for what a node says.
+    lessons: BTreeSet<ConnId>,
+}
+
+impl Proxy {
+    pub(super) fn check_progress(&self) -> Result<(), String> {
+        let coming = self.core.coming();
+        for session in self.sessions() {
+            if let Some(what) = self.core.why_stuck(session, &coming) {
+                return Err(format!("client {} {what}: {session:?}", session.client));
+            }
+        }
+        self.core.check_tasks(&coming)?;
+        self.core.check_links()
+    }
+}
+
+impl Coming {
+    fn add_ticket(&mut self, backend: &Backend, ticket: &Ticket) {
+        match ticket.purpose {
+            Purpose::Client => _ = self.places.insert((ticket.conn, ticket.place)),
+            Purpose::Emulation => *self.answers.entry(ticket.conn).or_default() += 1,
+            Purpose::DefaultUser => _ = self.lessons.insert(ticket.conn),
+            _ => {}
+        }
+        let has_fence = backend.used_by.has_fences() || backend.used_by == Use::Held;
+        if has_fence && ticket.is_of_client() {
+            self.raise_fence(ticket.conn);
+        }
+    }
+
+    fn add_stray(&mut self, ticket: &Ticket) {
+        match ticket.purpose {
+            Purpose::Client => _ = self.places.insert((ticket.conn, ticket.place)),
+            Purpose::Emulation => *self.answers.entry(ticket.conn).or_default() += 1,
+            _ => {}
+        }
+        if ticket.is_of_client() {
+            self.raise_fence(ticket.conn);
+        }
+    }
+
+    /// A task will fill a place; until then nothing behind that is read.
+    fn add_task(&mut self, (conn, place): (ConnId, u32)) {
+        self.places.insert((conn, place));
+        self.raise_fence(conn);
+    }
+
+    fn raise_fence(&mut self, conn: ConnId) {
+        *self.fences.entry(conn).or_default() += 1;
+    }
+}
+
+impl Core {
+    /// Whether something will be brought to `place`. What is passed on piece by piece may all be here, and waits for the client
+    /// or for the next turn.
+    fn will_come(&self, session: &Session, place: u32, coming: &Coming) -> bool {
+        let goes_on = !session.output().is_empty() || self.is_of_next_turn(session);
+        let is_passed_on = (session.is_relaying() || self.is_laying_in(session)) && goes_on;
+        place == session.front() && is_passed_on || coming.places.contains(&(session.conn, place))
+    }
+
+    fn is_of_next_turn(&self, session: &Session) -> bool {
+        self.clients_of_next_turn.contains(&session.conn)
+    }
+
+    fn coming(&self) -> Coming {
+        let mut coming = Coming::default();
+        for backend in &self.backends {
+            backend.tickets().for_each(|ticket| coming.add_ticket(backend, ticket));
+        }
+        self.parking.tickets().for_each(|ticket| coming.add_stray(ticket));
+        coming.places.extend(self.pins.refetched());
+        coming.places.extend(self.subscriptions.awaited());
+        coming.lessons.extend(self.learner.waiting());
+        self.emulations.iter().for_each(|(_, emulation)| coming.add_task(emulation.recipient()));
+        self.fans.iter().for_each(|(_, fan)| coming.add_task(fan.recipient()));
+        self.invalidations.awaited().for_each(|place| coming.add_task(place));
+        for (place, has_fence) in self.inquiries.awaited() {
+            coming.places.insert(place);
+            if has_fence {
+                coming.raise_fence(place.0);
+            }
+        }
+        coming
+    }
+
+    /// What keeps `session` from going on for ever, if something does.
+    fn why_stuck(&self, session: &Session, coming: &Coming) -> Option<&'static str> {
+        let is_open = matches!(session.phase, Phase::Open | Phase::Ending);
+        let fences = coming.fences.get(&session.conn).copied().unwrap_or_default() + self.own_fences(session);
+        let has_future =
+            session.is_pending() || !session.output().is_empty() || self.is_of_next_turn(session);
+        match () {
+            () if session.awaited().any(|place| !self.will_come(session, place, coming)) => {
+                Some("waits for a reply that nobody will bring")
+            }
+            () if session.front_is_ready() => Some("has a reply that does not leave"),
+            () if !session.output().is_empty() && !session.blocked && !session.is_held_half => {
+                Some("is not sent what waits for it")
+            }
+            () if session.fences != fences => Some("waits for something that is not there"),
+            () if session.learning && !coming.lessons.contains(&session.conn) => {
+                Some("waits for the meaning of a command that nobody asks for")
+            }
+            () if session.is_held_back && !self.pause.is_on() => Some("waits for a pause that has ended"),
+            () if session.held_up && !self.memory.is_full() => Some("waits for memory that is there"),
+            () if self.pin_is_missing(session) => Some("waits for a transfer that does not come"),
+            () if !session.is_pending() && session.pinning == Pinning::Turning => {
+                Some("waits for its own replies")
+            }
+            () if is_open && !has_future && session.paused && self.may_receive(session) => {
+                Some("is not read from without a cause")
+            }
+            () if is_open && !has_future && session.has_unread && self.may_read_on(session) => {
+                Some("has a request that is not read without a cause")
+            }
+            () if self.should_be_closed(session) => Some("should have been closed"),
+            () => None,
+        }
+    }
+
+    /// How often the next request of `session` waits for what it waits for itself.
+    fn own_fences(&self, session: &Session) -> u32 {
+        let is_fence = |owed: &Owed| match *owed {
+            Owed::Mixture(_) | Owed::Login(_) => true,
+            Owed::Replay(id) => self.replays.get(id).is_some_and(|replay| replay.has_mixture()),
+            _ => false,
+        };
+        session.owed_to_it().filter(is_fence).count() as u32
+    }
+
+    fn may_read_on(&self, session: &Session) -> bool {
+        session.may_read(&self.limits) && !self.memory.is_full()
+    }
+
+    /// Whether `session` waits for a permit or has one, and nobody knows.
+    fn pin_is_missing(&self, session: &Session) -> bool {
+        let Some(id) = session.pinning.id() else { return false };
+        let Some(pin) = self.pins.get(id) else { return true };
+        match session.pinning {
+            Pinning::Waiting(_) => {
+                !self.pins.is_in_line(id) || self.pins.granted() < self.limits.pinned_clients_max
+            }
+            Pinning::Busy(_) => !session.is_pending() && pin.upload.is_none(),
+            Pinning::Ready(_) | Pinning::Turning | Pinning::No => false,
+        }
+    }
+
+    fn should_be_closed(&self, session: &Session) -> bool {
+        let is_over = match session.phase {
+            Phase::Ending => !session.paused && !session.learning,
+            Phase::Closing { .. } => true,
+            Phase::Open | Phase::Lingering { .. } => false,
+        };
+        is_over && session.is_quiet()
+    }
+
+    /// Whether each task waits for as many answers as are on their way.
+    fn check_tasks(&self, coming: &Coming) -> Result<(), String> {
+        for (id, emulation) in self.emulations.iter() {
+            let answers = coming.answers.get(&id).copied().unwrap_or_default();
+            if emulation.questions_left() != answers {
+                return Err(format!("{answers} answers are on their way to {emulation:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what waits to be sent to nodes is sent when they take it.
+    fn check_links(&self) -> Result<(), String> {
+        let is_stuck = |backend: &&Backend| !backend.output().is_empty() && !backend.blocked;
+        match self.backends.iter().find(is_stuck) {
+            Some(backend) => Err(format!("a connection is not sent what waits for it: {backend:?}")),
+            None => Ok(()),
+        }
+    }
+}
