@@ -236,7 +236,7 @@ fn merged(merge: Merge) -> &'static str {
         Merge::Concat => "the lists one behind the other",
         Merge::RandomNonNil => "the reply of a shard picked at random among those that have keys",
         Merge::FirstReply => "all shards answer the same",
-        Merge::And => "1 where all shards say 1",
+        Merge::And => "1 where all shards say 1, or where shardis loads the script itself",
         Merge::AnyReply => "the first shard's reply if none fails",
         Merge::OneSucceeded => "one shard's success is enough",
         Merge::Least => "the least number counts",

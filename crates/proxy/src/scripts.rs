@@ -131,6 +131,19 @@ impl Scripts {
         }
     }
 
+    /// Of SCRIPT EXISTS: which of its scripts are brought to a shard that lacks them.
+    pub(crate) fn loadable(&self, command: &Command, request: &Request<'_>) -> Vec<bool> {
+        if command.name != "script|exists" {
+            return Vec::new();
+        }
+        let kept = self.lock();
+        let is_kept = |name: &[u8]| {
+            let sha: Result<Sha, _> = name.to_ascii_lowercase().try_into();
+            sha.is_ok_and(|sha| kept.bodies.contains_key(&sha))
+        };
+        request.args().skip(2).map(is_kept).collect()
+    }
+
     fn body(&self, sha: &Sha) -> Option<Arc<[u8]>> {
         self.lock().bodies.get(sha).cloned()
     }

@@ -50,8 +50,8 @@ enum Kind {
     Random { seen: u64, chosen: Vec<u8>, prng: Prng },
     /// SCRIPT LOAD: all say the same; the first is told.
     First(Vec<u8>),
-    /// SCRIPT EXISTS: element by element, 1 if all say 1.
-    And(Option<Vec<bool>>),
+    /// SCRIPT EXISTS: element by element, 1 if all say 1, or if it is brought to those that lack it.
+    And { all: Option<Vec<bool>>, loadable: Vec<bool> },
     /// BGSAVE: the reply of the part that comes first.
     Any(Option<(u32, Vec<u8>)>),
     /// SCRIPT KILL: the first success, whatever fails.
@@ -172,7 +172,7 @@ impl Merge {
                 Kind::Random { seen: 0, chosen: Vec::new(), prng: Prng::new(prng.next_u64()) }
             }
             command::Merge::FirstReply => Kind::First(Vec::new()),
-            command::Merge::And => Kind::And(None),
+            command::Merge::And => Kind::And { all: None, loadable: Vec::new() },
             command::Merge::AnyReply => Kind::Any(None),
             command::Merge::OneSucceeded => Kind::OneSucceeded(Vec::new()),
             command::Merge::Least => Kind::Least(i64::MAX),
@@ -225,6 +225,14 @@ impl Merge {
     /// Its parts are not passed on while they come.
     pub(crate) fn take_whole(&mut self) {
         self.shares_conns = true;
+    }
+
+    /// Of [`command::Merge::And`]: which elements are true whatever the parts say.
+    pub(crate) fn with_loadable(mut self, known: Vec<bool>) -> Merge {
+        if let Kind::And { loadable, .. } = &mut self.kind {
+            *loadable = known;
+        }
+        self
     }
 
     /// This merge, with what is to be kept if no part fails.
@@ -281,7 +289,7 @@ impl Merge {
             }
             Kind::First(first) if first.is_empty() => *first = bytes.to_vec(),
             Kind::First(first) => (first == bytes).then_some(())?,
-            Kind::And(all) => {
+            Kind::And { all, .. } => {
                 let ones = reply::elements(bytes)?.map(|element| element == b":1\r\n");
                 match all {
                     None => *all = Some(ones.collect()),
@@ -457,10 +465,13 @@ impl Kind {
             Kind::Random { chosen, .. } if chosen.is_empty() => encode::null(out, lane.resp3),
             Kind::Random { chosen, .. } => out.extend_from_slice(chosen),
             Kind::First(first) => out.extend_from_slice(first),
-            Kind::And(all) => {
+            Kind::And { all, loadable } => {
                 let all = all.as_deref().unwrap_or_default();
                 encode::array_header(out, all.len());
-                all.iter().for_each(|&one| encode::integer(out, i64::from(one)));
+                for (at, &one) in all.iter().enumerate() {
+                    let is_there = one || loadable.get(at) == Some(&true);
+                    encode::integer(out, i64::from(is_there));
+                }
             }
             Kind::Any(None) => encode::null(out, lane.resp3),
             Kind::Any(Some((_, reply))) | Kind::OneSucceeded(reply) => out.extend_from_slice(reply),

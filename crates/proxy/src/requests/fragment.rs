@@ -115,6 +115,10 @@ impl Core {
         library: Option<Library>,
     ) {
         let reads = command.flags.contains(Flags::READONLY);
+        let loadable = match merge {
+            command::Merge::And => self.board.scripts.loadable(command, request),
+            _ => Vec::new(),
+        };
         let merge = Merge::new(
             merge,
             keys.parts.len() as u32,
@@ -125,6 +129,7 @@ impl Core {
             &mut self.prng,
         )
         .with_library(library)
+        .with_loadable(loadable)
         .of_shards(&self.topology)
         .over(self.topology.is_cluster() && shares_conns(&keys.parts))
         .in_lane(self.lanes.kind(session.lane));

@@ -46,6 +46,29 @@ fn a_script_that_one_shard_saw_is_brought_to_another() {
 }
 
 #[test]
+fn a_script_that_is_brought_along_exists_on_all_shards() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let a = rig.key(0);
+    rig.client_sends(client, &format!("*4|$4|eval|$8|return 1|$1|1|${}|{a}|", a.len()));
+    rig.node_sends(0, ":1|");
+    rig.taken(client);
+    let other = "0".repeat(40);
+    let exists = format!("script exists {SHA} {} {other} x|", SHA.to_ascii_uppercase());
+    let ask = |rig: &mut Rig, first: &str| {
+        rig.client_sends(client, &exists);
+        rig.node_sends(0, first);
+        rig.node_sends(1, "*4|:0|:0|:1|:0|");
+        rig.taken(client)
+    };
+    assert_eq!(ask(&mut rig, "*4|:1|:1|:0|:0|"), "*4|:1|:1|:0|:0|");
+    rig.client_sends(client, "script flush|");
+    (0..2).for_each(|shard| rig.node_sends(shard, "+OK|"));
+    assert_eq!(rig.taken(client), "+OK|");
+    assert_eq!(ask(&mut rig, "*4|:1|:1|:1|:0|"), "*4|:0|:0|:1|:0|", "nobody can load it any more");
+}
+
+#[test]
 fn a_node_that_came_back_gets_the_script_first() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
