@@ -2,7 +2,7 @@
 //! Redis can be asked the same, it is.
 
 use crate::harness::client::{Client, request};
-use crate::harness::processes::{Finished, Process, run};
+use crate::harness::processes::{Finished, Process, Proxy, run};
 use crate::harness::{RedisServer, World, poll_until, show};
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -353,6 +353,84 @@ fn info_sums_over_nodes_and_workers() {
     let info = text(&mut clients[2], "INFO commandstats stats");
     assert!(!info.contains("cmdstat_set:"), "{info}");
     assert_eq!(field(&info, "total_connections_received"), "0");
+}
+
+/// The fields of `info` in their order, without those of which there are any number.
+fn fields(info: &str) -> Vec<&str> {
+    let names = info.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
+    let many = ["cmdstat_", "errorstat_", "latency_percentiles_usec_", "db0"];
+    names.filter(|name| !many.iter().any(|prefix| name.starts_with(prefix))).collect()
+}
+
+/// Whether two values of a field are of one kind: a number with as many decimals, or a text.
+fn are_alike(one: &str, other: &str) -> bool {
+    let kind = |value: &str| match value.trim_end_matches('%').parse::<f64>() {
+        Ok(_) => Some((value.split('.').nth(1).map_or(0, str::len), value.ends_with('%'))),
+        Err(_) => None,
+    };
+    kind(one) == kind(other)
+}
+
+#[test]
+fn info_has_every_field_of_redis_in_its_order() {
+    let (node, world) = (RedisServer::reference(), world_of_workers(2));
+    let store = Proxy::start(&["--port=0", "--workers=2", "--memory-max=1gb"]);
+    let expected = text(&mut node.connect(), "INFO everything");
+    for mut subject in [world.connect(), Client::connect(store.port)] {
+        subject.ask("SET a 1");
+        let info = text(&mut subject, "INFO everything");
+        let mut own = fields(&info).into_iter();
+        for name in fields(&expected) {
+            assert!(own.any(|own| own == name), "{name} is missing, or not in its place: {info}");
+            // Redis's build id, and its run ids, may look like numbers.
+            let is_id = ["redis_build_id", "run_id", "master_replid", "redis_git_sha1"].contains(&name);
+            let (redis, ours) = (field(&expected, name), field(&info, name));
+            assert!(is_id || are_alike(&redis, &ours), "{name}: {redis} of Redis, {ours}");
+        }
+    }
+}
+
+#[test]
+fn info_tells_what_is_true_of_the_store() {
+    let store = Proxy::start(&["--port=0", "--workers=2", "--memory-max=1gb"]);
+    let mut client = Client::connect(store.port);
+    client.ask("SET a 1");
+    let number = |info: &str, name: &str| field(info, name).trim_end_matches('%').parse::<f64>().unwrap();
+    let info = poll_until("the control thread to look at the process", || {
+        let info = text(&mut client, "INFO");
+        (number(&info, "total_system_memory") > 0.0).then_some(info)
+    });
+    let ratio = number(&info, "mem_fragmentation_ratio");
+    assert!((0.5..3.0).contains(&ratio), "{info}");
+    assert_eq!(field(&info, "used_memory_dataset_perc"), "100.00%");
+    assert_eq!(field(&info, "used_memory_peak_perc"), "100.00%");
+    let bound = number(&info, "proxy_memory_max");
+    assert!(bound > 0.0 && bound <= f64::from(1 << 30), "{info}");
+    assert!(field(&info, "executable").ends_with("shardis"), "{info}");
+    assert_eq!(field(&info, "config_file"), "");
+    client.ask("HELLO 3");
+    client.ask("CLIENT TRACKING ON");
+    client.ask("MGET a b");
+    let stats = text(&mut client, "INFO stats");
+    assert_eq!(
+        (field(&stats, "tracking_total_keys"), field(&stats, "tracking_total_items")),
+        ("2".into(), "2".into())
+    );
+}
+
+#[test]
+fn latencies_are_the_largest_of_the_nodes() {
+    let world = world_of_workers(2);
+    let mut client = world.connect();
+    let keys = world.key_on_each("k");
+    keys.iter().for_each(|key| drop(client.ask(&format!("SET {key} v"))));
+    let name = "latency_percentiles_usec_set";
+    let p50 =
+        |info: &str| field(info, name)["p50=".len()..].split(',').next().unwrap().parse::<f64>().unwrap();
+    let of_nodes = world.nodes.iter().map(|node| p50(&text(&mut node.connect(), "INFO latencystats")));
+    let largest = of_nodes.fold(0.0, f64::max);
+    assert_eq!(p50(&text(&mut client, "INFO latencystats")), largest);
+    assert!(!text(&mut client, "INFO").contains(name), "as in Redis, they are not shown by default");
 }
 
 #[test]

@@ -379,6 +379,10 @@ impl Core {
     /// Shows this worker's counts to all.
     pub(crate) fn publish(&mut self) {
         let worker = self.settings.worker;
+        let readers = &self.invalidations.readers;
+        self.counters.tracked_keys = readers.len() as u64;
+        self.counters.tracked_items = readers.items() as u64;
+        self.counters.held_bytes = self.memory.held_bytes() as u64;
         self.board.publish(worker, &self.counters.since(&self.baseline));
         self.board.publish_tally(worker, &self.tally);
     }

@@ -11,8 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// One worker's counts since start; `clients`, `clients_blocked`, `nodes_up`, `requests_per_s`, `subscribers`
-        /// and `trackers` are levels.
+        /// One worker's counts since start; some are levels ([`Counters::with_levels_of`]).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -95,10 +94,22 @@ counters! {
     nodes_up,
     /// Requests read in the last second.
     requests_per_s,
+    /// Bytes received from clients in the last second.
+    bytes_in_per_s,
+    /// Bytes taken by clients in the last second.
+    bytes_out_per_s,
+    /// Bytes of memory that count for the bound of the worker's memory now.
+    held_bytes,
     /// Clients that are subscribed to something now.
     subscribers,
     /// Clients that track keys now.
     trackers,
+    /// Keys of which at least one of them is to be told.
+    tracked_keys,
+    /// The same, each counted for each client that is to be told.
+    tracked_items,
+    /// Beginnings of keys of which clients are to be told.
+    tracked_prefixes,
     /// Messages passed on to clients: one for each that gets it.
     messages,
     /// How often messages may have been missed, since a connection over which they come was lost.
@@ -112,16 +123,31 @@ impl Counters {
         for (count, earlier) in counts.iter_mut().zip(earlier.to_array()) {
             *count -= earlier;
         }
-        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, trackers, .. } = self;
-        let counts = Counters::from_array(counts);
-        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, trackers, ..counts }
+        Counters::from_array(counts).with_levels_of(self)
     }
 
     /// The counts from which [`Counters::since`] begins.
     pub(crate) fn baseline(self) -> Counters {
-        let none = Counters::default();
-        let Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, trackers, .. } = none;
-        Counters { clients, clients_blocked, nodes_up, requests_per_s, subscribers, trackers, ..self }
+        self.with_levels_of(Counters::default())
+    }
+
+    /// These counts, and what is so now from `other`.
+    fn with_levels_of(self, other: Counters) -> Counters {
+        Counters {
+            clients: other.clients,
+            clients_blocked: other.clients_blocked,
+            nodes_up: other.nodes_up,
+            requests_per_s: other.requests_per_s,
+            bytes_in_per_s: other.bytes_in_per_s,
+            bytes_out_per_s: other.bytes_out_per_s,
+            held_bytes: other.held_bytes,
+            subscribers: other.subscribers,
+            trackers: other.trackers,
+            tracked_keys: other.tracked_keys,
+            tracked_items: other.tracked_items,
+            tracked_prefixes: other.tracked_prefixes,
+            ..self
+        }
     }
 }
 
@@ -134,6 +160,10 @@ pub struct Usage {
     pub cpu_user_us: u64,
     /// The same in the kernel on our behalf.
     pub cpu_system_us: u64,
+    /// Memory in use before the first request, in bytes.
+    pub resident_bytes_at_start: u64,
+    /// Memory that the machine has, in bytes.
+    pub machine_bytes: u64,
 }
 
 /// What all workers of a process share: one row of counts per worker, and the scripts that went through any of them.

@@ -41,6 +41,7 @@ mod transaction;
 pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use limits::{Authority, CrossShard, Limits, Settings};
+pub use local::info::info_reference;
 pub use local::inquiry::Mail;
 pub use login::credentials::Credentials;
 pub use login::{Errand, Task};

@@ -341,6 +341,10 @@ pub struct Settings {
     pub unix_epoch_us: u64,
     /// The process's number, for INFO.
     pub process_id: u32,
+    /// The program's file, for INFO.
+    pub executable: Arc<str>,
+    /// The configuration file, for INFO; empty without one.
+    pub config_file: Arc<str>,
     /// Port of the listener, for INFO and CONFIG GET; 0 if it has none.
     pub port: u16,
     /// How many databases clients may choose from, up to [`Settings::DATABASES_MAX`]. Nodes must have as many.
@@ -379,6 +383,8 @@ impl Default for Settings {
             process_seed: 0,
             unix_epoch_us: 0,
             process_id: 0,
+            executable: "".into(),
+            config_file: "".into(),
             port: 0,
             databases: 16,
             allow_admin: false,

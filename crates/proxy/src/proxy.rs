@@ -29,7 +29,7 @@ pub struct Proxy {
     sweep_at: Instant,
     /// When it was done last, and how many requests had come by then.
     swept_at: Instant,
-    requests_swept: u64,
+    counters_swept: Counters,
     /// No client is accepted any more; those that are here are let go as they finish.
     draining: bool,
 }
@@ -64,7 +64,7 @@ impl Proxy {
             core: Core::new(limits, settings, topology, board, now),
             sweep_at: now + SWEEP_EVERY,
             swept_at: now,
-            requests_swept: 0,
+            counters_swept: Counters::default(),
             draining: false,
         }
     }
@@ -559,17 +559,21 @@ impl Proxy {
         self.core.forget_lanes();
         self.inspect_nodes();
         self.relieve_memory();
-        self.measure_rate();
+        self.measure_rates();
+        self.count_prefixes();
         self.core.publish();
     }
 
-    /// How many requests came since the last sweep, for a second.
-    fn measure_rate(&mut self) {
+    /// What came and went since the last sweep, for a second.
+    fn measure_rates(&mut self) {
         let core = &mut self.core;
         let nanos = core.now.since(self.swept_at).as_nanos().max(1);
-        let came = u128::from(core.counters.requests - self.requests_swept);
-        core.counters.requests_per_s = (came * 1_000_000_000 / nanos) as u64;
-        (self.swept_at, self.requests_swept) = (core.now, core.counters.requests);
+        let rate = |count: u64, earlier: u64| (u128::from(count - earlier) * 1_000_000_000 / nanos) as u64;
+        let (counters, swept) = (&mut core.counters, &self.counters_swept);
+        counters.requests_per_s = rate(counters.requests, swept.requests);
+        counters.bytes_in_per_s = rate(counters.client_bytes_in, swept.client_bytes_in);
+        counters.bytes_out_per_s = rate(counters.client_bytes_out, swept.client_bytes_out);
+        (self.swept_at, self.counters_swept) = (core.now, core.counters);
     }
 
     /// Closes a client that overstays; takes back what an idle one does not need.

@@ -243,6 +243,11 @@ impl Tracking {
         self.has_caching_word = before.has_caching_word;
     }
 
+    /// How many beginnings it has named.
+    pub(crate) fn prefixes(&self) -> usize {
+        self.prefixes.len()
+    }
+
     /// All keys of `shard` are gone. Whether the client is to be told: not, if it was told so of another shard and has
     /// read nothing since.
     pub(crate) fn note_flush(&mut self, shard: ShardId) -> bool {
@@ -336,6 +341,8 @@ impl KeyList {
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     keys: BTreeMap<Box<[u8]>, BTreeSet<ConnId>>,
+    /// All readers of all keys.
+    items: usize,
     held_bytes: usize,
 }
 
@@ -354,12 +361,15 @@ impl Readers {
                 self.keys.entry(key.into()).or_default()
             }
         };
-        self.held_bytes += READER_BYTES * usize::from(readers.insert(conn));
+        let is_new = usize::from(readers.insert(conn));
+        self.items += is_new;
+        self.held_bytes += READER_BYTES * is_new;
     }
 
     /// Takes out who has read `key`.
     pub(crate) fn take(&mut self, key: &[u8]) -> BTreeSet<ConnId> {
         let Some(readers) = self.keys.remove(key) else { return BTreeSet::new() };
+        self.items -= readers.len();
         self.held_bytes -= KEY_BYTES + key.len() + READER_BYTES * readers.len();
         readers
     }
@@ -372,8 +382,7 @@ impl Readers {
 
     /// Nothing is cached anywhere.
     pub(crate) fn clear(&mut self) {
-        self.keys.clear();
-        self.held_bytes = 0;
+        *self = Readers::default();
     }
 
     /// What all this is counted for, and what is there.
@@ -386,6 +395,11 @@ impl Readers {
     /// How many keys there are; 0 once no client tracks.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
+    }
+
+    /// How many clients are to be told of how many keys.
+    pub(crate) fn items(&self) -> usize {
+        self.items
     }
 }
 
@@ -437,9 +451,10 @@ mod tests {
         readers.add(b"b", conns[0]);
         readers.add(b"a", conns[0]);
         assert_eq!(readers.surplus(KEY_BYTES * 2), Some(b"a"[..].into()));
+        assert_eq!((readers.len(), readers.items()), (2, 3));
         assert_eq!(readers.take(b"b"), BTreeSet::from(conns));
         assert_eq!(readers.take(b"b"), BTreeSet::new());
         assert_eq!(readers.take(b"a").len(), 1);
-        assert_eq!((readers.held_bytes, readers.len()), (0, 0));
+        assert_eq!((readers.held_bytes, readers.len(), readers.items()), (0, 0, 0));
     }
 }

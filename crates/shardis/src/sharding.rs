@@ -19,7 +19,8 @@ use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
-use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Reading, Settings, Task};
+use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Reading, Settings, Task, Usage};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use topology::Topology;
@@ -101,6 +102,8 @@ impl ShardingPlan {
             process_seed: self.seed,
             unix_epoch_us: self.epoch_us,
             process_id: std::process::id(),
+            executable: shown(std::env::current_exe().ok()),
+            config_file: shown(args.config.clone()),
             port: self.port,
             databases: args.databases(),
             allow_admin: args.allow_admin,
@@ -118,6 +121,11 @@ impl ShardingPlan {
             Proxy::new(limits.clone(), settings, Arc::clone(&topology), Arc::clone(board), clock.now());
         Ok(Worker::new(number, proxy, topology, clock, args.gather, args.busy_poll, neighbours)?)
     }
+}
+
+/// A path as INFO shows it; empty without one.
+fn shown(path: Option<PathBuf>) -> Arc<str> {
+    path.map_or_else(String::new, |path| path.display().to_string()).into()
 }
 
 impl Plan for ShardingPlan {
@@ -226,6 +234,7 @@ impl Plan for ShardingPlan {
             refused: Refused::default(),
             denied: Refused::default(),
             measure_at: Instant::now(),
+            resident_bytes_at_start: None,
         }))
     }
 }
@@ -258,6 +267,8 @@ pub(crate) struct Sharding {
     denied: Refused,
     /// The process is looked at then, for INFO.
     measure_at: Instant,
+    /// What the process took before anybody could connect.
+    resident_bytes_at_start: Option<u64>,
 }
 
 impl Service for Sharding {
@@ -329,7 +340,9 @@ impl Sharding {
         let now = Instant::now();
         if self.measure_at <= now {
             self.measure_at = now + MEASURE_EVERY;
-            self.board.show_usage(usage::measure());
+            let usage = usage::measure();
+            let resident_bytes_at_start = *self.resident_bytes_at_start.get_or_insert(usage.resident_bytes);
+            self.board.show_usage(Usage { resident_bytes_at_start, ..usage });
             self.tell_of_refused(now);
         }
     }

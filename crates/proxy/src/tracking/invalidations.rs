@@ -399,6 +399,17 @@ impl Proxy {
             core.lift_fence_of_tracking(session);
             core.settle(session, place, b"+OK\r\n");
         }
+        self.count_prefixes();
+    }
+
+    /// Counts what clients have named to be told of.
+    pub(crate) fn count_prefixes(&mut self) {
+        let clients = self.core.invalidations.clients.iter();
+        let prefixes = clients.filter_map(|&conn| match self.peers.get(conn) {
+            Some(Peer::Client(session)) => session.tracking().map(Tracking::prefixes),
+            _ => None,
+        });
+        self.core.counters.tracked_prefixes = prefixes.sum::<usize>() as u64;
     }
 
     /// The connection over which changes of `shard` come is gone.

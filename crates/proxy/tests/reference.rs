@@ -1,0 +1,17 @@
+//! docs/info.md is what the table says.
+
+use std::path::Path;
+
+#[test]
+fn the_page_about_info_is_fresh() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/info.md");
+    let page = proxy::info_reference();
+    if std::env::var_os("SHARDIS_BLESS").is_some_and(|value| value == "1") {
+        std::fs::write(&path, &page).expect("docs/ can be written to");
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == page,
+        "docs/info.md is stale; write it anew with\n    SHARDIS_BLESS=1 cargo test -p proxy --test reference"
+    );
+}
