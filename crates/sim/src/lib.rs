@@ -24,6 +24,7 @@ mod keyspace;
 mod ledger;
 mod listeners;
 mod model;
+mod mutes;
 mod network;
 mod node;
 mod plan;

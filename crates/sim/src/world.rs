@@ -484,6 +484,9 @@ impl<'p> World<'p> {
                 self.ledger.violate(format!("a client was closed without a cause: {reason:?}"));
             }
         }
+        if let Err(what) = self.proxy.audit() {
+            self.ledger.violate(what);
+        }
     }
 
     /// Now and then the worker is stopped before its turn, as when others have its core: nothing is done meanwhile.
