@@ -359,10 +359,14 @@ impl Core {
         self.list_client(session);
     }
 
-    /// Fills place `place` of the session. True if the client has more waiting than it may.
-    #[inline]
+    /// Fills place `place` of the session, which no node's reply fills as it is. True if the client has more waiting than
+    /// it may.
     pub(crate) fn settle(&mut self, session: &mut Session, place: u32, reply: &[u8]) -> bool {
         session.settle(place, reply, &mut self.pool);
+        if session.pinning != Pinning::No {
+            // A large reply behind it may have waited for that.
+            self.pins.to_relay.push(session.conn);
+        }
         self.note_settled(session, reply.len())
     }
 

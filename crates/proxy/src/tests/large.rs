@@ -105,6 +105,22 @@ fn values_come_in_the_order_of_the_keys_while_they_come() {
 }
 
 #[test]
+fn a_large_reply_behind_info_is_passed_on() {
+    let (mut rig, client) = rig(2, small());
+    let key = rig.key(0);
+    rig.client_sends(client, &format!("info keyspace|get {key}|"));
+    rig.node_sends(0, "$0||$40|0123456789");
+    let conn = rig.pinned_now();
+    assert_eq!(rig.taken(conn), format!("*2|$3|get|$2|{key}|"));
+    let value = format!("$40|{}|", "0123456789".repeat(4));
+    rig.sends(conn, &value);
+    assert_eq!(rig.taken(client), "", "a shard has not told its part of INFO");
+    rig.node_sends(1, "$0||");
+    let told = rig.taken(client);
+    assert!(told.starts_with('$') && told.ends_with(&value), "{told}");
+}
+
+#[test]
 fn a_part_that_fails_before_anything_was_passed_on_is_an_error() {
     let (mut rig, client) = rig(2, small());
     let (a, b) = (rig.key(0), rig.key(1));
