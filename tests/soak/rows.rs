@@ -101,7 +101,9 @@ fn flood_a_key(scene: &mut Scene, load: &Load, _: &mut Prng) {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let client = scene.world.connect();
-            scope.spawn(move || drop(flood(client, key, is_over)));
+            scope.spawn(move || {
+                flood(client, key, is_over);
+            });
         }
         let _end = EndsWith(is_over);
         load.wait_for_more();

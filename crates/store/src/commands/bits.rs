@@ -10,7 +10,7 @@ use crate::database::NEVER;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::replies::Reply;
-use crate::values::text::{self, Operation, TEXT_BYTES_MAX, grow};
+use crate::values::text::{self, Bitwise, TEXT_BYTES_MAX, grow};
 use crate::values::value::Value;
 
 type Done = Result<(), Error>;
@@ -96,21 +96,21 @@ pub(crate) fn bitpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
 }
 
 pub(crate) fn bitop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let operation = match request.arg(1) {
-        word if is(word, "AND") => Operation::And,
-        word if is(word, "OR") => Operation::Or,
-        word if is(word, "XOR") => Operation::Xor,
-        word if is(word, "NOT") => Operation::Not,
+    let bitwise = match request.arg(1) {
+        word if is(word, "AND") => Bitwise::And,
+        word if is(word, "OR") => Bitwise::Or,
+        word if is(word, "XOR") => Bitwise::Xor,
+        word if is(word, "NOT") => Bitwise::Not,
         _ => return Err(Error::Syntax),
     };
-    if operation == Operation::Not && request.len() != 4 {
+    if bitwise == Bitwise::Not && request.len() != 4 {
         return Err(Error::BitopNot);
     }
     let mut sources: Vec<&[u8]> = Vec::with_capacity(request.len() - 3);
     for key in request.args().skip(3) {
         sources.push(keyspace.peek_at::<Text>(key)?.map_or(&[][..], Vec::as_slice));
     }
-    let result = operation.of(&sources);
+    let result = bitwise.of(&sources);
     let len = result.len();
     let target = request.arg(2);
     if !result.is_empty() {

@@ -130,25 +130,25 @@ pub(crate) fn first_other(text: &[u8], filler: u8) -> Option<usize> {
 
 /// What BITOP does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum Bitwise {
     And,
     Or,
     Xor,
     Not,
 }
 
-impl Operation {
+impl Bitwise {
     /// The result for at least one source; behind the end of a source there are zeros.
     pub(crate) fn of(self, sources: &[&[u8]]) -> Vec<u8> {
         match self {
-            Operation::Not => {
+            Bitwise::Not => {
                 let mut result = Vec::with_capacity(room(&[], sources[0].len()));
                 result.extend(sources[0].iter().map(|byte| !byte));
                 result
             }
-            Operation::And => all_of(sources),
-            Operation::Or => combined(sources, |one, other| one | other),
-            Operation::Xor => combined(sources, |one, other| one ^ other),
+            Bitwise::And => all_of(sources),
+            Bitwise::Or => combined(sources, |one, other| one | other),
+            Bitwise::Xor => combined(sources, |one, other| one ^ other),
         }
     }
 }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_those_of_single_bytes() {
+    fn bitop_works_as_on_single_bytes() {
         let mut prng = Prng::new(2);
         for lens in [[0, 0, 0], [1, 0, 3], [100, 257, 31], [7, 7, 7], [300, 5, 299]] {
             let texts: Vec<Vec<u8>> = lens.iter().map(|&len| random(&mut prng, len)).collect();
@@ -232,10 +232,10 @@ mod tests {
                 let len = lens.into_iter().max().unwrap_or_default();
                 (0..len).map(|at| combine(combine(byte(0, at), byte(1, at)), byte(2, at))).collect()
             };
-            assert_eq!(Operation::And.of(&sources), expected(|one, other| one & other), "{lens:?}");
-            assert_eq!(Operation::Or.of(&sources), expected(|one, other| one | other), "{lens:?}");
-            assert_eq!(Operation::Xor.of(&sources), expected(|one, other| one ^ other), "{lens:?}");
-            assert_eq!(Operation::Not.of(&sources), texts[0].iter().map(|byte| !byte).collect::<Vec<_>>());
+            assert_eq!(Bitwise::And.of(&sources), expected(|one, other| one & other), "{lens:?}");
+            assert_eq!(Bitwise::Or.of(&sources), expected(|one, other| one | other), "{lens:?}");
+            assert_eq!(Bitwise::Xor.of(&sources), expected(|one, other| one ^ other), "{lens:?}");
+            assert_eq!(Bitwise::Not.of(&sources), texts[0].iter().map(|byte| !byte).collect::<Vec<_>>());
         }
     }
 
@@ -253,11 +253,11 @@ mod tests {
     #[test]
     fn a_huge_result_is_not_moved_by_what_is_appended() {
         let source = vec![0xf0; HUGE_BYTES_MIN];
-        for operation in [Operation::Not, Operation::And, Operation::Or, Operation::Xor] {
-            let mut result = operation.of(&[&source]);
+        for bitwise in [Bitwise::Not, Bitwise::And, Bitwise::Or, Bitwise::Xor] {
+            let mut result = bitwise.of(&[&source]);
             let place = result.as_ptr();
             append(&mut result, b"x");
-            assert_eq!((result.as_ptr(), result.len()), (place, HUGE_BYTES_MIN + 1), "{operation:?}");
+            assert_eq!((result.as_ptr(), result.len()), (place, HUGE_BYTES_MIN + 1), "{bitwise:?}");
         }
     }
 
