@@ -111,7 +111,15 @@ static SUBCOMMANDS: &[Container] = &[
     (
         "client",
         "CLIENT",
-        &[("id", 2), ("getname", 2), ("setname", 3), ("no-evict", 3), ("tracking", -3), ("unblock", -3)],
+        &[
+            ("id", 2),
+            ("info", 2),
+            ("getname", 2),
+            ("setname", 3),
+            ("no-evict", 3),
+            ("tracking", -3),
+            ("unblock", -3),
+        ],
     ),
     (
         "pubsub",

@@ -127,6 +127,10 @@ pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>,
     if is(word, "TRACKING") {
         return track(store, caller, request, out);
     }
+    if is(word, "INFO") {
+        write_info(store, caller, out);
+        return Ok(());
+    }
     let found = subcommands.iter().find(|(name, _)| is(word, name));
     let (name, arity) = found.ok_or_else(|| Error::UnknownSubcommand(shown(word), "CLIENT"))?;
     if request.len() != *arity {
@@ -145,6 +149,15 @@ pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>,
         _ => return Err(Error::Syntax),
     }
     Ok(())
+}
+
+/// CLIENT INFO: what a shardis asks for. Flag `d` says that EXEC would find a watched key changed.
+fn write_info(store: &mut Store, caller: CallerId, out: &mut Reply) {
+    let flags = if transactions::is_watched_changed(store, caller) { "d" } else { "N" };
+    let state = store.callers.running(caller);
+    let (number, database) = (state.number, state.database);
+    let name = String::from_utf8_lossy(&state.name);
+    out.bulk(format!("id={number} name={name} flags={flags} db={database}\n").as_bytes());
 }
 
 /// CLIENT TRACKING: only what a shardis asks its shards for, to be told of every key that changes.
@@ -191,6 +204,22 @@ fn valid_name(name: &[u8]) -> Result<&[u8], Error> {
 mod tests {
     use crate::testing::World;
     use crate::{EvictionPolicy, StoreSettings};
+
+    #[test]
+    fn client_info_tells_whether_a_watched_key_has_changed() {
+        let mut world = World::new(StoreSettings::default());
+        let (one, other) = (world.store.admit(), world.store.admit());
+        for (caller, line, reply) in [
+            (one, "WATCH k", "+OK"),
+            (one, "CLIENT INFO", "$24 id=2 name= flags=N db=0"),
+            (other, "SET k changed", "+OK"),
+            (one, "CLIENT INFO", "$24 id=2 name= flags=d db=0"),
+            (one, "UNWATCH", "+OK"),
+            (one, "CLIENT INFO", "$24 id=2 name= flags=N db=0"),
+        ] {
+            assert_eq!(world.ask_as(caller, line), reply, "{line}");
+        }
+    }
 
     #[test]
     fn each_connection_has_a_database_and_a_protocol_of_its_own() {

@@ -61,7 +61,7 @@ pub(crate) fn exec(store: &mut Store, caller: CallerId, _: &Request<'_>, out: &m
 }
 
 /// Whether a watched key was changed, or its time came to an end.
-fn is_watched_changed(store: &mut Store, caller: CallerId) -> bool {
+pub(crate) fn is_watched_changed(store: &mut Store, caller: CallerId) -> bool {
     let Some(extras) = store.callers.running(caller).extras.as_ref() else { return false };
     let keyspace = &mut store.keyspace;
     keyspace.audience.is_touched(caller)
