@@ -176,10 +176,12 @@ fn transaction_note(step: Transaction) -> &'static str {
         Transaction::Begin => {
             "commands are checked and kept by shardis until EXEC; their keys must be on one shard"
         }
-        Transaction::Execute => "atomic: sent to the one shard in one piece",
+        Transaction::Execute => {
+            "atomic: sent to the one shard in one piece; with `--transactions=per-shard` to each of several"
+        }
         Transaction::Discard => "",
         Transaction::Watch => {
-            "all keys on one shard, that of the transaction; the client has a connection of its own until EXEC, \
+            "all keys on one shard, that of the transaction, or with `--transactions=per-shard` on several; the client has a connection of its own until EXEC, \
              DISCARD or UNWATCH"
         }
         Transaction::Unwatch => "",

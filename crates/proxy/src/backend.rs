@@ -96,6 +96,8 @@ pub(crate) enum Purpose {
     Emulation,
     /// It goes into the fan that `conn` names; `part` is the part.
     Fan,
+    /// It goes into the transaction over several shards that `conn` names; `part` is the part, and `place` says what was asked.
+    Execution,
     /// It says whether a fan's part was let go; `conn` names its connection, which is that of the backend `part`.
     Unblock,
     /// It says that the topic that `conn` names is subscribed to.

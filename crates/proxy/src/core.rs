@@ -36,6 +36,7 @@ use crate::succession::ejection::Ejection;
 use crate::tally::{self, Tally};
 use crate::tracking::invalidations::Invalidations;
 use crate::transaction::Replay;
+use crate::transaction::execution::Execution;
 use crate::transaction::inlays::Mixture;
 use command::Number;
 use std::collections::VecDeque;
@@ -129,6 +130,8 @@ pub(crate) struct Core {
     pub wishes: Wishes,
     /// Transactions that may have to be sent again.
     pub replays: Slab<Replay>,
+    /// Transactions over several shards that are carried out.
+    pub executions: Slab<Execution>,
     /// Backends with something to send.
     pub nodes_to_send: Vec<u32>,
     /// Clients with something to send.
@@ -228,6 +231,7 @@ impl Core {
             parking: Parking::default(),
             wishes: Wishes::default(),
             replays: Slab::default(),
+            executions: Slab::default(),
             nodes_to_send: Vec::new(),
             clients_to_send: Vec::new(),
             clients_to_resume: Vec::new(),

@@ -26,7 +26,6 @@ use crate::backend::Purpose;
 use crate::backend::lanes::{LaneId, LaneKind};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::event::CloseReason;
 use crate::limits::CrossShard;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
@@ -584,20 +583,11 @@ impl Proxy {
 
     /// The plan is through, and its client gets `reply`, if the client is still there.
     fn answer_emulation(&mut self, emulation: Emulation, reply: &[u8]) {
-        let core = &mut self.core;
         let Some(Peer::Client(session)) = self.peers.get_mut(emulation.conn) else {
             return self.note_unreturned(&emulation, reply);
         };
-        core.set_waiting(session, None);
-        core.tally.count_reply(emulation.command, emulation.asked_us, core.now_us, reply);
-        core.counters.errors += u64::from(resp::reply::is_error(reply));
-        session.fences -= 1;
-        core.clients_to_resume.push(emulation.conn);
-        if core.settle(session, emulation.place, reply) {
-            core.note_closed(session, CloseReason::OutputLimit);
-            self.close_client(emulation.conn);
-        } else {
-            self.close_if_finished(emulation.conn);
-        }
+        self.core.set_waiting(session, None);
+        let Emulation { conn, place, command, asked_us, .. } = emulation;
+        self.end_task((conn, place), (command, asked_us), reply);
     }
 }

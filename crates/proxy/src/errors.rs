@@ -127,6 +127,33 @@ pub(crate) fn written_in_part(text: &str) -> String {
     format!("{}; other parts of this command may have been applied", without_try_again(text))
 }
 
+/// A transaction over several shards of which nothing has run: `reason` is the error of `shard`.
+pub(crate) fn discarded(shard: &str, reason: &[u8]) -> String {
+    let reason = String::from_utf8_lossy(reason);
+    match reason.starts_with("EXECABORT ") {
+        true => reason.into_owned(),
+        false => format!("EXECABORT Transaction discarded because of: {reason} (shard {shard})"),
+    }
+}
+
+/// A command of a transaction over several shards has not run, and commands of other shards may have: it is not to be repeated
+/// with them, so that no word stands here that libraries repeat at.
+pub(crate) fn not_run(shard: &str, reason: &str) -> String {
+    format!(
+        "ERR not run on shard {shard}: {reason}; commands of this transaction on other shards may have run"
+    )
+}
+
+/// The same of the commands behind it.
+pub(crate) fn not_run_either(shard: &str) -> String {
+    format!("ERR not run (shard {shard})")
+}
+
+/// The same, but they may have run.
+pub(crate) fn outcome_unknown(shard: &str) -> String {
+    format!("ERR outcome unknown (shard {shard})")
+}
+
 /// A command that renames has written the value at its new key, and failed with `text` to remove it at the old one.
 pub(crate) fn not_removed(text: &str) -> String {
     format!("{}; the new key is written, and the old one may still be there", without_try_again(text))
@@ -216,6 +243,14 @@ pub(crate) const NESTED_MULTI: &str = "ERR MULTI calls can not be nested";
 pub(crate) const WATCH_IN_MULTI: &str = "ERR WATCH inside MULTI is not allowed";
 pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
 pub(crate) const TRANSACTION_TOO_LARGE: &str = "ERR the transaction exceeds the limit of the proxy";
+pub(crate) const TRANSACTION_PARTS: &str =
+    "ERR the keys of the transaction are on more shards, or in more slots, than the limit of the proxy";
+pub(crate) const WATCHED_PARTS: &str =
+    "ERR the watched keys are on more shards, or in more slots, than the limit of the proxy";
+pub(crate) const SPLIT_IN_MULTI: &str = "CROSSSLOT Keys in request don't hash to the same slot, and in a transaction only \
+     commands that can be split (MGET, MSET, DEL, UNLINK, EXISTS, TOUCH) may have keys on several shards";
+pub(crate) const SELECT_IN_PARTS: &str = "ERR SELECT is not supported in a transaction over several shards";
+pub(crate) const EXEC_SELECTS: &str = "EXECABORT Transaction discarded because of: SELECT is not supported in a transaction over several shards";
 pub(crate) const WATCH_ELSEWHERE: &str =
     "ERR other keys are watched in another database or by another protocol";
 pub(crate) const EXEC_ELSEWHERE: &str = "EXECABORT Transaction discarded because of: the watched keys are in another database or by another protocol";

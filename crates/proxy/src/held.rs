@@ -17,6 +17,7 @@
 pub(crate) mod acknowledged;
 pub(crate) mod fan;
 pub(crate) mod streams;
+pub(crate) mod watches;
 
 use crate::ConnId;
 use crate::backend::lanes::{LaneId, Who};
@@ -24,6 +25,7 @@ use crate::backend::pinned::Pinning;
 use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
+use crate::held::watches::{Asking, Watches};
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
 use crate::requests::Step;
@@ -41,13 +43,15 @@ use topology::{NodeId, ShardId};
 pub(crate) type HeldNode = NonZeroU32;
 
 /// Whether keys are watched for a client's transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Watch {
     /// None.
     #[default]
     No,
     /// On this connection.
     On(HeldNode),
+    /// On several, or they will be.
+    Several(Box<Watches>),
     /// The first WATCH is in flight on this connection.
     Asked(HeldNode),
     /// They were, and EXEC is in flight on this connection: its reply ends the watch.
@@ -192,7 +196,7 @@ impl Core {
             self.backends[node.get() as usize].watched_slot = Some(slot);
         }
         match watches {
-            true => session.watch = Watch::Asked(node),
+            true => session.watch = std::mem::take(&mut session.watch).add(node),
             false => self.ask_name(node),
         }
         let request = if watches { request.into() } else { self.shortened(request, ticket.deadline) };
@@ -211,16 +215,27 @@ impl Core {
 
     /// The session watches no keys any more, and its transaction, if there is one, is not carried out.
     pub(crate) fn end_watch(&mut self, session: &mut Session) {
-        if let Watch::On(node) = std::mem::take(&mut session.watch) {
-            self.backends[node.get() as usize].held_by = None;
-            self.enqueue_on(node.get(), UNWATCH, Asked::by_nobody());
+        match std::mem::take(&mut session.watch) {
+            Watch::On(node) => self.unwatch_on(node),
+            Watch::Several(watches) => watches.all().for_each(|node| self.unwatch_on(node)),
+            Watch::No | Watch::Asked(_) | Watch::Ending(_) | Watch::Lost => {}
         }
+    }
+
+    /// What is watched on the connection is not any more, and nobody holds it.
+    pub(crate) fn unwatch_on(&mut self, node: HeldNode) {
+        self.backends[node.get() as usize].held_by = None;
+        self.enqueue_on(node.get(), UNWATCH, Asked::by_nobody());
     }
 
     /// A client goes: what it holds is closed.
     pub(crate) fn let_holds_go(&mut self, session: &mut Session) {
         let watching = match std::mem::take(&mut session.watch) {
             Watch::Asked(node) | Watch::On(node) | Watch::Ending(node) => Some(node),
+            Watch::Several(watches) => {
+                self.pins.doomed.extend(watches.all().map(HeldNode::get));
+                None
+            }
             Watch::No | Watch::Lost => None,
         };
         let waiting = session.waits_on;
@@ -311,11 +326,20 @@ impl Core {
             return Some(true);
         }
         let failed = reply.is_none_or(resp::reply::is_error);
-        let (watch, left) = match session.watch {
-            Watch::Asked(held) if held == node && failed => (Watch::No, Some(true)),
-            Watch::Asked(held) if held == node && self.backends[node.get() as usize].has_lost_keys => {
-                (Watch::Lost, Some(false))
+        let has_lost_keys = self.backends[node.get() as usize].has_lost_keys;
+        let watch = match std::mem::take(&mut session.watch).end_asking(node, failed, has_lost_keys) {
+            Asking::NotIt(watch) => watch,
+            Asking::Ended(watch, left) => {
+                session.watch = watch;
+                if left == Some(false) {
+                    self.lose_watches(session, node);
+                }
+                return left;
             }
+        };
+        let (watch, left) = match watch {
+            Watch::Asked(held) if held == node && failed => (Watch::No, Some(true)),
+            Watch::Asked(held) if held == node && has_lost_keys => (Watch::Lost, Some(false)),
             Watch::Asked(held) if held == node => (Watch::On(node), None),
             // An EXEC that was not even discarded has left the keys watched.
             Watch::Ending(held) if held == node => {
@@ -376,12 +400,13 @@ impl Proxy {
         tickets: impl IntoIterator<Item = &'a Ticket>,
     ) {
         let (Some(conn), Some(held)) = (holder, HeldNode::new(node)) else { return };
+        self.core.note_watch_lost(held);
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         for _ in tickets.into_iter().filter(|ticket| ticket.is_of_client()) {
             self.core.end_request(session, held, None);
         }
-        if session.watch == Watch::On(held) {
-            session.watch = Watch::Lost;
+        if session.watch.is_on(held) {
+            self.core.lose_watches(session, held);
         }
         self.answer_seekers(node);
     }

@@ -40,7 +40,7 @@ mod transaction;
 
 pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
-pub use limits::{Authority, CrossShard, Limits, Settings};
+pub use limits::{Authority, CrossShard, Limits, Settings, Transactions};
 pub use local::info::info_reference;
 pub use local::inquiry::Mail;
 pub use login::credentials::Credentials;

@@ -22,6 +22,12 @@ pub struct Limits {
     pub request_bytes_max: usize,
     /// Bytes of all commands of one transaction. The one that does not fit is refused, and EXEC then fails.
     pub transaction_bytes_max: usize,
+    /// Shards, or slots of a cluster, that one transaction may have keys of. The command that names one more is refused, and
+    /// EXEC then fails.
+    pub transaction_parts_max: usize,
+    /// Shards, or slots of a cluster, of which one client may watch keys: each takes a connection. A WATCH that would need
+    /// one more is refused.
+    pub watched_parts_max: usize,
     /// Bytes of one reply as a whole. More closes the connection to the node.
     pub reply_bytes_max: usize,
     /// Clients of all workers together. More are told so and closed, with Redis's words.
@@ -237,6 +243,9 @@ impl Default for Limits {
             request_bytes_max: 1 << 30,
             // A pipeline of a million small commands that a client library wraps up in MULTI and EXEC.
             transaction_bytes_max: 64 << 20,
+            // Each is a few µs of a turn in which nobody else is served.
+            transaction_parts_max: 4096,
+            watched_parts_max: 64,
             reply_bytes_max: 1 << 30,
             clients_max: 10_000,
             pending_max: 1024,
@@ -316,6 +325,16 @@ pub enum CrossShard {
     Emulate,
 }
 
+/// Where the keys of one transaction may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transactions {
+    /// On one shard, in a cluster in one slot: it is atomic.
+    #[default]
+    OneShard,
+    /// Anywhere: each shard gets a transaction of its own, which is atomic, and the whole is not.
+    PerShard,
+}
+
 /// Who decides who a client is and what it may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
@@ -353,6 +372,8 @@ pub struct Settings {
     pub allow_admin: bool,
     /// See there.
     pub cross_shard: CrossShard,
+    /// See there.
+    pub transactions: Transactions,
     /// Where reads go.
     pub reading: Reading,
     /// When a node that fails is left out, so that its keys go to others.
@@ -389,6 +410,7 @@ impl Default for Settings {
             databases: 16,
             allow_admin: false,
             cross_shard: CrossShard::Refuse,
+            transactions: Transactions::default(),
             reading: Reading::default(),
             ejecting: None,
             authority: Authority::default(),

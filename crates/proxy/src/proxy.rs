@@ -395,6 +395,7 @@ impl Proxy {
                 Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
                 Owed::Login(attempt) => drop(core.passing.attempts.remove(attempt)),
                 Owed::Judged(judged) => drop(core.forget_judgement(judged)),
+                Owed::Execution(execution) => core.leave_execution(execution),
                 Owed::Replay(replay) => {
                     if let Owed::Mixture(mixture) = core.forget_replay(replay) {
                         core.forget_mixture(mixture);
@@ -629,7 +630,7 @@ impl Proxy {
 
     /// Whether every client has gone, and what they left half done is done.
     pub fn is_drained(&self) -> bool {
-        self.core.counters.clients == 0 && self.core.emulations.is_empty()
+        self.core.counters.clients == 0 && self.core.emulations.is_empty() && self.core.executions.is_empty()
     }
 
     /// How long clients' rounds were, since the proxy began.
@@ -663,6 +664,11 @@ impl Proxy {
     /// How many commands over several shards are being carried out; 0 once no client is left and nodes have answered.
     pub fn emulations_pending(&self) -> usize {
         self.core.emulations.len()
+    }
+
+    /// How many transactions over several shards are being carried out; 0 once no client is left and nodes have answered.
+    pub fn executions_pending(&self) -> usize {
+        self.core.executions.len()
     }
 
     /// How many clients are pinned for large transfers, or wait to be; 0 once no client is left.

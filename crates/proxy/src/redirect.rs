@@ -317,12 +317,12 @@ impl Proxy {
                 declined.iter().for_each(|declined| core.note_declined(declined));
                 return false;
             }
-            Purpose::Client | Purpose::Emulation | Purpose::Fan => {}
+            Purpose::Client | Purpose::Emulation | Purpose::Fan | Purpose::Execution => {}
             _ => return false,
         }
         let owed = match self.peers.get(ticket.conn) {
             Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => session.owed(ticket.place),
-            _ => None,
+            _ => core.replay_of_part(&ticket).map(Owed::Replay),
         };
         let declined = match owed {
             Some(Owed::Replay(id)) => {
@@ -332,7 +332,7 @@ impl Proxy {
             _ => declined,
         };
         let Some(declined) = declined else { return false };
-        if ticket.purpose == Purpose::Client && owed.is_none() {
+        if matches!(ticket.purpose, Purpose::Client | Purpose::Execution) && owed.is_none() {
             return false;
         }
         core.note_declined(&declined);
@@ -363,9 +363,12 @@ impl Proxy {
             self.note_held_reply(node, &ticket, reply);
             return self.deliver(ticket, Outcome::Lost(lost));
         }
-        let Some(Peer::Client(session)) = self.peers.get(ticket.conn) else { return };
+        let resp3 = match self.peers.get(ticket.conn) {
+            Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => session.resp3,
+            _ => false,
+        };
         let mut reply = Vec::new();
-        encode::null_array(&mut reply, session.resp3);
+        encode::null_array(&mut reply, resp3);
         let reply = &reply[..];
         self.note_held_reply(node, &ticket, reply);
         self.deliver(ticket, Outcome::Reply(reply));
@@ -401,7 +404,12 @@ impl Proxy {
             }
             Use::Shared | Use::Replica | Use::Pinned | Use::Subscription | Use::Relief => {}
         }
-        let reason = declined.reason(reply);
+        // EXEC says that the transaction was discarded; why, a command of it was told.
+        let refused = match owed {
+            Some(Owed::Replay(id)) => self.core.replays.get_mut(id).and_then(|replay| replay.refused.take()),
+            _ => None,
+        };
+        let reason = declined.reason(refused.as_deref().unwrap_or(reply));
         match request {
             Some(request) if !overtaken => {
                 let retry_at = Instant::NEVER;
@@ -422,7 +430,7 @@ impl Proxy {
                     Some(session.owed(ticket.place)?)
                 }
                 _ if ticket.purpose == Purpose::Emulation => None,
-                _ => return None,
+                _ => Some(Owed::Replay(self.core.replay_of_part(&ticket)?)),
             };
             let (request, aim) = self.core.request_again((node, number), owed);
             let (request, kept) = (request?, ticket.kept.redirected()?);
@@ -583,7 +591,10 @@ impl Proxy {
             _ if matches!(ticket.purpose, Purpose::Client | Purpose::Fan) => return Ok(()),
             _ => None,
         };
-        let owed = session.as_ref().and_then(|session| session.owed(ticket.place));
+        let owed = match &session {
+            Some(session) => session.owed(ticket.place),
+            None => core.replay_of_part(&ticket).map(Owed::Replay),
+        };
         if let Some(session) = &mut session {
             session.note_sent_elsewhere(core.shard_of_node(id), ticket.place);
         }
@@ -777,7 +788,7 @@ impl Core {
     }
 
     /// The shard that has those keys now.
-    fn shard_of(&self, aim: Aim) -> ShardId {
+    pub(crate) fn shard_of(&self, aim: Aim) -> ShardId {
         match aim {
             Aim::Slot(slot) => self.topology.shard_at(slot),
             Aim::Shard(shard) => shard,

@@ -333,6 +333,9 @@ impl Proxy {
             Use::Replica if self.handle_turned_away(node, &ticket, reply) => return,
             Use::Replica => {}
         }
+        if ticket.purpose == Purpose::Queued && resp::reply::is_error(reply) {
+            self.core.note_refused_command(ticket.conn, reply);
+        }
         match ticket.purpose {
             Purpose::Client => self.deliver_reply(Recipient::of(&ticket), reply),
             Purpose::Queued if ticket.part > 0 => {
@@ -444,6 +447,28 @@ impl Proxy {
         self.go_on(recipient.conn, next);
     }
 
+    /// A task at `place` of the client `conn` has its reply: nothing that the client sent behind it was carried out meanwhile.
+    /// `command` and `asked_us` say what was asked, and when.
+    pub(crate) fn end_task(
+        &mut self,
+        (conn, place): (ConnId, u32),
+        (command, asked_us): (Number, u32),
+        reply: &[u8],
+    ) {
+        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
+        let core = &mut self.core;
+        core.tally.count_reply(command, asked_us, core.now_us, reply);
+        core.counters.errors += u64::from(resp::reply::is_error(reply));
+        session.fences -= 1;
+        core.clients_to_resume.push(conn);
+        if core.settle(session, place, reply) {
+            core.note_closed(session, CloseReason::OutputLimit);
+            self.close_client(conn);
+        } else {
+            self.close_if_finished(conn);
+        }
+    }
+
     /// Does what is next for a client that has got a reply.
     #[inline(always)]
     fn go_on(&mut self, conn: ConnId, next: Next) {
@@ -493,6 +518,7 @@ impl Proxy {
             Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
             Purpose::Check => self.end_check(ticket.conn, &outcome),
             Purpose::Fan => self.absorb_part(ticket.conn, ticket.part, outcome),
+            Purpose::Execution => self.absorb_result(&ticket, outcome),
             Purpose::Unblock => self.core.end_unblock(ticket.conn, ticket.part, &outcome),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
@@ -601,6 +627,7 @@ impl Proxy {
                     | Owed::Subscription
                     | Owed::Emulation(_)
                     | Owed::Fan(_)
+                    | Owed::Execution(_)
                     | Owed::Replay(_),
                 )
                 | None,

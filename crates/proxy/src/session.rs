@@ -187,6 +187,8 @@ pub(crate) enum Owed {
     Exec,
     /// The same, of a transaction that may have to be sent again.
     Replay(Id),
+    /// The nodes of a transaction over several shards.
+    Execution(Id),
     /// The same, with what is added here.
     Mixture(Id),
     /// One node, which says whether the client is who it says that it is.
@@ -879,8 +881,8 @@ mod tests {
             (0, 0, 0)
         );
         // A look into a box would cost each request more than these few bytes more cost an idle client. Eight of them are
-        // for the generation of its lane.
-        assert!(size_of::<Session>() <= 392, "{}", size_of::<Session>());
+        // for the generation of its lane, and eight for keys that are watched on several shards.
+        assert!(size_of::<Session>() <= 400, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }
 }

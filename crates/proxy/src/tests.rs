@@ -20,6 +20,7 @@ mod listeners;
 mod logins;
 mod own_answers;
 mod passing;
+mod per_shard;
 mod pops;
 mod proof;
 mod pubsub;

@@ -12,15 +12,22 @@
 //! What a node could not answer truthfully for all shards is refused the same way ([`command::Within`] says what); what
 //! the proxy answers itself is laid in ([`crate::transaction::inlays`]).
 //!
+//! With `--transactions=per-shard` the keys may be on several shards: [`crate::transaction::divided`] and
+//! [`crate::transaction::execution`].
+//!
 //! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
 //! on whether a byte of EXEC was written.
 
+pub(crate) mod divided;
+pub(crate) mod execution;
 pub(crate) mod inlays;
+pub(crate) mod results;
 
 use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::{HeldNode, Watch};
+use crate::limits::Transactions;
 use crate::login::passing;
 use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
@@ -28,6 +35,8 @@ use crate::requests::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
 use crate::tracking::KeyList;
+use crate::transaction::divided::Divided;
+use crate::transaction::execution::{Watched, text_of};
 use crate::transaction::inlays::Inlays;
 use command::{Carry, Command, Guard, Local, Naming, Refusal, Topic, Transaction as Act, Within};
 use resp::{Request, encode};
@@ -45,7 +54,9 @@ pub(crate) struct Transaction {
     shard: Option<ShardId>,
     /// The division that all of them are in; `None` if no command has named one yet.
     division: Option<u32>,
-    /// Scripts and functions that commands name.
+    /// How its keys are divided, once they are in several divisions.
+    divided: Option<Box<Divided>>,
+    /// Scripts and functions that commands name, as long as it is not divided.
     named: Vec<Named>,
     /// A command may write.
     may_write: bool,
@@ -74,6 +85,8 @@ pub(crate) struct Replay {
     pub held: Option<Held>,
     /// Why a command of it was declined, so that EXEC discards it.
     pub declined: Option<Declined>,
+    /// Why a command of it was refused, if it is a part of a transaction over several shards.
+    pub refused: Option<Vec<u8>>,
     counted_bytes: usize,
 }
 
@@ -126,6 +139,7 @@ impl Transaction {
             commands: 0,
             shard: None,
             division: None,
+            divided: None,
             named: Vec::new(),
             may_write: false,
             is_spoilt: false,
@@ -167,8 +181,71 @@ impl Transaction {
 
     /// Bytes of memory that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
+        let divided = self.divided.as_ref().map_or(0, |divided| divided.held_bytes());
         let named = self.named.capacity() * size_of::<Named>();
-        self.requests.capacity() + named + self.inlays.held_bytes() + self.reads.held_bytes()
+        self.requests.capacity() + named + self.inlays.held_bytes() + self.reads.held_bytes() + divided
+    }
+
+    /// How many parts it has.
+    fn parts(&self) -> usize {
+        self.divided.as_ref().map_or(usize::from(self.division.is_some()), |divided| divided.len())
+    }
+
+    /// Whether keys of `division` were named.
+    fn has(&self, division: u32) -> bool {
+        self.division == Some(division) || self.divided.as_ref().is_some_and(|divided| divided.has(division))
+    }
+
+    /// Adds a command with keys at `place`, for which there is room.
+    fn keep(
+        &mut self,
+        command: &Command,
+        (request, keys): (&Request<'_>, &Keys),
+        place: Option<Place>,
+        named: Option<Named>,
+    ) {
+        let bytes = request.bytes.len();
+        let own = match place {
+            Some(Place::Here) => return self.inlays.add(self.commands, request.bytes),
+            Some(Place::At(shard, division)) => Some((division, shard)),
+            _ => None,
+        };
+        if let Some(Place::Selects(database)) = place {
+            self.inlays.add_select(self.commands, database);
+        }
+        match (place, command.carry) {
+            (None, Carry::Split(merge)) => {
+                self.divide();
+                if let Some(divided) = &mut self.divided {
+                    divided.add_split(command, merge, (request, keys), &mut self.requests);
+                }
+            }
+            (Some(Place::At(_, division)), _) if self.division.is_some_and(|own| own != division) => {
+                self.divide().add(own, bytes, named);
+                append(&mut self.requests, request.bytes);
+            }
+            _ => {
+                match &mut self.divided {
+                    Some(divided) => divided.add(own, bytes, named),
+                    None => self.named.extend(named),
+                }
+                append(&mut self.requests, request.bytes);
+            }
+        }
+        if let (Some((division, shard)), None) = (own, self.division) {
+            (self.division, self.shard) = (Some(division), Some(shard));
+        }
+        self.commands += 1;
+    }
+
+    /// How its keys are divided. Until it is asked they were in one division.
+    fn divide(&mut self) -> &mut Divided {
+        let begin = || {
+            let bytes = self.requests.len() - MULTI.len();
+            let place = self.division.zip(self.shard);
+            Box::new(Divided::begin(place, self.commands, bytes, std::mem::take(&mut self.named)))
+        };
+        self.divided.get_or_insert_with(begin)
     }
 }
 
@@ -185,7 +262,9 @@ impl Core {
         match act {
             Act::Begin => {
                 let mut transaction = Transaction::new(&mut self.pool);
-                if let Watch::On(node) = session.watch {
+                if let Watch::On(node) = session.watch
+                    && self.settings.transactions == Transactions::OneShard
+                {
                     transaction.shard = Some(self.watched_shard(node));
                 }
                 self.recount_transaction(&mut transaction);
@@ -211,6 +290,9 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Step {
+        if self.runs_per_shard() {
+            return self.watch_parts(session, command, request, keys);
+        }
         if !self.is_alone(session) {
             return self.read_again();
         }
@@ -228,23 +310,25 @@ impl Core {
             Watch::On(node) => self.send_held(session, node, request.bytes, Owed::Node),
             // EXEC will fail whatever becomes of these keys.
             Watch::Lost => self.answer(session, OK),
-            Watch::No | Watch::Asked(_) | Watch::Ending(_) => match self.hold(session, shard) {
-                Ok(node) => {
-                    let first = keys.positions.first().map(|&at| self.aim_at(request.arg(at)));
-                    if let Some(Aim::Slot(slot)) = first {
-                        self.backends[node.get() as usize].watched_slot = Some(slot);
+            Watch::No | Watch::Asked(_) | Watch::Ending(_) | Watch::Several(_) => {
+                match self.hold(session, shard) {
+                    Ok(node) => {
+                        let first = keys.positions.first().map(|&at| self.aim_at(request.arg(at)));
+                        if let Some(Aim::Slot(slot)) = first {
+                            self.backends[node.get() as usize].watched_slot = Some(slot);
+                        }
+                        session.watch = Watch::Asked(node);
+                        self.send_held(session, node, request.bytes, Owed::Node);
                     }
-                    session.watch = Watch::Asked(node);
-                    self.send_held(session, node, request.bytes, Owed::Node);
+                    Err(lost) => self.refuse(session, &lost.text()),
                 }
-                Err(lost) => self.refuse(session, &lost.text()),
-            },
+            }
         }
         Step::Done
     }
 
     /// The shard of the keys that are watched on the connection `node`.
-    fn watched_shard(&self, node: HeldNode) -> ShardId {
+    pub(crate) fn watched_shard(&self, node: HeldNode) -> ShardId {
         let backend = &self.backends[node.get() as usize];
         backend.watched_slot.map_or(backend.shard, |slot| self.topology.shard_at(slot))
     }
@@ -298,43 +382,74 @@ impl Core {
             Ok(place) => place,
             Err(refusal) => return self.refuse_command(session, command, refusal, request),
         };
+        let fits = match self.settings.transactions {
+            Transactions::OneShard => self.fits_one_shard(session, place),
+            Transactions::PerShard => self.fits_parts(session, command, keys, place),
+        };
+        let bytes = bytes_to_keep(request, keys, place);
+        let Some(transaction) = &mut session.transaction else { return };
+        if transaction.is_spoilt {
+            return self.answer(session, QUEUED);
+        }
+        let text = match fits {
+            Ok(()) if transaction.request_bytes() + bytes > self.limits.transaction_bytes_max => {
+                Some(errors::TRANSACTION_TOO_LARGE)
+            }
+            fits => fits.err(),
+        };
+        if let Some(text) = text {
+            return self.refuse(session, text);
+        }
+        transaction.may_write |= command.may_write();
+        let named = match command.carry {
+            Carry::Script(script) => self.board.scripts.named(script, request),
+            _ => None,
+        };
+        transaction.keep(command, (request, keys), place, named);
+        self.recount_transaction(transaction);
+        self.answer(session, QUEUED);
+    }
+
+    /// Whether a command with keys at `place` may be added to a transaction on one shard.
+    fn fits_one_shard(&self, session: &Session, place: Option<Place>) -> Result<(), &'static str> {
         // In a cluster the slot has perhaps another owner by now.
         let (is_cluster, watched) = match session.watch {
             Watch::On(node) => (self.topology.is_cluster(), Some(self.watched_shard(node))),
             _ => (self.topology.is_cluster(), None),
         };
-        let Some(transaction) = &mut session.transaction else { return };
-        match (place, if is_cluster { watched } else { transaction.shard }) {
-            _ if transaction.is_spoilt => return self.answer(session, QUEUED),
-            (Some(Place::At(shard, division)), all)
-                if all.is_none_or(|all| shard == all)
-                    && transaction.division.is_none_or(|all| division == all) =>
-            {
-                (transaction.shard, transaction.division) = (Some(shard), Some(division));
-            }
+        let (shard, division) =
+            session.transaction.as_ref().map_or((None, None), |it| (it.shard, it.division));
+        match (place, if is_cluster { watched } else { shard }) {
+            (Some(Place::At(shard, own)), all)
+                if all.is_none_or(|all| shard == all) && division.is_none_or(|all| own == all) => {}
             (Some(Place::Anywhere | Place::Selects(_) | Place::Here), _) => {}
-            (Some(Place::At(..)) | None, _) => return self.refuse(session, errors::CROSS_SLOT),
+            (Some(Place::At(..)) | None, _) => return Err(errors::CROSS_SLOT),
         }
-        if transaction.request_bytes() + request.bytes.len() > self.limits.transaction_bytes_max {
-            return self.refuse(session, errors::TRANSACTION_TOO_LARGE);
+        Ok(())
+    }
+
+    /// The same of a transaction whose keys may be on several shards.
+    fn fits_parts(
+        &self,
+        session: &Session,
+        command: &Command,
+        keys: &Keys,
+        place: Option<Place>,
+    ) -> Result<(), &'static str> {
+        let Some(transaction) = &session.transaction else { return Ok(()) };
+        let more = match place {
+            Some(Place::At(_, division)) => usize::from(!transaction.has(division)),
+            Some(Place::Selects(_)) if transaction.divided.is_some() => return Err(errors::SELECT_IN_PARTS),
+            Some(Place::Anywhere | Place::Selects(_) | Place::Here) => 0,
+            None if !matches!(command.carry, Carry::Split(_)) => return Err(errors::SPLIT_IN_MULTI),
+            None => keys.parts.iter().filter(|part| !transaction.has(part.division)).count(),
+        };
+        let parts = transaction.parts() + more;
+        match () {
+            () if parts > self.limits.transaction_parts_max => Err(errors::TRANSACTION_PARTS),
+            () if parts > 1 && transaction.inlays.selects() => Err(errors::SELECT_IN_PARTS),
+            () => Ok(()),
         }
-        if place == Some(Place::Here) {
-            transaction.inlays.add(transaction.commands, request.bytes);
-        } else {
-            if let Some(Place::Selects(database)) = place {
-                transaction.inlays.add_select(transaction.commands, database);
-            }
-            append(&mut transaction.requests, request.bytes);
-            transaction.commands += 1;
-        }
-        transaction.may_write |= command.may_write();
-        if let Carry::Script(script) = command.carry
-            && let Some(named) = self.board.scripts.named(script, request)
-        {
-            transaction.named.push(named);
-        }
-        self.recount_transaction(transaction);
-        self.answer(session, QUEUED);
     }
 
     fn recount_transaction(&mut self, transaction: &mut Transaction) {
@@ -389,6 +504,10 @@ impl Core {
             }
         }
         Ok(match route::route(command, request, &self.topology, keys) {
+            // A key without its value: the node that gets all of it refuses it.
+            Route::Parts if self.runs_per_shard() && !command.splits_evenly(request.len()) => {
+                Some(Place::Anywhere)
+            }
             Route::Parts => None,
             Route::One(_) if command.single_key().is_none() && keys.positions.is_empty() => {
                 Some(Place::Anywhere)
@@ -408,12 +527,17 @@ impl Core {
 
     /// EXEC.
     fn execute(&mut self, session: &mut Session) -> Step {
-        let inlays = session.transaction.as_ref().map(|transaction| &transaction.inlays);
-        let (selects, has_inlays) =
-            inlays.map_or((false, false), |inlays| (inlays.selects(), !inlays.is_empty()));
+        let begun = session.transaction.as_ref();
+        let (selects, has_inlays) = begun.map_or((false, false), |transaction| {
+            (transaction.inlays.selects(), !transaction.inlays.is_empty())
+        });
+        // Parts that are declined are sent again without a look at what was sent before.
+        let may_stray =
+            begun.is_some_and(|transaction| transaction.divided.is_some()) && self.keeps.is_kept();
         // What goes over a connection of the client's own must not overtake what it has sent before. What is laid in is
         // written straight to the client.
-        if (has_inlays || matches!(session.watch, Watch::On(_))) && !self.is_alone(session) {
+        let is_watching = matches!(session.watch, Watch::On(_) | Watch::Several(_));
+        if (has_inlays || may_stray || is_watching) && !self.is_alone(session) {
             return self.read_again();
         }
         let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
@@ -434,10 +558,16 @@ impl Core {
                 self.answer(session, &reply);
                 self.pool.give(reply);
             }
-            Watch::On(node) if self.backends[node.get() as usize].lane != session.lane => {
+            _ if self.watches_in_other_lane(session) => {
                 self.end_watch(session);
                 self.refuse(session, errors::EXEC_ELSEWHERE);
             }
+            // The database would be that of one part only.
+            _ if selects && self.is_in_parts(session, &transaction) => {
+                self.end_watch(session);
+                self.refuse(session, errors::EXEC_SELECTS);
+            }
+            _ if self.is_in_parts(session, &transaction) => self.execute_in_parts(session, &mut transaction),
             Watch::On(node) => self.execute_held(session, node, &mut transaction, true),
             _ if selects => match self.hold(session, shard) {
                 Ok(node) => self.execute_held(session, node, &mut transaction, false),
@@ -455,6 +585,57 @@ impl Core {
         }
         self.pool.give(transaction.requests);
         Step::Done
+    }
+
+    /// Whether keys of a transaction may be on several shards.
+    fn runs_per_shard(&self) -> bool {
+        self.settings.transactions == Transactions::PerShard
+    }
+
+    /// Whether the transaction, or what is watched for it, is in several divisions.
+    fn is_in_parts(&self, session: &Session, transaction: &Transaction) -> bool {
+        let is_elsewhere = |&(_, own): &Watched| transaction.division.is_some_and(|division| division != own);
+        transaction.divided.is_some()
+            || matches!(session.watch, Watch::Several(_))
+            || self.runs_per_shard() && self.watched(session).iter().any(is_elsewhere)
+    }
+
+    /// Whether keys are watched in another database, or by another protocol.
+    fn watches_in_other_lane(&self, session: &Session) -> bool {
+        self.watched(session)
+            .first()
+            .is_some_and(|(node, _)| self.backends[node.get() as usize].lane != session.lane)
+    }
+
+    /// EXEC of a transaction over several shards. Nothing is sent if a shard is known to be down.
+    fn execute_in_parts(&mut self, session: &mut Session, transaction: &mut Transaction) {
+        let watched = self.watched(session);
+        if let (0, Some(&(node, division))) = (transaction.parts(), watched.first()) {
+            // Without a key it may run wherever keys are watched.
+            (transaction.division, transaction.shard) = (Some(division), Some(self.watched_shard(node)));
+        }
+        transaction.divide();
+        let requests = std::mem::take(&mut transaction.requests);
+        let divided = transaction.divided.take().unwrap_or_default();
+        let (pieces, mut parts) = divided.finish(MULTI, &requests);
+        self.pool.give(requests);
+        for part in &mut parts {
+            if self.topology.is_cluster() {
+                part.shard = self.topology.shard_at(part.division as u16);
+            }
+            let is_watched = watched.iter().any(|(_, division)| *division == part.division);
+            let admitted = if is_watched { Ok(0) } else { self.shared_node(session.lane, part.shard) };
+            if let Err(lost) = admitted {
+                self.end_watch(session);
+                return self.refuse(session, &lost.text_of_exec());
+            }
+        }
+        session.watch = Watch::No;
+        let mixture = match self.expect_exec(session, transaction) {
+            Owed::Mixture(mixture) => Some(mixture),
+            _ => None,
+        };
+        self.begin_execution(session, (pieces, parts), &watched, mixture);
     }
 
     /// EXEC over a connection that the session holds, and does not any more when it was answered.
@@ -518,6 +699,7 @@ impl Core {
             aim: Aim::Shard(shard),
             held,
             declined: None,
+            refused: None,
             counted_bytes: 0,
         };
         if !self.keeps.is_kept() {
@@ -571,12 +753,20 @@ impl Core {
         replay.mixture.map_or(Owed::Exec, Owed::Mixture)
     }
 
+    /// A node has refused a command of the transaction `id`.
+    pub(crate) fn note_refused_command(&mut self, id: Id, error: &[u8]) {
+        if let Some(replay) = self.replays.get_mut(id) {
+            replay.refused.get_or_insert_with(|| text_of(error));
+        }
+    }
+
     /// A command was refused: if it belongs to a transaction, that will not be carried out.
     pub(crate) fn spoil_transaction(&mut self, session: &mut Session) {
         if let Some(transaction) = &mut session.transaction {
             transaction.is_spoilt = true;
             self.pool.give(std::mem::take(&mut transaction.requests));
             transaction.named = Vec::new();
+            transaction.divided = None;
             transaction.inlays = Inlays::default();
             transaction.reads = KeyList::default();
             self.memory.recount_unread(&mut transaction.counted_bytes, 0);
@@ -598,6 +788,14 @@ impl Core {
     }
 }
 
+/// The bytes of a command in a transaction: one that is split has its name in each share.
+fn bytes_to_keep(request: &Request<'_>, keys: &Keys, place: Option<Place>) -> usize {
+    let shares = if place.is_none() { keys.parts.len() } else { 0 };
+    request.bytes.len() + shares * (HEADER_BYTES_MAX + request.raw_arg(0).len())
+}
+
+/// Of a command with as many arguments as there may be.
+const HEADER_BYTES_MAX: usize = b"*1048576\r\n".len();
 const OK: &[u8] = b"+OK\r\n";
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 const MISSING_DATABASE: &str = "DB index is out of range";

@@ -108,6 +108,7 @@ impl ShardingPlan {
             databases: args.databases(),
             allow_admin: args.allow_admin,
             cross_shard: args.cross_shard,
+            transactions: args.transactions,
             reading: self.reading.clone(),
             ejecting: args.reading.ejecting(),
             authority: args.auth,

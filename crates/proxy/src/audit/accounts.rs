@@ -82,8 +82,9 @@ impl Core {
         let emulations: usize = self.emulations.iter().map(|(_, emulation)| emulation.account().0).sum();
         let fans: usize = self.fans.iter().map(|(_, fan)| fan.account().0).sum();
         let replays: usize = self.replays.iter().map(|(_, replay)| replay.account().0).sum();
+        let executions: usize = self.executions.iter().map(|(_, execution)| execution.account().0).sum();
         let mixtures: usize = self.mixtures.iter().map(|(_, mixture)| mixture.account().0).sum();
-        backends + merges + emulations + fans + replays + mixtures + self.parking.account().0
+        backends + merges + emulations + fans + replays + executions + mixtures + self.parking.account().0
     }
 
     fn accounts_of_owners(&self) -> Vec<Mismatch> {
@@ -103,6 +104,8 @@ impl Core {
         accounts.extend(fans.map(|account| named("a wait on several shards", account)));
         let replays = self.replays.iter().map(|(_, replay)| replay.account());
         accounts.extend(replays.map(|account| named("a transaction in flight", account)));
+        let executions = self.executions.iter().map(|(_, execution)| execution.account());
+        accounts.extend(executions.map(|account| named("a transaction over several shards", account)));
         let mixtures = self.mixtures.iter().map(|(_, mixture)| mixture.account());
         accounts.extend(mixtures.map(|account| named("an EXEC that is answered in part here", account)));
         accounts.push(named("requests that were declined", self.parking.account()));

@@ -19,6 +19,8 @@ struct Coming {
     fences: BTreeMap<ConnId, u32>,
     /// By command over several shards: answers to its questions.
     answers: BTreeMap<Id, usize>,
+    /// By transaction over several shards: results of its parts.
+    results: BTreeMap<Id, usize>,
     /// Clients whose next request waits for what a node says.
     lessons: BTreeSet<ConnId>,
 }
@@ -41,6 +43,7 @@ impl Coming {
         match ticket.purpose {
             Purpose::Client => _ = self.places.insert((ticket.conn, ticket.place)),
             Purpose::Emulation => *self.answers.entry(ticket.conn).or_default() += 1,
+            Purpose::Execution => *self.results.entry(ticket.conn).or_default() += 1,
             Purpose::DefaultUser => _ = self.lessons.insert(ticket.conn),
             _ => {}
         }
@@ -54,6 +57,7 @@ impl Coming {
         match ticket.purpose {
             Purpose::Client => _ = self.places.insert((ticket.conn, ticket.place)),
             Purpose::Emulation => *self.answers.entry(ticket.conn).or_default() += 1,
+            Purpose::Execution => *self.results.entry(ticket.conn).or_default() += 1,
             _ => {}
         }
         if ticket.is_of_client() {
@@ -96,6 +100,7 @@ impl Core {
         coming.lessons.extend(self.learner.waiting());
         self.emulations.iter().for_each(|(_, emulation)| coming.add_task(emulation.recipient()));
         self.fans.iter().for_each(|(_, fan)| coming.add_task(fan.recipient()));
+        self.executions.iter().for_each(|(_, execution)| coming.add_task(execution.recipient()));
         self.invalidations.awaited().for_each(|place| coming.add_task(place));
         for (place, has_fence) in self.inquiries.awaited() {
             coming.places.insert(place);
@@ -145,6 +150,7 @@ impl Core {
     fn own_fences(&self, session: &Session) -> u32 {
         let is_fence = |owed: &Owed| match *owed {
             Owed::Mixture(_) | Owed::Login(_) => true,
+            Owed::Execution(id) => self.executions.get(id).is_some_and(|execution| execution.has_mixture()),
             Owed::Replay(id) => self.replays.get(id).is_some_and(|replay| replay.has_mixture()),
             _ => false,
         };
@@ -183,6 +189,12 @@ impl Core {
             let answers = coming.answers.get(&id).copied().unwrap_or_default();
             if emulation.questions_left() != answers {
                 return Err(format!("{answers} answers are on their way to {emulation:?}"));
+            }
+        }
+        for (id, execution) in self.executions.iter() {
+            let results = coming.results.get(&id).copied().unwrap_or_default();
+            if execution.results_left() != results {
+                return Err(format!("{results} results are on their way to {execution:?}"));
             }
         }
         Ok(())

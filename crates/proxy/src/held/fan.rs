@@ -23,7 +23,6 @@ use crate::ConnId;
 use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::event::CloseReason;
 use crate::held::HeldNode;
 use crate::held::acknowledged::Acknowledged;
 use crate::held::streams::Streams;
@@ -258,7 +257,7 @@ impl Core {
     }
 
     /// The connection is not held any more.
-    fn let_go_of(&mut self, node: HeldNode) {
+    pub(crate) fn let_go_of(&mut self, node: HeldNode) {
         self.backends[node.get() as usize].held_by = None;
         self.return_held(node.get());
     }
@@ -419,17 +418,7 @@ impl Proxy {
         core.set_waiting(session, None);
         let mut reply = core.pool.take();
         fan.write(&mut reply);
-        core.tally.count_reply(fan.command, fan.asked_us, core.now_us, &reply);
-        core.counters.errors += u64::from(resp::reply::is_error(&reply));
-        session.fences -= 1;
-        core.clients_to_resume.push(fan.conn);
-        let is_overfull = core.settle(session, fan.place, &reply);
-        core.pool.give(reply);
-        if is_overfull {
-            core.note_closed(session, CloseReason::OutputLimit);
-            self.close_client(fan.conn);
-        } else {
-            self.close_if_finished(fan.conn);
-        }
+        self.end_task((fan.conn, fan.place), (fan.command, fan.asked_us), &reply);
+        self.core.pool.give(reply);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Part {
     /// Where it goes.
     pub shard: ShardId,
     /// The division of its keys.
-    division: u32,
+    pub division: u32,
     /// How many of the keys.
     pub keys: usize,
     /// The connection over which; set before it is queued.

@@ -10,7 +10,7 @@ use crate::embedded::EmbeddedSettings;
 use crate::pace::Gather;
 use crate::reading::ReadingArgs;
 use crate::transport::TransportArgs;
-use ::proxy::{Authority, CrossShard, ReadFrom};
+use ::proxy::{Authority, CrossShard, ReadFrom, Transactions};
 use clap::{ArgAction, Parser};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -167,6 +167,12 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
     pub(super) cross_shard_bytes_max: usize,
 
+    /// Shards that the keys of one MULTI … EXEC may be on: one-shard (others are refused), or per-shard: each shard gets a
+    /// transaction of its own, atomic there and not as a whole, as libraries need that put MULTI around every pipeline
+    /// (docs/transactions.md)
+    #[arg(long, value_name = "one-shard|per-shard", default_value = "one-shard", value_parser = parse_transactions)]
+    pub(crate) transactions: Transactions,
+
     /// Who decides who a client is and what it may do: proxy (--requirepass, --acl-file; without either, everybody may do
     /// everything), or nodes: what a client says in AUTH is said to them, over connections of its own user, and their own
     /// users and rules hold (docs/users.md). shardis then has no users
@@ -259,6 +265,14 @@ fn parse_authority(text: &str) -> Result<Authority, String> {
         "proxy" => Ok(Authority::Proxy),
         "nodes" => Ok(Authority::Nodes),
         _ => Err("write proxy or nodes".to_owned()),
+    }
+}
+
+fn parse_transactions(text: &str) -> Result<Transactions, String> {
+    match text {
+        "one-shard" => Ok(Transactions::OneShard),
+        "per-shard" => Ok(Transactions::PerShard),
+        _ => Err("write one-shard or per-shard".to_owned()),
     }
 }
 
@@ -764,6 +778,7 @@ mod tests {
             (&["--nodes=a:1", "--tag-rule=abc"], "abc"),
             (&["--nodes=a:1", "--request-timeout-ms=0"], "--request-timeout-ms"),
             (&["--nodes=a:1", "--cross-shard=split"], "write refuse or emulate"),
+            (&["--nodes=a:1", "--transactions=all"], "write one-shard or per-shard"),
             (&["--nodes=a:1,a:1"], "a:1"),
             (&["--nodes=a:1", "--host=999.1.1.1"], "--host 999.1.1.1"),
             (&["--tls-port=6390"], "--tls-cert-file"),

@@ -1,0 +1,231 @@
+//! Keys that a client watches on several shards (`--transactions=per-shard`): one connection of its own for each shard, in a
+//! cluster for each slot. EXEC takes them over ([`crate::transaction::execution`]).
+//!
+//! ```text
+//!   WATCH a b ─┬─► connection to the shard of a: WATCH a ─ OK ─┬─► OK
+//!              └─► connection to the shard of b: WATCH b ─ OK ─┘
+//! ```
+//!
+//! In a cluster two slots of one node have a connection each: EXEC ends the watches of a connection, and the part of the
+//! other slot runs after that.
+//!
+//! If one connection is lost, nobody knows whether its keys have changed: EXEC is answered with nil, and the other
+//! connections are given back.
+
+use crate::core::{Asked, Core};
+use crate::errors::{self, Lost};
+use crate::held::{HeldNode, Watch};
+use crate::replies::merge::Merge;
+use crate::requests::Step;
+use crate::requests::route::{self, Keys, Route};
+use crate::session::{Owed, Session};
+use crate::transaction::execution::Watched;
+use command::Command;
+use resp::{Request, encode};
+use stdx::append;
+use topology::ShardId;
+
+/// The connections of one client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Watches {
+    /// Keys are watched there.
+    pub on: Vec<HeldNode>,
+    /// The first WATCH is in flight there.
+    asked: Vec<HeldNode>,
+}
+
+impl Watches {
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = HeldNode> {
+        self.on.iter().chain(&self.asked).copied()
+    }
+
+    /// What is watched, if there is less than several connections.
+    fn settle(self) -> Watch {
+        match (self.on.as_slice(), self.asked.as_slice()) {
+            ([], []) => Watch::No,
+            (&[node], []) => Watch::On(node),
+            _ => Watch::Several(Box::new(self)),
+        }
+    }
+}
+
+/// What became of the first WATCH on a connection.
+pub(crate) enum Asking {
+    /// It was that connection's: what is watched now, and whether the connection may be used again, if it is not held.
+    Ended(Watch, Option<bool>),
+    /// It was not.
+    NotIt(Watch),
+}
+
+impl Watch {
+    /// Keys are to be watched on one connection more.
+    pub(crate) fn add(self, node: HeldNode) -> Watch {
+        let mut watches = match self {
+            Watch::On(first) => Watches { on: vec![first], asked: Vec::new() },
+            Watch::Asked(first) => Watches { on: Vec::new(), asked: vec![first] },
+            Watch::Several(watches) => *watches,
+            _ => return Watch::Asked(node),
+        };
+        watches.asked.push(node);
+        Watch::Several(Box::new(watches))
+    }
+
+    /// The first WATCH on `node` has failed, or not; meanwhile its keys may have gone elsewhere.
+    pub(crate) fn end_asking(self, node: HeldNode, failed: bool, has_lost_keys: bool) -> Asking {
+        let Watch::Several(mut watches) = self else { return Asking::NotIt(self) };
+        let Some(at) = watches.asked.iter().position(|&asked| asked == node) else {
+            return Asking::NotIt(Watch::Several(watches));
+        };
+        watches.asked.remove(at);
+        let left = match (failed, has_lost_keys) {
+            (true, _) => Some(true),
+            (false, true) => Some(false),
+            (false, false) => {
+                watches.on.push(node);
+                None
+            }
+        };
+        Asking::Ended(watches.settle(), left)
+    }
+
+    /// Whether keys are watched on `node`, among others.
+    pub(crate) fn is_on(&self, node: HeldNode) -> bool {
+        match self {
+            Watch::On(own) => *own == node,
+            Watch::Several(watches) => watches.on.contains(&node),
+            _ => false,
+        }
+    }
+}
+
+impl Core {
+    /// WATCH of keys that may be on several shards.
+    pub(crate) fn watch_parts(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Step {
+        if !self.is_alone(session) {
+            return self.read_again();
+        }
+        let route = route::route(command, request, &self.topology, keys);
+        match self.nodes_to_watch_on(session, keys) {
+            // EXEC will fail whatever becomes of these keys.
+            Ok(_) if session.watch == Watch::Lost => self.answer(session, b"+OK\r\n"),
+            Ok(nodes) => match (route, nodes.as_slice()) {
+                (Route::One(_), &[node]) => self.send_held(session, node, request.bytes, Owed::Node),
+                (_, nodes) => self.send_watches(session, nodes, request, keys),
+            },
+            Err(text) => self.refuse(session, &text),
+        }
+        Step::Done
+    }
+
+    /// The connection for each part of `keys`: those on which keys are watched already, and new ones. If there cannot be one
+    /// for each, an error.
+    fn nodes_to_watch_on(&mut self, session: &mut Session, keys: &Keys) -> Result<Vec<HeldNode>, String> {
+        if session.watch == Watch::Lost {
+            return Ok(Vec::new());
+        }
+        let watched = self.watched(session);
+        let is_elsewhere = |(node, _): &Watched| self.backends[node.get() as usize].lane != session.lane;
+        if watched.iter().any(is_elsewhere) {
+            return Err(errors::WATCH_ELSEWHERE.to_owned());
+        }
+        let own = |division| watched.iter().find(|(_, own)| *own == division).map(|(node, _)| *node);
+        let new = keys.parts.iter().filter(|part| own(part.division).is_none()).count();
+        if watched.len() + new > self.limits.watched_parts_max {
+            return Err(errors::WATCHED_PARTS.to_owned());
+        }
+        let mut nodes = Vec::with_capacity(keys.parts.len());
+        let mut fresh = Vec::with_capacity(new);
+        for part in &keys.parts {
+            let node = match own(part.division) {
+                Some(node) => node,
+                None => match self.hold_to_watch(session, part.shard, part.division) {
+                    Ok(node) => {
+                        fresh.push(node);
+                        node
+                    }
+                    Err(lost) => {
+                        fresh.into_iter().for_each(|node| self.let_go_of(node));
+                        return Err(lost.text());
+                    }
+                },
+            };
+            nodes.push(node);
+        }
+        for node in fresh {
+            session.watch = std::mem::take(&mut session.watch).add(node);
+        }
+        Ok(nodes)
+    }
+
+    fn hold_to_watch(&mut self, session: &Session, shard: ShardId, division: u32) -> Result<HeldNode, Lost> {
+        let node = self.hold(session, shard)?;
+        if self.topology.is_cluster() {
+            self.backends[node.get() as usize].watched_slot = Some(division as u16);
+        }
+        Ok(node)
+    }
+
+    /// Sends each part its keys.
+    fn send_watches(
+        &mut self,
+        session: &mut Session,
+        nodes: &[HeldNode],
+        request: &Request<'_>,
+        keys: &Keys,
+    ) {
+        let parts = nodes.len() as u32;
+        let merge = command::Merge::AllOk;
+        // To watch a key once more does no harm.
+        let mut merge = Merge::new(merge, parts, &[], true, None, &mut self.spare_values, &mut self.prng);
+        let holds = merge.held_bytes();
+        self.memory.recount(&mut merge.counted_bytes, holds);
+        let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
+        let mut order: Vec<usize> = (0..keys.positions.len()).collect();
+        order.sort_by_key(|&key| keys.part_of_key[key]);
+        let mut order = order.into_iter();
+        let mut bytes = self.pool.take();
+        for ((number, part), node) in (0..).zip(&keys.parts).zip(nodes) {
+            bytes.clear();
+            encode::array_header(&mut bytes, 1 + part.keys);
+            append(&mut bytes, request.raw_arg(0));
+            for key in order.by_ref().take(part.keys) {
+                append(&mut bytes, request.raw_args(keys.positions[key], 1));
+            }
+            let asked = Asked { part: number, ..Asked::by_client(session.conn, place) };
+            self.enqueue_on(node.get(), &bytes, asked);
+            session.fences += 1;
+        }
+        self.pool.give(bytes);
+    }
+
+    /// The connections on which keys are watched, and the divisions that these are in.
+    pub(crate) fn watched(&self, session: &Session) -> Vec<Watched> {
+        let nodes = match &session.watch {
+            Watch::On(node) => std::slice::from_ref(node),
+            Watch::Several(watches) => &watches.on,
+            _ => &[],
+        };
+        let division = |node: HeldNode| {
+            let backend = &self.backends[node.get() as usize];
+            backend.watched_slot.map_or(backend.shard.0, u32::from)
+        };
+        nodes.iter().map(|&node| (node, division(node))).collect()
+    }
+
+    /// A connection on which keys were watched is gone, or its keys are elsewhere: EXEC will fail.
+    pub(crate) fn lose_watches(&mut self, session: &mut Session, gone: HeldNode) {
+        let nodes: Vec<HeldNode> = match std::mem::replace(&mut session.watch, Watch::Lost) {
+            Watch::Several(watches) => watches.all().collect(),
+            Watch::On(node) => vec![node],
+            _ => Vec::new(),
+        };
+        nodes.into_iter().filter(|&node| node != gone).for_each(|node| self.unwatch_on(node));
+    }
+}

@@ -1,0 +1,489 @@
+//! EXEC of a transaction over several shards (`--transactions=per-shard`): a transaction for each part, and one reply.
+//!
+//! A part is what one shard has of it; in a cluster, what one slot has, since nodes take no more in one transaction.
+//!
+//! ```text
+//!   no key is watched:   all parts in the turn of EXEC ─────────────────────────────► all results ─► one reply
+//!   keys are watched:    guards ─► check ─► a part that watches ─► the next one ─► all others ─► one reply
+//!                           │        │         │ nil, or no result                      ▲
+//!                           └────────┴─────────┴──► nothing else is sent ───────────────┘
+//! ```
+//!
+//! **Sent.** Before anything is sent, every part must have a connection that takes requests. What leaves together leaves in
+//! one turn. A part is one piece, MULTI to EXEC, on the connection that its shard's clients share, so it is atomic there.
+//!
+//! **Watched keys** are on a connection of the client's own for each part. EXEC may be answered with nil only if nothing
+//! has run. So whatever can say nil goes first, and one after the other:
+//!
+//! - guards: parts whose keys are watched and that have no commands. Their empty transactions change nothing;
+//! - a check, if two or more parts watch and have commands: `CLIENT INFO` says (`flags=d`) whether EXEC would fail, and
+//!   leaves the keys watched. A node that does not know it, or does not permit it, is not asked;
+//! - the parts that watch, one by one. After the first that has not run nothing else is sent;
+//! - all others, together.
+//!
+//! So a transaction with at most one part that watches and has commands fails as a whole, or runs. With two of them, a key
+//! of the second may change between the check and its part (a round trip for each part before it): then the parts before it
+//! have run, and the reply says so ([`crate::transaction::results`]).
+//!
+//! **Order.** Nothing of the client is carried out behind EXEC before that is answered. With watched keys, or where nodes may
+//! decline a request, EXEC waits until all before it was answered.
+//!
+//! **Failures.** A part that its node declines (MOVED, LOADING …) is sent again as a whole, as any transaction is; not if it
+//! watches: its keys count as changed. A client that leaves stops nothing: what EXEC has begun is brought to its end.
+//!
+//! **Limits.** [`crate::Limits::transaction_parts_max`] parts, [`crate::Limits::transaction_bytes_max`] bytes. Results are
+//! counted as memory until the last one is there.
+
+use crate::ConnId;
+use crate::backend::lanes::LaneId;
+use crate::backend::{Purpose, Ticket};
+use crate::core::{Asked, Core};
+use crate::errors::Lost;
+use crate::held::HeldNode;
+use crate::proxy::{Peer, Proxy};
+use crate::redirect::{Aim, Kept};
+use crate::replies::Outcome;
+use crate::session::{Owed, Session};
+use crate::transaction::divided::{PartRequests, Piece};
+use crate::transaction::results::{self, Answered, PartResult};
+use crate::transaction::{EXEC, Held, MULTI, Replay};
+use command::Number;
+use resp::reply;
+use std::ops::Range;
+use stdx::Id;
+use topology::ShardId;
+
+/// An EXEC until it is answered.
+#[derive(Debug)]
+pub(crate) struct Execution {
+    conn: ConnId,
+    /// In the client's order.
+    place: u32,
+    resp3: bool,
+    lane: LaneId,
+    /// What was asked, and when, for the statistics.
+    command: Number,
+    asked_us: u32,
+    /// What is added to its reply here.
+    mixture: Option<Id>,
+    pieces: Vec<Piece>,
+    /// Behind those that `pieces` name there are guards.
+    parts: Vec<Part>,
+    /// The parts in the order in which they are sent.
+    order: Vec<u32>,
+    /// How many of these were.
+    sent: usize,
+    /// Answers that are to come.
+    left: usize,
+    check: Check,
+    result_bytes: usize,
+    counted_bytes: usize,
+}
+
+/// One shard's part.
+#[derive(Debug)]
+struct Part {
+    shard: ShardId,
+    commands: u32,
+    /// What it is sent, until it is answered.
+    replay: Id,
+    /// The connection on which its keys are watched.
+    watches_on: Option<HeldNode>,
+    result: PartResult,
+}
+
+/// Whether nodes are asked if watched keys have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    /// Before the first part that watches and has commands.
+    Due,
+    /// They were, or need not be.
+    Done,
+}
+
+/// What is to be done next.
+enum Next {
+    /// Each of these is asked whether its keys have changed.
+    Check(Vec<u32>),
+    Send(Vec<u32>),
+    Reply,
+}
+
+/// Keys that are watched: the connection, and the division that they are in.
+pub(crate) type Watched = (HeldNode, u32);
+
+/// Of tickets: [`Ticket::place`].
+const OF_CHECK: u32 = 1;
+const OF_EXEC: u32 = 0;
+
+const CLIENT_INFO: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$4\r\nINFO\r\n";
+
+impl Part {
+    fn is_guard(&self) -> bool {
+        self.commands == 0
+    }
+
+    /// Whether it may yet be found that its keys have changed, and something of it would run.
+    fn is_watching(&self) -> bool {
+        self.watches_on.is_some() && !self.is_guard()
+    }
+}
+
+impl Execution {
+    /// What is to be done when all that was sent is answered.
+    fn next(&mut self) -> Next {
+        let is_going_on = |part: &Part| matches!(part.result, PartResult::Ran(_) | PartResult::Unsent);
+        if self.sent == self.order.len() || !self.parts.iter().all(is_going_on) {
+            return Next::Reply;
+        }
+        let watching = self.parts.iter().filter(|part| part.is_watching()).count();
+        let first = &self.parts[self.order[self.sent] as usize];
+        if self.check == Check::Due && !first.is_guard() {
+            self.check = Check::Done;
+            if watching > 1 {
+                let asked = (0..).zip(&self.parts).filter(|(_, part)| part.is_watching());
+                return Next::Check(asked.map(|(part, _)| part).collect());
+            }
+        }
+        let sent = self.next_to_send();
+        Next::Send(self.order[sent].to_vec())
+    }
+
+    /// The parts that are sent together next.
+    fn next_to_send(&mut self) -> Range<usize> {
+        let start = self.sent;
+        let is_guard = |&part: &u32| self.parts[part as usize].is_guard();
+        let guards = self.order[start..].iter().take_while(|part| is_guard(part)).count();
+        let is_watching = self.parts[self.order[start] as usize].is_watching();
+        self.sent = match guards {
+            0 if is_watching => start + 1,
+            0 => self.order.len(),
+            guards => start + guards,
+        };
+        start..self.sent
+    }
+
+    fn set_result(&mut self, part: u32, result: PartResult) {
+        self.result_bytes += result.held_bytes();
+        self.parts[part as usize].result = result;
+    }
+
+    /// What it was counted for, and what it holds.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.counted_bytes, self.held_bytes())
+    }
+
+    /// Who waits for it, and at which place.
+    pub(crate) fn recipient(&self) -> (ConnId, u32) {
+        (self.conn, self.place)
+    }
+
+    /// Whether something is added to its reply here.
+    pub(crate) fn has_mixture(&self) -> bool {
+        self.mixture.is_some()
+    }
+
+    /// How many answers are to come.
+    pub(crate) fn results_left(&self) -> usize {
+        self.left
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.result_bytes
+            + self.pieces.capacity() * size_of::<Piece>()
+            + self.parts.capacity() * (size_of::<Part>() + size_of::<u32>())
+    }
+}
+
+impl Core {
+    /// Begins EXEC of `parts`, which take the keys along that are watched. An error if nothing can be sent.
+    pub(crate) fn begin_execution(
+        &mut self,
+        session: &mut Session,
+        (pieces, parts): (Vec<Piece>, Vec<PartRequests>),
+        watched: &[Watched],
+        mixture: Option<Id>,
+    ) {
+        self.counters.fragments += parts.len() as u64;
+        let parts = self.parts(parts, watched);
+        let mut order: Vec<u32> = (0..parts.len() as u32).collect();
+        order.sort_by_key(|&part| match &parts[part as usize] {
+            part if part.is_guard() => 0,
+            part if part.is_watching() => 1,
+            _ => 2,
+        });
+        let id = self.executions.insert(Execution {
+            conn: session.conn,
+            place: session.next_place(),
+            resp3: session.resp3,
+            lane: session.lane,
+            command: self.asking,
+            asked_us: self.now_us,
+            mixture,
+            pieces,
+            parts,
+            order,
+            sent: 0,
+            left: 0,
+            check: Check::Due,
+            result_bytes: 0,
+            counted_bytes: 0,
+        });
+        session.reserve(Owed::Execution(id));
+        session.fences += 1;
+        // All that is sent first was admitted: none of it is answered at once.
+        self.go_on_executing(id);
+    }
+
+    /// All parts with their connections that watch, and a guard for each connection more.
+    fn parts(&mut self, parts: Vec<PartRequests>, watched: &[Watched]) -> Vec<Part> {
+        let of_division = |division: u32| watched.iter().find(|(_, own)| *own == division);
+        let mut all: Vec<Part> = parts
+            .into_iter()
+            .map(|part| {
+                let watches_on = of_division(part.division).map(|(node, _)| *node);
+                self.part(part, watches_on)
+            })
+            .collect();
+        for &(node, division) in watched {
+            if all.iter().all(|part| part.watches_on != Some(node)) {
+                let shard = self.watched_shard(node);
+                let (requests, named) = (MULTI.to_vec(), Vec::new());
+                let guard = PartRequests { division, shard, requests, commands: 0, named };
+                all.push(self.part(guard, Some(node)));
+            }
+        }
+        all
+    }
+
+    /// A part as it is kept until it is answered.
+    fn part(&mut self, part: PartRequests, watches_on: Option<HeldNode>) -> Part {
+        let PartRequests { division, shard, requests, commands, named } = part;
+        let aim = match self.topology.is_cluster() {
+            true => Aim::Slot(division as u16),
+            false => Aim::Shard(shard),
+        };
+        let held = watches_on.map(|_| Held::Watched);
+        let mut replay = Replay { requests, commands, named, aim, held, ..Replay::default() };
+        let holds = replay.requests.capacity();
+        self.memory.recount(&mut replay.counted_bytes, holds);
+        Part { shard, commands, replay: self.replays.insert(replay), watches_on, result: PartResult::Unsent }
+    }
+
+    /// Sends what is due. The execution, once all is answered.
+    fn go_on_executing(&mut self, id: Id) -> Option<Execution> {
+        while self.executions.get(id)?.left == 0 {
+            match self.executions.get_mut(id)?.next() {
+                Next::Check(parts) => parts.into_iter().for_each(|part| self.ask_whether_changed(id, part)),
+                Next::Send(parts) => parts.into_iter().for_each(|part| self.send_part(id, part)),
+                Next::Reply => return self.end_execution(id),
+            }
+        }
+        let execution = self.executions.get_mut(id)?;
+        let holds = execution.held_bytes();
+        self.memory.recount(&mut execution.counted_bytes, holds);
+        None
+    }
+
+    fn ask_whether_changed(&mut self, id: Id, part: u32) {
+        let Some(execution) = self.executions.get_mut(id) else { return };
+        let Some(node) = execution.parts[part as usize].watches_on else { return };
+        execution.left += 1;
+        let asked = Asked { conn: id, place: OF_CHECK, part, purpose: Purpose::Execution, kept: Kept::NO };
+        self.enqueue_on(node.get(), CLIENT_INFO, asked);
+    }
+
+    /// Sends one part, or notes why that cannot be.
+    fn send_part(&mut self, id: Id, part: u32) {
+        let Some(execution) = self.executions.get(id) else { return };
+        let lane = execution.lane;
+        let Part { replay, watches_on, shard, .. } = execution.parts[part as usize];
+        let shard = self.replays.get(replay).map_or(shard, |replay| self.shard_of(replay.aim));
+        let node = match watches_on {
+            Some(node) => Ok(node.get()),
+            None => self.shared_node(lane, shard),
+        };
+        let (result, node) = match node {
+            Ok(node) => (PartResult::Sent, Some(node)),
+            Err(lost) => (PartResult::NotSent(lost), None),
+        };
+        if let Some(execution) = self.executions.get_mut(id) {
+            execution.left += usize::from(node.is_some());
+            execution.parts[part as usize].shard = shard;
+            execution.set_result(part, result);
+        }
+        if let Some(node) = node {
+            self.queue_kept(node, replay, false);
+            let asked = Asked { conn: id, place: OF_EXEC, part, purpose: Purpose::Execution, kept: Kept::NO };
+            self.enqueue_on(node, EXEC, asked);
+            self.release_unless_kept(replay);
+        }
+    }
+
+    /// What was sent is not needed any more, if no node may decline it.
+    fn release_unless_kept(&mut self, replay: Id) {
+        if let Some(replay) = self.replays.get_mut(replay).filter(|_| !self.keeps.is_kept()) {
+            self.pool.give(std::mem::take(&mut replay.requests));
+            self.memory.recount(&mut replay.counted_bytes, 0);
+        }
+    }
+
+    /// The transaction that the ticket is of, if it is one over several shards.
+    pub(crate) fn replay_of_part(&self, ticket: &Ticket) -> Option<Id> {
+        if ticket.purpose != Purpose::Execution || ticket.place != OF_EXEC {
+            return None;
+        }
+        self.executions.get(ticket.conn).map(|execution| execution.parts[ticket.part as usize].replay)
+    }
+
+    /// Takes in what became of a part, or of the question whether its keys have changed.
+    fn take_result(&mut self, ticket: &Ticket, outcome: Outcome<'_>) {
+        let (id, part) = (ticket.conn, ticket.part);
+        let Some(execution) = self.executions.get_mut(id) else { return };
+        execution.left -= 1;
+        let of_part = &mut execution.parts[part as usize];
+        if ticket.place == OF_CHECK {
+            match outcome {
+                Outcome::Reply(reply) if !says_changed(reply) => return,
+                Outcome::Reply(_) => {}
+                // It was given up, and nothing is watched on it any more.
+                Outcome::Lost(_) => of_part.watches_on = None,
+            }
+            return execution.set_result(part, PartResult::Changed);
+        }
+        let (watches_on, commands, replay) = (of_part.watches_on.take(), of_part.commands, of_part.replay);
+        let refused = self.replays.get_mut(replay).and_then(|replay| replay.refused.take());
+        self.forget_replay(replay);
+        if let (Some(node), Outcome::Reply(reply)) = (watches_on, &outcome) {
+            self.end_of_watched_part(node, reply);
+        }
+        let result = match outcome {
+            Outcome::Reply(reply) if reply::is_error(reply) => {
+                PartResult::Refused(refused.unwrap_or_else(|| text_of(reply)))
+            }
+            Outcome::Reply(reply) if reply::is_null(reply) => PartResult::Changed,
+            Outcome::Reply(reply) if has_elements(reply, commands) => PartResult::Ran(reply.to_vec()),
+            Outcome::Reply(_) => PartResult::Unknown(Lost::Garbled { shard: self.name_of_part(id, part) }),
+            // Nothing of it has run, and whether the keys have changed nobody knows.
+            Outcome::Lost(lost) if watches_on.is_some() && (commands == 0 || lost.is_not_sent()) => {
+                PartResult::Changed
+            }
+            Outcome::Lost(lost) if lost.is_not_sent() => PartResult::NotSent(lost),
+            Outcome::Lost(lost) => PartResult::Unknown(lost),
+        };
+        if let Some(execution) = self.executions.get_mut(id) {
+            execution.set_result(part, result);
+        }
+    }
+
+    fn name_of_part(&self, id: Id, part: u32) -> String {
+        let shard = self.executions.get(id).map(|execution| execution.parts[part as usize].shard);
+        shard.map_or_else(String::new, |shard| self.shard_name(shard).to_owned())
+    }
+
+    /// The part that went over `node` was answered. An EXEC that was not even discarded has left the keys watched.
+    fn end_of_watched_part(&mut self, node: HeldNode, reply: &[u8]) {
+        if reply::is_error(reply) && !reply.starts_with(b"-EXECABORT ") {
+            return self.pins.doomed.push(node.get());
+        }
+        self.let_go_of(node);
+    }
+
+    /// The connection `node`, on which keys were watched for a transaction that is being carried out, is gone.
+    pub(crate) fn note_watch_lost(&mut self, node: HeldNode) {
+        for index in 0..self.executions.places() {
+            let Some(id) = self.executions.id_at(index) else { continue };
+            let Some(execution) = self.executions.get_mut(id) else { continue };
+            let of_node = (0..).zip(&mut execution.parts).find(|(_, part)| part.watches_on == Some(node));
+            // What is in flight there is told so by its ticket.
+            if let Some((part, of_part)) = of_node
+                && matches!(of_part.result, PartResult::Unsent)
+            {
+                of_part.watches_on = None;
+                execution.set_result(part, PartResult::Changed);
+            }
+        }
+    }
+
+    /// Nothing else is sent: what still watches is let go.
+    fn end_execution(&mut self, id: Id) -> Option<Execution> {
+        let mut execution = self.executions.remove(id)?;
+        self.memory.recount(&mut execution.counted_bytes, 0);
+        for part in &mut execution.parts {
+            if let Some(node) = part.watches_on.take() {
+                self.unwatch_on(node);
+            }
+            self.forget_replay(part.replay);
+        }
+        Some(execution)
+    }
+
+    /// The client has gone. What was begun goes on; nothing is added to it.
+    pub(crate) fn leave_execution(&mut self, id: Id) {
+        let mixture = self.executions.get_mut(id).and_then(|execution| execution.mixture.take());
+        mixture.into_iter().for_each(|mixture| self.forget_mixture(mixture));
+    }
+
+    /// Appends the reply.
+    fn write_execution(&mut self, execution: &Execution, out: &mut Vec<u8>) {
+        let Execution { pieces, parts, resp3, .. } = execution;
+        let names = parts.iter().map(|part| (self.topology.shard(part.shard).name.as_str(), part));
+        let answered: Vec<Answered<'_>> = names
+            .map(|(shard, part)| Answered { shard, commands: part.commands, result: &part.result })
+            .collect();
+        results::write(pieces, &answered, *resp3, (&mut self.spare_values, &mut self.prng), out);
+    }
+}
+
+impl Proxy {
+    /// What came of a part, or of a question about it.
+    pub(crate) fn absorb_result(&mut self, ticket: &Ticket, outcome: Outcome<'_>) {
+        let core = &mut self.core;
+        core.take_result(ticket, outcome);
+        let Some(execution) = core.go_on_executing(ticket.conn) else { return };
+        let mut merged = core.pool.take();
+        core.write_execution(&execution, &mut merged);
+        // The client may have gone.
+        let Some(Peer::Client(session)) = self.peers.get_mut(execution.conn) else {
+            return core.pool.give(merged);
+        };
+        let reply = match execution.mixture {
+            None => merged,
+            Some(mixture) => {
+                let mut reply = core.pool.take();
+                // The place waits for what is laid in.
+                session.expect(execution.place, Owed::Mixture(mixture));
+                let is_answered = core.answer_mixture(session, mixture, &merged, &mut reply);
+                if !is_answered {
+                    let (command, asked_us) = (execution.command, execution.asked_us);
+                    core.tally.count_reply(command, asked_us, core.now_us, &merged);
+                }
+                core.pool.give(merged);
+                if !is_answered {
+                    session.fences -= 1;
+                    return core.pool.give(reply);
+                }
+                reply
+            }
+        };
+        self.end_task((execution.conn, execution.place), (execution.command, execution.asked_us), &reply);
+        self.core.pool.give(reply);
+    }
+}
+
+/// Whether what a node says of a connection is that a key which is watched there has changed. An error says nothing.
+fn says_changed(reply: &[u8]) -> bool {
+    let line = reply::as_bulk(reply).unwrap_or_default();
+    let mut words = line.split(|byte| byte.is_ascii_whitespace());
+    words.find_map(|word| word.strip_prefix(b"flags=")).is_some_and(|flags| flags.contains(&b'd'))
+}
+
+fn has_elements(reply: &[u8], count: u32) -> bool {
+    reply::elements(reply).is_some_and(|elements| elements.len() == count as usize)
+}
+
+/// The text of an error's line.
+pub(crate) fn text_of(error: &[u8]) -> Vec<u8> {
+    let line = error.strip_prefix(b"-").unwrap_or(error);
+    line.strip_suffix(b"\r\n").unwrap_or(line).to_vec()
+}
