@@ -209,6 +209,11 @@ impl Client {
             {
                 transaction.told(Told::NotSent, ledger);
             }
+            (Expect::Executed(transaction), None) if ledger.is_per_shard && reply.starts_with(b"*") => {
+                if let Err(what) = self.check_parts_executed(transaction, reply, moment, ledger) {
+                    ledger.violate(what);
+                }
+            }
             // What comes behind an error is queued whatever it is.
             (Expect::Exactly(expected), None)
                 if reply == b"+QUEUED\r\n"
@@ -396,12 +401,48 @@ impl Client {
         }
         let Some(replies) = sessions::replies_of(reply, &transaction.steps) else { return false };
         transaction.steps.iter().zip(replies).all(|(step, reply)| match step {
-            Step::Set { key, value } => {
-                ledger.told(key, Some(value), Told::Done);
+            Step::Set { .. } | Step::SetAll { .. } => {
+                step.told(Told::Done, ledger);
                 reply == b"+OK\r\n"
             }
             Step::Get { key } => check_value(key, true, reply, ledger),
         })
+    }
+
+    /// What EXEC of a transaction over several shards says: that each part ran, that it did not, or that nobody knows.
+    fn check_parts_executed(
+        &mut self,
+        transaction: &Transaction,
+        reply: &[u8],
+        moment: Moment,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        if transaction.watched && reply == b"*-1\r\n" {
+            transaction.told(Told::NotSent, ledger);
+            return Ok(());
+        }
+        if transaction.changed && self.watches && self.has_written {
+            return Err("EXEC ran though a watched key had changed".to_owned());
+        }
+        let replies =
+            sessions::replies_of(reply, &transaction.steps).ok_or("EXEC has another number of replies")?;
+        let mut errors = replies.iter().filter(|reply| reply::is_error(reply)).peekable();
+        if errors.peek().is_some() && !errors.any(|error| moment.excuses(error)) {
+            return Err(format!("nothing went wrong, and EXEC says {:?}", text(reply)));
+        }
+        let fates = transaction.fates(&replies, ledger)?;
+        for ((step, reply), fate) in transaction.steps.iter().zip(replies).zip(fates) {
+            step.told(fate, ledger);
+            let fits = match step {
+                _ if fate != Told::Done => true,
+                Step::Get { key } => check_value(key, true, reply, ledger),
+                Step::Set { .. } | Step::SetAll { .. } => reply == b"+OK\r\n",
+            };
+            if !fits {
+                return Err(format!("{:?} is no reply to {step:?}", text(reply)));
+            }
+        }
+        Ok(())
     }
 
     /// Adds a page to the walk; at its end all lasting keys must have been met.

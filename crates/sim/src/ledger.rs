@@ -73,6 +73,8 @@ pub(crate) struct Ledger {
     pub is_cache: bool,
     /// Sentinels decide who is a primary, and no read may go to another.
     pub wants_primaries: bool,
+    /// The keys of one transaction may be on several shards.
+    pub is_per_shard: bool,
     /// Nodes do not know at once what changes: they may send requests to where nobody would.
     pub is_gossiping: bool,
     /// What time it is.
@@ -140,6 +142,7 @@ impl Ledger {
             forgotten: BTreeSet::new(),
             is_cache: false,
             wants_primaries: false,
+            is_per_shard: false,
             is_gossiping: false,
             now: Instant::ZERO,
             violation: None,

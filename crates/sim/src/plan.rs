@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::sentinels::name_of;
-use proxy::{CrossShard, Ejecting, Limits, ReadFrom, Reading};
+use proxy::{CrossShard, Ejecting, Limits, ReadFrom, Reading, Transactions};
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
@@ -216,6 +216,8 @@ pub struct Plan {
     pub limits: Limits,
     /// What the proxy does with commands over several shards.
     pub cross_shard: CrossShard,
+    /// Where the keys of one transaction may be.
+    pub transactions: Transactions,
     /// Clients are users with rights.
     pub has_users: bool,
     /// The nodes are a Redis Cluster.
@@ -329,6 +331,8 @@ impl Plan {
             limits,
             is_cluster,
             cross_shard,
+            // Not drawn: other worlds stay as they were.
+            transactions: if seed % 4 == 1 { Transactions::PerShard } else { Transactions::OneShard },
             has_users,
             discovers,
             is_replicated,

@@ -14,6 +14,32 @@ pub(crate) enum Step {
     Set { key: Vec<u8>, value: Vec<u8> },
     /// And read.
     Get { key: Vec<u8> },
+    /// Stamped values are written with one command, whose keys may be on several shards.
+    SetAll { pairs: Vec<(Vec<u8>, Vec<u8>)> },
+}
+
+impl Step {
+    /// What it writes.
+    pub(crate) fn writes(&self) -> Vec<(&[u8], &[u8])> {
+        match self {
+            Step::Set { key, value } => vec![(key, value)],
+            Step::Get { .. } => Vec::new(),
+            Step::SetAll { pairs } => pairs.iter().map(|(key, value)| (&key[..], &value[..])).collect(),
+        }
+    }
+
+    /// How its writes ended.
+    pub(crate) fn told(&self, told: Told, ledger: &mut Ledger) {
+        self.writes().into_iter().for_each(|(key, value)| ledger.told(key, Some(value), told));
+    }
+
+    /// Its one key, if it has one.
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Step::Set { key, .. } | Step::Get { key } => Some(key),
+            Step::SetAll { .. } => None,
+        }
+    }
 }
 
 /// What becomes of a transaction.
@@ -30,11 +56,38 @@ pub(crate) struct Transaction {
 impl Transaction {
     /// How all its writes ended.
     pub(crate) fn told(&self, told: Told, ledger: &mut Ledger) {
-        for step in &self.steps {
-            if let Step::Set { key, value } = step {
-                ledger.told(key, Some(value), told);
+        self.steps.iter().for_each(|step| step.told(told, ledger));
+    }
+
+    /// How each step of a transaction over several shards ended. What one part is told is told of all of it: an error
+    /// otherwise. `replies` answer the steps.
+    pub(crate) fn fates(&self, replies: &[&[u8]], ledger: &Ledger) -> Result<Vec<Told>, String> {
+        let mut of_division = BTreeMap::new();
+        let mut fates = Vec::new();
+        for (step, reply) in self.steps.iter().zip(replies) {
+            let fate = fate(reply).ok_or_else(|| format!("EXEC says {:?}", text(reply)))?;
+            if let Some(key) = step.key()
+                && *of_division.entry(ledger.division_of(key)).or_insert(fate) != fate
+            {
+                return Err(format!("a part of a transaction ran in part: {step:?}"));
             }
+            fates.push(fate);
         }
+        Ok(fates)
+    }
+}
+
+/// What one reply says of its command; `None` if that is an error which cannot be.
+fn fate(reply: &[u8]) -> Option<Told> {
+    if !reply::is_error(reply) {
+        return Some(Told::Done);
+    }
+    let line = String::from_utf8_lossy(reply);
+    let is_unknown = line.contains("outcome unknown (shard ")
+        || line.contains("other parts of this command may have been applied");
+    match line.starts_with("-ERR not run ") {
+        true if !is_unknown => Some(Told::NotSent),
+        _ => (line.starts_with("-ERR ") && is_unknown).then_some(Told::Unknown),
     }
 }
 
@@ -48,6 +101,9 @@ fn queue_key(number: u64) -> Vec<u8> {
 impl Program {
     /// A transaction on own keys, from WATCH to its end. Most often all keys are in one division.
     pub(crate) fn transaction(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        if ledger.is_per_shard {
+            return self.transaction_over_shards(prng, ledger);
+        }
         let first = self.own_key(prng);
         let shard = ledger.division_of(&first);
         let (watched, changed, strays) = (prng.one_in(3), prng.one_in(3), prng.one_in(8));
@@ -95,6 +151,65 @@ impl Program {
             _ => send(words(&[b"EXEC"]), Expect::Executed(transaction)),
         }
         Sent { bytes, expect: Some(Expect::Each(expects)) }
+    }
+
+    /// The same on whatever shards they are. Of up to two watched keys one may be changed before MULTI.
+    fn transaction_over_shards(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
+        let mut bytes = Vec::new();
+        let mut expects = Vec::new();
+        let mut send = |request: Vec<u8>, expect| {
+            bytes.extend(request);
+            expects.push(expect);
+        };
+        let watched: Vec<Vec<u8>> = match prng.below(4) {
+            0 => vec![self.own_key(prng)],
+            1 => vec![self.own_key(prng), self.own_key(prng)],
+            _ => Vec::new(),
+        };
+        let changed = !watched.is_empty() && prng.one_in(3);
+        if !watched.is_empty() {
+            let mut names: Vec<&[u8]> = vec![b"WATCH"];
+            names.extend(watched.iter().map(Vec::as_slice));
+            send(words(&names), Expect::Watched);
+        }
+        if changed {
+            let key = prng.pick(&watched).clone();
+            let value = self.value(&key, prng, ledger);
+            send(words(&[b"SET", &key, &value]), Expect::Write(vec![(key, Some(value))]));
+        }
+        send(words(&[b"MULTI"]), Expect::Exactly(b"+OK\r\n".to_vec()));
+        let mut steps = Vec::new();
+        for _ in 0..1 + prng.below(6) {
+            let (request, step) = self.step(prng, ledger);
+            send(request, Expect::Exactly(b"+QUEUED\r\n".to_vec()));
+            steps.push(step);
+        }
+        let transaction = Transaction { steps, watched: !watched.is_empty(), changed };
+        match prng.below(6) {
+            0 => send(words(&[b"DISCARD"]), Expect::Discarded(transaction, b"+OK\r\n")),
+            _ => send(words(&[b"EXEC"]), Expect::Executed(transaction)),
+        }
+        Sent { bytes, expect: Some(Expect::Each(expects)) }
+    }
+
+    /// A command of a transaction over several shards.
+    fn step(&self, prng: &mut Prng, ledger: &mut Ledger) -> (Vec<u8>, Step) {
+        let key = self.own_key(prng);
+        match prng.below(6) {
+            0 => (words(&[b"GET", &key]), Step::Get { key }),
+            1 => {
+                let keys: BTreeSet<Vec<u8>> = (0..3).map(|_| self.own_key(prng)).collect();
+                let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+                    keys.into_iter().map(|key| (key.clone(), self.value(&key, prng, ledger))).collect();
+                let mut request: Vec<&[u8]> = vec![b"MSET"];
+                pairs.iter().for_each(|(key, value)| request.extend([&key[..], value]));
+                (words(&request), Step::SetAll { pairs })
+            }
+            _ => {
+                let value = self.value(&key, prng, ledger);
+                (words(&[b"SET", &key, &value]), Step::Set { key, value })
+            }
+        }
     }
 
     /// An element for whoever waits for one.

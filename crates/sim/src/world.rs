@@ -21,7 +21,7 @@ use crate::sentinels::Watch;
 use crate::tenants::Rights;
 use discovery::Scout;
 use nodes::load;
-use proxy::{Action, Board, CloseReason, ConnId, CrossShard, Event, Notice, Proxy, Settings};
+use proxy::{Action, Board, CloseReason, ConnId, CrossShard, Event, Notice, Proxy, Settings, Transactions};
 use replicas::pair;
 use sentinels::Patrol;
 use std::cmp::Reverse;
@@ -282,6 +282,7 @@ impl<'p> World<'p> {
             seed: prng.next_u64(),
             unix_epoch_us,
             cross_shard,
+            transactions: plan.transactions,
             registry: Arc::clone(&registry),
             reading: plan.reading.clone(),
             ejecting: plan.ejecting,
@@ -315,6 +316,7 @@ impl<'p> World<'p> {
             ledger.radio.disturb_all();
         }
         ledger.model.carries_across = plan.cross_shard == CrossShard::Emulate;
+        ledger.is_per_shard = plan.transactions == Transactions::PerShard;
         ledger.is_gossiping = plan.discovers;
         ledger.wants_primaries = plan.watching.is_some() && !plan.reads_replicas();
         ledger.is_cache = plan.ejecting.is_some();
