@@ -25,6 +25,7 @@ mod large;
 mod learned;
 mod local;
 mod passing;
+mod per_shard;
 mod pops;
 mod process;
 mod pubsub;

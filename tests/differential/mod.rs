@@ -5,6 +5,7 @@ mod cross_slot;
 mod draw;
 mod table;
 mod template;
+mod transactions;
 
 use crate::harness::client::{Client, request};
 use crate::harness::server::{self, server};
