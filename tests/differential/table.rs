@@ -58,6 +58,11 @@ const fn unspoilt(words: &'static str, compare: Compare) -> Line {
     Line { words, compare, weight: 20, spoilable: false }
 }
 
+/// What waits for 10 ms if nothing is there: seldom, since both sides wait. Spoilt, it could wait for ever.
+const fn waiting(words: &'static str) -> Line {
+    Line { words, compare: Compare::Exact, weight: 5, spoilable: false }
+}
+
 /// Commands with one key, which may be any: tagged, untagged, empty, binary.
 pub(crate) const SINGLE_KEY: &[Line] = &[
     // Strings.
@@ -319,13 +324,12 @@ pub(crate) const ACROSS: &[Line] = &[
     exact("GEORADIUSBYMEMBER geo place dist unit STOREDIST zset"),
     exact("LMPOP nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
     exact("ZMPOP nzsets ( MIN | MAX ) [ COUNT uint ]"),
-    // Spoilt, they could wait for ever.
-    unspoilt("BLPOP ( list )+ 0.01", Compare::Exact),
-    unspoilt("BRPOP ( list )+ 0.01", Compare::Exact),
-    unspoilt("BLMPOP 0.01 nlists ( LEFT | RIGHT ) [ COUNT uint ]", Compare::Exact),
-    unspoilt("BZPOPMIN ( zset )+ 0.01", Compare::Exact),
-    unspoilt("BZPOPMAX ( zset )+ 0.01", Compare::Exact),
-    unspoilt("BZMPOP 0.01 nzsets ( MIN | MAX ) [ COUNT uint ]", Compare::Exact),
+    waiting("BLPOP ( list )+ 0.01"),
+    waiting("BRPOP ( list )+ 0.01"),
+    waiting("BLMPOP 0.01 nlists ( LEFT | RIGHT ) [ COUNT uint ]"),
+    waiting("BZPOPMIN ( zset )+ 0.01"),
+    waiting("BZPOPMAX ( zset )+ 0.01"),
+    waiting("BZMPOP 0.01 nzsets ( MIN | MAX ) [ COUNT uint ]"),
     exact("XREADGROUP GROUP group consumer COUNT uint STREAMS stream stream > >"),
 ];
 
