@@ -173,7 +173,7 @@ impl Plan {
         match self {
             Plan::Gather(gather) => gather.held_bytes(),
             Plan::Move(moving) => moving.held_bytes(),
-            Plan::Pop(pop) => pop.wait().held_bytes(),
+            Plan::Pop(pop) => pop.wait.held_bytes(),
             Plan::GroupRead(read) => read.held_bytes(),
         }
     }
@@ -182,16 +182,16 @@ impl Plan {
     fn wait(&self) -> Option<&KeyWait> {
         match self {
             Plan::Gather(_) | Plan::Move(_) => None,
-            Plan::Pop(pop) => Some(pop.wait()),
-            Plan::GroupRead(read) => Some(read.wait()),
+            Plan::Pop(pop) => Some(&pop.wait),
+            Plan::GroupRead(read) => Some(&read.wait),
         }
     }
 
     fn wait_mut(&mut self) -> Option<&mut KeyWait> {
         match self {
             Plan::Gather(_) | Plan::Move(_) => None,
-            Plan::Pop(pop) => Some(pop.wait_mut()),
-            Plan::GroupRead(read) => Some(read.wait_mut()),
+            Plan::Pop(pop) => Some(&mut pop.wait),
+            Plan::GroupRead(read) => Some(&mut read.wait),
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) struct GroupRead {
     options: Vec<Box<[u8]>>,
     /// From where each stream is read.
     ids: Vec<Box<[u8]>>,
-    wait: KeyWait,
+    pub wait: KeyWait,
     stage: Stage,
 }
 
@@ -62,14 +62,6 @@ impl GroupRead {
     pub(super) fn held_bytes(&self) -> usize {
         let words = self.options.iter().chain(&self.ids);
         self.wait.held_bytes() + words.map(|word| size_of::<Box<[u8]>>() + word.len()).sum::<usize>()
-    }
-
-    pub(super) fn wait(&self) -> &KeyWait {
-        &self.wait
-    }
-
-    pub(super) fn wait_mut(&mut self) -> &mut KeyWait {
-        &mut self.wait
     }
 
     /// Whether the client waits, and no question is in flight.

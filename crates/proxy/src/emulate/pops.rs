@@ -28,7 +28,7 @@ use topology::ShardId;
 #[derive(Debug)]
 pub(super) struct Pop {
     how: How,
-    wait: KeyWait,
+    pub wait: KeyWait,
     stage: Stage,
     /// Keys that are popped next, by their place in the request.
     untried: VecDeque<usize>,
@@ -188,14 +188,6 @@ impl Pop {
     /// Whether the reply of the present step is taken however long it is: what was popped is nowhere else.
     pub(super) fn takes_any_length(&self) -> bool {
         matches!(self.stage, Stage::Popping(_))
-    }
-
-    pub(super) fn wait(&self) -> &KeyWait {
-        &self.wait
-    }
-
-    pub(super) fn wait_mut(&mut self) -> &mut KeyWait {
-        &mut self.wait
     }
 
     /// Whether the client waits, and no question is in flight.
