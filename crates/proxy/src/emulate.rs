@@ -25,6 +25,7 @@ use crate::ConnId;
 use crate::backend::Purpose;
 use crate::backend::lanes::{LaneId, LaneKind};
 use crate::core::{Asked, Core};
+use crate::cross_slot::Remedy;
 use crate::errors::{self, Lost};
 use crate::limits::CrossShard;
 use crate::proxy::{Peer, Proxy};
@@ -289,7 +290,7 @@ impl Core {
         keys: &Keys,
     ) -> Step {
         if self.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
-            self.refuse_across(session, request);
+            self.refuse_across(session, command, request);
             return Step::Done;
         }
         if !self.is_alone(session) {
@@ -312,7 +313,7 @@ impl Core {
         patience: Duration,
     ) {
         if self.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
-            return self.refuse_across(session, request);
+            return self.refuse_across(session, command, request);
         }
         // A permit for large transfers is not for those who wait.
         self.unpin(session);
@@ -324,14 +325,14 @@ impl Core {
     /// Refuses a request whose keys live on several shards. Redis looks at all arguments before it looks for keys, so what is
     /// wrong with them is said first; a cluster looks at the slots before.
     #[cold]
-    pub(crate) fn refuse_across(&mut self, session: &mut Session, request: &Request<'_>) {
+    pub(crate) fn refuse_across(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         let is_looked_at = !self.topology.is_cluster() && request.bytes.len() <= OBJECTED_TO_BYTES_MAX;
         let mut reply = self.pool.take();
-        if !(is_looked_at && objects_to(request, self.unix_ms(), &mut reply)) {
-            reply.clear();
-            errors::write(&mut reply, errors::CROSS_SLOT);
+        if is_looked_at && objects_to(request, self.unix_ms(), &mut reply) {
+            self.answer_error(session, &reply);
+        } else {
+            self.refuse_cross_slot(session, Remedy::of(command));
         }
-        self.answer_error(session, &reply);
         self.pool.give(reply);
     }
 

@@ -247,8 +247,6 @@ pub(crate) const TRANSACTION_PARTS: &str =
     "ERR the keys of the transaction are on more shards, or in more slots, than the limit of the proxy";
 pub(crate) const WATCHED_PARTS: &str =
     "ERR the watched keys are on more shards, or in more slots, than the limit of the proxy";
-pub(crate) const SPLIT_IN_MULTI: &str = "CROSSSLOT Keys in request don't hash to the same slot, and in a transaction only \
-     commands that can be split (MGET, MSET, DEL, UNLINK, EXISTS, TOUCH) may have keys on several shards";
 pub(crate) const SELECT_IN_PARTS: &str = "ERR SELECT is not supported in a transaction over several shards";
 pub(crate) const EXEC_SELECTS: &str = "EXECABORT Transaction discarded because of: SELECT is not supported in a transaction over several shards";
 pub(crate) const WATCH_ELSEWHERE: &str =

@@ -195,6 +195,17 @@ pub enum Notice {
         /// Name of the key's shard.
         shard: String,
     },
+    /// A client's first request that was refused since its keys live on several shards.
+    CrossSlot {
+        /// Its number, as CLIENT ID tells it.
+        client: u64,
+        /// Its address.
+        peer: String,
+        /// The name of the command.
+        command: &'static str,
+        /// The option that carries such requests out, if there is one.
+        option: Option<&'static str>,
+    },
     /// A client was closed by us.
     ClientClosed {
         /// Its number, as CLIENT ID tells it.

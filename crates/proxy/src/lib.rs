@@ -13,6 +13,7 @@ mod audit;
 mod backend;
 mod core;
 mod counters;
+mod cross_slot;
 mod emulate;
 mod errors;
 mod event;

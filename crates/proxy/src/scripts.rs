@@ -13,7 +13,7 @@
 
 use crate::backend::lanes::LaneId;
 use crate::core::{Asked, Core};
-use crate::errors;
+use crate::cross_slot::Remedy;
 use crate::requests::route::{self, Keys, Part, Route};
 use crate::session::{Owed, Session};
 use command::{Command, Script};
@@ -239,7 +239,7 @@ impl Core {
         keys: &mut Keys,
     ) {
         let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
-            return self.refuse(session, errors::CROSS_SLOT);
+            return self.refuse_cross_slot(session, Remedy::HashTag);
         };
         let node = match self.shared_node(session.lane, shard) {
             Ok(node) => node,

@@ -83,6 +83,8 @@ pub(crate) struct Session {
     pub listed: bool,
     /// What waits for it was held once, so that more could come: see `halves.rs`.
     pub is_held_half: bool,
+    /// The log was told that a request of it was refused with CROSSSLOT.
+    pub is_cross_slot_told: bool,
     /// Counted among those that wait for a reply.
     pub waiting: bool,
     /// When it last sent something.
@@ -297,6 +299,7 @@ impl Session {
             blocked: false,
             listed: false,
             is_held_half: false,
+            is_cross_slot_told: false,
             waiting: false,
             active_at: now,
             request_began: None,

@@ -2,6 +2,7 @@
 
 use crate::backend::State;
 use crate::backend::lanes::LaneKind;
+use crate::cross_slot::Remedy;
 use crate::proxy::Peer;
 use crate::{Action, Arrival, Authority, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
@@ -461,4 +462,9 @@ pub(crate) fn deliver_mail(rigs: &mut [Rig]) {
         rig.proxy.handle_mail(mail, rig.now);
         rig.perform();
     }
+}
+
+/// The error for keys of several shards.
+pub(crate) fn crossed(remedy: Remedy) -> String {
+    format!("-{}|", remedy.text(Some("a{tag}, b{tag}")))
 }

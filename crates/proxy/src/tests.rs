@@ -34,7 +34,8 @@ mod tracking;
 mod transactions;
 mod unsent;
 
-use crate::testing::Rig;
+use crate::cross_slot::Remedy;
+use crate::testing::{Rig, crossed};
 use crate::{Arrival, Event, Limits, Notice, Settings};
 use std::time::Duration;
 
@@ -105,9 +106,27 @@ fn keys_of_several_shards_are_refused_where_a_command_cannot_be_split() {
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("sinter {a} {b}|rename {a} {b}|msetnx {a} 1 {b} 2|"));
-    let refusal = "-CROSSSLOT Keys in request don't hash to the same slot|";
+    let refusal = crossed(Remedy::Emulation);
     assert_eq!(rig.taken(client), refusal.repeat(3));
     assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
+}
+
+#[test]
+fn the_log_is_told_of_the_first_crossed_request_of_a_client() {
+    let mut rig = Rig::ready(2);
+    let (first, second, a, b) = (rig.client(), rig.client(), rig.key(0), rig.key(1));
+    rig.notices();
+    rig.client_sends(first, &format!("rename {a} {b}|sinter {a} {b}|"));
+    rig.client_sends(second, &format!("eval x 2 {a} {b}|rename {a} {b}|"));
+    let told: Vec<_> = rig
+        .notices()
+        .into_iter()
+        .map(|notice| match notice {
+            Notice::CrossSlot { command, option, .. } => (command, option),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, [("rename", Some("--cross-shard=emulate")), ("eval", None)]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub(crate) mod results;
 
 use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
+use crate::cross_slot::Remedy;
 use crate::errors;
 use crate::held::{HeldNode, Watch};
 use crate::limits::Transactions;
@@ -68,6 +69,14 @@ pub(crate) struct Transaction {
     pub reads: KeyList,
     /// What it holds, as it was counted last.
     counted_bytes: usize,
+}
+
+/// Why a command does not fit into a transaction.
+enum Misfit {
+    /// Its keys live elsewhere.
+    CrossSlot(Remedy),
+    /// A limit, in the words of an error.
+    Limit(&'static str),
 }
 
 /// A transaction that was sent, until it is answered: its node may decline it.
@@ -297,12 +306,12 @@ impl Core {
             return self.read_again();
         }
         let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
-            self.refuse(session, errors::CROSS_SLOT);
+            self.refuse_cross_slot(session, Remedy::PerShard);
             return Step::Done;
         };
         match session.watch {
             Watch::On(node) if self.watched_shard(node) != shard => {
-                self.refuse(session, errors::CROSS_SLOT);
+                self.refuse_cross_slot(session, Remedy::PerShard);
             }
             Watch::On(node) if self.backends[node.get() as usize].lane != session.lane => {
                 self.refuse(session, errors::WATCH_ELSEWHERE);
@@ -383,7 +392,7 @@ impl Core {
             Err(refusal) => return self.refuse_command(session, command, refusal, request),
         };
         let fits = match self.settings.transactions {
-            Transactions::OneShard => self.fits_one_shard(session, place),
+            Transactions::OneShard => self.fits_one_shard(session, command, place),
             Transactions::PerShard => self.fits_parts(session, command, keys, place),
         };
         let bytes = bytes_to_keep(request, keys, place);
@@ -391,14 +400,16 @@ impl Core {
         if transaction.is_spoilt {
             return self.answer(session, QUEUED);
         }
-        let text = match fits {
+        let misfit = match fits {
             Ok(()) if transaction.request_bytes() + bytes > self.limits.transaction_bytes_max => {
-                Some(errors::TRANSACTION_TOO_LARGE)
+                Some(Misfit::Limit(errors::TRANSACTION_TOO_LARGE))
             }
             fits => fits.err(),
         };
-        if let Some(text) = text {
-            return self.refuse(session, text);
+        match misfit {
+            Some(Misfit::CrossSlot(remedy)) => return self.refuse_cross_slot(session, remedy),
+            Some(Misfit::Limit(text)) => return self.refuse(session, text),
+            None => {}
         }
         transaction.may_write |= command.may_write();
         let named = match command.carry {
@@ -411,7 +422,12 @@ impl Core {
     }
 
     /// Whether a command with keys at `place` may be added to a transaction on one shard.
-    fn fits_one_shard(&self, session: &Session, place: Option<Place>) -> Result<(), &'static str> {
+    fn fits_one_shard(
+        &self,
+        session: &Session,
+        command: &Command,
+        place: Option<Place>,
+    ) -> Result<(), Misfit> {
         // In a cluster the slot has perhaps another owner by now.
         let (is_cluster, watched) = match session.watch {
             Watch::On(node) => (self.topology.is_cluster(), Some(self.watched_shard(node))),
@@ -423,7 +439,11 @@ impl Core {
             (Some(Place::At(shard, own)), all)
                 if all.is_none_or(|all| shard == all) && division.is_none_or(|all| own == all) => {}
             (Some(Place::Anywhere | Place::Selects(_) | Place::Here), _) => {}
-            (Some(Place::At(..)) | None, _) => return Err(errors::CROSS_SLOT),
+            (Some(Place::At(..)), _) => return Err(Misfit::CrossSlot(Remedy::PerShard)),
+            (None, _) if matches!(command.carry, Carry::Split(_)) => {
+                return Err(Misfit::CrossSlot(Remedy::PerShard));
+            }
+            (None, _) => return Err(Misfit::CrossSlot(Remedy::HashTag)),
         }
         Ok(())
     }
@@ -435,19 +455,23 @@ impl Core {
         command: &Command,
         keys: &Keys,
         place: Option<Place>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Misfit> {
         let Some(transaction) = &session.transaction else { return Ok(()) };
         let more = match place {
             Some(Place::At(_, division)) => usize::from(!transaction.has(division)),
-            Some(Place::Selects(_)) if transaction.divided.is_some() => return Err(errors::SELECT_IN_PARTS),
+            Some(Place::Selects(_)) if transaction.divided.is_some() => {
+                return Err(Misfit::Limit(errors::SELECT_IN_PARTS));
+            }
             Some(Place::Anywhere | Place::Selects(_) | Place::Here) => 0,
-            None if !matches!(command.carry, Carry::Split(_)) => return Err(errors::SPLIT_IN_MULTI),
+            None if !matches!(command.carry, Carry::Split(_)) => {
+                return Err(Misfit::CrossSlot(Remedy::HashTag));
+            }
             None => keys.parts.iter().filter(|part| !transaction.has(part.division)).count(),
         };
         let parts = transaction.parts() + more;
         match () {
-            () if parts > self.limits.transaction_parts_max => Err(errors::TRANSACTION_PARTS),
-            () if parts > 1 && transaction.inlays.selects() => Err(errors::SELECT_IN_PARTS),
+            () if parts > self.limits.transaction_parts_max => Err(Misfit::Limit(errors::TRANSACTION_PARTS)),
+            () if parts > 1 && transaction.inlays.selects() => Err(Misfit::Limit(errors::SELECT_IN_PARTS)),
             () => Ok(()),
         }
     }

@@ -67,6 +67,10 @@ pub(crate) fn log(worker: usize, notice: &Notice, is_tls: bool) {
         Notice::ElementNotReturned { shard } => {
             warn!(worker, shard, "popped element lost: its client left and the node did not take it back");
         }
+        Notice::CrossSlot { client, peer, command, option } => {
+            let option = option.unwrap_or("none");
+            info!(worker, client, peer, command, option, "request refused: keys of several shards");
+        }
         Notice::ClientClosed { client, peer, reason } => match reason {
             CloseReason::Idle => debug!(worker, client, peer, "idle client closed"),
             CloseReason::Protocol => info!(worker, client, peer, "client closed: it sent what is not RESP"),

@@ -88,6 +88,7 @@ fn kind(notice: &Notice) -> Kind {
         Notice::MessagesMissed { shard, .. } => Kind::Begins(condition("messages", shard)),
         Notice::SubscribedAgain { shard, .. } => Kind::Ends(condition("messages", shard)),
         Notice::ConnReplaced { .. } | Notice::KindRefused { .. } => Kind::Moment(format!("{notice:?}")),
+        Notice::CrossSlot { command, option, .. } => Kind::Moment(format!("cross slot {command} {option:?}")),
         Notice::Remapped { .. } => Kind::Remapped,
         Notice::HandshakeFailed { .. } | Notice::ClientClosed { .. } | Notice::ElementNotReturned { .. } => {
             Kind::Own

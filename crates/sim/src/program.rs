@@ -7,7 +7,7 @@ use crate::listeners::{self, Listener};
 use crate::model::{Asked, FamilyId, Word};
 use crate::mutes::muted_key;
 use crate::scripts::Scripted;
-use crate::sessions::{self, Transaction};
+use crate::sessions::{self, CROSS_SLOT, Transaction};
 use crate::tenants::{Account, Guard, Rights};
 use crate::trackers::{self, Tracker};
 use stdx::{Instant, Prng};
@@ -346,7 +346,7 @@ impl Program {
         };
         let bytes = words_of(&asked.words());
         let expect = match ledger.model.is_refused(&asked) {
-            true => Expect::Exactly(b"-CROSSSLOT Keys in request don't hash to the same slot\r\n".to_vec()),
+            true => Expect::Exactly(CROSS_SLOT.to_vec()),
             false => Expect::Modelled(asked),
         };
         Sent { bytes, expect: Some(expect) }

@@ -239,7 +239,9 @@ impl Program {
     }
 }
 
-const CROSS_SLOT: &[u8] = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+/// How the error begins; it ends with what would help.
+pub(crate) const CROSS_SLOT: &[u8] =
+    b"-CROSSSLOT Keys in request don't hash to the same slot. To make it work, ";
 const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
 
 /// The queues of a world.

@@ -64,6 +64,15 @@ impl TagRule {
         };
         tag.unwrap_or(key)
     }
+
+    /// The characters around a tag. With each rule that knows tags, one at the end of a key counts.
+    pub fn characters(&self) -> Option<(char, char)> {
+        match *self {
+            TagRule::Sml | TagRule::Perl | TagRule::Redis | TagRule::Codis => Some(('{', '}')),
+            TagRule::TwoChars { open, close } => Some((char::from(open), char::from(close))),
+            TagRule::None => None,
+        }
+    }
 }
 
 impl fmt::Display for TagRule {

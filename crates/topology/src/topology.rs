@@ -354,6 +354,12 @@ impl Topology {
         self.distribution
     }
 
+    /// Two keys that live on one shard by a hash tag, as an example for users; none if the rule knows no tags.
+    pub fn tagged_keys(&self) -> Option<String> {
+        let (open, close) = self.tag_rule.characters()?;
+        Some(format!("a{open}tag{close}, b{open}tag{close}"))
+    }
+
     /// How keys are placed, in one line: `modulo, crc32a, tag rule sml`.
     pub fn describe(&self) -> String {
         if self.is_cluster {
@@ -460,6 +466,21 @@ mod tests {
             let described = topology(FOUR, distribution, "", "").map(|made| made.describe());
             assert!(described.expect("valid").ends_with(&format!("tag rule {rule}")), "{distribution}");
         }
+    }
+
+    #[test]
+    fn the_example_of_tagged_keys_holds_for_each_rule() {
+        for rule in ["sml", "perl", "redis", "codis", "$$", "<>"] {
+            let made = topology(FOUR, "modulo", "", rule).expect("valid");
+            let example = made.tagged_keys().expect("the rule knows tags");
+            let (first, second) = example.split_once(", ").expect("two keys");
+            // Each of many tags keeps its two keys together.
+            for tag in 0..50 {
+                let key = |key: &str| key.replace("tag", &tag.to_string()).into_bytes();
+                assert_eq!(made.shard_of(&key(first)), made.shard_of(&key(second)), "{rule}: {example}");
+            }
+        }
+        assert_eq!(topology(FOUR, "modulo", "", "none").expect("valid").tagged_keys(), None);
     }
 
     #[test]

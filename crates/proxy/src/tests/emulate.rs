@@ -3,7 +3,8 @@
 //! Payloads are made and read by a [`Scratch`], as a node would.
 
 use crate::backend::Ticket;
-use crate::testing::Rig;
+use crate::cross_slot::Remedy;
+use crate::testing::{Rig, crossed};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use resp::{Request, Span, encode};
 use std::time::Duration;
@@ -864,20 +865,20 @@ mod moves {
 fn what_is_wrong_in_itself_is_said_before_where_its_keys_are() {
     let mut rig = Rig::ready(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
-    let cross_slot = "-CROSSSLOT Keys in request don't hash to the same slot|";
+    let (emulation, tag) = (&*crossed(Remedy::Emulation), &*crossed(Remedy::HashTag));
     let long = "v".repeat(8 << 10);
     for (line, expected) in [
         (format!("msetnx {a} 1 {b}"), "-ERR wrong number of arguments for 'msetnx' command|"),
         (format!("lmpop 2 {a} {b}"), "-ERR syntax error|"),
         (format!("blpop {a} {b} x"), "-ERR timeout is not a float or out of range|"),
         // What depends on what keys hold is not asked for.
-        (format!("msetnx {a} 1 {b} 2"), cross_slot),
-        (format!("rename {a} {b}"), cross_slot),
-        (format!("blpop {a} {b} 0"), cross_slot),
-        (format!("xreadgroup group g c streams {a} {b} > >"), cross_slot),
-        (format!("eval (( 2 {a} {b}"), cross_slot),
+        (format!("msetnx {a} 1 {b} 2"), emulation),
+        (format!("rename {a} {b}"), emulation),
+        (format!("blpop {a} {b} 0"), emulation),
+        (format!("xreadgroup group g c streams {a} {b} > >"), emulation),
+        (format!("eval (( 2 {a} {b}"), tag),
         // Nor is what would take long to look at.
-        (format!("msetnx {a} 1 {b} {long} {a}"), cross_slot),
+        (format!("msetnx {a} 1 {b} {long} {a}"), emulation),
     ] {
         rig.client_sends(client, &format!("{line}|"));
         assert_eq!(rig.taken(client), expected, "{line}");

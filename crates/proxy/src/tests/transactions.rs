@@ -1,6 +1,7 @@
 //! Transcripts of transactions. `|` stands for CR LF.
 
-use crate::testing::Rig;
+use crate::cross_slot::Remedy;
+use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ fn keys_on_two_shards_are_refused_when_the_second_comes() {
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("multi|get {a}|get {b}|get {a}|exec|exec|"));
-    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot|";
+    let crossed = crossed(Remedy::PerShard);
     assert_eq!(rig.taken(client), format!("+OK|+QUEUED|{crossed}+QUEUED|{ABORTED}-ERR EXEC without MULTI|"));
     rig.client_sends(client, &format!("multi|mget {a} {b}|exec|"));
     assert_eq!(rig.taken(client), format!("+OK|{crossed}{ABORTED}"));
@@ -355,7 +356,7 @@ fn keys_of_two_shards_cannot_be_watched_nor_changed_together() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
-    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot|";
+    let crossed = crossed(Remedy::PerShard);
     rig.client_sends(client, &format!("watch {a} {b}|"));
     assert_eq!(rig.taken(client), crossed);
     watch(&mut rig, client, 0, &a);
