@@ -33,7 +33,8 @@ from their arguments. [compatibility.md](compatibility.md) says which servers ha
 changed and another not yet; if a shard fails then, the others may have carried out their part.
 
 *In MULTI* tells what becomes of it in a [transaction](transactions.md): it is *kept* and sent with the others to their shard;
-answered *here* at its place; carried out *at once*; kept by *one shard* only, if there are no more; or refused (*no*).
+answered *here* at its place; *asked* of all shards or clients when the others have run; carried out *at once*; kept by *one shard*
+only, if there are no more; or refused (*no*).
 ";
 
 fn write_section(page: &mut String, section: &Section) {
@@ -67,6 +68,7 @@ fn in_multi(command: &Command) -> &'static str {
         Within::AtOnce => "at once",
         Within::Kept | Within::Select => "kept",
         Within::KeptByOneShard => "one shard",
+        Within::KeptByOneShardOrAsked | Within::Asked => "asked",
         Within::Here => "here",
         Within::NotInRedis | Within::Refused(_) => "no",
     }

@@ -17,8 +17,12 @@ pub enum Within {
     Kept,
     /// The same, if there is one shard only.
     KeptByOneShard,
+    /// The same; asked of all if there are several: it only reads.
+    KeptByOneShardOrAsked,
     /// Answered by the proxy, at its place among the node's replies.
     Here,
+    /// All shards, or all workers of the proxy, are asked when the other commands have run.
+    Asked,
     /// SELECT: kept; the client is in that database from then on.
     Select,
     /// Redis refuses it as well.
@@ -37,10 +41,11 @@ impl Command {
             Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_) => Within::Kept,
             // What would wait does not in a transaction.
             Carry::Blocking(_) | Carry::Publish(_) | Carry::AnyShard => Within::Kept,
-            Carry::AllShards(_)
-            | Carry::OnlyShard(_)
-            | Carry::Cursor
-            | Carry::Admin(_, Admin::AllShards(_)) => Within::KeptByOneShard,
+            Carry::Cursor => Within::KeptByOneShardOrAsked,
+            Carry::AllShards(_) if self.flags.contains(Flags::READONLY) => Within::KeptByOneShardOrAsked,
+            Carry::AllShards(_) | Carry::OnlyShard(_) | Carry::Admin(_, Admin::AllShards(_)) => {
+                Within::KeptByOneShard
+            }
             Carry::Admin(_, Admin::ConfigSet | Admin::Debug) => Within::Refused(Refusal::Never(BY_ARGUMENTS)),
             Carry::Here(local) => local.within_transaction(),
             Carry::Refused(refusal) => Within::Refused(refusal),
@@ -90,17 +95,13 @@ impl Local {
             | Local::Unsubscribe(_)
             | Local::Monitor
             | Local::Client(ClientTask::Reply | ClientTask::Track) => WHAT_COMES,
-            Local::Info => ALL_SHARDS,
+            Local::Info | Local::Client(ClientTask::List) => return Within::Asked,
             Local::Acl(
                 AclQuestion::DelUser | AclQuestion::Load | AclQuestion::Save | AclQuestion::SetUser,
             )
             | Local::ResetStatistics
             | Local::Client(
-                ClientTask::List
-                | ClientTask::Kill
-                | ClientTask::Pause
-                | ClientTask::Unblock
-                | ClientTask::Unpause,
+                ClientTask::Kill | ClientTask::Pause | ClientTask::Unblock | ClientTask::Unpause,
             ) => ALL_CLIENTS,
             // They are carried out at once.
             Local::Quit | Local::Reset => return Within::AtOnce,
@@ -138,8 +139,14 @@ mod tests {
         for name in ["get", "mset", "blpop", "xread", "wait", "publish", "eval", "ping", "unwatch", "move"] {
             assert_eq!(within(name), Within::Kept, "{name}");
         }
-        for name in ["dbsize", "keys", "scan", "flushall", "script flush", "slowlog get"] {
+        for name in ["flushall", "script flush", "slowlog get"] {
             assert_eq!(within(name), Within::KeptByOneShard, "{name}");
+        }
+        for name in ["dbsize", "keys", "scan", "randomkey"] {
+            assert_eq!(within(name), Within::KeptByOneShardOrAsked, "{name}");
+        }
+        for name in ["info", "client list"] {
+            assert_eq!(within(name), Within::Asked, "{name}");
         }
         for name in ["client id", "command", "acl whoami", "cluster slots", "config get", "pubsub numsub"] {
             assert_eq!(within(name), Within::Here, "{name}");
@@ -148,8 +155,7 @@ mod tests {
             assert_eq!(within(name), Within::AtOnce, "{name}");
         }
         for (name, why) in [
-            ("info", ALL_SHARDS),
-            ("client list", ALL_CLIENTS),
+            ("client kill", ALL_CLIENTS),
             ("acl setuser", ALL_CLIENTS),
             ("auth", WHO_ASKS),
             ("subscribe", WHAT_COMES),

@@ -381,6 +381,9 @@ impl Core {
         self.count_waiting(session);
         self.list_client(session);
         self.resume_if_caught_up(session);
+        if session.fences > 0 {
+            self.lay_in_next(session);
+        }
         session.is_overfull(newest_reply, &self.limits)
     }
 

@@ -322,6 +322,18 @@ impl Core {
                 return self.carry_out_in_transaction(session, command, request, keys, reply);
             }
         }
+        self.carry_out_admitted(session, command, request, keys, reply)
+    }
+
+    /// Does what the command table says of a command that its client may have carried out now.
+    pub(crate) fn carry_out_admitted(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
         match command.carry {
             Carry::Shard => return self.forward(session, command, request, keys),
             // With one shard, all keys that a pattern can name are there.

@@ -206,6 +206,16 @@ pub(crate) struct Mark {
     output: usize,
 }
 
+/// The rest of a reply that was interrupted by a further request.
+#[derive(Debug)]
+pub(crate) struct Interrupted {
+    is_muted: bool,
+    /// Messages that stay behind all of it.
+    told: VecDeque<Place>,
+    /// How much output there was before that request.
+    output: usize,
+}
+
 /// Whether the place `number` was reserved behind `other`. Numbers begin anew behind the largest.
 #[inline]
 pub(crate) fn is_behind(number: u32, other: u32) -> bool {
@@ -484,6 +494,29 @@ impl Session {
         self.note_reply(len);
         self.pop_front();
         self.release(pool);
+    }
+
+    /// Ends the reply at the front, which goes on behind the reply to a further request: that is carried out next.
+    pub(crate) fn interrupt_relay(&mut self, pool: &mut BufferPool) -> Interrupted {
+        let is_muted = matches!(self.pending.front(), Some(Place::Muted(_)));
+        let told = self.pending.split_off(1);
+        self.finish_relay(pool);
+        Interrupted { is_muted, told, output: self.output.len() }
+    }
+
+    /// The further request was carried out: `owed` brings the rest of the interrupted reply. Messages stay behind it.
+    pub(crate) fn resume_relay(&mut self, mut interrupted: Interrupted, owed: Owed, pool: &mut BufferPool) {
+        let rest = self.reserve(owed);
+        if interrupted.is_muted {
+            self.output.truncate(interrupted.output, pool);
+            self.pending.iter_mut().for_each(|place| {
+                if let Place::Waiting(owed) = *place {
+                    *place = Place::Muted(owed);
+                }
+            });
+        }
+        self.pending.append(&mut interrupted.told);
+        self.raise_fence(rest);
     }
 
     /// Learns the size of replies. A single huge one does not count for more than a few large ones.

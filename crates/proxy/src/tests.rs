@@ -3,6 +3,7 @@
 mod accounts;
 mod acknowledged;
 mod administration;
+mod asked;
 mod blocking;
 mod doubt;
 mod emulate;

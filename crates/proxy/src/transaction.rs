@@ -135,7 +135,7 @@ enum Place {
     Anywhere,
     /// The same; those behind it run in this database.
     Selects(u16),
-    /// It does not: it is answered by the proxy.
+    /// It does not: it is answered by the proxy, or asked of all.
     Here,
 }
 
@@ -510,13 +510,13 @@ impl Core {
         }
         match self.within_transaction(command) {
             Within::Kept => {}
-            Within::KeptByOneShard if has_one_shard => {
+            Within::KeptByOneShard | Within::KeptByOneShardOrAsked if has_one_shard => {
                 // What it does to scripts is noted now: to load one that is there already does no harm.
                 self.note_scripts(command, request, &[]);
                 return Ok(Some(Place::Anywhere));
             }
             Within::KeptByOneShard => return Err(Within::NEEDS_ALL_SHARDS),
-            Within::Here => return Ok(Some(Place::Here)),
+            Within::Here | Within::Asked | Within::KeptByOneShardOrAsked => return Ok(Some(Place::Here)),
             // An error is an answer too, and ours: the node may have more databases.
             Within::Select => {
                 let database = self.database(request.arg(1));

@@ -407,6 +407,7 @@ impl Client {
                 reply == b"+OK\r\n"
             }
             Step::Get { key } => check_value(key, true, reply, ledger),
+            Step::Count => is_count(reply),
         })
     }
 
@@ -437,6 +438,7 @@ impl Client {
             let fits = match step {
                 _ if fate != Told::Done => true,
                 Step::Get { key } => check_value(key, true, reply, ledger),
+                Step::Count => is_count(reply),
                 Step::Set { .. } | Step::SetAll { .. } => reply == b"+OK\r\n",
             };
             if !fits {
@@ -600,4 +602,9 @@ fn check_value(key: &[u8], own: bool, reply: &[u8], ledger: &mut Ledger) -> bool
         ledger.check_own_read(key, value);
     }
     true
+}
+
+/// Whether `reply` is the number of all keys, or says that a shard could not be asked.
+fn is_count(reply: &[u8]) -> bool {
+    reply::as_integer(reply).is_some_and(|count| count >= 0) || told(reply).is_some()
 }

@@ -50,7 +50,9 @@ impl Program {
     /// Several requests, of each of which the reply is one.
     fn muted_exec(&self, prng: &mut Prng) -> Vec<u8> {
         let key = self.own_key(prng);
-        [words(&[b"MULTI"]), words(&[b"GET", &key]), words(&[b"PING"]), words(&[b"EXEC"])].concat()
+        let asked = if prng.one_in(2) { words(&[b"DBSIZE"]) } else { words(&[b"INFO", b"keyspace"]) };
+        let own = words(&[b"PING"]);
+        [words(&[b"MULTI"]), words(&[b"GET", &key]), asked, own, words(&[b"EXEC"])].concat()
     }
 
     fn muted_mget(&self, prng: &mut Prng) -> Vec<u8> {

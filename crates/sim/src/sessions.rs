@@ -14,6 +14,8 @@ pub(crate) enum Step {
     Set { key: Vec<u8>, value: Vec<u8> },
     /// And read.
     Get { key: Vec<u8> },
+    /// All shards are asked how many keys there are.
+    Count,
     /// Stamped values are written with one command, whose keys may be on several shards.
     SetAll { pairs: Vec<(Vec<u8>, Vec<u8>)> },
 }
@@ -23,7 +25,7 @@ impl Step {
     pub(crate) fn writes(&self) -> Vec<(&[u8], &[u8])> {
         match self {
             Step::Set { key, value } => vec![(key, value)],
-            Step::Get { .. } => Vec::new(),
+            Step::Get { .. } | Step::Count => Vec::new(),
             Step::SetAll { pairs } => pairs.iter().map(|(key, value)| (&key[..], &value[..])).collect(),
         }
     }
@@ -37,7 +39,7 @@ impl Step {
     fn key(&self) -> Option<&[u8]> {
         match self {
             Step::Set { key, .. } | Step::Get { key } => Some(key),
-            Step::SetAll { .. } => None,
+            Step::SetAll { .. } | Step::Count => None,
         }
     }
 }
@@ -134,6 +136,10 @@ impl Program {
             placed.get_or_insert(its);
             let expected: &[u8] = if fits || is_spoilt { b"+QUEUED\r\n" } else { CROSS_SLOT };
             is_spoilt |= !fits;
+            if prng.one_in(6) {
+                send(words(&[b"DBSIZE"]), Expect::Exactly(b"+QUEUED\r\n".to_vec()));
+                steps.push(Step::Count);
+            }
             let step = if prng.one_in(4) {
                 send(words(&[b"GET", &key]), Expect::Exactly(expected.to_vec()));
                 Step::Get { key }

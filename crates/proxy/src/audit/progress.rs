@@ -82,7 +82,10 @@ impl Core {
     fn will_come(&self, session: &Session, place: u32, coming: &Coming) -> bool {
         let goes_on = !session.output().is_empty() || self.is_of_next_turn(session);
         let is_passed_on = (session.is_relaying() || self.is_laying_in(session)) && goes_on;
-        place == session.front() && is_passed_on || coming.places.contains(&(session.conn, place))
+        // It goes on when the reply before it has come.
+        let is_rest =
+            place != session.front() && session.owed(place).is_some_and(|owed| self.is_laid_in(owed));
+        is_rest || place == session.front() && is_passed_on || coming.places.contains(&(session.conn, place))
     }
 
     fn is_of_next_turn(&self, session: &Session) -> bool {

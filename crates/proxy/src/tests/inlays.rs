@@ -196,6 +196,9 @@ fn every_command_is_kept_answered_or_refused_as_its_line_says() {
         let name = &command.name;
         match command.within_transaction() {
             command::Within::AtOnce => {}
+            command::Within::Asked | command::Within::KeptByOneShardOrAsked => {
+                assert_eq!(reply, "+QUEUED|", "{name}")
+            }
             command::Within::Kept | command::Within::Select | command::Within::Here
                 if &**name != "config|get" =>
             {

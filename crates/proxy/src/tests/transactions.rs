@@ -92,11 +92,9 @@ fn what_needs_all_shards_or_the_proxy_is_no_part_of_a_transaction() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     for (line, why) in [
-        ("dbsize", "this needs all"),
         ("flushall", "this needs all"),
-        ("scan 0", "this needs all"),
-        ("info", "this needs all"),
-        ("client list", "this concerns all clients"),
+        ("script flush", "this needs all"),
+        ("client kill id 1", "this concerns all clients"),
         ("auth x", "who its client is"),
         ("subscribe c", "what its client hears of"),
         ("config set save x", "without --allow-admin"),

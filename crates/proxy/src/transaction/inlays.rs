@@ -8,6 +8,10 @@
 //! They are carried out when the node has said that it has run the others, and not at all if it has not: CLIENT SETNAME
 //! within a transaction that fails sets no name. Nothing of the client that stands behind EXEC is carried out before.
 //!
+//! INFO, CLIENT LIST, and over several shards DBSIZE, KEYS, SCAN and RANDOMKEY are *asked*: they are carried out as without a
+//! transaction, when all before them has been passed on. The reply to EXEC is interrupted for that and goes on behind the answer.
+//! So they see what all commands of the transaction have done, those behind them too.
+//!
 //! An answer of ours may be much longer than its request: COMMAND takes 14 bytes and is answered with 190 KB. So each is made
 //! when it has room in the client's output ([`Limits::relay_bytes_max`]), and in one turn no more than that and than
 //! [`LAID_IN_MAX`] are. What is kept meanwhile are the requests, and what the node has said.
@@ -21,12 +25,13 @@ use crate::errors;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::limits::SCRATCH_BYTES_KEPT;
+use crate::requests::Step;
 use crate::requests::route::Scratch;
 use crate::session::{Owed, Session};
-use command::{Carry, Resolved};
+use command::{Carry, Resolved, Within};
 use resp::reply::{elements, elements_left};
 use resp::request::{RequestLimits, Scanned, Scanner};
-use resp::{Request, encode};
+use resp::{Request, Span, encode};
 use std::vec;
 use stdx::{Id, append};
 
@@ -52,7 +57,7 @@ struct Inlay {
 
 #[derive(Debug)]
 enum What {
-    /// This request is answered here.
+    /// This request is answered here, or asked.
     Here(Box<[u8]>),
     /// The node is told to use this database.
     Select(u16),
@@ -136,12 +141,22 @@ struct Laying {
     database: Option<u16>,
 }
 
+/// How far the replies of a mixture were written.
+enum Laid {
+    /// There are no more.
+    All,
+    /// Others have no room yet.
+    Some,
+    /// All before this request, which is to be carried out now.
+    Until(Box<[u8]>),
+}
+
 /// What comes next of a mixture.
 enum Piece {
     Header(usize),
     /// A reply of the node, of so many bytes.
     Passed(usize),
-    /// This request is answered here.
+    /// This request is answered here, or asked.
     Here(Box<[u8]>),
     End,
 }
@@ -288,15 +303,21 @@ impl Core {
 
     /// Bytes that are held for the reply to the session's EXEC.
     pub(crate) fn mixture_bytes(&self, session: &Session) -> usize {
-        match session.front_owed() {
-            Some(Owed::Mixture(id)) => self.mixtures.get(id).map_or(0, |mixture| mixture.counted_bytes),
+        let bytes = |owed| match owed {
+            Owed::Mixture(id) => self.mixtures.get(id).map_or(0, |mixture| mixture.counted_bytes),
             _ => 0,
-        }
+        };
+        session.owed_to_it().map(bytes).sum()
     }
 
     /// Whether the session gets the replies of its transaction one by one, and has not got all.
     pub(crate) fn is_laying_in(&self, session: &Session) -> bool {
-        let Some(Owed::Mixture(id)) = session.front_owed() else { return false };
+        session.front_owed().is_some_and(|owed| self.is_laid_in(owed))
+    }
+
+    /// Whether `owed` is a transaction whose replies its client gets one by one.
+    pub(crate) fn is_laid_in(&self, owed: Owed) -> bool {
+        let Owed::Mixture(id) = owed else { return false };
         self.mixtures.get(id).is_some_and(|mixture| matches!(mixture.stage, Stage::Laying(_)))
     }
 
@@ -308,17 +329,21 @@ impl Core {
         let Some(Owed::Mixture(id)) = session.front_owed() else { return };
         let Some(mixture) = self.mixtures.get_mut(id) else { return };
         let Stage::Laying(mut laying) = std::mem::replace(&mut mixture.stage, Stage::Waiting) else { return };
-        let is_done = self.lay_in_some(session, &mut laying);
-        if is_done {
-            self.forget_mixture(id);
-            session.end_caching();
-            session.finish_relay(&mut self.pool);
-            self.lift_mixture_fence(session);
-            if let Some(database) = laying.database {
-                self.change_lane(session, LaneKind { database, ..self.lanes.kind(session.lane) });
+        match self.lay_in_some(session, &mut laying) {
+            Laid::All => {
+                self.forget_mixture(id);
+                session.end_caching();
+                session.finish_relay(&mut self.pool);
+                self.lift_mixture_fence(session);
+                self.use_database(session, &laying);
+                self.note_settled(session, 0);
+                return;
             }
-            self.note_settled(session, 0);
-            return;
+            Laid::Some => {}
+            Laid::Until(request) => {
+                self.use_database(session, &laying);
+                self.carry_out_inlay(session, &request, Owed::Mixture(id));
+            }
         }
         if let Some(mixture) = self.mixtures.get_mut(id) {
             mixture.stage = Stage::Laying(laying);
@@ -329,10 +354,16 @@ impl Core {
         self.list_client(session);
     }
 
-    /// True if there is no more.
-    fn lay_in_some(&mut self, session: &mut Session, laying: &mut Laying) -> bool {
+    /// The session goes on in the database that the last SELECT has chosen.
+    fn use_database(&mut self, session: &mut Session, laying: &Laying) {
+        if let Some(database) = laying.database {
+            self.change_lane(session, LaneKind { database, ..self.lanes.kind(session.lane) });
+        }
+    }
+
+    fn lay_in_some(&mut self, session: &mut Session, laying: &mut Laying) -> Laid {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut is_done = false;
+        let mut laid = Laid::Some;
         for _ in 0..LAID_IN_MAX {
             if session.output().len() >= self.limits.relay_bytes_max {
                 break;
@@ -341,9 +372,13 @@ impl Core {
             match laying.next() {
                 Piece::Header(count) => encode::array_header(&mut scratch.reply, count),
                 Piece::Passed(len) => session.relay(laying.pass(len), &mut self.pool),
-                Piece::Here(request) => self.write_inlay(session, &request, &mut scratch),
+                Piece::Here(request) if self.write_inlay(session, &request, &mut scratch) => {}
+                Piece::Here(request) => {
+                    laid = Laid::Until(request);
+                    break;
+                }
                 Piece::End => {
-                    is_done = true;
+                    laid = Laid::All;
                     break;
                 }
             }
@@ -352,30 +387,57 @@ impl Core {
         scratch.reply.clear();
         scratch.reply.shrink_to(SCRATCH_BYTES_KEPT);
         self.scratch = scratch;
-        is_done
+        laid
     }
 
-    /// Carries out `request`, which was checked when it was kept, and writes its reply.
-    fn write_inlay(&mut self, session: &mut Session, request: &[u8], scratch: &mut Scratch) {
-        let scanned = Scanner::default().scan(
-            request,
-            &RequestLimits::default(),
-            &mut scratch.args,
-            &mut scratch.inline,
-        );
-        debug_assert!(matches!(scanned, Ok(Scanned::Request { .. })), "it was scanned before");
-        let request = Request::new(request, &scratch.args);
+    /// Carries out `request`, which was checked when it was kept, and writes its reply. False if others are to be asked.
+    fn write_inlay(&mut self, session: &mut Session, request: &[u8], scratch: &mut Scratch) -> bool {
+        let request = scan(request, &mut scratch.args, &mut scratch.inline);
         let (resolved, number) = command::resolve_numbered(&request);
-        let asking = std::mem::replace(&mut self.asking, number);
-        if let Resolved::Command(command) = resolved
-            && let Carry::Here(local) = command.carry
-        {
-            self.compose(session, local, command, &request, &mut scratch.reply);
+        let Resolved::Command(command) = resolved else { return false };
+        let Carry::Here(local) = command.carry else { return false };
+        if command.within_transaction() == Within::Asked {
+            return false;
         }
-        debug_assert!(!scratch.reply.is_empty(), "what is answered later is no part of a transaction");
+        let asking = std::mem::replace(&mut self.asking, number);
+        self.compose(session, local, command, &request, &mut scratch.reply);
+        debug_assert!(!scratch.reply.is_empty(), "what is answered later is asked");
         if resp::reply::is_error(&scratch.reply) {
             self.tally.count_failed(self.asking, &scratch.reply);
         }
         self.asking = asking;
+        true
     }
+
+    /// Carries out `request` as without a transaction. `rest` goes on behind its reply.
+    fn carry_out_inlay(&mut self, session: &mut Session, request: &[u8], rest: Owed) {
+        let interrupted = session.interrupt_relay(&mut self.pool);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let request = scan(request, &mut scratch.args, &mut scratch.inline);
+        let (resolved, number) = command::resolve_numbered(&request);
+        let asking = std::mem::replace(&mut self.asking, number);
+        if let Resolved::Command(command) = resolved {
+            let (keys, reply) = (&mut scratch.keys, &mut scratch.reply);
+            let step = self.carry_out_admitted(session, command, &request, keys, reply);
+            debug_assert_eq!(step, Step::Done, "nothing is pending before it");
+        }
+        self.asking = asking;
+        self.scratch = scratch;
+        session.resume_relay(interrupted, rest, &mut self.pool);
+    }
+
+    /// The session waits for a transaction, and one of its places was filled: the rest may be at the front now.
+    #[cold]
+    pub(crate) fn lay_in_next(&mut self, session: &Session) {
+        if self.is_laying_in(session) {
+            self.clients_to_resume.push(session.conn);
+        }
+    }
+}
+
+/// `request`, which was scanned before it was kept.
+fn scan<'a>(request: &'a [u8], args: &'a mut Vec<Span>, inline: &mut Vec<u8>) -> Request<'a> {
+    let scanned = Scanner::default().scan(request, &RequestLimits::default(), args, inline);
+    debug_assert!(matches!(scanned, Ok(Scanned::Request { .. })), "it was scanned before");
+    Request::new(request, args)
 }
