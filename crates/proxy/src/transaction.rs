@@ -555,13 +555,13 @@ impl Core {
         let (selects, has_inlays) = begun.map_or((false, false), |transaction| {
             (transaction.inlays.selects(), !transaction.inlays.is_empty())
         });
-        // Parts that are declined are sent again without a look at what was sent before.
-        let may_stray =
-            begun.is_some_and(|transaction| transaction.divided.is_some()) && self.keeps.is_kept();
+        // Its parts may be sent after a part was answered, or again. Earlier reads may be asked again too, if they bring what is large
+        // or are redirected. Nothing may be pending that either could overtake.
+        let is_divided = begun.is_some_and(|transaction| transaction.divided.is_some());
         // What goes over a connection of the client's own must not overtake what it has sent before. What is laid in is
         // written straight to the client.
         let is_watching = matches!(session.watch, Watch::On(_) | Watch::Several(_));
-        if (has_inlays || may_stray || is_watching) && !self.is_alone(session) {
+        if (has_inlays || is_divided || is_watching) && !self.is_alone(session) {
             return self.read_again();
         }
         let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
