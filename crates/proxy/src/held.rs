@@ -392,19 +392,24 @@ impl Proxy {
         }
     }
 
-    /// The connection `node`, which `holder` held, is gone, and so are `tickets`, which were in flight on it.
+    /// The connection `node`, which `holder` holds if anybody does, is gone, and so are `tickets`, which were in flight on it.
     pub(crate) fn note_held_loss<'a>(
         &mut self,
         node: u32,
         holder: Option<ConnId>,
         tickets: impl IntoIterator<Item = &'a Ticket>,
     ) {
-        let (Some(conn), Some(held)) = (holder, HeldNode::new(node)) else { return };
-        self.core.note_watch_lost(held);
-        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        for _ in tickets.into_iter().filter(|ticket| ticket.is_of_client()) {
-            self.core.end_request(session, held, None);
+        let Some(held) = HeldNode::new(node) else { return };
+        if holder.is_some() {
+            self.core.note_watch_lost(held);
         }
+        // A client that has let the connection go may have a request in flight there.
+        for ticket in tickets.into_iter().filter(|ticket| ticket.is_of_client()) {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
+                self.core.end_request(session, held, None);
+            }
+        }
+        let Some(Peer::Client(session)) = holder.and_then(|conn| self.peers.get_mut(conn)) else { return };
         if session.watch.is_on(held) {
             self.core.lose_watches(session, held);
         }

@@ -667,6 +667,28 @@ fn a_watch_that_fails_on_one_shard_is_told_and_watches_the_others() {
 }
 
 #[test]
+fn a_watch_whose_connections_are_both_lost_holds_nothing_back() {
+    let mut rig = ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("watch {a}|"));
+    let first = rig.pinned_now();
+    rig.sends(first, "+OK|");
+    rig.client_sends(client, &format!("watch {a} {b}|get {a}|"));
+    let second = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(second), words(&["watch", &b]));
+    for conn in [first, second] {
+        rig.event(Event::Closed { conn, reason: "reset" });
+    }
+    assert!(rig.taken(client).starts_with("+OK|-ERR "), "the second WATCH failed");
+    assert_eq!(rig.node_got(0), words(&["get", &a]));
+    rig.client_sends(client, "multi|exec|");
+    rig.node_sends(0, "$-1|");
+    assert_eq!(rig.taken(client), "$-1|+OK|*-1|");
+    assert_idle(&rig);
+}
+
+#[test]
 fn what_ends_a_watch_ends_it_on_all_shards() {
     for line in ["unwatch|", "multi|discard|", "reset|", "multi|get|exec|"] {
         let mut rig = ready(2);
