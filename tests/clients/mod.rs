@@ -15,17 +15,18 @@ use std::process::Command;
 /// Nodes behind the proxy, where there are nodes.
 const NODES: usize = 4;
 
-/// Two tests per library and, behind them, those of job queues. A failure names the language, the library and the setup.
+/// Two tests per library and, behind them, single tests. A failure names the language, the library and the setup.
 macro_rules! tests {
     ($($language:ident {
         $($test:ident: $launcher:literal $library:literal,)*
-        $(; $queue:ident: $queue_launcher:literal $queue_library:literal $setup:ident)*
+        $(; $single:ident: $single_launcher:literal $single_library:literal $setup:ident $expected:ident)*
     })*) => {
         $(mod $language {
             $(#[test]
-            fn $queue() {
-                use crate::clients::{Setup, run_queue};
-                run_queue(stringify!($language), $queue_launcher, $queue_library, Setup::$setup);
+            fn $single() {
+                use crate::clients::{Setup, run_with};
+                let expected = &crate::clients::$expected;
+                run_with(stringify!($language), $single_launcher, $single_library, Setup::$setup, expected);
             })*
             $(mod $test {
                 use crate::clients::{Setup, run};
@@ -51,8 +52,8 @@ tests! {
     node {
         ioredis: "node" "ioredis",
         node_redis: "node" "node-redis",
-        ; bullmq_does_a_thousand_jobs: "node" "bullmq" Nodes
-        ; bullmq_is_told_that_the_store_has_no_scripts: "node" "bullmq" Store
+        ; bullmq_does_a_thousand_jobs: "node" "bullmq" Nodes QUEUE
+        ; bullmq_is_told_that_the_store_has_no_scripts: "node" "bullmq" Store QUEUE
     }
     java {
         jedis: "java" "jedis",
@@ -62,12 +63,20 @@ tests! {
         redis_pm: "perl" "Redis",
         redis_fast: "perl" "Redis::Fast",
     }
+    php {
+        ; phpredis_takes_shards_for_one_redis: "php" "phpredis" Emulate AS_ONE
+        ; predis_takes_shards_for_one_redis: "php" "predis" Emulate AS_ONE
+    }
     python {
         redis_py: "python" "redis-py",
         redis_py_asyncio: "python" "redis-py-asyncio",
         redis_py_5: "python-5" "redis-py",
         redis_py_5_asyncio: "python-5" "redis-py-asyncio",
-        ; celery_does_a_thousand_jobs: "python-celery" "celery" Nodes
+        ; celery_does_a_thousand_jobs: "python-celery" "celery" Nodes QUEUE
+    }
+    ruby {
+        ; redis_rb_takes_shards_for_one_redis: "ruby" "redis-rb" Emulate AS_ONE
+        ; sidekiq_does_a_thousand_jobs: "ruby" "sidekiq" Emulate QUEUE
     }
     rust {
         redis_rs: "rust" "redis-rs",
@@ -78,7 +87,7 @@ tests! {
 /// It repeats by itself what it takes for not carried out, and more than others do.
 #[test]
 fn go_redis_writes_nothing_twice_when_nodes_cut_connections() {
-    run("go", "go", "go-redis", Setup::Faults);
+    run_with("go", "go", "go-redis", Setup::Faults, &WRITES);
 }
 
 /// What is behind the proxy.
@@ -90,6 +99,8 @@ enum Setup {
     Faults,
     /// Shards in the proxy's own memory.
     Store,
+    /// Four redis-servers that look like one: nothing is refused for being on several shards.
+    Emulate,
 }
 
 impl Setup {
@@ -99,23 +110,17 @@ impl Setup {
             Setup::Nodes => "nodes",
             Setup::Faults => "faults",
             Setup::Store => "store",
+            Setup::Emulate => "emulate",
         }
     }
-}
 
-/// Runs the program of `library`, and fails with all that it printed unless it ends well.
-fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
-    let checks = match setup {
-        Setup::Nodes | Setup::Store => verdict::CHECKS,
-        Setup::Faults => verdict::FAULT_CHECKS,
-    };
-    run_with(language, launcher, library, setup, &Expected { checks, flags: &[] });
-}
-
-/// Runs the program of a job queue, whose keys all have a hash tag in front.
-fn run_queue(language: &str, launcher: &str, library: &str, setup: Setup) {
-    let expected = Expected { checks: verdict::QUEUE_CHECKS, flags: &["--tag-rule={}"] };
-    run_with(language, launcher, library, setup, &expected);
+    /// Flags that it takes.
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Setup::Nodes | Setup::Faults | Setup::Store => &[],
+            Setup::Emulate => &["--transactions=per-shard", "--cross-shard=emulate"],
+        }
+    }
 }
 
 /// What a program is to report, and what it wants of the proxy.
@@ -125,6 +130,21 @@ struct Expected {
     flags: &'static [&'static str],
 }
 
+/// Of a program that does all that users do.
+const ALL: Expected = Expected { checks: verdict::CHECKS, flags: &[] };
+/// Of a program that writes under faults.
+const WRITES: Expected = Expected { checks: verdict::FAULT_CHECKS, flags: &[] };
+/// Of a program that takes shards for one Redis.
+const AS_ONE: Expected = Expected { checks: verdict::EMULATE_CHECKS, flags: &[] };
+/// Of a job queue; its keys may have a hash tag in front.
+const QUEUE: Expected = Expected { checks: verdict::QUEUE_CHECKS, flags: &["--tag-rule={}"] };
+
+/// Runs the program of `library`, and fails with all that it printed unless it ends well.
+fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
+    run_with(language, launcher, library, setup, &ALL);
+}
+
+/// The same for a program that reports what `expected` says.
 fn run_with(language: &str, launcher: &str, library: &str, setup: Setup, expected: &Expected) {
     let Some(launcher_path) = launcher_path(language, launcher) else { return };
     let mut served = Served::start(setup, expected.flags);
@@ -132,7 +152,7 @@ fn run_with(language: &str, launcher: &str, library: &str, setup: Setup, expecte
     command.args([library, &served.proxy.port.to_string(), setup.name()]);
     let mut program = Program::start(command);
     let ended = program.listen(|| match setup {
-        Setup::Nodes | Setup::Store => served.restart(),
+        Setup::Nodes | Setup::Store | Setup::Emulate => served.restart(),
         Setup::Faults => served.cut(),
     });
     let problems = match ended {
@@ -170,16 +190,19 @@ fn launcher_path(language: &str, launcher: &str) -> Option<PathBuf> {
 struct Served {
     proxy: Proxy,
     nodes: Vec<RedisServer>,
-    flags: &'static [&'static str],
+    flags: Vec<&'static str>,
 }
 
 impl Served {
-    fn start(setup: Setup, flags: &'static [&'static str]) -> Served {
+    fn start(setup: Setup, flags: &[&'static str]) -> Served {
         let nodes: Vec<RedisServer> = match setup {
-            Setup::Nodes | Setup::Faults => (0..NODES).map(|_| RedisServer::start()).collect(),
+            Setup::Nodes | Setup::Faults | Setup::Emulate => {
+                (0..NODES).map(|_| RedisServer::start()).collect()
+            }
             Setup::Store => Vec::new(),
         };
-        Served { proxy: proxy_over(&nodes, 0, flags), nodes, flags }
+        let flags = [setup.flags(), flags].concat();
+        Served { proxy: proxy_over(&nodes, 0, &flags), nodes, flags }
     }
 
     /// Ends the proxy as an operator does, and starts it on the same port. The nodes keep what they have.
@@ -187,7 +210,7 @@ impl Served {
         self.proxy.signal("TERM");
         let status = self.proxy.wait();
         assert!(status.success(), "the proxy ended with {status}");
-        self.proxy = proxy_over(&self.nodes, self.proxy.port, self.flags);
+        self.proxy = proxy_over(&self.nodes, self.proxy.port, &self.flags);
     }
 
     /// Every node closes all connections, with whatever is in flight on them.

@@ -21,6 +21,21 @@ pub(super) const CHECKS: &[&str] = &[
     "reconnect",
 ];
 
+/// The same for a program that takes shards for one Redis.
+pub(super) const EMULATE_CHECKS: &[&str] = &[
+    "connect",
+    "strings",
+    "pipeline",
+    "multi-key",
+    "scan",
+    "scripts",
+    "errors",
+    "transactions",
+    "blocking",
+    "pubsub",
+    "reconnect",
+];
+
 /// The same under faults.
 pub(super) const FAULT_CHECKS: &[&str] = &["writes"];
 

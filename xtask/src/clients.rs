@@ -35,14 +35,18 @@ pub(crate) struct Options {
 pub(crate) enum Language {
     /// go-redis
     Go,
-    /// ioredis, node-redis
+    /// ioredis, node-redis, BullMQ
     Node,
     /// Jedis, Lettuce
     Java,
     /// Redis.pm, Redis::Fast
     Perl,
+    /// phpredis, Predis
+    Php,
     /// redis-py
     Python,
+    /// redis-rb, Sidekiq
+    Ruby,
     /// redis-rs
     Rust,
 }
@@ -108,7 +112,9 @@ impl Language {
             Language::Node => "node",
             Language::Java => "java",
             Language::Perl => "perl",
+            Language::Php => "php",
             Language::Python => "python",
+            Language::Ruby => "ruby",
             Language::Rust => "rust",
         }
     }
@@ -125,7 +131,9 @@ impl Language {
             Language::Node => NODE.absence().or_else(|| not_in_path("npm")),
             Language::Java => JAVAC.absence().or_else(|| not_in_path("mvn")),
             Language::Perl => not_in_path("perl").or_else(perl_modules_absence),
+            Language::Php => not_in_path("php").or_else(php_libraries_absence),
             Language::Python => PYTHON.absence(),
+            Language::Ruby => not_in_path("ruby").or_else(ruby_libraries_absence),
             // It is what runs us.
             Language::Rust => None,
         }
@@ -139,7 +147,9 @@ impl Language {
             Language::Node => prepare_node(&folder)?,
             Language::Java => prepare_java(&folder)?,
             Language::Perl => vec!["perl".into(), path_text(&folder.source.join("main.pl"))?],
+            Language::Php => vec!["php".into(), path_text(&folder.source.join("main.php"))?],
             Language::Python => return prepare_python(&folder),
+            Language::Ruby => vec!["ruby".into(), path_text(&folder.source.join("main.rb"))?],
             Language::Rust => prepare_rust(&folder)?,
         };
         Ok(vec![Start { launcher: self.name().into(), words }])
@@ -240,10 +250,21 @@ fn build(command: &mut Command) -> Result<()> {
     process::run_within(command, BUILD_TIME_MAX)
 }
 
-/// The Perl libraries are Debian packages, which [`needs::for_clients`] installs where it can.
+/// The Perl libraries are Debian packages, which [`needs::for_clients`] installs where it can. So are those below.
 fn perl_modules_absence() -> Option<String> {
     let loads = process::succeeds(command("perl").args(["-MRedis", "-MRedis::Fast", "-e", "1"]));
     (!loads).then(|| "perl has no Redis and no Redis::Fast".into())
+}
+
+fn php_libraries_absence() -> Option<String> {
+    const LIBRARIES: &str = "require 'Predis/Autoloader.php'; exit(class_exists('Redis') && function_exists('pcntl_fork') ? 0 : 1);";
+    let loads = process::succeeds(command("php").args(["-r", LIBRARIES]));
+    (!loads).then(|| "php has no phpredis, no Predis or no pcntl".into())
+}
+
+fn ruby_libraries_absence() -> Option<String> {
+    let loads = process::succeeds(command("ruby").args(["-rredis", "-rsidekiq", "-e", "1"]));
+    (!loads).then(|| "ruby has no redis-rb or no Sidekiq".into())
 }
 
 /// A program that must have at least some version, as major and minor.

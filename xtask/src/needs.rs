@@ -60,6 +60,20 @@ const PERL_REDIS: Need = Need { probe: &["perl", "-MRedis", "-e", "1"], package:
 const PERL_REDIS_FAST: Need =
     Need { probe: &["perl", "-MRedis::Fast", "-e", "1"], package: "libredis-fast-perl" };
 
+/// The interpreter of Ruby, with its client library.
+const RUBY_REDIS: Need = Need { probe: &["ruby", "-rredis", "-e", "1"], package: "ruby-redis" };
+/// The job queue that uses it.
+const RUBY_SIDEKIQ: Need = Need { probe: &["ruby", "-rsidekiq", "-e", "1"], package: "ruby-sidekiq" };
+/// PHP, in which users of its libraries have a program of their own.
+const PHP: Need =
+    Need { probe: &["php", "-r", "exit(function_exists('pcntl_fork') ? 0 : 1);"], package: "php-cli" };
+/// Its client library in C.
+const PHP_REDIS: Need =
+    Need { probe: &["php", "-r", "exit(class_exists('Redis') ? 0 : 1);"], package: "php-redis" };
+/// Its client library in PHP.
+const PHP_PREDIS: Need =
+    Need { probe: &["php", "-r", "require 'Predis/Autoloader.php';"], package: "php-predis" };
+
 /// All that `cargo xtask test` needs; known at its start, so that it does not stop for a package after minutes.
 pub(crate) fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
@@ -77,9 +91,9 @@ pub(crate) fn for_tests() -> Vec<Need> {
 /// these are used if they are there.
 pub(crate) fn for_clients() -> Vec<Need> {
     let mut needs = vec![REDIS_SERVER, PYTHON];
-    // Elsewhere these have no common name: then Perl is skipped.
+    // Elsewhere these have no common name: then these languages are skipped.
     if has_apt_get() {
-        needs.extend([PERL_REDIS, PERL_REDIS_FAST]);
+        needs.extend([PERL_REDIS, PERL_REDIS_FAST, RUBY_REDIS, RUBY_SIDEKIQ, PHP, PHP_REDIS, PHP_PREDIS]);
     }
     needs
 }
