@@ -73,6 +73,7 @@ tests! {
         redis_py_5: "python-5" "redis-py",
         redis_py_5_asyncio: "python-5" "redis-py-asyncio",
         ; celery_does_a_thousand_jobs: "python-celery" "celery" Nodes QUEUE
+        ; redis_py_takes_shards_for_one_redis: "python" "redis-py" Emulate AS_ONE
     }
     ruby {
         ; redis_rb_takes_shards_for_one_redis: "ruby" "redis-rb" Emulate AS_ONE

@@ -2,6 +2,7 @@
 
     python main.py <redis-py|redis-py-asyncio> <port> <nodes|store>
     python main.py celery <port> nodes
+    python main.py redis-py <port> emulate
 
 It prints a line per check, as checks.py says.
 """
@@ -13,20 +14,25 @@ import sys
 
 from checks import run, run_async
 from redis_py import RedisPy
+from redis_py_as_one import RedisPyAsOne
 from redis_py_asyncio import RedisPyAsyncio
+
+LIBRARIES = ["redis-py", "redis-py-asyncio", "celery", "celery-worker"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("library", choices=["redis-py", "redis-py-asyncio", "celery", "celery-worker"])
+    parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("port", type=int)
-    parser.add_argument("setup", choices=["nodes", "store"])
+    parser.add_argument("setup", choices=["nodes", "store", "emulate"])
     given = parser.parse_args()
     if given.library.startswith("celery"):
         # Only where it is asked for is it installed.
         import jobs
 
         return jobs.run(given.port) if given.library == "celery" else jobs.run_worker(given.port)
+    if given.setup == "emulate":
+        return run(RedisPyAsOne(given.port), RedisPyAsOne.CHECKS)
     if given.library == "redis-py":
         return run(RedisPy(given.port, given.setup))
     return asyncio.run(run_async(RedisPyAsyncio(given.port, given.setup)))
