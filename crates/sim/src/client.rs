@@ -423,9 +423,6 @@ impl Client {
             transaction.told(Told::NotSent, ledger);
             return Ok(());
         }
-        if transaction.changed && self.watches && self.has_written {
-            return Err("EXEC ran though a watched key had changed".to_owned());
-        }
         let replies =
             sessions::replies_of(reply, &transaction.steps).ok_or("EXEC has another number of replies")?;
         let mut errors = replies.iter().filter(|reply| reply::is_error(reply)).peekable();
@@ -433,6 +430,11 @@ impl Client {
             return Err(format!("nothing went wrong, and EXEC says {:?}", text(reply)));
         }
         let fates = transaction.fates(&replies, ledger)?;
+        // A part whose connection was lost may have found the change or not: nobody knows.
+        let has_changed = transaction.changed && self.watches && self.has_written;
+        if has_changed && fates.contains(&Told::Done) {
+            return Err("EXEC ran though a watched key had changed".to_owned());
+        }
         for ((step, reply), fate) in transaction.steps.iter().zip(replies).zip(fates) {
             step.told(fate, ledger);
             let fits = match step {
