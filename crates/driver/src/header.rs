@@ -1,7 +1,7 @@
 //! The PROXY protocol (<https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt>), versions 1 and 2: what a load balancer
 //! says of a client before the client's own bytes. Reads no socket.
 
-use proxy_header::{Error, ParseConfig, ProxiedAddress, ProxyHeader};
+use proxy_header::{ParseConfig, ProxiedAddress, ProxyHeader};
 use std::net::{IpAddr, SocketAddr};
 
 /// What a header says.
@@ -14,25 +14,56 @@ pub(crate) struct Header {
     pub addrs: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// How long a header may be: 107 bytes in version 1; in version 2 a few hundred, with names and a certificate's subject.
+/// How long a header may be: a few hundred bytes in version 2, with names and a certificate's subject.
 pub(crate) const HEADER_BYTES_MAX: usize = 2048;
+/// The same for version 1, with the line's end: the specification's number.
+const LINE_BYTES_MAX: usize = 107;
 
-/// How the two versions begin.
-const SIGNATURES: [&[u8]; 2] = [b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"];
+/// How version 1 begins.
+const LINE: &[u8] = b"PROXY ";
+/// How version 2 begins. Its version and command, its family and its length follow.
+const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+const FIXED_BYTES: usize = SIGNATURE.len() + 4;
+/// Version 2, and the load balancer speaks for itself: its family and its addresses mean nothing.
+const LOCAL: u8 = 0x20;
+
+const NONE: &str = "no PROXY header";
+const MALFORMED: &str = "the PROXY header is malformed";
+const TOO_LONG: &str = "the PROXY header is too long";
 
 /// Reads the header at the start of `bytes`. `None` if there is more to come of it.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Header>, &'static str> {
-    let fits = |signature: &&[u8]| bytes.starts_with(signature) || signature.starts_with(bytes);
-    if !SIGNATURES.iter().any(fits) {
-        return Err("no PROXY header");
+    let Some(len) = find_end(bytes)? else { return Ok(None) };
+    if bytes.starts_with(SIGNATURE) && bytes[SIGNATURE.len()] == LOCAL {
+        return Ok(Some(Header { len, addrs: None }));
     }
     let config = ParseConfig { include_tlvs: false, ..ParseConfig::default() };
-    match ProxyHeader::parse(bytes, config) {
-        Ok((header, len)) => Ok(Some(Header { len, addrs: header.proxied_address().map(addrs) })),
-        Err(Error::BufferTooShort) if bytes.len() < HEADER_BYTES_MAX => Ok(None),
-        Err(Error::BufferTooShort) => Err("the PROXY header is too long"),
-        Err(_) => Err("the PROXY header is malformed"),
+    match ProxyHeader::parse(&bytes[..len], config) {
+        Ok((header, parsed)) if parsed == len => {
+            Ok(Some(Header { len, addrs: header.proxied_address().map(addrs) }))
+        }
+        _ => Err(MALFORMED),
     }
+}
+
+/// The length of the header at the start of `bytes`, whatever stands in it. `None` if its end has not come.
+fn find_end(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
+    let begins_like = |start: &[u8]| bytes.starts_with(start) || start.starts_with(bytes);
+    if begins_like(LINE) {
+        let line = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+        let end = line.iter().position(|&byte| byte == b'\n');
+        return if end.is_none() && line.len() == LINE_BYTES_MAX {
+            Err(TOO_LONG)
+        } else {
+            Ok(end.map(|at| at + 1))
+        };
+    }
+    if !begins_like(SIGNATURE) {
+        return Err(NONE);
+    }
+    let Some(fixed) = bytes.get(..FIXED_BYTES) else { return Ok(None) };
+    let len = FIXED_BYTES + usize::from(u16::from_be_bytes([fixed[FIXED_BYTES - 2], fixed[FIXED_BYTES - 1]]));
+    if len > HEADER_BYTES_MAX { Err(TOO_LONG) } else { Ok((bytes.len() >= len).then_some(len)) }
 }
 
 /// The two versions of the protocol.
@@ -85,7 +116,7 @@ mod tests {
     /// A header of version 2 with this command, family, and rest.
     fn version_2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
         let len = u16::try_from(rest.len()).expect("it is short").to_be_bytes();
-        [SIGNATURES[1], &[command, family], &len, rest].concat()
+        [SIGNATURE, &[command, family], &len, rest].concat()
     }
 
     #[test]
@@ -94,15 +125,25 @@ mod tests {
         let mut v6 = [0; 36];
         (v6[15], v6[31], v6[33], v6[35]) = (1, 2, 9, 8);
         let with_more = [&v4[..], &[0xee, 0, 1, 7]].concat();
-        let cases: [(&[u8], _); 8] = [
-            (b"PROXY TCP4 10.0.0.7 10.0.0.1 12345 6379\r\n", addrs("10.0.0.7:12345", "10.0.0.1:6379")),
+        let with_text = [&v4[..], &[0x04, 0xff, 0xff, b'x']].concat();
+        let unix = [0; 216];
+        let v4_addrs = addrs("10.0.0.7:12345", "10.0.0.1:6379");
+        let cases: [(&[u8], _); 14] = [
+            (b"PROXY TCP4 10.0.0.7 10.0.0.1 12345 6379\r\n", v4_addrs),
             (b"PROXY TCP6 ::1 ::2 9 8\r\n", addrs("[::1]:9", "[::2]:8")),
             (b"PROXY UNKNOWN\r\n", None),
             (b"PROXY UNKNOWN ff ff 1 1\r\n", None),
-            (&version_2(0x21, 0x11, &v4), addrs("10.0.0.7:12345", "10.0.0.1:6379")),
+            (&version_2(0x21, 0x11, &v4), v4_addrs),
             (&version_2(0x21, 0x21, &v6), addrs("[::1]:9", "[::2]:8")),
-            (&version_2(0x21, 0x11, &with_more), addrs("10.0.0.7:12345", "10.0.0.1:6379")),
+            (&version_2(0x21, 0x11, &with_more), v4_addrs),
+            (&version_2(0x21, 0x11, &with_text), v4_addrs),
+            (&version_2(0x21, 0x31, &unix), None),
+            (&version_2(0x21, 0x00, &v4), None),
             (&version_2(0x20, 0x00, b""), None),
+            // The load balancer's own connection, whatever it says of addresses: the specification wants that ignored.
+            (&version_2(0x20, 0x11, b""), None),
+            (&version_2(0x20, 0x11, &v4), None),
+            (&version_2(0x20, 0x99, b"abc"), None),
         ];
         for (bytes, addrs) in cases {
             let len = bytes.len();
@@ -140,28 +181,38 @@ mod tests {
         for bytes in none {
             assert_eq!(parse(bytes), Err("no PROXY header"), "{}", bytes.escape_ascii());
         }
-        let malformed: [&[u8]; 8] = [
+        let malformed: [&[u8]; 12] = [
             b"PROXY TCP5 10.0.0.7 10.0.0.1 1 2\r\n",
             b"PROXY TCP4 10.0.0.7 10.0.0.1 1 65536\r\n",
             b"PROXY TCP4 10.0.0.256 10.0.0.1 1 2\r\n",
             b"PROXY TCP4 ::1 ::2 1 2\r\n",
-            b"PROXY TCP4 10.0.0.7 10.0.0.1 1 2\rx",
+            b"PROXY TCP4 10.0.0.7\r\n",
+            b"PROXY TCP6 fe80::1%eth0 ::2 1 2\r\n",
+            b"PROXY TCP4 10.0.0.7 10.0.0.1 1 2\n",
+            b"PROXY TCP4 10.0.0.7 10.0.0.1 1 2\rx\n",
             &version_2(0x11, 0x11, &[0; 12]),
+            &version_2(0x22, 0x11, &[0; 12]),
             &version_2(0x21, 0x99, &[0; 12]),
             &version_2(0x21, 0x11, &[0; 4]),
         ];
         for bytes in malformed {
-            let with_request = [bytes, b"*1\r\n$4\r\nPING\r\n"].concat();
-            assert!(parse(&with_request).is_err(), "{}", bytes.escape_ascii());
+            for behind in [b"".as_slice(), b"*1\r\n$4\r\nPING\r\n"] {
+                let all = [bytes, behind].concat();
+                assert_eq!(parse(&all), Err("the PROXY header is malformed"), "{}", all.escape_ascii());
+            }
         }
     }
 
     #[test]
-    fn a_header_that_does_not_end_is_refused() {
-        let line = [b"PROXY TCP4 ".as_slice(), &[b'1'; 200]].concat();
-        assert!(parse(&line).is_err());
-        let announced = version_2(0x21, 0x11, &[0; 4000]);
-        assert_eq!(parse(&announced[..HEADER_BYTES_MAX - 1]), Ok(None));
-        assert_eq!(parse(&announced[..HEADER_BYTES_MAX]), Err("the PROXY header is too long"));
+    fn a_header_that_is_too_long_is_refused_as_soon_as_it_shows() {
+        let line = [b"PROXY UNKNOWN ".as_slice(), &[b'1'; 200], b"\r\n"].concat();
+        assert_eq!(parse(&line[..LINE_BYTES_MAX - 1]), Ok(None));
+        assert_eq!(parse(&line[..LINE_BYTES_MAX]), Err("the PROXY header is too long"));
+        assert_eq!(parse(&line), Err("the PROXY header is too long"), "however it is cut");
+        let fits = version_2(0x20, 0x00, &[0; HEADER_BYTES_MAX - FIXED_BYTES]);
+        assert_eq!(parse(&fits), Ok(Some(Header { len: HEADER_BYTES_MAX, addrs: None })));
+        let announced = version_2(0x20, 0x00, &[0; HEADER_BYTES_MAX - FIXED_BYTES + 1]);
+        assert_eq!(parse(&announced[..FIXED_BYTES - 1]), Ok(None));
+        assert_eq!(parse(&announced[..FIXED_BYTES]), Err("the PROXY header is too long"));
     }
 }
