@@ -23,6 +23,9 @@ pub(crate) const TEXT_BYTES_MAX: usize = 253;
 /// How long the label of a zone can be: that of one part of a name in DNS. The zones of clouds have 20 bytes or less.
 pub(crate) const ZONE_BYTES_MAX: usize = 63;
 
+/// How long the name of an interface can be: `IFNAMSIZ` without the NUL at its end.
+const INTERFACE_BYTES_MAX: usize = 15;
+
 /// How long the path of a unix socket can be: `sun_path` of this system without the NUL at its end.
 pub(crate) const UNIX_PATH_BYTES_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
@@ -271,11 +274,21 @@ fn parse_tcp<'a>(node: &str, place: &'a str) -> Result<(Address, Option<&'a str>
 fn split_ipv6<'a>(node: &str, bracketed: &'a str) -> Result<(&'a str, &'a str), TopologyError> {
     let ipv6 = || TopologyError::Ipv6 { node: node.to_owned() };
     let (host, rest) = bracketed.split_once(']').ok_or_else(ipv6)?;
-    host.parse::<Ipv6Addr>().map_err(|_| ipv6())?;
+    let (ip, zone) = host.split_once('%').map_or((host, None), |(ip, zone)| (ip, Some(zone)));
+    ip.parse::<Ipv6Addr>().map_err(|_| ipv6())?;
+    if !zone.is_none_or(is_interface) {
+        return Err(ipv6());
+    }
     if rest.is_empty() {
         return Err(TopologyError::PortMissing { node: node.to_owned() });
     }
     Ok((host, rest.strip_prefix(':').ok_or_else(ipv6)?))
+}
+
+/// Whether `zone` may be an interface, which link-local addresses need: a name of the kernel's, or its number.
+fn is_interface(zone: &str) -> bool {
+    let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    (1..=INTERFACE_BYTES_MAX).contains(&zone.len()) && zone.bytes().all(of_a_name)
 }
 
 /// Cuts `host:rest` into the host, which is checked, and the rest.
@@ -355,6 +368,7 @@ mod tests {
             ("10.0.0.1:11211:3", "10.0.0.1:11211", 3, None, "10.0.0.1"),
             ("10.0.0.1:11211:3 b", "10.0.0.1:11211", 3, Some("b"), "b"),
             ("[::1]:6379", "[::1]:6379", 1, None, "::1:6379"),
+            ("[fe80::1%eth0]:6379:2", "[fe80::1%eth0]:6379", 2, None, "fe80::1%eth0:6379"),
             ("[fe80::1]:11211:2", "[fe80::1]:11211", 2, None, "fe80::1"),
             ("unix:/tmp/a.sock", "unix:/tmp/a.sock", 1, None, "/tmp/a.sock:"),
             ("/tmp/a.sock:7 c", "unix:/tmp/a.sock", 7, Some("c"), "c"),
@@ -381,7 +395,21 @@ mod tests {
             ("port must be", &["a:", "a:0", "a:65536", "a:+1", "a:-1", "a:01", "a:x", "h::1", "[::1]:"]),
             ("host must be", &[":6379", "::1x", "a/b:1", "ä:1", "a@b:1"]),
             ("no IPv4 address", &["127.0.0.256:1", "1.2.3:1", "6379:6379"]),
-            ("an IPv6 address", &["::1", "a::1", "::1:6379", "fe80::1:1:1:1", "[a]:1", "[::1", "[::1]6379"]),
+            (
+                "an IPv6 address",
+                &[
+                    "::1",
+                    "a::1",
+                    "::1:6379",
+                    "fe80::1:1:1:1",
+                    "[a]:1",
+                    "[::1",
+                    "[::1]6379",
+                    "[::1%]:1",
+                    "[::1%a/b]:1",
+                    "[1.1.1.1%lo]:1",
+                ],
+            ),
             ("the path of a unix socket", &["unix:", "unix:a", "unix:1", "unix:a/b:1", "unix:/a\0b"]),
             ("weight must be", &["a:1:", "a:1:0", "a:1:1000001", "a:1:x", "a:1:-1", "/a:", "/a:b"]),
             ("a name is one word", &["a:1 b c", "a:1 b\u{a0}c", "a:1 b\u{7}"]),

@@ -493,7 +493,9 @@ impl ProxyArgs {
     /// Where to listen without TLS.
     pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
         let host = self.host.as_deref().unwrap_or(self.defaults().host);
-        let resolved = (host, self.port()).to_socket_addrs().ok();
+        // As it stands in a list of nodes.
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let resolved = (bare, self.port()).to_socket_addrs().ok();
         resolved.and_then(|mut addrs| addrs.next()).ok_or_else(|| {
             format!("--host {host}: no such address; write one of this machine, as in 127.0.0.1 or 0.0.0.0")
         })
