@@ -124,11 +124,33 @@ fn protected_mode_denies_clients_of_other_machines() {
 }
 
 #[test]
+fn a_client_of_ipv4_at_an_ipv6_socket_has_its_own_address() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("this machine has no IPv6");
+        return;
+    }
+    // In brackets, as in a list of nodes.
+    let proxy = Proxy::start(&["--host=[::]", "--port=0"]);
+    let mut client = Client::connect(proxy.port);
+    let own = client.stream().local_addr().expect("connected").to_string();
+    assert_eq!(client_field(&mut client, "addr"), own);
+    assert_eq!(client_field(&mut client, "laddr"), format!("127.0.0.1:{}", proxy.port));
+    let stream = std::net::TcpStream::connect(("::1", proxy.port)).expect("it listens");
+    let own = stream.local_addr().expect("connected").to_string();
+    let mut of_ipv6 = Client::of_stream(stream);
+    assert_eq!(client_field(&mut of_ipv6, "addr"), own);
+    assert_eq!(client.ask(&format!("CLIENT KILL ADDR {own}")), ":1\\r\\n");
+    of_ipv6.expect_eof();
+}
+
+#[test]
 fn who_sends_no_proxy_header_is_closed_and_named_in_the_log() {
     let proxy = Proxy::start(&["--port=0", "--proxy-protocol"]);
     for (bytes, reason) in [
         (b"*1\r\n$4\r\nPING\r\n".as_slice(), "no PROXY header"),
         (b"PROXY TCP4 1.2.3.4 1.2.3.4 99999 1\r\n", "the PROXY header is malformed"),
+        (b"PROXY TCP4 1.2.3.4\r\n", "the PROXY header is malformed"),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff", "the PROXY header is too long"),
     ] {
         let mut client = Client::connect(proxy.port);
         let own = client.stream().local_addr().expect("connected").to_string();

@@ -19,6 +19,7 @@ pub use credentials::{Acceptor, ClientAuth, Connector, CredentialsError, Identit
 pub use header::{HeaderVersion, header};
 pub use lobby::{Entry, Guest, Verdict};
 pub use mio::Waker;
+pub use socket::canonical;
 
 use lobby::Lobby;
 use mio::event::Event as Readiness;

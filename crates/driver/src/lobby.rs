@@ -3,7 +3,7 @@
 
 use crate::credentials::Acceptor;
 use crate::header::{self, HEADER_BYTES_MAX};
-use crate::socket::Socket;
+use crate::socket::{Socket, canonical};
 use crate::tls::Account;
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
@@ -30,6 +30,8 @@ pub struct Guest {
     pub(crate) socket: Socket,
     awaits_header: bool,
     peer: SocketAddr,
+    /// The load balancer whose header has named `peer`.
+    named_by: Option<SocketAddr>,
     local: Option<SocketAddr>,
     listener: u16,
     deadline: Instant,
@@ -41,6 +43,11 @@ impl Guest {
     /// Its address; that in the PROXY header if there was one.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The address of whoever has named [`Guest::peer`] in a PROXY header, if somebody has.
+    pub fn named_by(&self) -> Option<SocketAddr> {
+        self.named_by
     }
 
     /// The address at which it reached us, or the load balancer in front of us.
@@ -88,7 +95,8 @@ impl Guest {
         let Some(header) = header::parse(&bytes[..len]).map_err(refusal)? else { return Ok(false) };
         stream.read_exact(&mut bytes[..header.len])?;
         if let Some((peer, local)) = header.addrs {
-            (self.peer, self.local) = (peer, Some(local));
+            self.named_by = Some(std::mem::replace(&mut self.peer, peer));
+            self.local = Some(local);
         }
         self.awaits_header = false;
         Ok(true)
@@ -157,13 +165,22 @@ impl Lobby {
         deadline: Instant,
         account: Account,
     ) -> io::Result<()> {
-        let local = stream.local_addr().ok();
+        let local = stream.local_addr().ok().map(canonical);
         let mut socket = Socket::adopt(stream)?;
         if let Some(acceptor) = &entry.acceptor {
             socket = socket.secure(acceptor.begin()?, account);
         }
         let Entry { header: awaits_header, listener, .. } = *entry;
-        let guest = Guest { socket, awaits_header, peer, local, listener, deadline, listed: false };
+        let guest = Guest {
+            socket,
+            awaits_header,
+            peer: canonical(peer),
+            named_by: None,
+            local,
+            listener,
+            deadline,
+            listed: false,
+        };
         let id = self.guests.insert(guest);
         let guest = self.guests.get_mut(id).expect("it was inserted just now");
         let token = Token(FIRST_TOKEN + id.index as usize);

@@ -35,6 +35,16 @@ fn node_keepalive() -> TcpKeepalive {
         .with_retries(2)
 }
 
+/// The form in which `addr` is shown: a client of IPv4 at a socket of IPv6 has its own address, as by Redis.
+pub fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr {
+        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
+            SocketAddr::new(addr.ip().to_canonical(), addr.port())
+        }
+        addr => addr,
+    }
+}
+
 impl Socket {
     /// Takes over an accepted TCP socket.
     pub(crate) fn adopt(stream: std::net::TcpStream) -> io::Result<Socket> {

@@ -8,6 +8,8 @@ use topology::NodeId;
 pub struct Arrival<'a> {
     /// Its address.
     pub peer: &'a str,
+    /// The address of the load balancer that has told `peer` in a PROXY header; empty without a header.
+    pub named_by: &'a str,
     /// The address at which it reached us, `ip:port`; clients of Redis Cluster are told to come back to it. Of a unix
     /// socket, its path and `:0`. Empty if it is not known.
     pub local: &'a str,
@@ -20,7 +22,7 @@ pub struct Arrival<'a> {
 impl<'a> Arrival<'a> {
     /// A client of which nothing is known but its address.
     pub fn of(peer: &'a str) -> Arrival<'a> {
-        Arrival { peer, local: "", descriptor: -1, listener: 0 }
+        Arrival { peer, named_by: "", local: "", descriptor: -1, listener: 0 }
     }
 }
 

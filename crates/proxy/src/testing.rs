@@ -272,7 +272,7 @@ impl Rig {
     pub(crate) fn client_at(&mut self, listener: u16) -> ConnId {
         let peer = format!("127.0.0.1:{}", self.clients);
         self.clients += 1;
-        let arrival = Arrival { peer: &peer, local: LOCAL, descriptor: 9, listener };
+        let arrival = Arrival { peer: &peer, named_by: "", local: LOCAL, descriptor: 9, listener };
         self.proxy.accept(&arrival, self.now).expect("not full")
     }
 

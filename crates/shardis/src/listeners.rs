@@ -2,6 +2,7 @@
 
 use crate::args::listener::Place;
 use crate::args::{ProxyArgs, Way};
+use driver::canonical;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
@@ -227,7 +228,7 @@ impl Listener {
         match &self.door {
             Door::Tcp { socket, .. } => {
                 let (stream, peer) = socket.accept()?;
-                Ok(Newcomer::Tcp(stream.into(), peer))
+                Ok(Newcomer::Tcp(stream.into(), canonical(peer)))
             }
             Door::Unix { socket, peer, .. } => {
                 let (stream, _) = socket.accept()?;

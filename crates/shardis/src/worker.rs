@@ -7,7 +7,7 @@ use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
 use crate::team::Signs;
 use crate::transport::NodeTls;
-use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict};
+use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict, canonical};
 use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
 use std::collections::HashMap;
 use std::io;
@@ -485,9 +485,9 @@ impl Worker {
     /// Takes a client over, or tells it that there are too many.
     fn accept(&mut self, stream: TcpStream, peer: SocketAddr, listener: u16, now: Instant) {
         // A socket whose other side has gone already may not know its address.
-        let local = stream.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
+        let local = stream.local_addr().map(|addr| canonical(addr).to_string()).unwrap_or_default();
         let descriptor = stream.as_raw_fd();
-        let arrival = Arrival { peer: &peer.to_string(), local: &local, descriptor, listener };
+        let arrival = Arrival { peer: &peer.to_string(), named_by: "", local: &local, descriptor, listener };
         match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
                 let adopted = self.driver.adopt(conn, stream);
@@ -503,7 +503,7 @@ impl Worker {
 
     /// The same for a client that came to a unix socket: both ends are called by its path, as Redis calls them.
     fn accept_unix(&mut self, stream: UnixStream, peer: &str, listener: u16, now: Instant) {
-        let arrival = Arrival { peer, local: peer, descriptor: stream.as_raw_fd(), listener };
+        let arrival = Arrival { peer, named_by: "", local: peer, descriptor: stream.as_raw_fd(), listener };
         match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
                 let adopted = self.driver.adopt_unix(conn, stream);
@@ -549,8 +549,10 @@ impl Worker {
     fn admit(&mut self, guest: Guest, now: Instant) {
         self.proxy.handle_handshake(Ok(()));
         let local = guest.local().map(|addr| addr.to_string()).unwrap_or_default();
+        let named_by = guest.named_by().map(|addr| addr.to_string()).unwrap_or_default();
         let (descriptor, listener) = (guest.descriptor(), guest.listener());
-        let arrival = Arrival { peer: &guest.peer().to_string(), local: &local, descriptor, listener };
+        let peer = guest.peer().to_string();
+        let arrival = Arrival { peer: &peer, named_by: &named_by, local: &local, descriptor, listener };
         match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
                 let admitted = self.driver.admit(conn, guest);

@@ -9,7 +9,9 @@ use std::net::SocketAddr;
 impl Core {
     /// Why the client that arrives is refused, in words for it. With `None` it has taken its place among the clients.
     pub(crate) fn refusal_of(&mut self, arrival: &Arrival<'_>, is_draining: bool) -> Option<&'static str> {
-        if self.is_protected() && is_of_another_machine(arrival.peer) {
+        // Whoever can connect can tell any address in a PROXY header.
+        let is_far = [arrival.peer, arrival.named_by].into_iter().any(is_of_another_machine);
+        if is_far && self.is_protected() {
             self.counters.clients_refused += 1;
             self.counters.clients_denied += 1;
             return Some(errors::PROTECTED);
@@ -93,6 +95,19 @@ mod tests {
     fn loopback_and_unix_sockets_are_of_this_machine() {
         for peer in ["127.0.0.1:5", "127.8.0.1:5", "[::1]:5", "[::ffff:127.0.0.1]:5", "/run/a.sock:0", ""] {
             assert!(!is_of_another_machine(peer), "{peer}");
+    #[test]
+    fn protected_mode_denies_who_comes_from_afar_and_claims_to_be_near() {
+        let mut rig =
+            Rig::ready_as(1, Limits::default(), Settings { protected_mode: true, ..Settings::default() });
+        let mut is_denied = |peer, named_by| {
+            let arrival = Arrival { named_by, ..Arrival::of(peer) };
+            rig.proxy.accept(&arrival, rig.now).is_err_and(|told| told.starts_with(b"-DENIED "))
+        };
+        assert!(is_denied("127.0.0.1:5", "10.0.0.1:6"));
+        assert!(is_denied("10.0.0.1:6", "127.0.0.1:5"));
+        assert!(!is_denied("127.0.0.1:5", "[::1]:6"));
+    }
+
         }
         for peer in ["10.0.0.1:5", "0.0.0.0:5", "[fe80::1]:5", "[::ffff:10.0.0.1]:5"] {
             assert!(is_of_another_machine(peer), "{peer}");

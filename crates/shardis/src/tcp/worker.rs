@@ -227,7 +227,7 @@ impl Worker {
                     }
                 }
                 Message::Accept { stream, peer } => {
-                    let local = stream.local_addr().ok();
+                    let local = stream.local_addr().ok().map(driver::canonical);
                     self.accept(peer, local, now, |driver, conn| driver.adopt(conn, stream));
                 }
                 Message::Drain => {
