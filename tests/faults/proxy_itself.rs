@@ -1,5 +1,6 @@
 //! The proxy's own bad days: frozen, short of descriptors, flooded with connections, given huge values.
 
+use crate::harness::certificates::{Authority, Directory, identity_flags};
 use crate::harness::client::{Client, ReadError, bulk, request};
 use crate::harness::processes::{Process, free_port, shardis};
 use crate::harness::{RedisServer, World, kernel, poll_for, poll_until, show};
@@ -39,17 +40,7 @@ fn replies_that_wait_are_not_timeouts_after_the_proxy_was_frozen() {
 #[test]
 fn without_descriptors_clients_wait_or_are_refused_and_those_that_are_in_are_served() {
     let node = RedisServer::start();
-    let port = free_port();
-    let flags =
-        [format!("--nodes=127.0.0.1:{}", node.port), format!("--port={port}"), "--workers=1".to_owned()];
-    let program = shardis(&flags.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut command = Command::new("sh");
-    // A hard limit: the proxy cannot raise it.
-    command
-        .args(["-c", "ulimit -n 128; exec \"$0\" \"$@\""])
-        .arg(program.get_program())
-        .args(program.get_args());
-    let _process = Process::spawn(command, "shardis");
+    let (_process, port) = short_of_descriptors(&node, 128, &["--workers=1".to_owned()]);
     let mut first = Client::connect(port);
     assert_eq!(first.ask("SET k v"), "+OK\\r\\n");
     let mut crowd: Vec<Client> = (0..300).filter_map(|_| Client::try_connect(port)).collect();
@@ -70,6 +61,48 @@ fn without_descriptors_clients_wait_or_are_refused_and_those_that_are_in_are_ser
         client.set_patience(Duration::from_secs(1));
         client.try_command(&[b"GET", b"k"]).is_ok_and(|reply| reply == b"$1\r\nv\r\n").then_some(())
     });
+}
+
+/// A proxy over `node` that may have so few descriptors, and its port.
+fn short_of_descriptors(node: &RedisServer, descriptors: usize, flags: &[String]) -> (Process, u16) {
+    let port = free_port();
+    let own = [format!("--nodes=127.0.0.1:{}", node.port), format!("--port={port}")];
+    let all: Vec<&str> = own.iter().chain(flags).map(String::as_str).collect();
+    let program = shardis(&all);
+    let mut command = Command::new("sh");
+    // A hard limit: the proxy cannot raise it.
+    command
+        .args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")])
+        .arg(program.get_program())
+        .args(program.get_args());
+    (Process::spawn(command, "shardis"), port)
+}
+
+#[test]
+fn half_open_handshakes_leave_descriptors_for_nodes() {
+    let (directory, authority) = (Directory::new(), Authority::new());
+    let mut flags = identity_flags(&directory, "", "server", &authority.sign(&["127.0.0.1"])).to_vec();
+    let tls_port = free_port();
+    // Each worker alone would take as many as there may be clients.
+    flags.extend([format!("--tls-port={tls_port}"), "--workers=4".to_owned()]);
+    let mut node = RedisServer::start();
+    let (_process, port) = short_of_descriptors(&node, 256, &flags);
+    let mut client = Client::connect(port);
+    assert_eq!(client.ask("SET k v"), "+OK\\r\\n");
+    let flood: Vec<Client> = (0..600).filter_map(|_| Client::try_connect(tls_port)).collect();
+    // The node's connections are gone, and there must be descriptors for others.
+    let node_port = node.port;
+    node.kill();
+    drop(node);
+    node = RedisServer::start_on(node_port);
+    poll_until("the node to be used again", || {
+        let reply = client.ask("GET k");
+        // Half-open handshakes end after 10 seconds: that the node is used then would show nothing.
+        assert!(!reply.contains("too many open files"), "{reply}");
+        (reply == "$-1\\r\\n").then_some(())
+    });
+    assert_eq!(Client::connect(port).ask("GET k"), "$-1\\r\\n", "a newcomer has a place as well");
+    drop((flood, node));
 }
 
 #[test]

@@ -178,6 +178,8 @@ pub struct Board {
     usage: Mutex<Usage>,
     /// Clients of all workers.
     seats_taken: AtomicUsize,
+    /// By worker: who has a descriptor and is no client yet.
+    guests: Vec<AtomicUsize>,
     pub(crate) discovery: DiscoveryBoard,
 }
 
@@ -189,6 +191,7 @@ impl Board {
             tallies: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
             seats_taken: AtomicUsize::new(0),
+            guests: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             discovery: DiscoveryBoard::default(),
             scripts: Scripts::default(),
             audience: Audience::default(),
@@ -207,9 +210,15 @@ impl Board {
         self.seats_taken.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many more clients there may be, of `max`.
+    /// How many more clients there may be, of `max`, if all who want to become one do.
     pub(crate) fn seats_left(&self, max: usize) -> usize {
-        max.saturating_sub(self.seats_taken.load(Ordering::Relaxed))
+        let guests: usize = self.guests.iter().map(|guests| guests.load(Ordering::Relaxed)).sum();
+        max.saturating_sub(self.seats_taken.load(Ordering::Relaxed) + guests)
+    }
+
+    /// So many at `worker` have yet to shake hands.
+    pub(crate) fn show_guests(&self, worker: usize, guests: usize) {
+        self.guests[worker].store(guests, Ordering::Relaxed);
     }
 
     /// Shows how the discovery of the topology goes.

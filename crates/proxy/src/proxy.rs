@@ -102,9 +102,14 @@ impl Proxy {
         })
     }
 
-    /// How many clients more may come.
+    /// How many clients more may come, beside those of all workers that have yet to shake hands.
     pub fn clients_left(&self) -> usize {
         self.core.board.seats_left(self.core.limits.clients_max)
+    }
+
+    /// So many who came to this worker have yet to do what their listener asks for.
+    pub fn handle_guests(&mut self, guests: usize) {
+        self.core.board.show_guests(self.core.settings.worker, guests);
     }
 
     /// Somebody has done what its listener asks for and is to be accepted; or has not, by its address and the reason.

@@ -15,7 +15,7 @@ use crate::resolver;
 use crate::team::{Signs, Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
-use crate::worker::{Clock, Mailbox, Message, Neighbours, Worker};
+use crate::worker::{Clock, GUESTS_MIN, Mailbox, Message, Neighbours, Worker};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
@@ -146,7 +146,7 @@ impl Plan for ShardingPlan {
 
     fn clients_max(&self) -> ClientsMax {
         let workers = self.args.workers();
-        let own = workers * (PINNED_DESCRIPTORS + Limits::default().held_conns_max);
+        let own = workers * (PINNED_DESCRIPTORS + GUESTS_MIN + Limits::default().held_conns_max);
         // Of nodes that are to be discovered there may be some more.
         let nodes = match self.topology.is_discovered() {
             true => DISCOVERED_NODES.max(self.topology.nodes().len()),

@@ -142,7 +142,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// What a client has for a handshake or a PROXY header. A second is usual where a network loses much.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// So many may shake hands at once even when there are as many clients as may be: they are told so.
-const GUESTS_MIN: usize = 16;
+pub(crate) const GUESTS_MIN: usize = 4;
 /// Requests that have so many bytes on average are little work for their size: 128 of them may be read at once.
 const BULKY_FROM: u64 = 1024;
 /// How much later than asked for the kernel may end a sleep.
@@ -484,6 +484,7 @@ impl Worker {
 
     /// Takes a client over, or tells it that there are too many.
     fn accept(&mut self, stream: TcpStream, peer: SocketAddr, listener: u16, now: Instant) {
+        self.make_room(now);
         // A socket whose other side has gone already may not know its address.
         let local = stream.local_addr().map(|addr| canonical(addr).to_string()).unwrap_or_default();
         let descriptor = stream.as_raw_fd();
@@ -503,6 +504,7 @@ impl Worker {
 
     /// The same for a client that came to a unix socket: both ends are called by its path, as Redis calls them.
     fn accept_unix(&mut self, stream: UnixStream, peer: &str, listener: u16, now: Instant) {
+        self.make_room(now);
         let arrival = Arrival { peer, named_by: "", local: peer, descriptor: stream.as_raw_fd(), listener };
         match self.proxy.accept(&arrival, now) {
             Ok(conn) => {
@@ -519,13 +521,21 @@ impl Worker {
     /// Lets a client shake hands, which it is not before. Who waits for it counts as a client: where that makes too many,
     /// the one that has been at it for the longest goes.
     fn receive(&mut self, stream: TcpStream, peer: SocketAddr, entry: &Entry, now: Instant) {
-        if self.driver.guests() >= self.proxy.clients_left().max(GUESTS_MIN)
-            && let Some(verdict) = self.driver.refuse_oldest_guest("others want to shake hands")
-        {
-            self.conclude(verdict, now);
+        if self.driver.guests() >= GUESTS_MIN {
+            self.make_room(now);
         }
         if let Err(reason) = self.driver.receive(stream, peer, entry, now + HANDSHAKE_TIMEOUT) {
             self.conclude(Verdict::Refused { peer, reason }, now);
+        }
+        self.proxy.handle_guests(self.driver.guests());
+    }
+
+    /// With no place left for a client, whoever has been shaking hands for the longest makes room.
+    fn make_room(&mut self, now: Instant) {
+        if self.proxy.clients_left() == 0
+            && let Some(verdict) = self.driver.refuse_oldest_guest("others want to shake hands")
+        {
+            self.conclude(verdict, now);
         }
     }
 
@@ -536,7 +546,9 @@ impl Worker {
         }
     }
 
+    /// A guest has left the lobby.
     fn conclude(&mut self, verdict: Verdict, now: Instant) {
+        self.proxy.handle_guests(self.driver.guests());
         match verdict {
             Verdict::Ready(guest) => self.admit(guest, now),
             Verdict::Refused { peer, reason } => {
