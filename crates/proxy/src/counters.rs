@@ -6,7 +6,7 @@ use crate::pubsub::audience::Audience;
 use crate::scripts::Scripts;
 use crate::succession::discovered::{Discovered, DiscoveryBoard};
 use crate::tally::Tally;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 macro_rules! counters {
@@ -180,6 +180,8 @@ pub struct Board {
     seats_taken: AtomicUsize,
     /// By worker: who has a descriptor and is no client yet.
     guests: Vec<AtomicUsize>,
+    /// See [`Board::show_clock_step`].
+    clock_step_us: AtomicI64,
     pub(crate) discovery: DiscoveryBoard,
 }
 
@@ -192,6 +194,7 @@ impl Board {
             usage: Mutex::default(),
             seats_taken: AtomicUsize::new(0),
             guests: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            clock_step_us: AtomicI64::new(0),
             discovery: DiscoveryBoard::default(),
             scripts: Scripts::default(),
             audience: Audience::default(),
@@ -219,6 +222,16 @@ impl Board {
     /// So many at `worker` have yet to shake hands.
     pub(crate) fn show_guests(&self, worker: usize, guests: usize) {
         self.guests[worker].store(guests, Ordering::Relaxed);
+    }
+
+    /// Shows by how much the wall clock was set since the process began. What the proxy says of the time of day follows it;
+    /// no deadline does.
+    pub fn show_clock_step(&self, step_us: i64) {
+        self.clock_step_us.store(step_us, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clock_step_us(&self) -> i64 {
+        self.clock_step_us.load(Ordering::Relaxed)
     }
 
     /// Shows how the discovery of the topology goes.

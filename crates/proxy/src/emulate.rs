@@ -514,7 +514,7 @@ impl Core {
     }
 
     fn unix_ms(&self) -> u64 {
-        (self.settings.unix_epoch_us + self.now.as_nanos() / 1_000) / 1_000
+        self.unix_time_us() / 1_000
     }
 
     fn recount_emulation(&mut self, id: Id) {

@@ -142,7 +142,8 @@ impl Core {
 
     /// Microseconds since 1970.
     pub(crate) fn unix_time_us(&self) -> u64 {
-        self.settings.unix_epoch_us + self.now.as_nanos() / 1000
+        let unstepped = self.settings.unix_epoch_us + self.now.as_nanos() / 1000;
+        unstepped.saturating_add_signed(self.board.clock_step_us())
     }
 
     fn time(&self, reply: &mut Vec<u8>) {

@@ -6,6 +6,7 @@
 //! Each connection has a state of its own in the store. What a request of one leads to on others, because they wait or
 //! are subscribed, comes out of the store as deliveries after it.
 
+use crate::wall_clock::{WallClock, unix_ms};
 use anyhow::{Context, Result};
 use driver::{Driver, Event};
 use resp::Request;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use stdx::{BufferPool, ByteQueue, Id, Slab};
 use store::{CallerId, EvictionPolicy, Ran, Store, StoreSettings};
 use tracing::error;
@@ -129,6 +130,7 @@ impl StoreThread {
     /// Serves until the process ends.
     fn run(mut self) -> io::Result<()> {
         let mut more_work = false;
+        let mut wall_clock = WallClock::start();
         loop {
             let pause = match (more_work, self.store.is_empty()) {
                 (true, _) => Duration::ZERO,
@@ -139,7 +141,10 @@ impl StoreThread {
             let deadline = self.store.next_deadline();
             let until = deadline.map(|at| Duration::from_millis(at.saturating_sub(unix_ms())));
             self.driver.wait(until.map_or(pause, |until| until.min(pause)))?;
-            let now_ms = unix_ms();
+            let (now_ms, step_ms) = wall_clock.read_ms();
+            if step_ms != 0 {
+                self.store.shift_waits(step_ms);
+            }
             self.handle_events(now_ms);
             while let Ok(stream) = self.inbox.try_recv() {
                 let caller = self.store.admit();
@@ -268,11 +273,6 @@ impl Conn {
             self.input = input;
         }
     }
-}
-
-/// Milliseconds since 1970.
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 #[cfg(test)]

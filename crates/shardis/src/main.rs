@@ -30,6 +30,7 @@ mod team;
 mod transport;
 mod trial;
 mod usage;
+mod wall_clock;
 mod watch;
 mod worker;
 mod zones;

@@ -15,6 +15,7 @@ use crate::resolver;
 use crate::team::{Signs, Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
+use crate::wall_clock::WallClock;
 use crate::worker::{Clock, GUESTS_MIN, Mailbox, Message, Neighbours, Worker};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
@@ -62,7 +63,7 @@ pub(crate) struct ShardingPlan {
 impl ShardingPlan {
     /// Reads what is in files. An error names the option and the file.
     pub(crate) fn prepare(args: &ProxyArgs) -> Result<ShardingPlan, String> {
-        let epoch_us = unix_time_us();
+        let (clock, epoch_us) = (Clock::start(), unix_time_us());
         let seed = epoch_us ^ u64::from(std::process::id()) << 32;
         let access = args.users();
         let registry = access.registry()?;
@@ -79,7 +80,7 @@ impl ShardingPlan {
             machine: args.discovery.machine(&credentials, args.transport.node_tls, seed)?,
             registry: Arc::new(registry),
             credentials,
-            clock: Clock::start(),
+            clock,
             epoch_us,
             seed,
             args: args.clone(),
@@ -235,6 +236,7 @@ impl Plan for ShardingPlan {
             refused: Refused::default(),
             denied: Refused::default(),
             measure_at: Instant::now(),
+            wall_clock: WallClock::new(self.clock.origin(), self.epoch_us),
             resident_bytes_at_start: None,
         }))
     }
@@ -266,8 +268,9 @@ pub(crate) struct Sharding {
     /// Clients that there was no place for, and those that protected mode denied.
     refused: Refused,
     denied: Refused,
-    /// The process is looked at then, for INFO.
+    /// The process is looked at then, for INFO, and the wall clock.
     measure_at: Instant,
+    wall_clock: WallClock,
     /// What the process took before anybody could connect.
     resident_bytes_at_start: Option<u64>,
 }
@@ -336,7 +339,7 @@ impl Sharding {
         }
     }
 
-    /// Once a second: what the process takes of the machine.
+    /// Once a second: what the process takes of the machine, and what time it is.
     fn measure(&mut self) {
         let now = Instant::now();
         if self.measure_at <= now {
@@ -345,6 +348,16 @@ impl Sharding {
             let resident_bytes_at_start = *self.resident_bytes_at_start.get_or_insert(usage.resident_bytes);
             self.board.show_usage(Usage { resident_bytes_at_start, ..usage });
             self.tell_of_refused(now);
+            self.look_at_wall_clock();
+        }
+    }
+
+    /// From now on, what tells the time of day follows the wall clock if that was set.
+    fn look_at_wall_clock(&mut self) {
+        let (_, step_ms) = self.wall_clock.read_ms();
+        if step_ms != 0 {
+            self.board.show_clock_step(self.wall_clock.step_us());
+            warn!(step_ms, "the wall clock was set");
         }
     }
 

@@ -95,6 +95,10 @@ impl Clock {
     pub(crate) fn now(&self) -> Instant {
         Instant::ZERO + self.origin.elapsed()
     }
+
+    pub(crate) fn origin(&self) -> std::time::Instant {
+        self.origin
+    }
 }
 
 /// What a worker needs of others.

@@ -184,6 +184,18 @@ impl Callers {
         self.deadlines.first_key_value().map(|((deadline, _), _)| *deadline)
     }
 
+    /// All waits that end, end by so much later.
+    pub(crate) fn shift_deadlines(&mut self, by_ms: i64) {
+        for ((deadline, number), caller) in std::mem::take(&mut self.deadlines) {
+            let later = deadline.saturating_add_signed(by_ms);
+            self.deadlines.insert((later, number), caller);
+            let extras = self.find(caller).and_then(|state| state.extras.as_mut());
+            if let Some(wait) = extras.and_then(|extras| extras.wait.as_mut()) {
+                wait.deadline = Some(later);
+            }
+        }
+    }
+
     /// One whose wait is over.
     pub(crate) fn due(&self, now_ms: u64) -> Option<CallerId> {
         let ((deadline, _), caller) = self.deadlines.first_key_value()?;

@@ -131,6 +131,12 @@ impl Store {
         self.callers.next_deadline()
     }
 
+    /// The clock behind `now_ms` was set by `step_ms`. Keys expire at a time of day, and so earlier or later; waits last as long
+    /// as was said.
+    pub fn shift_waits(&mut self, step_ms: i64) {
+        self.callers.shift_deadlines(step_ms);
+    }
+
     /// A bounded piece of housekeeping, some hundred microseconds at most: removes keys whose time is over, frees what
     /// is left of big values, makes room. Call it between requests, say a hundred times a second. True if there is
     /// more to do.

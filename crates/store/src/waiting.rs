@@ -283,6 +283,26 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_ends_no_wait_sooner_or_later() {
+        for step_ms in [100_000, -100_000] {
+            let (mut world, [one, other, third]) = world();
+            world.ask_as(one, "BLPOP l 1");
+            world.ask_as(other, "BLPOP l 2");
+            world.ask_as(third, "BLPOP l 0");
+            world.now_ms = world.now_ms.saturating_add_signed(step_ms);
+            world.store.shift_waits(step_ms);
+            world.now_ms += 999;
+            world.store.work(world.now_ms);
+            assert_eq!(world.delivered(), []);
+            world.now_ms += 2;
+            world.store.work(world.now_ms);
+            assert_eq!(world.delivered(), got(one, "*-1"));
+            world.store.dismiss(other);
+            assert_eq!(world.store.next_deadline(), None, "what was shifted is let go as ever");
+        }
+    }
+
+    #[test]
     fn replicas_that_there_are_not_are_waited_for_as_long_as_was_said() {
         let (mut world, [one, other, ..]) = world();
         for (line, reply) in [

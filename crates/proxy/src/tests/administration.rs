@@ -1,7 +1,8 @@
 //! Transcripts of what clients ask about the proxy and each other. `|` stands for CR LF.
 
 use crate::testing::{Rig, deliver_mail};
-use crate::{Event, Limits};
+use crate::{Board, Event, Limits, Settings};
+use std::sync::Arc;
 use std::time::Duration;
 
 const PORT: &str = "127.0.0.1:6379";
@@ -526,4 +527,20 @@ fn a_late_report_of_a_shard_takes_one_reply_and_no_more() {
     rig.client_sends(client, &format!("get {key}|"));
     rig.node_sends(2, "$0||$1|v|");
     assert_eq!(rig.taken(client), "$1|v|");
+}
+
+#[test]
+fn the_time_of_day_follows_the_wall_clock_when_it_is_set() {
+    let board = Arc::new(Board::new(1));
+    let settings = Settings { unix_epoch_us: 1_000_000_000, ..Settings::default() };
+    let mut rig = Rig::over("127.0.0.1:7000", Limits::default(), settings, &board);
+    let client = rig.client();
+    let mut told = |step_us| {
+        board.show_clock_step(step_us);
+        rig.client_sends(client, "time|");
+        rig.taken(client)
+    };
+    assert_eq!(told(0), "*2|$4|1000|$1|0|");
+    assert_eq!(told(7_200_000_005), "*2|$4|8200|$1|5|");
+    assert_eq!(told(-2_000_000_000), "*2|$1|0|$1|0|", "before 1970 there is no time");
 }
