@@ -197,18 +197,18 @@ impl Proxy {
     pub(crate) fn read_held_back(&mut self, node: u32) {
         let backend = &self.core.backends[node as usize];
         let Some(ticket) = backend.front() else { return };
-        if ticket.purpose == Purpose::Nobody {
-            self.handle_pinned_bytes(node, &[]);
-            return self.core.recount_node(node);
-        }
         let is_relayed = match self.peers.get(ticket.conn) {
             Some(Peer::Client(session)) => self.core.is_relayed(session, ticket),
             _ => true,
         };
-        if backend.begins_with_error() || !is_relayed {
-            self.handle_shared_bytes(node, &[]);
-            self.core.recount_node(node);
+        match () {
+            () if ticket.purpose == Purpose::Nobody => self.handle_pinned_bytes(node, &[]),
+            () if backend.begins_with_error() || !is_relayed => self.handle_shared_bytes(node, &[]),
+            () => return,
         }
+        self.core.recount_node(node);
+        // The pin of its client may have ended: nobody else would read on.
+        self.core.pace_pinned(node);
     }
 
     /// Takes what comes for one client, who gets it as he takes it.

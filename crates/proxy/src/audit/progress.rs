@@ -205,10 +205,19 @@ impl Core {
 
     /// Whether what waits to be sent to nodes is sent when they take it.
     fn check_links(&self) -> Result<(), String> {
-        let is_stuck = |backend: &&Backend| !backend.output().is_empty() && !backend.blocked;
-        match self.backends.iter().find(is_stuck) {
-            Some(backend) => Err(format!("a connection is not sent what waits for it: {backend:?}")),
-            None => Ok(()),
+        let stuck = self.backends.iter().find_map(|backend| Some((why_link_stuck(backend)?, backend)));
+        stuck.map_or(Ok(()), |(what, backend)| Err(format!("a connection {what}: {backend:?}")))
+    }
+}
+
+/// What keeps a connection to a node from going on for ever, if something does.
+fn why_link_stuck(backend: &Backend) -> Option<&'static str> {
+    match () {
+        () if !backend.output().is_empty() && !backend.blocked => Some("is not sent what waits for it"),
+        // It is read again when what has come was passed on.
+        () if backend.is_ready() && backend.paused && backend.input_len() == 0 => {
+            Some("is not read from without a cause")
         }
+        () => None,
     }
 }
