@@ -10,7 +10,8 @@
 //! cannot be read by the other side, so what was not taken was certainly not received. Until then the caller keeps
 //! and offers it again, and nothing is lost if it closes once all was taken.
 
-use rustls::{AlertDescription, Connection, Error, InvalidMessage};
+use rustls::pki_types::UnixTime;
+use rustls::{AlertDescription, CertificateError, Connection, Error, InvalidMessage, OtherError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,6 +94,7 @@ pub(crate) enum Then {
 const RECORD_BYTES_MAX: usize = 16 * 1024;
 /// A handshake takes some KiB, with a client's chain of certificates perhaps ten. Who sends more is after our memory.
 const HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
+const DAY_S: u64 = 24 * 60 * 60;
 /// Read at once during a handshake: a flight seldom has more.
 const HANDSHAKE_READ_BYTES: usize = 4 * 1024;
 
@@ -309,7 +311,29 @@ fn explain(error: &Error) -> String {
             "the other side wants a certificate of ours".to_owned()
         }
         Error::AlertReceived(alert) => format!("the other side refused: {alert:?}"),
+        Error::InvalidCertificate(fault) => {
+            format!("invalid peer certificate: {}", explain_certificate(fault))
+        }
         error => error.to_string(),
+    }
+}
+
+/// What is wrong with a certificate.
+fn explain_certificate(fault: &CertificateError) -> String {
+    let days = |from: &UnixTime, until: &UnixTime| until.as_secs().saturating_sub(from.as_secs()) / DAY_S;
+    match fault {
+        CertificateError::UnknownIssuer => "it is signed by no authority that is trusted here".to_owned(),
+        CertificateError::ExpiredContext { time, not_after } => {
+            format!("it expired {} days ago by this machine's clock", days(not_after, time))
+        }
+        CertificateError::NotValidYetContext { time, not_before } => {
+            format!("by this machine's clock it is valid in {} days only", days(time, not_before))
+        }
+        // rustls has no variant for webpki's.
+        CertificateError::Other(OtherError(error)) if format!("{error:?}") == "CaUsedAsEndEntity" => {
+            "it is an authority's own, as self-signed ones are; let the authority sign another one".to_owned()
+        }
+        fault => fault.to_string(),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::credentials::{Acceptor, ClientAuth, Connector, Identity, Trust};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// One direction of a pipe.
 #[derive(Debug, Default)]
@@ -425,4 +426,31 @@ fn credentials_that_are_of_no_use_are_refused_by_what_is_wrong() {
     let authority = Connector::new(Trust::Authorities(b"nothing"), None).expect_err("nobody to trust");
     assert!(authority.to_string().contains("BEGIN CERTIFICATE"));
     assert!(Connector::new(Trust::Anybody, None).expect("fine").begin("not a name").is_err());
+}
+
+#[test]
+fn faults_of_certificates_are_told_in_words() {
+    let at = |days: u64| UnixTime::since_unix_epoch(Duration::from_secs(days * DAY_S));
+    let expired = CertificateError::ExpiredContext { time: at(20_000), not_after: at(19_990) };
+    let early = CertificateError::NotValidYetContext { time: at(20_000), not_before: at(20_003) };
+    for (fault, words) in [
+        (CertificateError::UnknownIssuer, "it is signed by no authority that is trusted here"),
+        (expired, "it expired 10 days ago by this machine's clock"),
+        (early, "by this machine's clock it is valid in 3 days only"),
+    ] {
+        let told = explain(&Error::InvalidCertificate(fault));
+        assert_eq!(told, format!("invalid peer certificate: {words}"));
+    }
+}
+
+#[test]
+fn an_authoritys_own_certificate_is_told_as_such() {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(vec!["node.test".to_owned()]).expect("a name");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let made = (params.self_signed(&key).expect("it signs").pem(), key.serialize_pem());
+    let acceptor = Acceptor::new(vec![identity(&made)], ClientAuth::No, b"").expect("it accepts");
+    let connector = Connector::new(Trust::Authorities(made.0.as_bytes()), None).expect("it trusts");
+    let error = Pair::new(&connector, &acceptor, "node.test").shake().expect_err("OpenSSL alone takes it");
+    assert!(error.to_string().contains("it is an authority's own, as self-signed ones are"), "{error}");
 }
