@@ -19,6 +19,7 @@ mod lanes;
 mod large;
 mod listeners;
 mod logins;
+mod many_nodes;
 mod own_answers;
 mod passing;
 mod per_shard;
