@@ -34,6 +34,9 @@ const LISTENERS: usize = 4;
 /// How long a line may wait for the log.
 const LOG_PERIOD: Duration = Duration::from_millis(100);
 
+/// That no client can be accepted is told so often at most.
+const PAUSED_TOLD_EVERY: Duration = Duration::from_secs(10);
+
 /// What is to be served, as long as nothing runs.
 pub(crate) trait Plan {
     /// Its listeners, which clients can connect to from now on.
@@ -119,6 +122,8 @@ struct Control {
     unused: UnixStream,
     /// Accepting is tried again then: there was no descriptor left, or there may be more clients than had their turn.
     accept_at: Option<Instant>,
+    /// When the log was told that none can be accepted.
+    paused_told_at: Option<Instant>,
 }
 
 impl Control {
@@ -132,7 +137,17 @@ impl Control {
         let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS)?;
         let unused = signal_pipe(&poll, &[SIGUSR1, SIGUSR2], UNUSED)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        Ok(Control { poll, waker, doors, services: Vec::new(), signals, hangups, unused, accept_at: None })
+        Ok(Control {
+            poll,
+            waker,
+            doors,
+            services: Vec::new(),
+            signals,
+            hangups,
+            unused,
+            accept_at: None,
+            paused_told_at: None,
+        })
     }
 
     /// Accepts clients until a signal comes.
@@ -187,13 +202,23 @@ impl Control {
                 Next::Newcomer(newcomer) => self.services[*service].give(newcomer, *number),
                 Next::Gone => {}
                 Next::Nobody => return true,
-                Next::Later(at) => {
-                    self.accept_at = Some(at);
+                Next::Later(error) => {
+                    self.pause(&error);
                     return false;
                 }
             }
         }
         false
+    }
+
+    /// No client can be accepted now, for this reason: tries again after a while. The log is told of one in a hundred attempts.
+    fn pause(&mut self, error: &std::io::Error) {
+        let now = Instant::now();
+        self.accept_at = Some(now + ACCEPT_PAUSE);
+        if self.paused_told_at.is_none_or(|at| now.duration_since(at) >= PAUSED_TOLD_EVERY) {
+            self.paused_told_at = Some(now);
+            warn!(%error, "cannot accept clients for now");
+        }
     }
 
     fn reload(&mut self) {

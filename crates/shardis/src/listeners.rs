@@ -15,8 +15,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tracing::warn;
+use std::time::Duration;
 
 /// Clients that the kernel keeps while we are busy. The kernel's own bound (net.core.somaxconn) holds as well.
 const BACKLOG: i32 = 4096;
@@ -33,8 +32,8 @@ pub(crate) enum Next {
     Gone,
     /// Nobody; the listener says when there is somebody.
     Nobody,
-    /// Nobody for now, which the log was told: try again then.
-    Later(Instant),
+    /// Nobody for now: there is no descriptor left, say. Try again later.
+    Later(io::Error),
 }
 
 /// One of them.
@@ -216,10 +215,7 @@ impl Listener {
                 ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted => {
                     Next::Gone
                 }
-                _ => {
-                    warn!(%error, "cannot accept clients for now");
-                    Next::Later(Instant::now() + ACCEPT_PAUSE)
-                }
+                _ => Next::Later(error),
             },
         }
     }

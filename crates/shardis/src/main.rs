@@ -15,6 +15,7 @@ mod dial;
 mod discovery;
 mod embedded;
 mod leash;
+mod line_limit;
 mod listeners;
 mod local;
 mod log_sink;

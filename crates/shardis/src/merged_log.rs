@@ -1,5 +1,6 @@
 //! One line for each event, though each worker notices it for itself.
 
+use crate::line_limit::LineLimit;
 use proxy::Notice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ pub(crate) struct MergedLog {
     moments: BTreeMap<String, Instant>,
     /// The keys of which shards are elsewhere, as it was told last.
     remapped: Option<Notice>,
+    /// Of lines that are each of one client.
+    of_clients: LineLimit,
 }
 
 /// What begins and ends, and of which shard.
@@ -64,8 +67,13 @@ impl MergedLog {
                 self.remapped = Some(notice.clone());
                 !is_told
             }
-            Kind::Own => true,
+            Kind::Own => self.of_clients.admits(now),
         }
+    }
+
+    /// How many lines about single clients were left out, if it is time to tell.
+    pub(crate) fn poll_left_out(&mut self, now: Instant) -> Option<u64> {
+        self.of_clients.poll_left_out(now)
     }
 
     /// Nodes are others: conditions of those that are gone do not end.
@@ -160,5 +168,8 @@ mod tests {
         let (mut log, now) = (MergedLog::default(), Instant::now());
         let failed = Notice::HandshakeFailed { peer: "a".to_owned(), reason: "b".to_owned() };
         assert!(log.admits(0, &failed, now) && log.admits(1, &failed, now));
+        while log.admits(0, &failed, now) {}
+        assert_eq!(log.poll_left_out(now), Some(1), "but not without end");
+        assert!(log.admits(0, &down("a", "refused"), now), "and nobody's flood hides what becomes of nodes");
     }
 }

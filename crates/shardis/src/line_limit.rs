@@ -1,0 +1,52 @@
+//! How many lines of the log may be about single clients. Whoever can connect causes such lines, and could fill a disk with them.
+
+use crate::refused::Refused;
+use std::time::{Duration, Instant};
+
+/// So many at once: more than an ordinary bad day has.
+const LINES_AT_ONCE: u32 = 4096;
+/// And one more as often as this: some hundred megabytes in a day.
+const LINE_EVERY: Duration = Duration::from_millis(50);
+
+/// What is left of the allowance, and what was left out of the log.
+#[derive(Debug, Default)]
+pub(crate) struct LineLimit {
+    /// The allowance is whole again then.
+    whole_at: Option<Instant>,
+    left_out: Refused,
+}
+
+impl LineLimit {
+    /// Whether the log may have one line more at `now`.
+    pub(crate) fn admits(&mut self, now: Instant) -> bool {
+        let whole_at = self.whole_at.map_or(now, |at| at.max(now)) + LINE_EVERY;
+        let fits = whole_at.duration_since(now) <= LINE_EVERY * LINES_AT_ONCE;
+        if fits {
+            self.whole_at = Some(whole_at);
+        } else {
+            self.left_out.note();
+        }
+        fits
+    }
+
+    /// How many lines were left out that the log was not told of, if it is time to say so.
+    pub(crate) fn poll_left_out(&mut self, now: Instant) -> Option<u64> {
+        self.left_out.poll(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_lines_at_once_pass_and_then_a_few_and_the_rest_is_counted() {
+        let (mut limit, began) = (LineLimit::default(), Instant::now());
+        let admitted = |limit: &mut LineLimit, now| (0..10_000).filter(|_| limit.admits(now)).count();
+        assert_eq!(admitted(&mut limit, began), 4096);
+        assert_eq!(limit.poll_left_out(began), Some(10_000 - 4096));
+        assert_eq!(limit.poll_left_out(began + Duration::from_secs(9)), None);
+        assert_eq!(admitted(&mut limit, began + Duration::from_secs(10)), 200);
+        assert_eq!(admitted(&mut limit, began + Duration::from_secs(10_000)), 4096, "all is as at first");
+    }
+}
