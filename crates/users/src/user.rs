@@ -59,7 +59,9 @@ impl Users {
 
     /// The user `name`, if it is enabled and `password` is one of its own.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
-        self.get(name).filter(|user| user.enabled && user.takes(password))
+        // Hashed whoever it is: how long the answer takes tells nobody which users there are.
+        let hash = Hash::of(password);
+        self.get(name).filter(|user| user.takes(hash) && user.enabled)
     }
 
     /// Counts the changes: of two [`Users`] of one [`Registry`](crate::Registry) the one with more is newer.
@@ -131,9 +133,8 @@ impl User {
         self.all_selectors().any(Selector::is_unlimited)
     }
 
-    /// Whether `password` is one of its own. All are compared, whichever fits.
-    pub(crate) fn takes(&self, password: &[u8]) -> bool {
-        let hash = Hash::of(password);
+    /// Whether the password of `hash` is one of its own. All are compared, whichever fits.
+    pub(crate) fn takes(&self, hash: Hash) -> bool {
         self.free || self.passwords.iter().fold(false, |found, own| found | own.is_same(hash))
     }
 
@@ -214,5 +215,26 @@ impl Rights {
 
     pub(crate) fn contains(self, other: Rights) -> bool {
         (self.read || !other.read) && (self.write || !other.write)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::password::HASHED;
+
+    #[test]
+    fn an_unknown_user_takes_as_long_as_a_wrong_password() {
+        // The answer came sooner for names that there are not: a long password showed which there are.
+        let text = b"user bob on >secret\nuser idle off >secret\nuser open on nopass";
+        let users = Users::parse("users.acl", text).expect("valid");
+        let hashed = |name: &[u8], password: &[u8]| {
+            let before = HASHED.get();
+            (users.authenticate(name, password).is_some(), HASHED.get() - before)
+        };
+        for (name, is_taken) in [("bob", true), ("idle", false), ("open", true), ("nobody", false)] {
+            assert_eq!(hashed(name.as_bytes(), b"secret"), (is_taken, 1), "{name}");
+        }
+        assert_eq!(hashed(b"bob", b"wrong"), (false, 1));
     }
 }
