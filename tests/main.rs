@@ -23,6 +23,7 @@ mod harness;
 mod inspection;
 mod large;
 mod learned;
+mod left_behind;
 mod local;
 mod passing;
 mod per_shard;

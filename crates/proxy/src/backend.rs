@@ -280,6 +280,9 @@ pub(crate) struct Backend {
     pub late_at_most: Instant,
 }
 
+/// An idle connection keeps room for so many tickets.
+const TICKETS_KEPT: usize = 1024;
+
 impl Backend {
     /// A node that was not connected to yet, and is to be at once.
     pub(crate) fn new(
@@ -393,6 +396,13 @@ impl Backend {
     pub(crate) fn held_bytes(&self) -> usize {
         let tickets = self.in_flight.len() * size_of::<Ticket>();
         self.outbox.unsent_len() + self.outbox.kept_len() + self.input.len() + tickets
+    }
+
+    /// Gives back what an idle connection need not own.
+    pub(crate) fn shrink(&mut self) {
+        if self.in_flight.is_empty() && self.in_flight.capacity() > TICKETS_KEPT {
+            self.in_flight = VecDeque::new();
+        }
     }
 
     /// What its requests are counted for, and what they hold.

@@ -172,6 +172,7 @@ impl Core {
         let keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
         let lanes = Lanes::new(settings.credentials.clone(), settings.authority);
         let passing = Passing::new(&settings.credentials);
+        let memory = Memory::default();
         let mut core = Core {
             backends: Vec::new(),
             vacant: Vec::new(),
@@ -183,9 +184,9 @@ impl Core {
             ejection: settings
                 .ejecting
                 .map(|ejecting| Box::new(Ejection::new(ejecting, limits.ramp_up, shards))),
-            subscriptions: Subscriptions::new(shards),
+            subscriptions: Subscriptions::new(shards, memory.charge(0)),
             monitor: Monitor::default(),
-            invalidations: Invalidations::new(shards),
+            invalidations: Invalidations::new(shards, memory.charge(0)),
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(topology.divisions()),
@@ -197,9 +198,9 @@ impl Core {
             users: settings.registry.users(),
             settings,
             topology,
-            memory: Memory::default(),
             merges: Slab::default(),
-            repeats: Repeats::default(),
+            repeats: Repeats::new(memory.charge(0)),
+            memory,
             scans: Slab::default(),
             emulations: Slab::default(),
             waits: Waits::default(),
@@ -368,8 +369,9 @@ impl Core {
     pub(crate) fn settle(&mut self, session: &mut Session, place: u32, reply: &[u8]) -> bool {
         session.settle(place, reply, &mut self.pool);
         if session.pinning != Pinning::No {
-            // A large reply behind it may have waited for that.
-            self.pins.to_relay.push(session.conn);
+            // A large reply behind it may have waited for that. A subscription to many topics is confirmed by as many replies.
+            let is_listed = self.pins.to_relay.last() == Some(&session.conn);
+            self.pins.to_relay.extend((!is_listed).then_some(session.conn));
         }
         self.note_settled(session, reply.len())
     }

@@ -281,6 +281,8 @@ pub(crate) const PROTO_NOT_AN_INTEGER: &str = "ERR Protocol version is not an in
 pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
 pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
+pub(crate) const CLIENT_NAME_TOO_LONG: &str = "ERR Client names cannot be longer than 1024 bytes";
+pub(crate) const PREFIXES_TOO_LONG: &str = "ERR the prefixes of this client exceed the limit of the proxy";
 pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many questions wait for their answers";
 pub(crate) const CROSS_SHARD_KEYS_MAX: &str = "ERR the command names more keys of several shards than the limit of the proxy. Nothing was changed. Name fewer keys, or \
      give them one hash tag";

@@ -67,6 +67,13 @@ pub struct Limits {
     /// Bytes that keys which clients have read that track (CLIENT TRACKING), of one worker, are counted for. Above it some
     /// are forgotten, and the clients are told as if they had changed.
     pub tracked_bytes_max: usize,
+    /// Bytes of the beginnings of keys that one client names with CLIENT TRACKING … PREFIX. With more, it is refused.
+    pub prefix_bytes_max: usize,
+    /// Bytes of all scripts that a process keeps, and of all libraries of functions. The oldest scripts go first; a library that
+    /// does not fit is not kept: a node that loses it is not given it again.
+    pub script_bytes_max: usize,
+    /// Bytes of the names and rules of all users. An ACL SETUSER that makes them more is refused. An ACL file may have more.
+    pub user_bytes_max: usize,
     /// Requests in flight to one node over one connection. Above it requests are refused at once.
     pub in_flight_max: usize,
     /// Questions that wait for other workers, for all nodes or for time (CLIENT LIST, INFO, WAIT), of all clients of one
@@ -170,7 +177,12 @@ impl Limits {
     /// These limits for one of `workers` workers of a process that may have `process_bytes` of memory: nothing may be
     /// held that does not fit. Buffers grow by doubling, so half of the memory is left to them.
     pub fn within_memory(self, process_bytes: usize, workers: usize) -> Limits {
-        let memory = process_bytes.saturating_sub(PROCESS_BYTES) / workers / 2;
+        let shared = process_bytes / 32;
+        let script_bytes_max = self.script_bytes_max.min(shared);
+        let user_bytes_max = self.user_bytes_max.min(shared);
+        // Scripts, libraries of functions, and users are there once for all workers.
+        let shared = PROCESS_BYTES + 2 * script_bytes_max + user_bytes_max;
+        let memory = process_bytes.saturating_sub(shared) / workers / 2;
         Limits {
             memory_bytes_max: memory,
             request_bytes_max: self.request_bytes_max.min(memory),
@@ -183,6 +195,9 @@ impl Limits {
             subscriber_bytes_soft: self.subscriber_bytes_soft.min(memory / 8),
             subscription_bytes_max: self.subscription_bytes_max.min(memory / 8),
             tracked_bytes_max: self.tracked_bytes_max.min(memory / 8),
+            prefix_bytes_max: self.prefix_bytes_max.min(memory / 64),
+            script_bytes_max,
+            user_bytes_max,
             backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
             // A share for each of some dozens of busy clients.
             pending_bytes_max: self.pending_bytes_max.min(memory / 128),
@@ -232,6 +247,8 @@ const LARGE_BYTES_MIN: usize = 20 << 10;
 const PINNED_CLIENT_BYTES: usize = 512 << 10;
 /// Capacity that the scratch space for replies of ours and merged ones keeps.
 pub(crate) const SCRATCH_BYTES_KEPT: usize = 256 << 10;
+/// Longer names of clients are refused. A listing of all of them is as large as they are.
+pub(crate) const CLIENT_NAME_BYTES_MAX: usize = 1024;
 /// Larger buffers are freed and not kept for the next.
 pub(crate) const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 
@@ -261,6 +278,9 @@ impl Default for Limits {
             subscription_bytes_max: 64 << 20,
             pattern_bytes_max: 1 << 10,
             tracked_bytes_max: 64 << 20,
+            prefix_bytes_max: 1 << 20,
+            script_bytes_max: 16 << 20,
+            user_bytes_max: 16 << 20,
             in_flight_max: 1 << 16,
             inquiries_max: 1 << 16,
             // Ten times as many commands as there are. Their descriptions are 2 MB and take some milliseconds.

@@ -10,9 +10,10 @@ pub(crate) mod inquiry;
 use crate::backend::lanes::LaneKind;
 use crate::core::Core;
 use crate::errors;
+use crate::limits::CLIENT_NAME_BYTES_MAX;
 use crate::local::inquiry::{Gathered, Question};
 use crate::pubsub;
-use crate::session::{Mute, Phase, Session};
+use crate::session::{Mute, Name, Phase, Session};
 use command::{About, Command, Local, Resolved};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -63,7 +64,7 @@ impl Core {
                 self.end_to_monitor(session);
                 self.end_tracking(session);
                 self.end_transaction(session);
-                session.name = Box::default();
+                session.name = None;
                 session.wishes.replica_reads = false;
                 self.set_reads(session, false);
                 self.change_lane(session, LaneKind::default());
@@ -80,9 +81,12 @@ impl Core {
             Local::Auth if self.has_users_of_nodes() => self.auth_at_nodes(session, request, reply),
             Local::Auth => self.auth(session, request, reply),
             Local::ClientId => encode::integer(reply, session.client as i64),
-            Local::ClientSetname => set_name(session, request.arg(2), reply),
-            Local::ClientGetname if session.name.is_empty() => encode::null(reply, session.resp3),
-            Local::ClientGetname => encode::bulk(reply, &session.name),
+            Local::ClientSetname => match self.set_name(session, request.arg(2)) {
+                Ok(()) => encode::simple(reply, b"OK"),
+                Err(text) => errors::write(reply, text),
+            },
+            Local::ClientGetname if session.name().is_empty() => encode::null(reply, session.resp3),
+            Local::ClientGetname => encode::bulk(reply, session.name()),
             Local::ClientSetinfo => client_setinfo(request, reply),
             Local::ConfigGet => self.config_get(session.resp3, request, reply),
             // Redis's own word for a primary without replicas, and offset 0.
@@ -186,12 +190,8 @@ impl Core {
         if session.login.must_log_in() {
             return errors::write(reply, errors::NO_AUTH_HELLO);
         }
-        if let Some(name) = name {
-            set_name(session, name, reply);
-            if resp::reply::is_error(reply) {
-                return;
-            }
-            reply.clear();
+        if let Some(Err(text)) = name.map(|name| self.set_name(session, name)) {
+            return errors::write(reply, text);
         }
         if session.resp3 != resp3 && session.is_pending() {
             // Messages come in the new protocol from now on: not before the client knows.
@@ -199,6 +199,14 @@ impl Core {
         }
         self.change_lane(session, LaneKind { resp3, ..self.lanes.kind(session.lane) });
         write_hello(session, reply);
+    }
+
+    /// The session is called `name` from now on, if that is a name; else what its client is told.
+    pub(crate) fn set_name(&mut self, session: &mut Session, name: &[u8]) -> Result<(), &'static str> {
+        check_name(name)?;
+        let charge = self.memory.charge(name.len());
+        session.name = (!name.is_empty()).then(|| Box::new(Name { text: name.into(), charge }));
+        Ok(())
     }
 
     /// CONFIG GET of what is true of the proxy, by Redis's names.
@@ -247,17 +255,13 @@ fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
     encode::verbatim(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes(), resp3);
 }
 
-/// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client.
-pub(crate) fn is_name(name: &[u8]) -> bool {
-    name.iter().all(u8::is_ascii_graphic)
-}
-
-fn set_name(session: &mut Session, name: &[u8], reply: &mut Vec<u8>) {
-    if !is_name(name) {
-        return errors::write(reply, errors::CLIENT_NAME);
+/// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client; and they are not long.
+pub(crate) fn check_name(name: &[u8]) -> Result<(), &'static str> {
+    match () {
+        () if !name.iter().all(u8::is_ascii_graphic) => Err(errors::CLIENT_NAME),
+        () if name.len() > CLIENT_NAME_BYTES_MAX => Err(errors::CLIENT_NAME_TOO_LONG),
+        () => Ok(()),
     }
-    session.name = name.into();
-    encode::simple(reply, b"OK");
 }
 
 /// Libraries tell their name and version right after they connect (Redis 7.2).

@@ -270,7 +270,7 @@ impl Core {
     /// CONFIG SET requirepass: from now on the default user has `password`, or, if that is empty, needs none.
     pub(crate) fn set_password(&mut self, session: &mut Session, password: &[u8]) {
         let rule = if password.is_empty() { b"nopass".to_vec() } else { [b">", password].concat() };
-        match self.settings.registry.set_user(DEFAULT, &[b"resetpass", &rule]) {
+        match self.settings.registry.set_user(DEFAULT, &[b"resetpass", &rule], self.limits.user_bytes_max) {
             Ok(users) => self.spread_users(session, users, None),
             Err(text) => self.refuse(session, &text),
         }

@@ -1,7 +1,8 @@
 //! What a worker holds for its clients and nodes in bytes, and what it does when that nears its limit.
 //!
 //! Counted are requests that have not come whole, are not read yet or wait for EXEC, replies that wait for their clients or for the
-//! other parts of a merge, and what waits to be sent to nodes. If this, without the unread requests, is above half of
+//! other parts of a merge, what waits to be sent to nodes, answers of several workers and what is on its way to them, and what
+//! clients leave behind (names, subscriptions, keys that are tracked, copies of requests). What is neither unread nor left behind is what moves. If that is above half of
 //! the limit, nothing is read from clients until it has shrunk to a quarter: what they send waits in their sockets.
 //! (Unread requests could not shrink while they are not read.) If clients wait for that while
 //! others neither take their replies nor finish their requests, the one of those for which the most is held is closed.
@@ -13,6 +14,8 @@ use crate::core::Core;
 use crate::event::CloseReason;
 use crate::proxy::{Peer, Proxy};
 use crate::session::{Phase, Session};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is held, and whether that is much.
 #[derive(Debug, Default)]
@@ -29,6 +32,63 @@ pub(crate) struct Memory {
     held_up: Vec<ConnId>,
     /// What the driver holds, as it was counted last.
     below_bytes: usize,
+    /// What clients leave behind.
+    left: Arc<Account>,
+    /// Answers of this process that are gathered, and what is on its way to other workers. It moves, too.
+    gathered: Arc<Account>,
+}
+
+/// What [`Charge`]s add up to. Another worker may drop a charge.
+#[derive(Debug, Default)]
+struct Account(AtomicUsize);
+
+/// Bytes that count as held as long as this lives: it is dropped with what it is for.
+#[derive(Debug, Default)]
+pub(crate) struct Charge {
+    /// `None` if nobody counts them.
+    account: Option<Arc<Account>>,
+    bytes: usize,
+}
+
+impl Account {
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Charge {
+    fn to(account: &Arc<Account>, bytes: usize) -> Charge {
+        let mut charge = Charge { account: Some(Arc::clone(account)), bytes: 0 };
+        charge.set(bytes);
+        charge
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// So many bytes are held now.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        if let Some(account) = &self.account {
+            account.0.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.set(self.bytes + bytes);
+    }
+
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.set(self.bytes - bytes);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 /// A client for which less is held is not closed to make room: it is not the cause.
@@ -54,7 +114,33 @@ impl Memory {
 
     /// Bytes held.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.unread_bytes + self.moving_bytes
+        self.unread_bytes + self.all_moving_bytes() + self.left_bytes()
+    }
+
+    /// Bytes of all that becomes less if nothing is read from clients.
+    #[inline]
+    fn all_moving_bytes(&self) -> usize {
+        self.moving_bytes + self.gathered.bytes()
+    }
+
+    /// Bytes of what clients leave behind.
+    pub(crate) fn left_bytes(&self) -> usize {
+        self.left.bytes()
+    }
+
+    /// Bytes of answers that are gathered, and of what is on its way to other workers.
+    pub(crate) fn gathered_bytes(&self) -> usize {
+        self.gathered.bytes()
+    }
+
+    /// Counts `bytes` of something that a client leaves behind.
+    pub(crate) fn charge(&self, bytes: usize) -> Charge {
+        Charge::to(&self.left, bytes)
+    }
+
+    /// Counts `bytes` of an answer that is gathered, or on its way to another worker.
+    pub(crate) fn charge_gathered(&self, bytes: usize) -> Charge {
+        Charge::to(&self.gathered, bytes)
     }
 
     /// What is counted for sessions, tasks and connections: of all else, and of unread requests.
@@ -106,7 +192,7 @@ impl Core {
     /// Whether something may be begun that will be held.
     #[inline]
     pub(crate) fn has_memory(&mut self) -> bool {
-        if self.memory.moving_bytes > self.limits.memory_bytes_max / 2 {
+        if self.memory.all_moving_bytes() > self.limits.memory_bytes_max / 2 {
             self.memory.is_full = true;
         }
         !self.memory.is_full()
@@ -155,7 +241,7 @@ impl Proxy {
             self.hold_all_up();
         }
         let memory = &mut self.core.memory;
-        if memory.is_full() && memory.moving_bytes <= max / 4 {
+        if memory.is_full() && memory.all_moving_bytes() <= max / 4 {
             (memory.is_full, memory.holds_all_up) = (false, false);
             for conn in std::mem::take(&mut memory.held_up) {
                 if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
@@ -188,7 +274,7 @@ impl Proxy {
     pub(crate) fn relieve_of_subscribers(&mut self) {
         let half = self.core.limits.memory_bytes_max / 2;
         let is_stuck = |session: &Session| session.subscribed.is_some() && session.blocked;
-        while self.core.memory.moving_bytes > half && self.evict_largest(is_stuck) {}
+        while self.core.memory.all_moving_bytes() > half && self.evict_largest(is_stuck) {}
     }
 
     /// Closes the client for which the most is held among those of whom `may` is true. False if there is none that is
@@ -200,7 +286,8 @@ impl Proxy {
                 Peer::Client(session) if may(session) => {
                     let transaction = session.transaction.as_ref().map_or(0, |kept| kept.held_bytes());
                     let transaction = transaction + self.core.mixture_bytes(session);
-                    Some((session.counted_bytes + session.counted_unread_bytes + transaction, conn))
+                    let counted = session.counted_bytes + session.counted_unread_bytes + session.left_bytes();
+                    Some((counted + transaction, conn))
                 }
                 Peer::Client(_) | Peer::Node(_) => None,
             }

@@ -555,6 +555,7 @@ impl Proxy {
         }
         for node in 0..self.core.backends.len() {
             self.core.backends[node].passed_over_bytes = 0;
+            self.core.backends[node].shrink();
             if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
                 let conn = ConnId { index: 0, generation: 0 };
                 let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: Kept::NO };

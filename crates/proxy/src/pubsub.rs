@@ -31,6 +31,7 @@ use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::login::passing::is_denial;
+use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub::audience::{Ear, Receivers};
 use crate::pubsub::subscriptions::{Deserted, Origin, Topics, Wait};
@@ -97,9 +98,9 @@ impl Leaving {
 const NOTIFICATIONS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
 
 impl Subscriptions {
-    pub(crate) fn new(shards: usize) -> Subscriptions {
+    pub(crate) fn new(shards: usize, charge: Charge) -> Subscriptions {
         Subscriptions {
-            topics: Topics::new(shards),
+            topics: Topics::new(shards, charge),
             sources: BTreeMap::new(),
             leaving: Slab::default(),
             set_back: BTreeSet::new(),

@@ -14,7 +14,7 @@ use crate::event::{CloseReason, Notice};
 use crate::login;
 use crate::redirect::Kept;
 use crate::requests::learn::Lookup;
-use crate::requests::route::{Keys, Route};
+use crate::requests::route::{Keys, Route, Scratch};
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{
     Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
@@ -128,6 +128,9 @@ impl Core {
             self.note_carried_out(session);
         }
         session.has_unread = at < bytes.len() && !is_cut;
+        if bytes.len() > Scratch::MANY_ARGS_BYTES_MIN {
+            scratch.shrink();
+        }
         self.scratch = scratch;
         self.asking = Number::NONE;
         if at > DEEP_FROM {

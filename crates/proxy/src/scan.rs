@@ -10,6 +10,7 @@ pub(crate) mod cursor;
 use crate::backend::lanes::LaneId;
 use crate::core::{Asked, Core};
 use crate::errors;
+use crate::memory::Charge;
 use crate::scan::cursor::Cursor;
 use crate::session::{Owed, Session};
 use resp::integer::parse_i64;
@@ -35,6 +36,8 @@ pub(crate) struct Scan {
     request: Vec<u8>,
     name_len: usize,
     args: usize,
+    /// For the request and the page.
+    charge: Charge,
 }
 
 /// What Redis takes for COUNT where it is not said.
@@ -45,12 +48,19 @@ const COUNT_DEFAULT: usize = 10;
 const END: &[u8] = b"*2\r\n$1\r\n0\r\n*0\r\n";
 
 impl Scan {
-    fn new(lane: LaneId, cursor: Cursor, request: &Request<'_>, pool: &mut BufferPool) -> Scan {
+    fn new(
+        (lane, cursor): (LaneId, Cursor),
+        request: &Request<'_>,
+        pool: &mut BufferPool,
+        mut charge: Charge,
+    ) -> Scan {
         let mut copy = pool.take();
         copy.extend_from_slice(request.raw_arg(0));
         let name_len = copy.len();
         copy.extend_from_slice(request.raw_args(2, request.len() - 2));
+        charge.set(copy.len());
         Scan {
+            charge,
             lane,
             cursor,
             has_page: false,
@@ -61,6 +71,11 @@ impl Scan {
             name_len,
             args: request.len(),
         }
+    }
+
+    /// What it is counted for, and what it holds.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.charge.bytes(), self.request.len() + self.page.len())
     }
 
     /// Appends the request for the shard that is to work on it now.
@@ -98,7 +113,12 @@ impl Core {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
-        let scan = self.scans.insert(Scan::new(session.lane, cursor, request, &mut self.pool));
+        let scan = self.scans.insert(Scan::new(
+            (session.lane, cursor),
+            request,
+            &mut self.pool,
+            self.memory.charge(0),
+        ));
         let place = session.reserve(Owed::Scan(scan));
         self.ask_for_page(scan, node, Asked::by_client(session.conn, place));
     }
@@ -121,6 +141,7 @@ impl Core {
         };
         scan.found += found;
         scan.page.extend_from_slice(page);
+        scan.charge.add(page.len());
         let next = scan.cursor.next(node, self.topology.all_shards());
         if let Some(next) = next
             && next.shard != scan.cursor.shard

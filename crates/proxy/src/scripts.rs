@@ -14,6 +14,7 @@
 use crate::backend::lanes::LaneId;
 use crate::core::{Asked, Core};
 use crate::cross_slot::Remedy;
+use crate::memory::Charge;
 use crate::requests::route::{self, Keys, Part, Route};
 use crate::session::{Owed, Session};
 use command::{Command, Script};
@@ -47,6 +48,8 @@ struct Kept {
     bytes: usize,
     /// Function libraries by name.
     libraries: HashMap<Vec<u8>, Arc<[u8]>>,
+    /// Of all libraries and their names.
+    library_bytes: usize,
 }
 
 /// What one connection to a node has loaded since it was made.
@@ -75,11 +78,11 @@ pub(crate) struct Repeat {
 }
 
 /// Requests that may have to go once more.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Repeats {
     requests: Slab<Repeat>,
-    /// Of all copies.
-    bytes: usize,
+    /// For all copies.
+    charge: Charge,
 }
 
 /// A library that is kept once all shards have loaded it.
@@ -89,8 +92,6 @@ pub(crate) struct Library {
     code: Vec<u8>,
 }
 
-/// Bytes of all scripts that are kept; the oldest go first.
-const SCRIPT_BYTES_MAX: usize = 16 << 20;
 /// Scripts that one connection is known to have; more, and they are loaded once more.
 const LOADED_MAX: usize = 16 * 1024;
 /// Longer requests are not copied to be repeated.
@@ -103,15 +104,15 @@ impl Scripts {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps `body` and says its name.
-    fn keep(&self, body: &[u8]) -> Sha {
+    /// Keeps `body`, and as much of what it kept before as takes `bytes_max` with it. Says its name.
+    fn keep(&self, body: &[u8], bytes_max: usize) -> Sha {
         let sha = sha_of(body);
         let mut kept = self.lock();
-        if body.len() <= SCRIPT_BYTES_MAX && !kept.bodies.contains_key(&sha) {
+        if body.len() <= bytes_max && !kept.bodies.contains_key(&sha) {
             kept.bodies.insert(sha, body.into());
             kept.order.push_back(sha);
             kept.bytes += body.len();
-            while kept.bytes > SCRIPT_BYTES_MAX {
+            while kept.bytes > bytes_max {
                 let Some(oldest) = kept.order.pop_front() else { break };
                 kept.bytes -= kept.bodies.remove(&oldest).map_or(0, |body| body.len());
             }
@@ -120,10 +121,10 @@ impl Scripts {
     }
 
     /// What `request` names without bringing it along. A script that it brings along is kept.
-    pub(crate) fn named(&self, script: Script, request: &Request<'_>) -> Option<Named> {
+    pub(crate) fn named(&self, script: Script, request: &Request<'_>, bytes_max: usize) -> Option<Named> {
         match script {
             Script::Body => {
-                self.keep(request.arg(1));
+                self.keep(request.arg(1), bytes_max);
                 None
             }
             Script::Sha => Some(Named::Script(request.arg(1).to_ascii_lowercase().try_into().ok()?)),
@@ -165,24 +166,61 @@ impl Scripts {
         !self.lock().libraries.is_empty()
     }
 
-    /// All shards have loaded `library`.
-    pub(crate) fn keep_library(&self, library: Library) {
-        self.lock().libraries.insert(library.name, library.code.into());
-        self.libraries_version.fetch_add(1, Ordering::Release);
+    /// All shards have loaded `library`, which takes the place of one of the same name. It is kept if all of them do not take
+    /// more than `bytes_max` then.
+    pub(crate) fn keep_library(&self, library: Library, bytes_max: usize) {
+        let mut kept = self.lock();
+        kept.remove_library(&library.name);
+        let bytes = library.held_bytes();
+        if kept.library_bytes + bytes <= bytes_max {
+            kept.library_bytes += bytes;
+            kept.libraries.insert(library.name, library.code.into());
+            self.libraries_version.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// FUNCTION DELETE.
     fn forget_library(&self, name: &[u8]) {
-        self.lock().libraries.remove(name);
+        self.lock().remove_library(name);
     }
 
     /// FUNCTION FLUSH.
     fn forget_libraries(&self) {
-        self.lock().libraries.clear();
+        let mut kept = self.lock();
+        kept.libraries.clear();
+        kept.library_bytes = 0;
+    }
+
+    /// Bytes of all that is kept, and the same added up anew.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        let kept = self.lock();
+        let bodies: usize = kept.bodies.values().map(|body| body.len()).sum();
+        let libraries: usize = kept.libraries.iter().map(|(name, code)| name.len() + code.len()).sum();
+        (kept.bytes + kept.library_bytes, bodies + libraries)
+    }
+}
+
+impl Kept {
+    fn remove_library(&mut self, name: &[u8]) {
+        if let Some(code) = self.libraries.remove(name) {
+            self.library_bytes -= name.len() + code.len();
+        }
+    }
+}
+
+impl Library {
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.name.len() + self.code.len()
     }
 }
 
 impl Repeats {
+    /// None, for which `charge` is.
+    pub(crate) fn new(charge: Charge) -> Repeats {
+        Repeats { requests: Slab::default(), charge }
+    }
+
     /// Keeps a copy of `request`, unless it is too long or there are too many.
     fn keep(
         &mut self,
@@ -191,24 +229,24 @@ impl Repeats {
         request: &[u8],
         pool: &mut BufferPool,
     ) -> Option<Id> {
-        if request.len() > REPEAT_BYTES_MAX || self.bytes + request.len() > REPEATS_BYTES_MAX {
+        if request.len() > REPEAT_BYTES_MAX || self.charge.bytes() + request.len() > REPEATS_BYTES_MAX {
             return None;
         }
         let mut copy = pool.take();
         copy.extend_from_slice(request);
-        self.bytes += copy.len();
+        self.charge.add(copy.len());
         Some(self.requests.insert(Repeat { lane, shard, named, request: copy }))
     }
 
     fn remove(&mut self, id: Id) -> Option<Repeat> {
         let repeat = self.requests.remove(id)?;
-        self.bytes -= repeat.request.len();
+        self.charge.take(repeat.request.len());
         Some(repeat)
     }
 
     /// What they are counted for, and what they hold.
     pub(crate) fn account(&self) -> (usize, usize) {
-        (self.bytes, self.requests.iter().map(|(_, repeat)| repeat.request.len()).sum())
+        (self.charge.bytes(), self.requests.iter().map(|(_, repeat)| repeat.request.len()).sum())
     }
 
     #[cfg(test)]
@@ -269,11 +307,11 @@ impl Core {
     /// What `request` names. A script that it brings along is kept.
     fn named(&mut self, node: u32, script: Script, request: &Request<'_>) -> Option<Named> {
         if script == Script::Body {
-            let sha = self.board.scripts.keep(request.arg(1));
+            let sha = self.board.scripts.keep(request.arg(1), self.limits.script_bytes_max);
             self.note_loaded(node, sha);
             return None;
         }
-        self.board.scripts.named(script, request)
+        self.board.scripts.named(script, request, self.limits.script_bytes_max)
     }
 
     fn note_loaded(&mut self, node: u32, sha: Sha) {
@@ -370,7 +408,7 @@ impl Core {
         let scripts = &self.board.scripts;
         match &*command.name {
             "script|load" => {
-                let sha = scripts.keep(request.arg(2));
+                let sha = scripts.keep(request.arg(2), self.limits.script_bytes_max);
                 parts.iter().for_each(|part| self.note_loaded(part.node, sha));
             }
             "script|flush" => scripts.forget(),
@@ -412,6 +450,8 @@ fn library_name(code: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
+    const SCRIPT_BYTES_MAX: usize = 1 << 20;
+
     #[test]
     fn scripts_are_named_as_redis_names_them() {
         assert_eq!(sha_of(b"return 1"), *b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
@@ -421,24 +461,36 @@ mod tests {
 
     #[test]
     fn copies_of_requests_are_bounded() {
-        let (mut repeats, mut pool) = (Repeats::default(), BufferPool::new(16, 1 << 20));
+        let (mut repeats, mut pool) = (Repeats::new(Charge::default()), BufferPool::new(16, 1 << 20));
         let mut keep =
             |len| repeats.keep((LaneId::FIRST, ShardId(0)), Named::Functions, &vec![b'x'; len], &mut pool);
         assert!(keep(REPEAT_BYTES_MAX + 1).is_none());
         let kept = std::iter::from_fn(|| keep(REPEAT_BYTES_MAX)).collect::<Vec<_>>();
         assert_eq!(kept.len(), REPEATS_BYTES_MAX / REPEAT_BYTES_MAX);
         assert!(repeats.remove(kept[0]).is_some() && repeats.remove(kept[0]).is_none());
-        assert_eq!(repeats.bytes, REPEATS_BYTES_MAX - REPEAT_BYTES_MAX);
+        assert_eq!(repeats.charge.bytes(), REPEATS_BYTES_MAX - REPEAT_BYTES_MAX);
     }
 
     #[test]
     fn the_oldest_scripts_go_when_there_is_no_room() {
         let scripts = Scripts::default();
         let large = vec![b' '; SCRIPT_BYTES_MAX / 2];
-        let [first, second, third] = [1u8, 2, 3].map(|last| scripts.keep(&[&large[..], &[last]].concat()));
+        let keep = |body: &[u8]| scripts.keep(body, SCRIPT_BYTES_MAX);
+        let [first, second, third] = [1u8, 2, 3].map(|last| keep(&[&large[..], &[last]].concat()));
         assert!(scripts.body(&first).is_none() && scripts.body(&second).is_none());
         assert!(scripts.body(&third).is_some());
-        let too_large = scripts.keep(&vec![b' '; SCRIPT_BYTES_MAX + 1]);
+        let too_large = keep(&vec![b' '; SCRIPT_BYTES_MAX + 1]);
         assert!(scripts.body(&too_large).is_none() && scripts.body(&third).is_some());
+    }
+
+    #[test]
+    fn a_library_that_does_not_fit_is_not_kept_nor_the_one_before() {
+        let scripts = Scripts::default();
+        let library = |name: &[u8], len| Library { name: name.to_vec(), code: vec![b'x'; len] };
+        scripts.keep_library(library(b"one", 60), 100);
+        scripts.keep_library(library(b"two", 60), 100);
+        assert_eq!((scripts.libraries().len(), scripts.account()), (1, (63, 63)));
+        scripts.keep_library(library(b"one", 98), 100);
+        assert_eq!((scripts.has_libraries(), scripts.account()), (false, (0, 0)));
     }
 }

@@ -10,9 +10,11 @@ use crate::event::Arrival;
 use crate::held::{HeldNode, Watch};
 use crate::limits::Limits;
 use crate::login::Login;
+use crate::memory::Charge;
 use crate::pubsub::audience::Receivers;
 use crate::pubsub::subscriptions::Subscribed;
 use crate::reading::replicas::Reads;
+use crate::tracking::Tracking;
 use crate::transaction::Transaction;
 use command::Number;
 use resp::reply::is_push;
@@ -44,8 +46,8 @@ pub(crate) struct Session {
     pub subscribed: Option<Box<Subscribed>>,
     /// When it came.
     pub created_at: Instant,
-    /// As CLIENT SETNAME set it.
-    pub name: Box<[u8]>,
+    /// As CLIENT SETNAME set it, if it did.
+    pub name: Option<Box<Name>>,
     /// Who it is.
     pub login: Login,
     /// Bytes that arrived and were not read as requests yet.
@@ -115,6 +117,13 @@ pub(crate) struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// What concerns its reads, if they may go to replicas.
     pub reads: Option<Box<Reads>>,
+}
+
+/// A client's name.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub text: Box<[u8]>,
+    pub charge: Charge,
 }
 
 /// What a session does with what comes.
@@ -290,7 +299,7 @@ impl Session {
             wishes: Wishes::default(),
             subscribed: None,
             created_at: now,
-            name: Box::default(),
+            name: None,
             login: Login::default(),
             input: Vec::new(),
             scanner: request::Scanner::default(),
@@ -776,12 +785,28 @@ impl Session {
         parked.sum()
     }
 
+    /// As CLIENT SETNAME set it; empty if it did not.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.name.as_ref().map_or(&[], |name| &name.text)
+    }
+
+    /// Bytes of what it leaves behind that is its own: its name, and what it has said of keys that it tracks.
+    pub(crate) fn left_bytes(&self) -> usize {
+        let name = self.name.as_ref().map_or(0, |name| name.charge.bytes());
+        name + self.tracking().map_or(0, |tracking| tracking.charge.bytes())
+    }
+
+    /// The same as [`Session::left_bytes`], added up anew.
+    pub(crate) fn add_up_left(&self) -> usize {
+        self.name().len() + self.tracking().map_or(0, Tracking::held_bytes)
+    }
+
     /// Bytes of memory that it holds.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Session>()
             + self.peer.len()
             + self.local.len()
-            + self.name.len()
+            + self.left_bytes()
             + self.input.capacity()
             + self.output.capacity()
             + self.pending.capacity() * size_of::<Place>()

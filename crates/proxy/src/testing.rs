@@ -382,6 +382,13 @@ impl Rig {
         std::iter::from_fn(|| self.proxy.poll_notice()).collect()
     }
 
+    /// Forgets connections that are closed, and what was sent over them.
+    pub(crate) fn forget_closed(&mut self) {
+        self.sent.retain(|conn, _| !self.closed.contains(conn));
+        self.pinned.retain(|(_, conn)| !self.closed.contains(conn));
+        self.closed.retain(|conn| self.nodes.values().any(|shared| shared == conn));
+    }
+
     /// Takes all that is offered and forgets it, without allocating. Returns how many bytes the last one got.
     pub(crate) fn drop_sent(&mut self) -> usize {
         let mut last = 0;

@@ -17,6 +17,7 @@ mod inlays;
 mod inspection;
 mod lanes;
 mod large;
+mod left_behind;
 mod listeners;
 mod logins;
 mod many_nodes;

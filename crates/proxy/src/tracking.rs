@@ -6,6 +6,7 @@ pub(crate) mod noloop;
 
 use crate::ConnId;
 use crate::errors;
+use crate::memory::Charge;
 use crate::tracking::noloop::OwnWrites;
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use topology::ShardId;
 
 /// What one client wants to be told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Tracking {
     pub mode: Mode,
     /// Another client is told instead.
@@ -30,8 +31,12 @@ pub(crate) struct Tracking {
     before: Option<bool>,
     /// Of [`Mode::Broadcast`]: beginnings of the keys that it wants to know of.
     prefixes: Vec<Box<[u8]>>,
+    /// Bytes of those.
+    prefix_bytes: usize,
     /// Shards whose flush it knows of, if it has read nothing since.
     flushed: Vec<ShardId>,
+    /// For all this.
+    pub charge: Charge,
 }
 
 /// Of which keys a client is told.
@@ -60,7 +65,7 @@ pub(crate) struct Redirect {
 }
 
 /// What CLIENT TRACKING asks for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Wish {
     Off,
     On {
@@ -85,7 +90,11 @@ pub(crate) const NO_REDIRECT: &str = "ERR The client ID you want redirect to doe
 
 impl Wish {
     /// `CLIENT TRACKING ON|OFF [option …]` of a client that has wished for `now` before.
-    pub(crate) fn parse(request: &Request<'_>, now: Option<&Tracking>) -> Result<Wish, Vec<u8>> {
+    pub(crate) fn parse(
+        request: &Request<'_>,
+        now: Option<&Tracking>,
+        prefix_bytes_max: usize,
+    ) -> Result<Wish, Vec<u8>> {
         let (mut redirect, mut prefixes): (Option<i64>, Vec<&[u8]>) = (None, Vec::new());
         let [mut broadcast, mut optin, mut optout, mut noloop] = [false; 4];
         let mut at = 3;
@@ -135,6 +144,11 @@ impl Wish {
             () => Mode::Read,
         };
         if broadcast {
+            let named: usize = prefixes.iter().map(|prefix| size_of::<Box<[u8]>>() + prefix.len()).sum();
+            let known = now.map_or(0, |now| now.prefix_bytes);
+            if named + known > prefix_bytes_max {
+                return Err(errors::PREFIXES_TOO_LONG.into());
+            }
             tracking.prefixes = now.map(|now| now.prefixes.clone()).unwrap_or_default();
             check_prefixes(&tracking.prefixes, &prefixes)?;
             let added = if prefixes.is_empty() { vec![&b""[..]] } else { prefixes };
@@ -142,6 +156,8 @@ impl Wish {
             tracking.prefixes.sort();
             // All keys may be asked for again.
             tracking.prefixes.dedup();
+            tracking.prefix_bytes =
+                tracking.prefixes.iter().map(|prefix| size_of::<Box<[u8]>>() + prefix.len()).sum();
         }
         // A negative number is nobody's.
         let redirect = redirect.map(|id| u64::try_from(id).unwrap_or(0));
@@ -248,6 +264,21 @@ impl Tracking {
         self.prefixes.len()
     }
 
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.prefix_bytes + self.own.held_bytes()
+    }
+
+    /// Counts them, if they may have become others.
+    pub(crate) fn recount(&mut self) {
+        self.charge.set(self.held_bytes());
+    }
+
+    /// What it is counted for, and what it holds.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        (self.charge.bytes(), self.held_bytes())
+    }
+
     /// All keys of `shard` are gone. Whether the client is to be told: not, if it was told so of another shard and has
     /// read nothing since.
     pub(crate) fn note_flush(&mut self, shard: ShardId) -> bool {
@@ -343,7 +374,7 @@ pub(crate) struct Readers {
     keys: BTreeMap<Box<[u8]>, BTreeSet<ConnId>>,
     /// All readers of all keys.
     items: usize,
-    held_bytes: usize,
+    charge: Charge,
 }
 
 /// What a key is counted for beside its own bytes, with its place in the table.
@@ -352,44 +383,51 @@ const KEY_BYTES: usize = 150;
 const READER_BYTES: usize = 20;
 
 impl Readers {
+    /// None, for which `charge` is.
+    pub(crate) fn new(charge: Charge) -> Readers {
+        Readers { keys: BTreeMap::new(), charge, items: 0 }
+    }
+
     /// `conn` reads `key`.
     pub(crate) fn add(&mut self, key: &[u8], conn: ConnId) {
         let readers = match self.keys.get_mut(key) {
             Some(readers) => readers,
             None => {
-                self.held_bytes += KEY_BYTES + key.len();
+                self.charge.add(KEY_BYTES + key.len());
                 self.keys.entry(key.into()).or_default()
             }
         };
         let is_new = usize::from(readers.insert(conn));
         self.items += is_new;
-        self.held_bytes += READER_BYTES * is_new;
+        self.charge.add(READER_BYTES * is_new);
     }
 
     /// Takes out who has read `key`.
     pub(crate) fn take(&mut self, key: &[u8]) -> BTreeSet<ConnId> {
         let Some(readers) = self.keys.remove(key) else { return BTreeSet::new() };
         self.items -= readers.len();
-        self.held_bytes -= KEY_BYTES + key.len() + READER_BYTES * readers.len();
+        self.charge.take(KEY_BYTES + key.len() + READER_BYTES * readers.len());
         readers
     }
 
     /// A key to be forgotten, since more is held than `bytes_max`: its readers are to be told as if it had changed.
     pub(crate) fn surplus(&self, bytes_max: usize) -> Option<Box<[u8]>> {
         let first = || self.keys.first_key_value().map(|(key, _)| key.clone());
-        (self.held_bytes > bytes_max).then(first).flatten()
+        (self.charge.bytes() > bytes_max).then(first).flatten()
     }
 
     /// Nothing is cached anywhere.
     pub(crate) fn clear(&mut self) {
-        *self = Readers::default();
+        self.keys.clear();
+        self.items = 0;
+        self.charge.set(0);
     }
 
     /// What all this is counted for, and what is there.
     pub(crate) fn account(&self) -> (usize, usize) {
         let bytes =
             self.keys.iter().map(|(key, readers)| KEY_BYTES + key.len() + READER_BYTES * readers.len());
-        (self.held_bytes, bytes.sum())
+        (self.charge.bytes(), bytes.sum())
     }
 
     /// How many keys there are; 0 once no client tracks.
@@ -455,6 +493,6 @@ mod tests {
         assert_eq!(readers.take(b"b"), BTreeSet::from(conns));
         assert_eq!(readers.take(b"b"), BTreeSet::new());
         assert_eq!(readers.take(b"a").len(), 1);
-        assert_eq!((readers.held_bytes, readers.len(), readers.items()), (0, 0, 0));
+        assert_eq!((readers.charge.bytes(), readers.len(), readers.items()), (0, 0, 0));
     }
 }

@@ -413,7 +413,7 @@ impl Core {
         }
         transaction.may_write |= command.may_write();
         let named = match command.carry {
-            Carry::Script(script) => self.board.scripts.named(script, request),
+            Carry::Script(script) => self.board.scripts.named(script, request, self.limits.script_bytes_max),
             _ => None,
         };
         transaction.keep(command, (request, keys), place, named);

@@ -1,6 +1,9 @@
 //! Writing RESP: appends to a buffer, never fails. What RESP3 has a type of its own for takes `resp3`, and is written as
 //! Redis writes it for a client of RESP2 where that is false.
 
+/// What stands around a text.
+const FRAME_BYTES_MAX: usize = 32;
+
 /// `*len\r\n`
 pub fn array_header(out: &mut Vec<u8>, len: usize) {
     header(out, b'*', len);
@@ -21,13 +24,22 @@ pub fn set_header(out: &mut Vec<u8>, len: usize, resp3: bool) {
 
 /// A text for people: `=len\r\ntxt:text\r\n`, or a bulk.
 pub fn verbatim(out: &mut Vec<u8>, text: &[u8], resp3: bool) {
-    if !resp3 {
-        return bulk(out, text);
-    }
+    verbatim_of(out, &[text], resp3);
+}
+
+/// The same of a text in pieces, which are put together in `out` and nowhere else.
+pub fn verbatim_of(out: &mut Vec<u8>, pieces: &[&[u8]], resp3: bool) {
     const KIND: &[u8] = b"txt:";
-    header(out, b'=', KIND.len() + text.len());
-    out.extend_from_slice(KIND);
-    out.extend_from_slice(text);
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    out.reserve(FRAME_BYTES_MAX + len);
+    match resp3 {
+        true => {
+            header(out, b'=', KIND.len() + len);
+            out.extend_from_slice(KIND);
+        }
+        false => header(out, b'$', len),
+    }
+    pieces.iter().for_each(|piece| out.extend_from_slice(piece));
     out.extend_from_slice(b"\r\n");
 }
 

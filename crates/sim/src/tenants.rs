@@ -102,7 +102,7 @@ impl Rights {
         let rules: Vec<String> = ["resetkeys".to_owned()].into_iter().chain(self.rules(client)).collect();
         let rules: Vec<&[u8]> = rules.iter().map(String::as_bytes).collect();
         let name = format!("tenant{client}");
-        registry.set_user(name.as_bytes(), &rules).expect("rules as they should be")
+        registry.set_user(name.as_bytes(), &rules, usize::MAX).expect("rules as they should be")
     }
 
     /// Whether a transaction of `client` may have been given up since its rights had changed.

@@ -7,6 +7,8 @@ use stdx::Instant;
 const ENTRIES_MAX: usize = 128;
 /// A denial like one of so many of the newest is counted there.
 const COMPARED_MAX: usize = 10;
+/// Of names and keys so many bytes are kept, and how many more there were: as Redis's SLOWLOG does.
+const TEXT_BYTES_MAX: usize = 128;
 /// But not if that is longer ago.
 const GROUPED_SECONDS_MAX: u64 = 60;
 
@@ -89,7 +91,9 @@ pub struct Denials(VecDeque<Denial>);
 
 impl Denials {
     /// Notes a denial, by itself or as one more of its kind.
-    pub fn note(&mut self, denial: Denial) {
+    pub fn note(&mut self, mut denial: Denial) {
+        cut(&mut denial.object);
+        cut(&mut denial.user);
         let like = self.0.iter().take(COMPARED_MAX).position(|known| known.is_like(&denial));
         let count = like.and_then(|at| self.0.remove(at)).map_or(0, |known| known.count);
         self.0.push_front(Denial { count: count + denial.count, ..denial });
@@ -104,6 +108,14 @@ impl Denials {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+/// Leaves the beginning of a long `text`.
+fn cut(text: &mut Vec<u8>) {
+    if let Some(more) = text.len().checked_sub(TEXT_BYTES_MAX).filter(|more| *more > 0) {
+        let end = format!("... ({more} more bytes)");
+        *text = [&text[..TEXT_BYTES_MAX], end.as_bytes()].concat();
     }
 }
 
@@ -137,6 +149,19 @@ mod tests {
         let expected = [("b".to_owned(), 1), ("a".to_owned(), 2), ("b".to_owned(), 1)];
         assert_eq!(counts(&log), expected, "over a minute later it is something new");
         assert_eq!(log.newest(1).next().map(|entry| &*entry.client), Some("at 62"));
+    }
+
+    #[test]
+    fn of_long_names_the_beginning_is_kept() {
+        let mut log = Denials::default();
+        for _ in 0..2 {
+            let user = vec![b'u'; TEXT_BYTES_MAX];
+            log.note(Denial { user, ..denial(&"k".repeat(3_000_000), 0) });
+        }
+        let object = format!("{}... (2999872 more bytes)", "k".repeat(128));
+        assert_eq!(counts(&log), [(object, 2)]);
+        let entry = log.newest(1).next().expect("it was noted");
+        assert_eq!((entry.user.len(), entry.object.capacity() < 200), (TEXT_BYTES_MAX, true));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Registry {
     has_file: bool,
 }
 
+/// Clients give no user a longer name: CLIENT LIST shows the name in the line of each of its clients.
+const NAME_BYTES_MAX: usize = 1024;
 /// The longest password that ACL GENPASS makes.
 const GENERATED_BITS_MAX: usize = 4096;
 
@@ -47,11 +49,14 @@ impl Registry {
         Arc::clone(&current)
     }
 
-    /// ACL SETUSER: applies `rules` to the user `name`, who is made if there is none. On an error nothing changes, and
-    /// its text is what Redis says.
-    pub fn set_user(&self, name: &[u8], rules: &[&[u8]]) -> Result<Arc<Users>, String> {
+    /// ACL SETUSER: applies `rules` to the user `name`, who is made if there is none. All users may hold `bytes_max` then. On
+    /// an error nothing changes, and its text is what Redis says, where Redis has one.
+    pub fn set_user(&self, name: &[u8], rules: &[&[u8]], bytes_max: usize) -> Result<Arc<Users>, String> {
         if rules::has_blanks(name) {
             return Err("ERR Usernames can't contain spaces or null characters".to_owned());
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(format!("ERR Usernames can't be longer than {NAME_BYTES_MAX} bytes"));
         }
         let joined = rules::join_selectors(rules).map_err(|at| {
             let open = String::from_utf8_lossy(rules[at]);
@@ -64,7 +69,12 @@ impl Registry {
         }
         let mut users = Users::clone(&current);
         users.version += 1;
-        users.by_name.insert(name.into(), Arc::new(user));
+        users.insert(user);
+        if users.held_bytes() > bytes_max.max(current.held_bytes()) {
+            return Err(
+                "ERR the rules of all users exceed the limit of the proxy. Nothing was changed".to_owned()
+            );
+        }
         *current = Arc::new(users);
         Ok(Arc::clone(&current))
     }
@@ -80,7 +90,7 @@ impl Registry {
         let mut current = self.lock();
         let mut users = Users::clone(&current);
         users.version += 1;
-        let deleted = names.filter(|name| users.by_name.remove(*name).is_some()).count();
+        let deleted = names.filter(|name| users.remove(name)).count();
         *current = Arc::new(users);
         Some((Arc::clone(&current), deleted))
     }
@@ -125,13 +135,15 @@ impl std::fmt::Debug for Registry {
 mod tests {
     use super::*;
 
+    const BYTES_MAX: usize = 1 << 20;
+
     #[test]
     fn users_are_set_and_deleted_whole_or_not_at_all() {
         let registry = Registry::default();
         let before = registry.users();
-        assert!(registry.set_user(b"bob", &[b"on", b"+nosuch"]).is_err());
+        assert!(registry.set_user(b"bob", &[b"on", b"+nosuch"], BYTES_MAX).is_err());
         assert_eq!(registry.users().version(), before.version());
-        let users = registry.set_user(b"bob", &[b"on", b"(+get", b"~a)"]).expect("valid");
+        let users = registry.set_user(b"bob", &[b"on", b"(+get", b"~a)"], BYTES_MAX).expect("valid");
         assert!(users.get(b"bob").is_some() && users.version() > before.version());
         assert!(before.get(b"bob").is_none(), "who looked before sees what was before");
         assert!(registry.delete_users([b"bob".as_slice(), DEFAULT].into_iter()).is_none());
@@ -141,11 +153,32 @@ mod tests {
     }
 
     #[test]
+    fn users_and_their_rules_are_bounded_in_bytes() {
+        let registry = Registry::default();
+        let long = [b'n'; NAME_BYTES_MAX + 1];
+        let set = |name: &[u8], rules: &[&[u8]], max| registry.set_user(name, rules, max).map(|_| ());
+        assert_eq!(set(&long[1..], &[], BYTES_MAX), Ok(()));
+        let refusal = "ERR Usernames can't be longer than 1024 bytes";
+        assert_eq!(set(&long, &[], BYTES_MAX), Err(refusal.to_owned()));
+        let glob = format!("~{}", "k".repeat(BYTES_MAX));
+        let refusal = "ERR the rules of all users exceed the limit of the proxy. Nothing was changed";
+        assert_eq!(set(b"bob", &[glob.as_bytes()], BYTES_MAX), Err(refusal.to_owned()));
+        assert!(registry.users().get(b"bob").is_none());
+        assert_eq!(set(b"bob", &[glob.as_bytes()], 3 * BYTES_MAX), Ok(()));
+        assert_eq!(set(b"bob", &[b"on"], 3 * BYTES_MAX), Ok(()));
+        assert_eq!(set(b"bob", &[b"resetkeys"], BYTES_MAX), Ok(()), "what makes it less is taken");
+        let (counted, held) = registry.users().account();
+        assert!(counted == held && held < 10_000, "{counted} {held}");
+        registry.delete_users([&long[1..]].into_iter()).expect("allowed");
+        assert!(registry.users().held_bytes() < held - 2 * NAME_BYTES_MAX);
+    }
+
+    #[test]
     fn errors_of_setuser_show_no_password() {
         let registry = Registry::default();
-        let error = registry.set_user(b"bob", &[b"<secret"]).expect_err("no such password");
+        let error = registry.set_user(b"bob", &[b"<secret"], BYTES_MAX).expect_err("no such password");
         assert!(error.starts_with("ERR Error in ACL SETUSER modifier '<': The password"), "{error}");
-        let error = registry.set_user(b"a b", &[]).expect_err("a blank");
+        let error = registry.set_user(b"a b", &[], BYTES_MAX).expect_err("a blank");
         assert_eq!(error, "ERR Usernames can't contain spaces or null characters");
     }
 

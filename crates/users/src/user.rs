@@ -16,6 +16,8 @@ pub struct Users {
     /// Counts the changes.
     pub(crate) version: u64,
     pub(crate) by_name: BTreeMap<Box<[u8]>, Arc<User>>,
+    /// Of all of them.
+    pub(crate) held_bytes: usize,
 }
 
 impl Default for Users {
@@ -28,10 +30,35 @@ impl Default for Users {
 impl Users {
     /// These users, and a default user who may do everything if there is none among them.
     pub(crate) fn of(users: impl IntoIterator<Item = User>) -> Users {
-        let users = users.into_iter().map(|user| (user.name.clone(), Arc::new(user)));
-        let mut by_name: BTreeMap<_, _> = users.collect();
-        by_name.entry(DEFAULT.into()).or_insert_with(|| Arc::new(User::unlimited(DEFAULT)));
-        Users { version: 0, by_name }
+        let mut all = Users { version: 0, by_name: BTreeMap::new(), held_bytes: 0 };
+        all.insert(User::unlimited(DEFAULT));
+        users.into_iter().for_each(|user| all.insert(user));
+        all
+    }
+
+    /// `user` takes the place of the one of its name.
+    pub(crate) fn insert(&mut self, user: User) {
+        self.held_bytes += user.held_bytes();
+        if let Some(before) = self.by_name.insert(user.name.clone(), Arc::new(user)) {
+            self.held_bytes -= before.held_bytes();
+        }
+    }
+
+    /// Whether there was a user `name`, who is none any more.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
+        let removed = self.by_name.remove(name);
+        self.held_bytes -= removed.as_ref().map_or(0, |user| user.held_bytes());
+        removed.is_some()
+    }
+
+    /// Bytes that all names and rules are counted for.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// The same, and added up anew.
+    pub fn account(&self) -> (usize, usize) {
+        (self.held_bytes, self.iter().map(|user| user.held_bytes()).sum())
     }
 
     /// The default user alone, who may do everything once it has said `password`: Redis's `requirepass`.
@@ -138,6 +165,13 @@ impl User {
         self.free || self.passwords.iter().fold(false, |found, own| found | own.is_same(hash))
     }
 
+    /// Bytes that its name and its rules hold.
+    fn held_bytes(&self) -> usize {
+        let selectors: usize = self.all_selectors().map(Selector::held_bytes).sum();
+        // The table has the name as well.
+        size_of::<User>() + 2 * self.name.len() + size_of_val(&*self.passwords) + selectors
+    }
+
     pub(crate) fn all_selectors(&self) -> impl Iterator<Item = &Selector> {
         std::iter::once(&self.root).chain(&self.selectors)
     }
@@ -175,6 +209,14 @@ impl Default for Selector {
 }
 
 impl Selector {
+    /// Bytes that it holds. Each pattern is there twice.
+    fn held_bytes(&self) -> usize {
+        let patterns = self.keys.iter().map(|pattern| &pattern.glob).chain(&self.channels);
+        let patterns: usize = patterns.map(|glob| 2 * (size_of::<KeyPattern>() + glob.len())).sum();
+        let first_args = self.first_args.iter().map(|(_, arg)| size_of::<(Number, Box<[u8]>)>() + arg.len());
+        size_of::<Selector>() + patterns + first_args.sum::<usize>()
+    }
+
     fn is_unlimited(&self) -> bool {
         self.all_keys && self.all_channels && self.commands == Bits::ALL
     }

@@ -136,12 +136,12 @@ fn random_rules_make_the_users_that_they_make_in_redis() {
     for _ in 0..USERS {
         let mut history = vec!["reset".to_owned()];
         node.ask("ACL SETUSER u reset");
-        registry.set_user(b"u", &[b"reset"]).expect("a rule");
+        registry.set_user(b"u", &[b"reset"], usize::MAX).expect("a rule");
         for _ in 0..source.prng.below(14) {
             let rule = source.rule();
             history.push(rule.clone());
             let theirs = Value::of(&node.ask_raw(&[b"ACL", b"SETUSER", b"u", rule.as_bytes()]));
-            match (registry.set_user(b"u", &[rule.as_bytes()]), theirs) {
+            match (registry.set_user(b"u", &[rule.as_bytes()], usize::MAX), theirs) {
                 (Ok(_), Value::Text(_)) => accepted += 1,
                 (Err(ours), Value::Error(theirs)) => {
                     assert_eq!(without_secret(&ours), without_secret(&theirs), "{history:?}");

@@ -30,14 +30,17 @@ impl Proxy {
     }
 
     /// What the worker counts as held, and what those that hold it were counted for.
-    fn totals(&self) -> [Mismatch; 2] {
+    fn totals(&self) -> [Mismatch; 4] {
         let core = &self.core;
         let of_clients: usize = self.sessions().map(|session| session.counted_bytes).sum();
         let unread: usize = self.sessions().map(counted_as_unread).sum();
+        let left: usize = self.sessions().map(Session::left_bytes).sum();
         let (counted, counted_unread) = core.memory.counted();
         [
             ("bytes in all", counted, of_clients + core.counted_bytes_of_owners()),
             ("unread bytes in all", counted_unread, unread),
+            ("bytes left behind in all", core.memory.left_bytes(), left + core.left_bytes_of_all()),
+            core.account_of_gathered(),
         ]
     }
 
@@ -62,7 +65,7 @@ fn counted_as_unread(session: &Session) -> usize {
     session.counted_unread_bytes + kept
 }
 
-fn accounts_of_client(session: &Session) -> [Mismatch; 4] {
+fn accounts_of_client(session: &Session) -> [Mismatch; 5] {
     let (counted, held) =
         session.transaction.as_ref().map_or((0, 0), |kept| (kept.counted_bytes(), kept.held_bytes()));
     let (_, parked_bytes) = session.parked();
@@ -71,6 +74,7 @@ fn accounts_of_client(session: &Session) -> [Mismatch; 4] {
         ("what waits for a client", session.counted_bytes, session.held_bytes()),
         ("a client's requests", session.counted_unread_bytes, session.input.len()),
         ("a client's transaction", counted, held),
+        ("what a client leaves behind", session.left_bytes(), session.add_up_left()),
     ]
 }
 
@@ -85,6 +89,28 @@ impl Core {
         let executions: usize = self.executions.iter().map(|(_, execution)| execution.account().0).sum();
         let mixtures: usize = self.mixtures.iter().map(|(_, mixture)| mixture.account().0).sum();
         backends + merges + emulations + fans + replays + executions + mixtures + self.parking.account().0
+    }
+
+    /// What is left behind by clients, but for what is a client's own.
+    fn left_bytes_of_all(&self) -> usize {
+        let scans: usize = self.scans.iter().map(|(_, scan)| scan.account().0).sum();
+        let tables = [
+            self.subscriptions.topics.account(),
+            self.invalidations.readers.account(),
+            self.repeats.account(),
+            self.pins.account(),
+        ];
+        let begun = self.invalidations.accounts_of_waiting().chain(self.inquiries.accounts_of_redirects());
+        scans + tables.into_iter().chain(begun).map(|(counted, _)| counted).sum::<usize>()
+    }
+
+    /// Answers that are gathered, and mail. Of mail the receiver may not have taken in, nobody here knows.
+    fn account_of_gathered(&self) -> Mismatch {
+        let lines: usize = self.inquiries.accounts_of_lines().map(|(counted, _)| counted).sum();
+        let mail: usize = self.mail.iter().map(|(_, mail)| mail.counted_bytes()).sum();
+        let (counted, held) = (self.memory.gathered_bytes(), lines + mail);
+        let counted_here = if self.settings.workers > 1 { counted.min(held) } else { counted };
+        ("answers that are gathered, and mail", counted_here, held)
     }
 
     fn accounts_of_owners(&self) -> Vec<Mismatch> {
@@ -108,6 +134,14 @@ impl Core {
         accounts.extend(executions.map(|account| named("a transaction over several shards", account)));
         let mixtures = self.mixtures.iter().map(|(_, mixture)| mixture.account());
         accounts.extend(mixtures.map(|account| named("an EXEC that is answered in part here", account)));
+        accounts.extend(self.scans.iter().map(|(_, scan)| named("a SCAN", scan.account())));
+        let begun = self.invalidations.accounts_of_waiting().chain(self.inquiries.accounts_of_redirects());
+        accounts.extend(begun.map(|account| named("what a client is about to track", account)));
+        let lines = self.inquiries.accounts_of_lines();
+        accounts.extend(lines.map(|account| named("lines of clients", account)));
+        accounts.push(named("users and their rules", self.users.account()));
+        accounts.push(named("reads that are asked again", self.pins.account()));
+        accounts.push(named("scripts", self.board.scripts.account()));
         accounts.push(named("requests that were declined", self.parking.account()));
         accounts.push(named("copies of requests with scripts", self.repeats.account()));
         accounts.push(named("spare values", self.spare_values.account()));

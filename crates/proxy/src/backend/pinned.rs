@@ -29,6 +29,7 @@ use crate::backend::lanes::{Greeting, LaneId};
 use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
+use crate::memory::Charge;
 use crate::redirect::Kept;
 use crate::requests::upload::Upload;
 use crate::session::{Owed, Session, is_behind};
@@ -96,6 +97,7 @@ pub(crate) struct Refetch {
     shard: ShardId,
     pub ticket: Ticket,
     request: Vec<u8>,
+    charge: Charge,
 }
 
 /// All large transfers of a worker.
@@ -134,6 +136,13 @@ impl Pins {
     /// Whether `id` waits for a permit.
     pub(crate) fn is_in_line(&self, id: Id) -> bool {
         self.waiting.contains(&id)
+    }
+
+    /// What reads that are to be asked again are counted for, and what they hold.
+    pub(crate) fn account(&self) -> (usize, usize) {
+        let refetches = || self.pins.iter().flat_map(|(_, pin)| &pin.refetches);
+        let counted = refetches().map(|refetch| refetch.charge.bytes()).sum();
+        (counted, refetches().map(|refetch| refetch.request.len()).sum())
     }
 
     /// Places in clients' orders for which a read is to be asked again.
@@ -324,7 +333,8 @@ impl Core {
                 None => continue,
             }
             let request = backend.kept_request(number)?;
-            refetches.push(Refetch { from, first, lane, shard, ticket, request });
+            let charge = self.memory.charge(request.len());
+            refetches.push(Refetch { from, first, lane, shard, ticket, request, charge });
         }
         Some(refetches)
     }

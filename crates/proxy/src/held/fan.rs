@@ -236,9 +236,17 @@ impl Core {
             self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
         }
         self.pool.give(bytes);
+        self.recount_fan(id);
         session.reserve(Owed::Fan(id));
         session.fences += 1;
         self.set_waiting(session, nodes.first().copied());
+    }
+
+    fn recount_fan(&mut self, id: Id) {
+        if let Some(fan) = self.fans.get_mut(id) {
+            let holds = fan.answers.held_bytes();
+            self.memory.recount(&mut fan.counted_bytes, holds);
+        }
     }
 
     /// A connection to each of `shards`, or none at all.

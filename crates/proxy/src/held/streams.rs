@@ -54,7 +54,8 @@ impl Streams {
 
     /// Bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.parts.iter().map(Vec::len).sum()
+        let names: usize = self.keys.iter().map(|(_, key)| key.len()).sum();
+        names + self.parts.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Appends what was read, in the order of the request's keys. `None` if a part has read what it was not asked for.

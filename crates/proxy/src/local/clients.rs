@@ -3,7 +3,7 @@
 use crate::backend::lanes::LaneKind;
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::local::inquiry::{Gathered, Question};
+use crate::local::inquiry::{self, Gathered, Question};
 use crate::session::{Mute, Owed, Phase, Session, Wishes};
 use crate::tracking::{self, Mode};
 use crate::transaction::Transaction;
@@ -47,6 +47,9 @@ pub(crate) struct Filter {
     /// None, whatever else is said.
     is_nobody: bool,
 }
+
+/// No client has a longer address: the path of a socket has 108 bytes at most.
+const ADDRESS_BYTES_MAX: usize = 256;
 
 impl Core {
     /// Carries out `task`. What is not answered at once leaves `reply` empty.
@@ -100,7 +103,9 @@ impl Core {
         let own = listing.takes(session).then(|| (session.client, self.client_line(session)));
         let user = self.confined_to(session);
         let question = Question::List { asker: session.client, listing: listing.clone(), user };
-        let gathered = Gathered::Lines { listing, lines: own.into_iter().collect() };
+        let lines: Vec<_> = own.into_iter().collect();
+        let charge = self.memory.charge_gathered(inquiry::bytes_of(&lines));
+        let gathered = Gathered::Lines { listing, lines, charge };
         if self.ask_workers(session, question, gathered) {
             // The answer is much longer than the question: the next request is read once it was given.
             session.turn();
@@ -183,16 +188,17 @@ impl Listing {
         }
     }
 
-    /// One text of all lines: the oldest clients first, or in the order that was asked for.
-    pub(crate) fn arrange(&self, mut lines: Vec<(u64, String)>) -> String {
-        lines.sort();
-        match self {
-            Listing::Type(_) => lines.into_iter().map(|(_, line)| line).collect(),
+    /// Appends one text of all lines: the oldest clients first, or in the order that was asked for.
+    pub(crate) fn write(&self, mut lines: Vec<(u64, String)>, resp3: bool, out: &mut Vec<u8>) {
+        lines.sort_unstable();
+        let texts: Vec<&[u8]> = match self {
+            Listing::Type(_) => lines.iter().map(|(_, line)| line.as_bytes()).collect(),
             Listing::Ids { named, .. } => {
                 let line = |id: &u64| lines.binary_search_by_key(id, |(client, _)| *client).ok();
-                named.iter().filter_map(line).map(|at| lines[at].1.as_str()).collect()
+                named.iter().filter_map(line).map(|at| lines[at].1.as_bytes()).collect()
             }
-        }
+        };
+        encode::verbatim_of(out, &texts, resp3);
     }
 }
 
@@ -202,7 +208,8 @@ impl Filter {
     fn parse(request: &Request<'_>, users: Option<&Users>) -> Result<(Filter, bool), Vec<u8>> {
         let (mut filter, mut skips_me) = (Filter::default(), true);
         if request.len() == 3 {
-            filter.peer = Some(request.arg(2).to_vec());
+            filter.is_nobody = request.arg(2).len() > ADDRESS_BYTES_MAX;
+            filter.peer = (!filter.is_nobody).then(|| request.arg(2).to_vec());
             return Ok((filter, false));
         }
         let mut index = 3;
@@ -213,6 +220,8 @@ impl Filter {
                     filter.id = Some(id.ok_or(errors::CLIENT_ID_RANGE)?);
                 }
                 b"type" => filter.kind = Some(Type::parse(value)?),
+                // Nobody's address is that long.
+                b"addr" | b"laddr" if value.len() > ADDRESS_BYTES_MAX => filter.is_nobody = true,
                 b"addr" => filter.peer = Some(value.to_vec()),
                 b"laddr" => filter.local = Some(value.to_vec()),
                 b"user" if users.is_none_or(|users| users.get(value).is_some()) => {
@@ -260,7 +269,7 @@ impl Session {
         // Writing to a String cannot fail.
         let _ =
             write!(line, "id={} addr={} laddr={} fd={}", self.client, self.peer, self.local, self.descriptor);
-        let _ = write!(line, " name={}", String::from_utf8_lossy(&self.name));
+        let _ = write!(line, " name={}", String::from_utf8_lossy(self.name()));
         let _ = write!(line, " age={} idle={}", seconds(self.created_at), seconds(self.active_at));
         let transaction = self.transaction.as_deref();
         let multi = transaction.map_or(-1, |transaction| i64::from(transaction.commands()));

@@ -18,6 +18,7 @@ use crate::held::HeldNode;
 use crate::local::clients::{Filter, Listing};
 use crate::local::info::Survey;
 use crate::login::Task;
+use crate::memory::Charge;
 use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
@@ -35,7 +36,11 @@ use users::Users;
 /// What one worker's core says to another's. [`Proxy::poll_mail`] gives it, [`Proxy::handle_mail`] takes it; nobody
 /// between them looks inside.
 #[derive(Debug)]
-pub struct Mail(Content);
+pub struct Mail {
+    content: Content,
+    /// Counts at the sender until the receiver has taken it in.
+    charge: Charge,
+}
 
 #[derive(Debug)]
 enum Content {
@@ -67,12 +72,28 @@ enum Content {
 impl Mail {
     /// What the sender is to be told if the receiver has stopped: that nothing was found there.
     pub fn undelivered(self) -> Option<Mail> {
-        match self.0 {
-            Content::Question { inquiry, .. } => {
-                Some(Mail(Content::Answer { inquiry, findings: Findings::Nothing }))
-            }
-            Content::Changes { from, .. } => Some(Mail(Content::Broken { from })),
-            Content::Answer { .. } | Content::Carried(_) | Content::Broken { .. } => None,
+        let content = match self.content {
+            Content::Question { inquiry, .. } => Content::Answer { inquiry, findings: Findings::Nothing },
+            Content::Changes { from, .. } => Content::Broken { from },
+            Content::Answer { .. } | Content::Carried(_) | Content::Broken { .. } => return None,
+        };
+        Some(Mail { content, charge: Charge::default() })
+    }
+
+    /// Bytes that it is counted for.
+    pub(crate) fn counted_bytes(&self) -> usize {
+        self.charge.bytes()
+    }
+}
+
+impl Content {
+    /// Bytes that it holds. What several workers are told counts for each of them.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Content::Answer { findings: Findings::Lines(lines), .. } => bytes_of(lines),
+            Content::Carried(lines) => lines.len(),
+            Content::Changes { changes, .. } => changes.len(),
+            Content::Question { .. } | Content::Answer { .. } | Content::Broken { .. } => 0,
         }
     }
 }
@@ -146,7 +167,7 @@ pub(crate) struct Inquiry {
 #[derive(Debug)]
 pub(crate) enum Gathered {
     /// CLIENT LIST.
-    Lines { listing: Listing, lines: Vec<(u64, String)> },
+    Lines { listing: Listing, lines: Vec<(u64, String)>, charge: Charge },
     /// CLIENT KILL; by address alone, it is an error if nobody was there.
     Killed { count: u64, by_address: bool },
     /// That all have done what they were told.
@@ -222,6 +243,22 @@ impl Inquiries {
         self.pending.iter().map(|(_, inquiry)| {
             let has_fence = matches!(inquiry.gathered, Gathered::Redirect { .. });
             ((inquiry.conn, inquiry.place), has_fence)
+        })
+    }
+
+    /// What those who list clients are counted for, and what they hold.
+    pub(crate) fn accounts_of_lines(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.pending.iter().filter_map(|(_, inquiry)| match &inquiry.gathered {
+            Gathered::Lines { lines, charge, .. } => Some((charge.bytes(), bytes_of(lines))),
+            _ => None,
+        })
+    }
+
+    /// The same of those who are about to redirect what they track.
+    pub(crate) fn accounts_of_redirects(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.pending.iter().filter_map(|(_, inquiry)| match &inquiry.gathered {
+            Gathered::Redirect { tracking, .. } => Some(tracking.account()),
+            _ => None,
         })
     }
 
@@ -302,13 +339,18 @@ impl Core {
 
     /// Tells another worker what was carried out here.
     pub(crate) fn mail_lines(&mut self, worker: usize, lines: Arc<[u8]>) {
-        self.mail.push_back((worker, Mail(Content::Carried(lines))));
+        self.post(worker, Content::Carried(lines));
     }
 
     /// Tells the worker of the client to which `from` redirects what has changed.
     pub(crate) fn mail_changes(&mut self, from: ConnId, redirect: Redirect, changes: Arc<[u8]>) {
         let (worker, to) = (self.settings.worker, redirect.conn);
-        self.mail.push_back((redirect.worker, Mail(Content::Changes { worker, from, to, changes })));
+        self.post(redirect.worker, Content::Changes { worker, from, to, changes });
+    }
+
+    fn post(&mut self, worker: usize, content: Content) {
+        let charge = self.memory.charge_gathered(content.held_bytes());
+        self.mail.push_back((worker, Mail { content, charge }));
     }
 }
 
@@ -322,13 +364,13 @@ impl Proxy {
     /// Another worker's core said something.
     pub fn handle_mail(&mut self, mail: Mail, now: Instant) {
         self.core.begin(now);
-        match mail.0 {
+        match mail.content {
             Content::Question { from, inquiry, question } => self.answer_question(from, inquiry, &question),
             Content::Answer { inquiry, findings } => self.absorb_findings(inquiry, findings),
             Content::Carried(lines) => self.show_lines(&lines),
             Content::Changes { worker, from, to, changes } => {
                 if !self.handle_redirected(to, &changes) {
-                    self.core.mail.push_back((worker, Mail(Content::Broken { from })));
+                    self.core.post(worker, Content::Broken { from });
                 }
             }
             Content::Broken { from } => self.break_redirect(from),
@@ -367,7 +409,7 @@ impl Proxy {
         let from = self.core.settings.worker;
         for worker in (0..self.core.settings.workers).filter(|&worker| worker != from) {
             let question = Arc::clone(&question);
-            self.core.mail.push_back((worker, Mail(Content::Question { from, inquiry, question })));
+            self.core.post(worker, Content::Question { from, inquiry, question });
         }
         self.answer_question(from, inquiry, &question);
     }
@@ -387,7 +429,7 @@ impl Proxy {
         if to == self.core.settings.worker {
             self.absorb_findings(inquiry, findings);
         } else {
-            self.core.mail.push_back((to, Mail(Content::Answer { inquiry, findings })));
+            self.core.post(to, Content::Answer { inquiry, findings });
         }
     }
 
@@ -473,7 +515,10 @@ impl Proxy {
         // The client may have gone, or its time have been up.
         let Some(inquiry) = self.core.inquiries.pending.get_mut(id) else { return };
         match (&mut inquiry.gathered, findings) {
-            (Gathered::Lines { lines, .. }, Findings::Lines(found)) => lines.extend(found),
+            (Gathered::Lines { lines, charge, .. }, Findings::Lines(found)) => {
+                charge.add(bytes_of(&found));
+                lines.extend(found);
+            }
             (Gathered::Killed { count, .. }, Findings::Count(found)) => *count += found,
             (Gathered::Redirect { found, .. }, Findings::Client(redirect)) => *found = Some(redirect),
             (Gathered::Unblocked { waits, .. }, Findings::Waits { id, name }) => {
@@ -532,7 +577,7 @@ impl Proxy {
         let mut reply = self.core.pool.take();
         match (inquiry.gathered, self.peers.get_mut(inquiry.conn)) {
             (Gathered::Redirect { found, tracking }, Some(Peer::Client(session))) => {
-                if !self.core.begin_redirected(session, inquiry.place, found, *tracking, &mut reply) {
+                if !self.core.begin_redirected(session, inquiry.place, found, tracking, &mut reply) {
                     return;
                 }
             }
@@ -557,9 +602,7 @@ impl Proxy {
 impl Gathered {
     fn write(self, core: &mut Core, resp3: bool, out: &mut Vec<u8>) {
         match self {
-            Gathered::Lines { listing, lines } => {
-                encode::verbatim(out, listing.arrange(lines).as_bytes(), resp3);
-            }
+            Gathered::Lines { listing, lines, .. } => listing.write(lines, resp3, out),
             Gathered::Killed { count: 0, by_address: true } => errors::write(out, errors::NO_SUCH_CLIENT),
             Gathered::Killed { by_address: true, .. }
             | Gathered::Done
@@ -576,4 +619,9 @@ impl Gathered {
             Gathered::Survey(survey) => core.write_survey(&survey, resp3, out),
         }
     }
+}
+
+/// Bytes that the lines of clients hold.
+pub(crate) fn bytes_of(lines: &[(u64, String)]) -> usize {
+    size_of_val(lines) + lines.iter().map(|(_, line)| line.len()).sum::<usize>()
 }

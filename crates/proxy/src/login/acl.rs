@@ -53,7 +53,7 @@ impl Core {
     /// `ACL SETUSER user [rule …]`
     fn set_user(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         let rules: Vec<&[u8]> = request.args().skip(3).collect();
-        match self.settings.registry.set_user(request.arg(2), &rules) {
+        match self.settings.registry.set_user(request.arg(2), &rules, self.limits.user_bytes_max) {
             Ok(users) => self.spread_users(session, users, None),
             Err(text) => errors::write(reply, &text),
         }

@@ -126,8 +126,8 @@ impl Core {
         (resp3, name): (bool, Option<&[u8]>),
         reply: &mut Vec<u8>,
     ) {
-        if !name.is_none_or(local::is_name) {
-            return errors::write(reply, errors::CLIENT_NAME);
+        if let Some(Err(text)) = name.map(local::check_name) {
+            return errors::write(reply, text);
         }
         let hello = Hello { resp3, name: name.map(Box::from) };
         self.ask_to_log_in(session, (Some(user), password), Some(hello), reply);
@@ -177,7 +177,8 @@ impl Core {
         }
         let Some(hello) = hello else { return append(out, OK) };
         if let Some(name) = hello.name {
-            session.name = name;
+            let named = self.set_name(session, &name);
+            debug_assert!(named.is_ok(), "it was checked before it was said to a node");
         }
         local::write_hello(session, out);
     }

@@ -14,6 +14,7 @@
 use crate::ConnId;
 use crate::backend::Ticket;
 use crate::backend::lanes::LaneId;
+use crate::memory::Charge;
 use crate::tracking::Tracking;
 use command::Topic as Kind;
 use std::collections::btree_map::Entry;
@@ -34,7 +35,7 @@ pub(crate) struct Topics {
     at_origin: BTreeMap<Origin, usize>,
     /// Those that are there.
     shards: Vec<ShardId>,
-    held_bytes: usize,
+    charge: Charge,
 }
 
 /// Looked up only: the order in a hash table is nobody's business.
@@ -157,13 +158,13 @@ const TOPIC_BYTES: usize = 300;
 const SUBSCRIPTION_BYTES: usize = 120;
 
 impl Topics {
-    pub(crate) fn new(shards: usize) -> Topics {
+    pub(crate) fn new(shards: usize, charge: Charge) -> Topics {
         Topics {
             topics: Slab::default(),
             by_name: BTreeMap::new(),
             at_origin: BTreeMap::new(),
             shards: (0..shards as u32).map(ShardId).collect(),
-            held_bytes: 0,
+            charge,
         }
     }
 
@@ -241,7 +242,7 @@ impl Topics {
         speaker: ShardId,
     ) -> Id {
         let name: Arc<[u8]> = name.into();
-        self.held_bytes += TOPIC_BYTES + name.len();
+        self.charge.add(TOPIC_BYTES + name.len());
         let lacking = self.homes(home).map(|shard| Lack { shard, asked: None }).collect();
         let subscribers = BTreeMap::new();
         let topic = Topic {
@@ -270,7 +271,7 @@ impl Topics {
     /// Subscribes `conn`, which is not subscribed yet. Whether all nodes have confirmed before.
     pub(crate) fn join(&mut self, id: Id, conn: ConnId) -> bool {
         let Some(topic) = self.topics.get_mut(id) else { return false };
-        self.held_bytes += SUBSCRIPTION_BYTES;
+        self.charge.add(SUBSCRIPTION_BYTES);
         topic.subscribers.insert(conn, Subscription::default());
         topic.lacking.is_empty()
     }
@@ -279,7 +280,7 @@ impl Topics {
     pub(crate) fn leave(&mut self, id: Id, conn: ConnId) -> Option<(Subscription, Option<Deserted>)> {
         let topic = self.topics.get_mut(id)?;
         let subscription = topic.subscribers.remove(&conn)?;
-        self.held_bytes -= SUBSCRIPTION_BYTES;
+        self.charge.take(SUBSCRIPTION_BYTES);
         let deserted = if topic.subscribers.is_empty() { self.remove(id) } else { None };
         Some((subscription, deserted))
     }
@@ -293,7 +294,7 @@ impl Topics {
                 names.remove();
             }
         }
-        self.held_bytes -= TOPIC_BYTES + topic.name.len();
+        self.charge.take(TOPIC_BYTES + topic.name.len());
         let mut asked = Vec::new();
         for shard in self.homes(topic.home) {
             self.count_out(Origin { shard, lane });
@@ -308,7 +309,7 @@ impl Topics {
 
     /// Bytes that all this is counted for.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes
+        self.charge.bytes()
     }
 
     /// Places in clients' orders that wait to be told that their clients are subscribed.
@@ -323,7 +324,7 @@ impl Topics {
             .topics
             .iter()
             .map(|(_, topic)| TOPIC_BYTES + topic.name.len() + SUBSCRIPTION_BYTES * topic.subscribers.len());
-        (self.held_bytes, bytes.sum())
+        (self.charge.bytes(), bytes.sum())
     }
 
     /// How many topics there are; 0 once no client is left.
@@ -573,7 +574,7 @@ mod tests {
 
     /// Over two shards, with a topic that `ONE` is subscribed to and whose nodes were asked.
     fn asked(kind: Kind, home: Option<ShardId>) -> (Topics, Id) {
-        let mut topics = Topics::new(2);
+        let mut topics = Topics::new(2, Charge::default());
         let id = topics.insert(LaneId::FIRST, (kind, b"news"), home, ShardId(0));
         assert!(!topics.join(id, ONE), "no node has confirmed");
         let topic = topics.get_mut(id).expect("it is there");

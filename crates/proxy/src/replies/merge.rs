@@ -323,13 +323,15 @@ impl Merge {
     pub(crate) fn held_bytes(&self) -> usize {
         let held = match &self.kind {
             Kind::Values(values) => values.held_bytes,
+            Kind::Streams(streams) => streams.held_bytes(),
             _ => self.absorbed_bytes,
         };
+        let library = self.library.as_ref().map_or(0, |library| library.held_bytes());
         let failure = match &self.failure {
             Some((_, Failure::Node(error))) => error.len(),
             Some((_, Failure::Lost(_))) | None => 0,
         };
-        size_of::<Merge>() + held + failure
+        size_of::<Merge>() + held + failure + library
     }
 
     /// If this is an MGET, what its values are counted for, and what they hold.
@@ -436,7 +438,7 @@ impl Merge {
 
     /// Appends the one reply, once every part was absorbed. One part's failure is the whole command's. Returns what
     /// is to be kept after the command's success.
-    pub(crate) fn finish(self, out: &mut Vec<u8>, spare: &mut SpareValues) -> Option<Library> {
+    pub(crate) fn finish(mut self, out: &mut Vec<u8>, spare: &mut SpareValues) -> Option<Library> {
         debug_assert!(self.left == 0, "every part was absorbed");
         match &self.failure {
             None => self.kind.write(out, self.lane),
@@ -453,14 +455,16 @@ impl Merge {
 }
 
 impl Kind {
-    fn write(&self, out: &mut Vec<u8>, lane: LaneKind) {
+    fn write(&mut self, out: &mut Vec<u8>, lane: LaneKind) {
         match self {
             Kind::Sum(sum) => encode::integer(out, *sum),
             Kind::AllOk => out.extend_from_slice(b"+OK\r\n"),
             Kind::Values(values) => values.write(out),
             Kind::Concat { elements, body } => {
                 encode::array_header(out, *elements);
-                out.extend_from_slice(body);
+                // They may be many: what was joined is not copied, and becomes the reply.
+                body.splice(..0, out.drain(..));
+                std::mem::swap(body, out);
             }
             Kind::Random { chosen, .. } if chosen.is_empty() => encode::null(out, lane.resp3),
             Kind::Random { chosen, .. } => out.extend_from_slice(chosen),

@@ -1,5 +1,6 @@
 //! Where one request goes.
 
+use crate::limits::{SCRATCH_BYTES_KEPT, SPARE_BUFFER_BYTES_MAX};
 use command::Command;
 use resp::Request;
 use resp::request::Span;
@@ -19,6 +20,26 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// After a request of more arguments, the memory for them is given back.
+    const ARGS_KEPT: usize = 4096;
+    /// A request of so many bytes may have had more.
+    pub(crate) const MANY_ARGS_BYTES_MIN: usize = Self::ARGS_KEPT * b"$0\r\n\r\n".len();
+
+    /// Gives back what a request of many arguments has taken.
+    #[cold]
+    pub(crate) fn shrink(&mut self) {
+        if self.args.capacity() > Self::ARGS_KEPT {
+            self.args = Vec::new();
+        }
+        if self.inline.capacity() > SPARE_BUFFER_BYTES_MAX {
+            self.inline = Vec::new();
+        }
+        if self.reply.capacity() > SCRATCH_BYTES_KEPT {
+            self.reply = Vec::new();
+        }
+        self.keys.shrink(Self::ARGS_KEPT);
+    }
+
     /// For a keyspace of so many divisions.
     pub(crate) fn new(divisions: usize) -> Scratch {
         let mut scratch = Scratch::default();
@@ -114,6 +135,13 @@ impl Keys {
         }
         for part in &self.parts {
             self.part_of_division[part.division as usize] = NO_PART;
+        }
+    }
+
+    /// Gives back what took more than `kept` keys.
+    fn shrink(&mut self, kept: usize) {
+        if self.positions.capacity().max(self.part_of_key.capacity()) > kept {
+            (self.positions, self.part_of_key) = (Vec::new(), Vec::new());
         }
     }
 

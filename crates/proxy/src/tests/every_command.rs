@@ -7,7 +7,7 @@ use crate::{ConnId, Event};
 use command::{Carry, Command, Flags, Local};
 
 /// All lines that are ever resolved to, each with as few arguments as it takes.
-fn lines() -> impl Iterator<Item = (&'static Command, String)> {
+pub(super) fn lines() -> impl Iterator<Item = (&'static Command, String)> {
     let all = command::all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
     all.filter(|command| command.carry != Carry::Container).map(|command| {
         let mut words: Vec<&str> = command.name.split('|').collect();

@@ -252,14 +252,14 @@ fn a_transaction_that_was_begun_by_other_rules_is_not_carried_out() {
     let denied = "-NOPERM this user has no permissions to run the 'acl|log' command|";
     assert_eq!(rig.taken(bob), format!("{denied}+OK|+QUEUED|"));
     assert_eq!(registry.denials().newest(2).last().map(|denial| denial.context), Some(Context::Multi));
-    let users = registry.set_user(b"bob", &[b"-set"]).expect("valid");
+    let users = registry.set_user(b"bob", &[b"-set"], usize::MAX).expect("valid");
     rig.proxy.handle_users(&users, rig.now);
     rig.client_sends(bob, "exec|");
     assert_eq!(rig.taken(bob), abort);
     assert_eq!(rig.node_got(0), "");
     // What changes for others changes nothing for him.
     rig.client_sends(bob, "multi|get k|");
-    let users = registry.set_user(b"eve", &[b"on"]).expect("valid");
+    let users = registry.set_user(b"eve", &[b"on"], usize::MAX).expect("valid");
     rig.proxy.handle_users(&users, rig.now);
     rig.client_sends(bob, "exec|");
     assert_eq!(rig.taken(bob), "+OK|+QUEUED|");
@@ -284,12 +284,12 @@ fn who_may_not_hear_what_he_is_subscribed_to_is_closed() {
         rig.client_sends(client, line);
     }
     // News of the first kind are still his to hear; those of all kinds are not.
-    let users = registry.set_user(b"bob", &[b"resetchannels", b"&news1"]).expect("valid");
+    let users = registry.set_user(b"bob", &[b"resetchannels", b"&news1"], usize::MAX).expect("valid");
     rig.proxy.handle_users(&users, rig.now);
     rig.perform();
     let closed = [channel, pattern, free].map(|client| rig.is_closed(client));
     assert_eq!(closed, [false, true, false]);
-    let users = registry.set_user(b"bob", &[b"resetchannels"]).expect("valid");
+    let users = registry.set_user(b"bob", &[b"resetchannels"], usize::MAX).expect("valid");
     rig.proxy.handle_users(&users, rig.now);
     rig.perform();
     assert!(rig.is_closed(channel) && !rig.is_closed(free));

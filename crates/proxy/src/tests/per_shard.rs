@@ -248,6 +248,7 @@ fn answers_of_the_proxy_are_laid_in_between_parts() {
     rig.node_sends(0, &ran(1, "+OK|"));
     rig.node_sends(1, &ran(1, ":2|"));
     assert_eq!(rig.taken(client), "*4|+OK|+OK|$1|x|:2|");
+    rig.client_sends(client, "reset|");
     assert_idle(&rig);
 }
 

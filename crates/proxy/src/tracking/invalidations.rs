@@ -20,6 +20,7 @@ use crate::backend::lanes::LaneKind;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::local::inquiry::{Gathered, Question};
+use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::session::{Owed, Session};
@@ -75,9 +76,9 @@ const NOBODY: Id = Id { index: u32::MAX, generation: 0 };
 const TRACK: &[u8] = b"*4\r\n$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n$2\r\nON\r\n$5\r\nBCAST\r\n";
 
 impl Invalidations {
-    pub(crate) fn new(shards: usize) -> Invalidations {
+    pub(crate) fn new(shards: usize, charge: Charge) -> Invalidations {
         let sources = vec![Source::default(); shards];
-        let (clients, readers, waiting) = (BTreeSet::new(), Readers::default(), Slab::default());
+        let (clients, readers, waiting) = (BTreeSet::new(), Readers::new(charge), Slab::default());
         Invalidations { sources, clients, readers, checks: Slab::default(), waiting }
     }
 
@@ -101,6 +102,11 @@ impl Invalidations {
         self.waiting.iter().map(|(_, waiting)| (waiting.conn, waiting.place))
     }
 
+    /// What those who wait are counted for, and what they hold.
+    pub(crate) fn accounts_of_waiting(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.waiting.iter().map(|(_, waiting)| waiting.tracking.account())
+    }
+
     /// Those of `conn` who wait, or all.
     fn waiting_of(&self, conn: Option<ConnId>) -> Vec<Id> {
         let ids = (0..self.waiting.places()).filter_map(|index| self.waiting.id_at(index));
@@ -114,7 +120,7 @@ impl Invalidations {
 impl Core {
     /// CLIENT TRACKING.
     pub(crate) fn track(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
-        match Wish::parse(request, session.tracking()) {
+        match Wish::parse(request, session.tracking(), self.limits.prefix_bytes_max) {
             Err(text) => encode::error(reply, &text),
             Ok(Wish::Off) => {
                 self.end_tracking(session);
@@ -122,7 +128,7 @@ impl Core {
             }
             Ok(Wish::On { redirect: None, tracking }) => {
                 let place = session.next_place();
-                match self.begin_tracking(session, place, tracking) {
+                match self.begin_tracking(session, place, self.counted(tracking)) {
                     Err(lost) => self.refuse(session, &lost.text()),
                     Ok(()) => {
                         session.reserve(Owed::Subscription);
@@ -131,11 +137,17 @@ impl Core {
                 }
             }
             Ok(Wish::On { redirect: Some(client), tracking }) => {
-                let gathered = Gathered::Redirect { found: None, tracking: Box::new(tracking) };
+                let gathered = Gathered::Redirect { found: None, tracking: self.counted(tracking) };
                 let is_asked = self.ask_workers(session, Question::Find { client }, gathered);
                 session.fences += u32::from(is_asked);
             }
         }
+    }
+
+    /// `tracking`, which counts as held from now on.
+    fn counted(&self, tracking: Tracking) -> Box<Tracking> {
+        let charge = self.memory.charge(tracking.held_bytes());
+        Box::new(Tracking { charge, ..tracking })
     }
 
     /// The client that is to be told instead was looked for. False if the session is answered later.
@@ -144,7 +156,7 @@ impl Core {
         session: &mut Session,
         place: u32,
         found: Option<Redirect>,
-        mut tracking: Tracking,
+        mut tracking: Box<Tracking>,
         reply: &mut Vec<u8>,
     ) -> bool {
         tracking.redirect = found;
@@ -171,12 +183,11 @@ impl Core {
 
     /// The session is to track. It does, and is told so at `place`, when all nodes have confirmed; what they told before
     /// was of changes that it need not know of. What is behind is not read until then.
-    fn begin_tracking(&mut self, session: &Session, place: u32, tracking: Tracking) -> Result<(), Lost> {
+    fn begin_tracking(&mut self, session: &Session, place: u32, tracking: Box<Tracking>) -> Result<(), Lost> {
         let shards: Vec<ShardId> = self.topology.all_shards().collect();
         for &shard in &shards {
             self.admit(shard)?;
         }
-        let tracking = Box::new(tracking);
         let waiting = Waiting { conn: session.conn, place, left: shards.len(), tracking };
         let id = self.invalidations.waiting.insert(waiting);
         shards.into_iter().for_each(|shard| self.ask_for_changes(shard, id));
@@ -279,6 +290,11 @@ impl Core {
 
     /// Notes the keys that `request` of a session that tracks reads. What a transaction names is read by EXEC.
     pub(crate) fn note_read(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
+        self.note_keys(session, command, request);
+        session.tracking_mut().into_iter().for_each(Tracking::recount);
+    }
+
+    fn note_keys(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         let Session { conn, lane, subscribed, transaction, .. } = session;
         let tracking = subscribed.as_mut().and_then(|subscribed| subscribed.tracking.as_deref_mut());
         let Some(tracking) = tracking else { return };
@@ -393,8 +409,9 @@ impl Proxy {
         let Some(waiting) = core.invalidations.waiting.remove(id) else { return };
         let Waiting { conn, place, tracking, .. } = waiting;
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            let before = session.tracking().cloned();
-            let now = session.subscribed.get_or_insert_default().tracking.insert(tracking);
+            let tracks = &mut session.subscribed.get_or_insert_default().tracking;
+            let before = tracks.take();
+            let now = tracks.insert(tracking);
             before.iter().for_each(|before| now.succeed(before));
             core.lift_fence_of_tracking(session);
             core.settle(session, place, b"+OK\r\n");

@@ -31,10 +31,12 @@ use stdx::Id;
 use topology::ShardId;
 
 /// What one client has written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
     /// By key.
     values: BTreeMap<Box<[u8]>, Written>,
+    /// Bytes of the keys.
+    key_bytes: usize,
     /// Over whose connections.
     lane: Option<LaneId>,
     /// It has been in several lanes: it may have read a key of the same name in another database.
@@ -58,6 +60,8 @@ pub(crate) struct Check {
 
 /// So many keys that a client has written are remembered. With more, it is told of its own changes.
 const OWN_WRITES_MAX: usize = 1024;
+/// Of longer keys it is told as well.
+const KEY_BYTES_MAX: usize = 1024;
 /// Of longer texts the client is told: to fetch them would cost more than it saves.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -81,20 +85,32 @@ impl OwnWrites {
         let _ = command.keys(request, &mut positions);
         self.is_mixed |= !positions.is_empty() && *self.lane.get_or_insert(lane) != lane;
         for at in positions {
-            self.values.remove(request.arg(at));
+            self.remove(request.arg(at));
         }
         let values = if in_transaction || self.is_mixed { Vec::new() } else { values_of(command, request) };
         for (key, value) in values {
             if self.values.len() >= OWN_WRITES_MAX {
                 self.values.clear();
+                self.key_bytes = 0;
             }
+            self.remove(key);
             // A key that is gone reads as an empty text.
-            if (1..=TEXT_BYTES_MAX).contains(&value.len()) {
+            if (1..=TEXT_BYTES_MAX).contains(&value.len()) && key.len() <= KEY_BYTES_MAX {
+                self.key_bytes += key.len();
                 self.values.insert(key.into(), Written::of(value));
-            } else {
-                self.values.remove(key);
             }
         }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if self.values.remove(key).is_some() {
+            self.key_bytes -= key.len();
+        }
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.values.len() * size_of::<(Box<[u8]>, Written)>() + self.key_bytes
     }
 
     fn get(&self, key: &[u8]) -> Option<Written> {
@@ -157,7 +173,8 @@ impl Proxy {
         {
             // If it has written something else meanwhile, that counts.
             if tracking.own.get(&key) == Some(written) {
-                tracking.own.values.remove(&key);
+                tracking.own.remove(&key);
+                tracking.recount();
             }
             // It may have said meanwhile that it wants to know of other keys.
             if tracking.mode != Mode::Broadcast || !tracking.wanted(&[&key]).is_empty() {
