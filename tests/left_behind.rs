@@ -1,8 +1,8 @@
-//! What clients leave behind in the process: names, prefixes, entries of logs, libraries, users.
-//! All of it stays within `--memory-max`.
+//! What clients leave behind in the process: names, prefixes, entries of logs, libraries, users, and the memory of what was large.
+//! All of it stays within `--memory-max`, or is given back.
 
-use crate::harness::client::Client;
-use crate::harness::{World, kernel};
+use crate::harness::client::{Client, request};
+use crate::harness::{World, kernel, poll_until};
 
 const MIB: u64 = 1 << 20;
 /// What is to be left behind each time.
@@ -101,4 +101,31 @@ fn libraries_of_functions_are_kept_within_their_limit() {
     }
     assert_eq!(client.ask("FCALL f59 0"), ":59\\r\\n");
     assert_bounded(&world, start);
+}
+
+/// Vectors for arguments and keys, the requests themselves, and what the allocator has of them.
+#[test]
+fn memory_of_requests_with_many_keys_is_given_back() {
+    const CLIENTS: usize = 8;
+    let (world, start) = world();
+    let keys: Vec<String> = (0..300_000).map(|number| format!("k{number:06}")).collect();
+    let words: Vec<&[u8]> = [&b"DEL"[..]].into_iter().chain(keys.iter().map(|key| key.as_bytes())).collect();
+    let del = request(&words);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| world.connect()).collect();
+    std::thread::scope(|scope| {
+        for client in &mut clients {
+            scope.spawn(|| {
+                client.send_if_open(&del);
+                // If memory is full, the client for which the most is held is closed instead.
+                if let Ok(reply) = client.try_read_reply() {
+                    assert_eq!(reply, b":0\r\n");
+                }
+            });
+        }
+    });
+    assert_eq!(world.connect().ask("GET k"), "$1\\r\\nv\\r\\n");
+    poll_until("memory is given back", || {
+        let resident = kernel::resident_bytes(world.proxy.pid());
+        start.zip(resident).is_none_or(|(start, resident)| resident <= start + 12 * MIB).then_some(())
+    });
 }

@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_types, reason = "the control thread accepts")]
 
 mod access;
+mod allocator;
 mod args;
 mod config;
 mod control;

@@ -1,5 +1,6 @@
 //! One worker: a thread, a driver, a proxy, and the loop in which they meet.
 
+use crate::allocator::Allocator;
 use crate::dial::{Dials, Next};
 use crate::discovery::Wishes;
 use crate::embedded::Embedded;
@@ -139,6 +140,7 @@ pub(crate) struct Worker {
     draining: bool,
     /// So many requests were not answered in time when the discovery was last told.
     timeouts: u64,
+    allocator: Allocator,
 }
 
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
@@ -183,6 +185,7 @@ impl Worker {
             dials,
             draining: false,
             timeouts: 0,
+            allocator: Allocator::new(clock.now()),
         };
         Ok((worker, mailbox))
     }
@@ -245,6 +248,7 @@ impl Worker {
         // Only now, that connections are closed which the proxy has given up, their places can be given to new clients.
         self.read_mail(now);
         self.proxy.handle_held_below(self.driver.held_bytes());
+        self.allocator.note_turn(self.proxy.held_bytes(), now);
         self.perform(now);
         self.receive_guests(now);
         self.report(now);
