@@ -2,9 +2,9 @@
 //!
 //! Counted are requests that have not come whole, are not read yet or wait for EXEC, replies that wait for their clients or for the
 //! other parts of a merge, what waits to be sent to nodes, answers of several workers and what is on its way to them, and what
-//! clients leave behind (names, subscriptions, keys that are tracked, copies of requests). What is neither unread nor left behind is what moves. If that is above half of
-//! the limit, nothing is read from clients until it has shrunk to a quarter: what they send waits in their sockets.
-//! (Unread requests could not shrink while they are not read.) If clients wait for that while
+//! clients leave behind (names, subscriptions, keys that are tracked, copies of requests). What is neither unread nor left
+//! behind is what moves. If that is above half of the limit, nothing is read from clients until it has shrunk to a quarter: what
+//! they send waits in their sockets. (Unread requests could not shrink while they are not read.) If clients wait for that while
 //! others neither take their replies nor finish their requests, the one of those for which the most is held is closed.
 //! Above the limit the client for which the most is held is closed whatever it does, as Redis does with
 //! `maxmemory-clients`.

@@ -92,6 +92,8 @@ pub(crate) struct Library {
     code: Vec<u8>,
 }
 
+/// What a script or a library is counted for beside its text, with its name in two tables: scripts may have a few bytes each.
+const ENTRY_BYTES: usize = 200;
 /// Scripts that one connection is known to have; more, and they are loaded once more.
 const LOADED_MAX: usize = 16 * 1024;
 /// Longer requests are not copied to be repeated.
@@ -108,13 +110,13 @@ impl Scripts {
     fn keep(&self, body: &[u8], bytes_max: usize) -> Sha {
         let sha = sha_of(body);
         let mut kept = self.lock();
-        if body.len() <= bytes_max && !kept.bodies.contains_key(&sha) {
+        if counted_bytes(body) <= bytes_max && !kept.bodies.contains_key(&sha) {
             kept.bodies.insert(sha, body.into());
             kept.order.push_back(sha);
-            kept.bytes += body.len();
+            kept.bytes += counted_bytes(body);
             while kept.bytes > bytes_max {
                 let Some(oldest) = kept.order.pop_front() else { break };
-                kept.bytes -= kept.bodies.remove(&oldest).map_or(0, |body| body.len());
+                kept.bytes -= kept.bodies.remove(&oldest).map_or(0, |body| counted_bytes(&body));
             }
         }
         sha
@@ -194,16 +196,22 @@ impl Scripts {
     /// Bytes of all that is kept, and the same added up anew.
     pub(crate) fn account(&self) -> (usize, usize) {
         let kept = self.lock();
-        let bodies: usize = kept.bodies.values().map(|body| body.len()).sum();
-        let libraries: usize = kept.libraries.iter().map(|(name, code)| name.len() + code.len()).sum();
+        let bodies: usize = kept.bodies.values().map(|body| counted_bytes(body)).sum();
+        let libraries: usize =
+            kept.libraries.iter().map(|(name, code)| name.len() + counted_bytes(code)).sum();
         (kept.bytes + kept.library_bytes, bodies + libraries)
     }
+}
+
+/// What a script or a library is counted for.
+fn counted_bytes(text: &[u8]) -> usize {
+    ENTRY_BYTES + text.len()
 }
 
 impl Kept {
     fn remove_library(&mut self, name: &[u8]) {
         if let Some(code) = self.libraries.remove(name) {
-            self.library_bytes -= name.len() + code.len();
+            self.library_bytes -= name.len() + counted_bytes(&code);
         }
     }
 }
@@ -211,7 +219,7 @@ impl Kept {
 impl Library {
     /// Bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.name.len() + self.code.len()
+        self.name.len() + counted_bytes(&self.code)
     }
 }
 
@@ -484,13 +492,25 @@ mod tests {
     }
 
     #[test]
+    fn small_scripts_count_with_their_names() {
+        let scripts = Scripts::default();
+        for number in 0..20_000 {
+            scripts.keep(format!("return {number}").as_bytes(), SCRIPT_BYTES_MAX);
+        }
+        assert!(scripts.lock().bodies.len() < SCRIPT_BYTES_MAX / ENTRY_BYTES);
+        assert_eq!(scripts.account().0, scripts.account().1);
+    }
+
+    #[test]
     fn a_library_that_does_not_fit_is_not_kept_nor_the_one_before() {
         let scripts = Scripts::default();
         let library = |name: &[u8], len| Library { name: name.to_vec(), code: vec![b'x'; len] };
-        scripts.keep_library(library(b"one", 60), 100);
-        scripts.keep_library(library(b"two", 60), 100);
-        assert_eq!((scripts.libraries().len(), scripts.account()), (1, (63, 63)));
-        scripts.keep_library(library(b"one", 98), 100);
+        let max = 100 + ENTRY_BYTES;
+        scripts.keep_library(library(b"one", 60), max);
+        scripts.keep_library(library(b"two", 60), max);
+        let held = 63 + ENTRY_BYTES;
+        assert_eq!((scripts.libraries().len(), scripts.account()), (1, (held, held)));
+        scripts.keep_library(library(b"one", 98), max);
         assert_eq!((scripts.has_libraries(), scripts.account()), (false, (0, 0)));
     }
 }
