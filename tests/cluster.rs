@@ -3,7 +3,7 @@
 //! `SHARDIS_FAILOVERS=20` makes the test of failovers longer; what it measured is printed.
 
 use crate::harness::certificates::{Authority, Directory, identity_flags, text};
-use crate::harness::local::{Local, follows, is_primary, kill_node, role};
+use crate::harness::local::{Local, follows, is_primary, kill_node, order_failover, role};
 use crate::harness::network::Network;
 use crate::harness::processes::{Process, Proxy, RedisServer, free_port, run};
 use crate::harness::{Client, PATIENCE, number_from_env, poll_until, server};
@@ -136,8 +136,7 @@ fn a_failover_that_was_ordered_is_followed() {
     let mut client = Client::connect(proxy.port);
     serves(&mut client, "key");
     let (primary, heir) = primary_and_heir(&nodes, "key");
-    assert_eq!(Client::connect(heir).ask("CLUSTER FAILOVER"), "+OK\\r\\n");
-    poll_until("a promotion", || is_primary(heir).then_some(()));
+    order_failover(heir);
     serves(&mut client, "key");
     says(&proxy, &format!("moved from 127.0.0.1:{primary} to 127.0.0.1:{heir}"));
 }

@@ -5,7 +5,7 @@ use super::{Client, kernel, poll_for, poll_until, server};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Each step of a start may take it as long as two minutes; all of them never do.
 const READY_MAX: Duration = Duration::from_secs(300);
@@ -142,6 +142,18 @@ pub(crate) fn role(port: u16) -> Option<String> {
 /// Whether the node at `port` says that it is a primary.
 pub(crate) fn is_primary(port: u16) -> bool {
     role(port).is_some_and(|role| role.starts_with("*3\\r\\n$6\\r\\nmaster"))
+}
+
+/// Makes the replica at `replica` a primary. One that is not in step yet refuses, and one that was not in time gives the order up after five seconds.
+pub(crate) fn order_failover(replica: u16) {
+    let mut ordered_at: Option<Instant> = None;
+    poll_until("an ordered failover", || {
+        if ordered_at.is_none_or(|at| at.elapsed() > Duration::from_secs(6)) {
+            let said = Client::connect(replica).ask("CLUSTER FAILOVER");
+            ordered_at = (said == "+OK\\r\\n").then(Instant::now);
+        }
+        is_primary(replica).then_some(())
+    });
 }
 
 /// Waits until the node at `port` is a replica that has its primary's data.

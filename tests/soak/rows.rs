@@ -7,7 +7,7 @@ use crate::faults::floods::flood;
 use crate::faults::storms::Crowd;
 use crate::harness::client::{ReadError, bulk, request};
 use crate::harness::fault::Fault;
-use crate::harness::local::{follows, is_primary, kill_node, role};
+use crate::harness::local::{follows, is_primary, kill_node, order_failover, role};
 use crate::harness::stamp::StampedClients;
 use crate::harness::{Client, World, poll_for, poll_until, show};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -233,12 +233,7 @@ fn fail_over(scene: &mut Scene, _: &Load, prng: &mut Prng) {
     let replica = *prng.pick(&replicas);
     follows(replica);
     if prng.one_in(2) {
-        // A replica that is not in step yet refuses.
-        poll_until("an ordered failover", || {
-            let said = Client::connect(replica).ask("CLUSTER FAILOVER");
-            (said == "+OK\\r\\n" || is_primary(replica)).then_some(())
-        });
-        poll_until("a promotion", || is_primary(replica).then_some(()));
+        order_failover(replica);
     } else {
         replace_killed_primary(cluster, replica);
     }

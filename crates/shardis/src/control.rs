@@ -82,10 +82,11 @@ pub(crate) fn run(serving: &Serving) -> Result<()> {
     let wanted: Vec<ClientsMax> = plans.iter().map(|plan| plan.clients_max()).collect();
     let granted = descriptors::granted(&wanted);
     let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
+    // A signal may come as soon as it is said that we listen.
+    let mut control = Control::new(doors)?;
     say(&format!("shardis {} {}", VERSION, serving.announcement(&places)));
     plans.iter().for_each(|plan| plan.describe());
 
-    let mut control = Control::new(doors)?;
     for (plan, clients_max) in plans.into_iter().zip(granted) {
         control.services.push(plan.start(clients_max, &control.waker)?);
     }
