@@ -38,6 +38,24 @@ fn a_push_to_any_shard_ends_the_wait() {
 }
 
 #[test]
+fn a_client_that_ends_while_it_waits_takes_nothing() {
+    let world = World::with_flags(2, FLAGS);
+    let (a, b) = (world.key_on(0, "q"), world.key_on(1, "q"));
+    let mut other = world.connect();
+    for words in [["BLPOP", &a, &b, "0"].as_slice(), &["BLMPOP", "0", "2", &b, &a, "LEFT"]] {
+        let mut waiter = world.connect();
+        send(&mut waiter, words);
+        wait_for_blocked(&mut other, 1);
+        // As of a process that was killed: no more than the end of what it sends is seen.
+        waiter.finish_sending();
+        wait_for_blocked(&mut other, 0);
+        assert_eq!(other.ask(&format!("RPUSH {a} x")), r":1\r\n");
+        assert_eq!(other.ask(&format!("LPOP {a}")), r"$1\r\nx\r\n");
+        waiter.expect_eof();
+    }
+}
+
+#[test]
 fn a_group_reads_streams_of_several_shards() {
     let world = World::with_flags(2, FLAGS);
     let (a, b) = (world.key_on(0, "s"), world.key_on(1, "s"));

@@ -258,6 +258,10 @@ impl Core {
             self.counters.clients_blocked += 1;
             self.board.publish_clients(self.settings.worker, &self.counters);
         }
+        if session.paused {
+            // It was paused when its keys were looked at first. Its end must be seen: else it would take an element.
+            self.clients_to_resume.push(session.conn);
+        }
     }
 
     /// A client that is blocked will send no more. As in Redis it does not go on waiting: what comes for it must not be

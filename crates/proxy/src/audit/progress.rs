@@ -141,6 +141,9 @@ impl Core {
             () if is_open && !has_future && session.paused && self.may_receive(session) => {
                 Some("is not read from without a cause")
             }
+            () if session.is_blocked() && session.paused && self.may_receive(session) => {
+                Some("waits, and its end would not be seen")
+            }
             () if is_open && !has_future && session.has_unread && self.may_read_on(session) => {
                 Some("has a request that is not read without a cause")
             }

@@ -290,6 +290,7 @@ fn a_client_that_leaves_while_it_waits_takes_nothing() {
 fn half_closed_clients_do_not_go_on_waiting() {
     let mut rig = rig(2);
     let (client, ..) = waiting(&mut rig, "blpop A B 0");
+    assert!(!rig.is_paused(client), "its end must be seen");
     rig.event(Event::Ended { conn: client });
     assert!(rig.is_closed(client));
     assert_idle(&rig);
