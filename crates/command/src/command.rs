@@ -105,9 +105,22 @@ impl Command {
 
     /// Whether Redis holds it back where it lets nobody write: beside what writes, what may do so, or is told to replicas.
     pub fn may_write(&self) -> bool {
-        let runs_code = matches!(self.carry, Carry::Script(_)) && !self.flags.contains(Flags::READONLY);
         let is_told = matches!(&*self.name, "pfcount" | "publish" | "spublish");
-        self.flags.contains(Flags::WRITE) || runs_code || is_told
+        self.flags.contains(Flags::WRITE) || self.runs_code() || is_told
+    }
+
+    /// Whether other clients may wait for what it brings: a message, an element of a list, sorted set or stream, or whatever a
+    /// script adds.
+    pub fn may_end_a_wait(&self) -> bool {
+        const WAITED_FOR: Acl = Acl::of("list sortedset stream");
+        const ADDS: Flags = Flags::of("write denyoom");
+        let adds = self.acl.intersects(WAITED_FOR) && self.flags.contains(ADDS);
+        adds || self.runs_code() || matches!(self.carry, Carry::Publish(_))
+    }
+
+    /// Whether it is a script or function that may write.
+    fn runs_code(&self) -> bool {
+        matches!(self.carry, Carry::Script(_)) && !self.flags.contains(Flags::READONLY)
     }
 
     /// The subcommand `name`, its own name without the container's; case is ignored.

@@ -36,7 +36,7 @@ use crate::requests::route::{self, Keys, Route};
 use crate::scripts::Named;
 use crate::session::{Owed, Session};
 use crate::tracking::KeyList;
-use crate::transaction::divided::Divided;
+use crate::transaction::divided::{Divided, Piece};
 use crate::transaction::execution::{Watched, text_of};
 use crate::transaction::inlays::Inlays;
 use command::{Carry, Command, Guard, Local, Naming, Refusal, Topic, Transaction as Act, Within};
@@ -61,6 +61,8 @@ pub(crate) struct Transaction {
     named: Vec<Named>,
     /// A command may write.
     may_write: bool,
+    /// Other clients may wait for what a command brings.
+    is_waited_for: bool,
     /// A command was refused: EXEC will say so, and nothing is kept any more.
     is_spoilt: bool,
     /// What is not, or not only, the node's.
@@ -151,6 +153,7 @@ impl Transaction {
             divided: None,
             named: Vec::new(),
             may_write: false,
+            is_waited_for: false,
             is_spoilt: false,
             inlays: Inlays::default(),
             reads: KeyList::default(),
@@ -230,12 +233,12 @@ impl Transaction {
                 }
             }
             (Some(Place::At(_, division)), _) if self.division.is_some_and(|own| own != division) => {
-                self.divide().add(own, bytes, named);
+                self.divide().add(command, own, bytes, named);
                 append(&mut self.requests, request.bytes);
             }
             _ => {
                 match &mut self.divided {
-                    Some(divided) => divided.add(own, bytes, named),
+                    Some(divided) => divided.add(command, own, bytes, named),
                     None => self.named.extend(named),
                 }
                 append(&mut self.requests, request.bytes);
@@ -245,14 +248,18 @@ impl Transaction {
             (self.division, self.shard) = (Some(division), Some(shard));
         }
         self.commands += 1;
+        self.is_waited_for |= command.may_end_a_wait();
     }
 
     /// How its keys are divided. Until it is asked they were in one division.
     fn divide(&mut self) -> &mut Divided {
         let begin = || {
             let bytes = self.requests.len() - MULTI.len();
+            let (commands, is_waited_for) = (self.commands, self.is_waited_for);
+            let first = Piece::Whole { part: 0, commands, bytes, is_waited_for };
             let place = self.division.zip(self.shard);
-            Box::new(Divided::begin(place, self.commands, bytes, std::mem::take(&mut self.named)))
+            let first = (commands > 0).then_some(first);
+            Box::new(Divided::begin(place, first, std::mem::take(&mut self.named)))
         };
         self.divided.get_or_insert_with(begin)
     }

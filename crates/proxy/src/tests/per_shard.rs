@@ -161,6 +161,66 @@ fn nothing_is_sent_if_a_shard_is_known_to_be_down() {
 }
 
 #[test]
+fn what_others_wait_for_comes_once_all_else_has_run() {
+    let mut rig = ready(3);
+    let client = rig.client();
+    let (a, b, c) = (rig.key(0), rig.key(1), rig.key(2));
+    for (requests, added) in [
+        (format!("lpush {a} id|set {b} data|set {c} data"), ["lpush", &a, "id"].as_slice()),
+        (format!("set {b} data|xadd {a} * f v|set {c} data"), &["xadd", &a, "*", "f", "v"]),
+        (format!("set {b} data|set {c} data|zadd {a} 1 id"), &["zadd", &a, "1", "id"]),
+        (format!("eval code 1 {a}|set {b} data|set {c} data"), &["eval", "code", "1", &a]),
+    ] {
+        rig.client_sends(client, &format!("multi|{requests}|exec|"));
+        rig.taken(client);
+        assert_eq!(rig.node_got(1), part(&[&["set", &b, "data"]]));
+        assert_eq!(rig.node_got(2), part(&[&["set", &c, "data"]]));
+        rig.node_sends(1, &ran(1, "+OK|"));
+        assert_eq!(rig.node_got(0), "", "the data may not be there yet");
+        rig.node_sends(2, &ran(1, "+OK|"));
+        assert_eq!(rig.node_got(0), part(&[added]));
+        rig.node_sends(0, &ran(1, ":1|"));
+        let replies = rig.taken(client);
+        assert!(replies.starts_with("*3|") && replies.contains(":1|"), "{replies}");
+    }
+    // Nothing is waited for but what both bring: they leave together.
+    rig.client_sends(client, &format!("multi|rpush {a} id|rpush {b} id|lpop {a}|exec|"));
+    rig.taken(client);
+    assert_eq!(rig.node_got(0), part(&[&["rpush", &a, "id"], &["lpop", &a]]));
+    assert_eq!(rig.node_got(1), part(&[&["rpush", &b, "id"]]));
+    rig.node_sends(1, &ran(1, ":1|"));
+    rig.node_sends(0, &ran(2, ":1|$2|id|"));
+    assert_eq!(rig.taken(client), "*3|:1|:1|$2|id|");
+    // What only takes is not waited for.
+    rig.client_sends(client, &format!("multi|lpop {a}|set {b} data|exec|"));
+    rig.taken(client);
+    assert_eq!(rig.node_got(0), part(&[&["lpop", &a]]));
+    assert_eq!(rig.node_got(1), part(&[&["set", &b, "data"]]));
+    rig.node_sends(0, &ran(1, "$-1|"));
+    rig.node_sends(1, &ran(1, "+OK|"));
+    assert_eq!(rig.taken(client), "*2|$-1|+OK|");
+    assert_idle(&rig);
+}
+
+#[test]
+fn what_others_wait_for_does_not_come_if_its_data_may_be_missing() {
+    let mut rig = ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("multi|rpush {a} id|set {b} data|exec|"));
+    rig.taken(client);
+    let conn = rig.node(1);
+    rig.event(Event::Ended { conn });
+    assert_eq!(
+        rig.taken(client),
+        "*2|-ERR not run on shard 127.0.0.1:7000: an earlier part of the transaction did not run; commands of this \
+         transaction on other shards may have run|-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|"
+    );
+    assert_eq!(rig.node_got(0), "");
+    assert_idle(&rig);
+}
+
+#[test]
 fn a_part_that_is_lost_has_errors_in_its_places() {
     let mut rig = ready(2);
     let client = rig.client();

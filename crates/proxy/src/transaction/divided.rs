@@ -41,6 +41,8 @@ pub(crate) enum Piece {
         commands: u32,
         /// Their bytes.
         bytes: usize,
+        /// Whether other clients may wait for what one of them brings.
+        is_waited_for: bool,
     },
     /// One command, as a command for each part that has keys of it.
     Split(Box<Split>),
@@ -70,25 +72,20 @@ pub(crate) struct PartRequests {
     pub requests: Vec<u8>,
     /// How many commands.
     pub commands: u32,
+    /// Whether other clients may wait for what one of them brings.
+    pub is_waited_for: bool,
     /// Scripts and functions that they name.
     pub named: Vec<Named>,
 }
 
 impl Divided {
-    /// `commands` commands of `bytes` bytes have come. Those with keys are at `place`.
-    pub(crate) fn begin(
-        place: Option<(u32, ShardId)>,
-        commands: u32,
-        bytes: usize,
-        named: Vec<Named>,
-    ) -> Divided {
+    /// Nothing has come but `first`, whose keys are at `place`.
+    pub(crate) fn begin(place: Option<(u32, ShardId)>, first: Option<Piece>, named: Vec<Named>) -> Divided {
         let mut divided = Divided::default();
         if let Some((division, shard)) = place {
             divided.part_at(division, shard);
         }
-        if commands > 0 {
-            divided.pieces.push(Piece::Whole { part: 0, commands, bytes });
-        }
+        divided.pieces.extend(first);
         divided.named = named.into_iter().map(|named| (0, named)).collect();
         divided
     }
@@ -123,17 +120,28 @@ impl Divided {
     }
 
     /// A command of `bytes` bytes with keys at `place`, or without any: then it goes where the one before it went.
-    pub(crate) fn add(&mut self, place: Option<(u32, ShardId)>, bytes: usize, named: Option<Named>) {
+    pub(crate) fn add(
+        &mut self,
+        command: &Command,
+        place: Option<(u32, ShardId)>,
+        bytes: usize,
+        named: Option<Named>,
+    ) {
+        let ends_a_wait = command.may_end_a_wait();
         let part = match place {
             Some((division, shard)) => self.part_at(division, shard),
             None => self.last_part(),
         };
         self.named.extend(named.map(|named| (part, named)));
         match self.pieces.last_mut() {
-            Some(Piece::Whole { part: last, commands, bytes: sum }) if *last == part => {
+            Some(Piece::Whole { part: last, commands, bytes: sum, is_waited_for }) if *last == part => {
                 (*commands, *sum) = (*commands + 1, *sum + bytes);
+                *is_waited_for |= ends_a_wait;
             }
-            _ => self.pieces.push(Piece::Whole { part, commands: 1, bytes }),
+            _ => {
+                let is_waited_for = ends_a_wait;
+                self.pieces.push(Piece::Whole { part, commands: 1, bytes, is_waited_for });
+            }
         }
     }
 
@@ -176,9 +184,15 @@ impl Divided {
             .map(|(&(division, shard), len)| {
                 let mut requests = Vec::with_capacity(len);
                 append(&mut requests, begin);
-                PartRequests { division, shard, requests, commands: 0, named: Vec::new() }
+                let named = Vec::new();
+                PartRequests { division, shard, requests, commands: 0, is_waited_for: false, named }
             })
             .collect();
+        for piece in &self.pieces {
+            if let Piece::Whole { part, is_waited_for: true, .. } = piece {
+                parts[*part as usize].is_waited_for = true;
+            }
+        }
         let mut rest = &requests[begin.len()..];
         each_share(&self.pieces, |part, commands, bytes| {
             let (own, others) = rest.split_at(bytes);
@@ -211,7 +225,7 @@ impl Split {
 fn each_share(pieces: &[Piece], mut take: impl FnMut(usize, u32, usize)) {
     for piece in pieces {
         match piece {
-            Piece::Whole { part, commands, bytes } => take(*part as usize, *commands, *bytes),
+            Piece::Whole { part, commands, bytes, .. } => take(*part as usize, *commands, *bytes),
             Piece::Split(split) => {
                 split.shares.iter().for_each(|&(part, bytes)| take(part as usize, 1, bytes));
             }

@@ -3,8 +3,8 @@
 //! A part is what one shard has of it; in a cluster, what one slot has, since nodes take no more in one transaction.
 //!
 //! ```text
-//!   no key is watched:   all parts in the turn of EXEC ─────────────────────────────► all results ─► one reply
-//!   keys are watched:    guards ─► check ─► a part that watches ─► the next one ─► all others ─► one reply
+//!   no key is watched:   all parts in the turn of EXEC ──────────────► those others wait for ─► one reply
+//!   keys are watched:    guards ─► check ─► a part that watches ─► the next one ─► all others ─► …
 //!                           │        │         │ nil, or no result                      ▲
 //!                           └────────┴─────────┴──► nothing else is sent ───────────────┘
 //! ```
@@ -19,7 +19,10 @@
 //! - a check, if two or more parts watch and have commands: `CLIENT INFO` says (`flags=d`) whether EXEC would fail, and
 //!   leaves the keys watched. A node that does not know it, or does not permit it, is not asked;
 //! - the parts that watch, one by one. After the first that has not run nothing else is sent;
-//! - all others, together.
+//! - all others, together;
+//! - of these last, once the others have run, the parts with what other clients may wait for
+//!   ([`command::Command::may_end_a_wait`]). A worker pops the name of a job and reads the job from another shard at once: the
+//!   job must be there. RQ drops a job without a word that is not.
 //!
 //! So a transaction with at most one part that watches and has commands fails as a whole, or runs. With two of them, a key
 //! of the second may change between the check and its part (a round trip for each part before it): then the parts before it
@@ -85,11 +88,25 @@ pub(crate) struct Execution {
 struct Part {
     shard: ShardId,
     commands: u32,
+    /// Whether other clients may wait for what one of them brings.
+    is_waited_for: bool,
     /// What it is sent, until it is answered.
     replay: Id,
     /// The connection on which its keys are watched.
     watches_on: Option<HeldNode>,
     result: PartResult,
+}
+
+/// When a part is sent: those of a later step once those of the earlier ones have run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// It has no commands and only says whether its keys have changed.
+    Guard,
+    /// Its keys are watched: by itself.
+    Watching,
+    Other,
+    /// Other clients may wait for what it brings.
+    Last,
 }
 
 /// Whether nodes are asked if watched keys have changed.
@@ -127,6 +144,15 @@ impl Part {
     fn is_watching(&self) -> bool {
         self.watches_on.is_some() && !self.is_guard()
     }
+
+    fn step(&self) -> Step {
+        match self {
+            part if part.is_guard() => Step::Guard,
+            part if part.is_watching() => Step::Watching,
+            part if part.is_waited_for => Step::Last,
+            _ => Step::Other,
+        }
+    }
 }
 
 impl Execution {
@@ -152,14 +178,10 @@ impl Execution {
     /// The parts that are sent together next.
     fn next_to_send(&mut self) -> Range<usize> {
         let start = self.sent;
-        let is_guard = |&part: &u32| self.parts[part as usize].is_guard();
-        let guards = self.order[start..].iter().take_while(|part| is_guard(part)).count();
-        let is_watching = self.parts[self.order[start] as usize].is_watching();
-        self.sent = match guards {
-            0 if is_watching => start + 1,
-            0 => self.order.len(),
-            guards => start + guards,
-        };
+        let step_at = |place: usize| self.parts[self.order[place] as usize].step();
+        let step = step_at(start);
+        let alike = (start..self.order.len()).take_while(|&place| step_at(place) == step).count();
+        self.sent = start + if step == Step::Watching { 1 } else { alike };
         start..self.sent
     }
 
@@ -207,11 +229,7 @@ impl Core {
         self.counters.fragments += parts.len() as u64;
         let parts = self.parts(parts, watched);
         let mut order: Vec<u32> = (0..parts.len() as u32).collect();
-        order.sort_by_key(|&part| match &parts[part as usize] {
-            part if part.is_guard() => 0,
-            part if part.is_watching() => 1,
-            _ => 2,
-        });
+        order.sort_by_key(|&part| parts[part as usize].step());
         let id = self.executions.insert(Execution {
             conn: session.conn,
             place: session.next_place(),
@@ -249,7 +267,8 @@ impl Core {
             if all.iter().all(|part| part.watches_on != Some(node)) {
                 let shard = self.watched_shard(node);
                 let (requests, named) = (MULTI.to_vec(), Vec::new());
-                let guard = PartRequests { division, shard, requests, commands: 0, named };
+                let guard =
+                    PartRequests { division, shard, requests, commands: 0, is_waited_for: false, named };
                 all.push(self.part(guard, Some(node)));
             }
         }
@@ -258,7 +277,7 @@ impl Core {
 
     /// A part as it is kept until it is answered.
     fn part(&mut self, part: PartRequests, watches_on: Option<HeldNode>) -> Part {
-        let PartRequests { division, shard, requests, commands, named } = part;
+        let PartRequests { division, shard, requests, commands, is_waited_for, named } = part;
         let aim = match self.topology.is_cluster() {
             true => Aim::Slot(division as u16),
             false => Aim::Shard(shard),
@@ -267,7 +286,8 @@ impl Core {
         let mut replay = Replay { requests, commands, named, aim, held, ..Replay::default() };
         let holds = replay.requests.capacity();
         self.memory.recount(&mut replay.counted_bytes, holds);
-        Part { shard, commands, replay: self.replays.insert(replay), watches_on, result: PartResult::Unsent }
+        let replay = self.replays.insert(replay);
+        Part { shard, commands, is_waited_for, replay, watches_on, result: PartResult::Unsent }
     }
 
     /// Sends what is due. The execution, once all is answered.
