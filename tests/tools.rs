@@ -1,8 +1,10 @@
-//! The tools that everybody has: redis-cli, redis-benchmark. To them shardis must be a Redis.
+//! The tools that everybody has: redis-cli, redis-benchmark, redis_exporter. To them shardis must be a Redis.
 
-use crate::harness::processes::{Finished, run};
-use crate::harness::{World, show};
-use std::io::Write;
+use crate::harness::processes::{Finished, Process, free_port, run};
+use crate::harness::{RedisServer, World, poll_until, show};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
 
 /// Runs redis-cli against the world's proxy; it must succeed.
@@ -126,4 +128,58 @@ fn a_monitoring_tool_finds_what_it_asks_for() {
         let reply = client.command(&question.split(' ').map(str::as_bytes).collect::<Vec<_>>());
         assert_ne!(reply[0], b'-', "{question}: {}", show(&reply));
     }
+}
+
+/// What only a node has, among the metrics of redis_exporter. shardis has no threads for input and output beside its workers.
+const METRICS_OF_NODES: [&str; 1] = ["redis_config_io_threads"];
+
+#[test]
+fn redis_exporter_finds_the_metrics_of_one_redis() {
+    const EXPORTER: &str = "prometheus-redis-exporter";
+    if Command::new(EXPORTER).arg("-version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "no {EXPORTER} in PATH");
+        return eprintln!("SKIPPED: no {EXPORTER} in PATH");
+    }
+    let (world, redis) = (World::with_shards(4), RedisServer::reference());
+    for mut client in [world.connect(), redis.connect()] {
+        (0..100).for_each(|n| assert_eq!(client.ask(&format!("SET metric:{n} x")), "+OK\\r\\n"));
+        (0..30).for_each(|n| assert_eq!(client.ask(&format!("GET metric:{n}")), "$1\\r\\nx\\r\\n"));
+        assert_eq!(client.ask("GET metric:none"), "$-1\\r\\n");
+    }
+    let port = free_port();
+    let mut command = Command::new(EXPORTER);
+    command.args(["-web.listen-address", &format!("127.0.0.1:{port}"), "-redis.addr="]);
+    command.args(["-include-system-metrics", "-export-client-list"]);
+    let _exporter = Process::spawn(command, EXPORTER);
+    let (ours, expected) = (scrape(port, world.proxy.port), scrape(port, redis.port));
+
+    let missing: Vec<_> = expected.keys().filter(|name| !ours.contains_key(*name)).collect();
+    assert_eq!(missing, METRICS_OF_NODES);
+    for (name, samples) in [
+        ("redis_up", "redis_up 1"),
+        ("redis_exporter_last_scrape_error", "redis_exporter_last_scrape_error{err=\"\"} 0"),
+        ("redis_db_keys", "redis_db_keys{db=\"db0\"} 100"),
+        ("redis_keyspace_hits_total", "redis_keyspace_hits_total 30"),
+        ("redis_keyspace_misses_total", "redis_keyspace_misses_total 1"),
+    ] {
+        assert!(ours[name].contains(samples), "{}", ours[name]);
+        assert!(expected[name].contains(samples), "a redis-server has {}", expected[name]);
+    }
+}
+
+/// What the exporter on `port` tells of the Redis on `target`: by metric, all its samples.
+fn scrape(port: u16, target: u16) -> BTreeMap<String, String> {
+    let mut stream =
+        poll_until("the exporter listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());
+    let request = format!("GET /scrape?target=redis://127.0.0.1:{target} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("the exporter reads");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("the exporter answers");
+    assert!(page.starts_with("HTTP/1.0 200 "), "{page}");
+    let mut metrics: BTreeMap<String, String> = BTreeMap::new();
+    for sample in page.lines().filter(|line| line.starts_with("redis_")) {
+        let name = sample.split(['{', ' ']).next().expect("a line has a first word");
+        *metrics.entry(name.to_owned()).or_default() += &format!("{sample}\n");
+    }
+    metrics
 }

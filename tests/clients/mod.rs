@@ -48,6 +48,8 @@ macro_rules! tests {
 tests! {
     go {
         go_redis: "go" "go-redis",
+        ; rueidis_takes_shards_for_one_redis: "go" "rueidis" Emulate RUEIDIS
+        ; asynq_does_a_thousand_jobs: "go" "asynq" Nodes QUEUE
     }
     node {
         ioredis: "node" "ioredis",
@@ -137,6 +139,8 @@ const ALL: Expected = Expected { checks: verdict::CHECKS, flags: &[] };
 const WRITES: Expected = Expected { checks: verdict::FAULT_CHECKS, flags: &[] };
 /// Of a program that takes shards for one Redis.
 const AS_ONE: Expected = Expected { checks: verdict::EMULATE_CHECKS, flags: &[] };
+/// The same of rueidis.
+const RUEIDIS: Expected = Expected { checks: verdict::RUEIDIS_CHECKS, flags: &[] };
 /// Of a job queue; its keys may have a hash tag in front.
 const QUEUE: Expected = Expected { checks: verdict::QUEUE_CHECKS, flags: &["--tag-rule={}"] };
 

@@ -36,6 +36,23 @@ pub(super) const EMULATE_CHECKS: &[&str] = &[
     "reconnect",
 ];
 
+/// The same for rueidis, whose users have it for its cache and its locks.
+pub(super) const RUEIDIS_CHECKS: &[&str] = &[
+    "connect",
+    "strings",
+    "pipeline",
+    "multi-key",
+    "scan",
+    "scripts",
+    "errors",
+    "transactions",
+    "blocking",
+    "pubsub",
+    "caching",
+    "locks",
+    "reconnect",
+];
+
 /// The same under faults.
 pub(super) const FAULT_CHECKS: &[&str] = &["writes"];
 

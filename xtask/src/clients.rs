@@ -33,7 +33,7 @@ pub(crate) struct Options {
 /// A language that has a folder in tests/clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Language {
-    /// go-redis
+    /// go-redis, rueidis, asynq
     Go,
     /// ioredis, node-redis, BullMQ
     Node,

@@ -74,6 +74,10 @@ const PHP_REDIS: Need =
 const PHP_PREDIS: Need =
     Need { probe: &["php", "-r", "require 'Predis/Autoloader.php';"], package: "php-predis" };
 
+/// Makes metrics of a Redis.
+const REDIS_EXPORTER: Need =
+    Need { probe: &["prometheus-redis-exporter", "-version"], package: "prometheus-redis-exporter" };
+
 /// All that `cargo xtask test` needs; known at its start, so that it does not stop for a package after minutes.
 pub(crate) fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
@@ -81,7 +85,7 @@ pub(crate) fn for_tests() -> Vec<Need> {
     // Elsewhere there is no source either: then the suites that come from Debian are skipped, instructions are not counted,
     // and no packets are lost.
     if has_apt_get() {
-        needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC]);
+        needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC, REDIS_EXPORTER]);
         needs.extend(FOR_REDIS_PM);
     }
     needs

@@ -1,4 +1,4 @@
-// Command program does with go-redis what its users do, against the port that it is given.
+// Command program does with go-redis, rueidis or asynq what their users do, against the port that it is given.
 // tests/clients/README.md says how it is started and what it prints.
 package main
 
@@ -57,16 +57,16 @@ var checks = []check{
 }
 
 func main() {
-	setups := map[string][]check{"nodes": checks, "store": checks, "faults": faultChecks}
-	if len(os.Args) != 4 || os.Args[1] != "go-redis" || setups[os.Args[3]] == nil {
+	w := &world{stdin: bufio.NewReader(os.Stdin)}
+	checks := chosen(w, os.Args[1:])
+	if checks == nil {
 		fmt.Fprintln(os.Stderr, "usage: program go-redis <port> nodes|store|faults")
+		fmt.Fprintln(os.Stderr, "       program asynq <port> nodes")
+		fmt.Fprintln(os.Stderr, "       program rueidis <port> emulate")
 		os.Exit(2)
 	}
-	// No option but the address: the library's default handshake, which asks for RESP3 first.
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Args[2]})
-	w := &world{rdb: rdb, hasScripts: os.Args[3] == "nodes", stdin: bufio.NewReader(os.Stdin)}
 	failed := false
-	for _, check := range setups[os.Args[3]] {
+	for _, check := range checks {
 		if err := runCheck(w, check.run); err != nil {
 			failed = true
 			fmt.Printf("not ok %s: %v\n", check.name, err)
@@ -78,6 +78,26 @@ func main() {
 	if failed {
 		os.Exit(1)
 	}
+}
+
+// chosen gives the checks that the arguments name, and puts what they need into `w`.
+func chosen(w *world, args []string) []check {
+	if len(args) != 3 {
+		return nil
+	}
+	library, port, setup := args[0], args[1], args[2]
+	switch {
+	case library == "asynq" && setup == "nodes":
+		return asynqChecks(port)
+	case library == "rueidis" && setup == "emulate":
+		return rueidisChecks(port)
+	case library == "go-redis":
+		// No option but the address: the library's default handshake, which asks for RESP3 first.
+		w.rdb = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
+		w.hasScripts = setup == "nodes"
+		return map[string][]check{"nodes": checks, "store": checks, "faults": faultChecks}[setup]
+	}
+	return nil
 }
 
 // runCheck gives `run` its own deadline.
