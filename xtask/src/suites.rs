@@ -50,8 +50,11 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["direct", "bless"])]
     stores: bool,
     /// Leave out what takes long, as `cargo xtask test` does
-    #[arg(long)]
+    #[arg(long, conflicts_with = "all")]
     quick: bool,
+    /// Run every suite over shards that look like one Redis as well, not only those that take little
+    #[arg(long, conflicts_with_all = ["direct", "stores"])]
+    all: bool,
 }
 
 /// A suite as it is called on the command line and in `tests/suites`.
@@ -78,6 +81,8 @@ struct Suite {
     port: Option<u16>,
     /// Whether it is fast enough for `cargo xtask test`.
     is_quick: bool,
+    /// Whether it is fast enough to be run with [`Setup::Emulate`] each time.
+    is_emulated: bool,
     /// Fetches and builds it, and says what to run. The flag asks for the quick tests alone.
     parts: fn(bool) -> Result<Vec<Part>>,
 }
@@ -90,6 +95,46 @@ impl Suite {
         }
         let port = self.port.filter(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err())?;
         Some(format!("port {port}, which is written into it, is taken"))
+    }
+}
+
+/// How shardis is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setup {
+    /// Requests with keys of several shards are refused if they cannot be split: the default.
+    Refuse,
+    /// They are carried out, and so are transactions.
+    Emulate,
+}
+
+impl Setup {
+    /// What the names of its lists and logs end in.
+    fn suffix(self) -> &'static str {
+        match self {
+            Setup::Refuse => "",
+            Setup::Emulate => ".emulate",
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Setup::Refuse => &[],
+            Setup::Emulate => &["--cross-shard=emulate", "--transactions=per-shard"],
+        }
+    }
+}
+
+/// A suite that is run, and how shardis is set up for it. Those of one suite stand side by side.
+#[derive(Clone, Copy)]
+struct Chosen {
+    suite: &'static Suite,
+    setup: Setup,
+}
+
+impl Chosen {
+    /// Its name in the table, and the file stem of its list.
+    fn slug(self) -> String {
+        format!("{}{}", self.suite.slug, self.setup.suffix())
     }
 }
 
@@ -171,14 +216,17 @@ pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
 
 /// What `cargo xtask test` runs, against the program `binary`.
 pub(crate) fn run_quick(binary: &Path) -> Result<Vec<String>> {
-    run_against(binary, &Options { only: None, bless: false, direct: false, stores: false, quick: true })
+    run_against(
+        binary,
+        &Options { only: None, bless: false, direct: false, stores: false, quick: true, all: false },
+    )
 }
 
 fn run_against(binary: &Path, options: &Options) -> Result<Vec<String>> {
     let (chosen, skipped) = choose(options);
     skipped.iter().for_each(|line| println!("{line}"));
-    for suite in &chosen {
-        needs::install(suite.needs)?;
+    for chosen in &chosen {
+        needs::install(chosen.suite.needs)?;
     }
     needs::install(&[needs::REDIS_SERVER])?;
     let runs = run_all(&chosen, binary, options)?;
@@ -191,7 +239,7 @@ fn run_against(binary: &Path, options: &Options) -> Result<Vec<String>> {
 }
 
 /// The suites that `options` name and whose tools are there, and a line for each whose tool is not.
-fn choose(options: &Options) -> (Vec<&'static Suite>, Vec<String>) {
+fn choose(options: &Options) -> (Vec<Chosen>, Vec<String>) {
     let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
     for suite in SUITES {
         let is_wanted = match options.only {
@@ -203,10 +251,19 @@ fn choose(options: &Options) -> (Vec<&'static Suite>, Vec<String>) {
         }
         match suite.obstacle() {
             Some(obstacle) => skipped.push(format!("suites: {} skipped: {obstacle}", suite.slug)),
-            None => chosen.push(suite),
+            None => chosen.extend(setups(suite, options).iter().map(|&setup| Chosen { suite, setup })),
         }
     }
     (chosen, skipped)
+}
+
+/// How shardis is set up for `suite`.
+fn setups(suite: &Suite, options: &Options) -> &'static [Setup] {
+    let is_compared = !options.direct && !options.stores;
+    if is_compared && (suite.is_emulated || options.all) {
+        return &[Setup::Refuse, Setup::Emulate];
+    }
+    &[Setup::Refuse]
 }
 
 /// The shardis to test: that of this tree, or `SHARDIS_BIN`.
@@ -225,15 +282,15 @@ struct Run {
     took: Duration,
 }
 
-/// A part with its place (that of its suite, then its own in it) and its port.
-type Job = ((usize, usize), Option<u16>, Part);
+/// A part with its place (that of its suite, then its own in it).
+type Job = ((usize, usize), Chosen, Part);
 
 /// What came of a job, and how long it took.
 type Done = ((usize, usize), Result<Vec<Outcome>>, Duration);
 
 /// Fetches and builds the suites, all at the same time, and runs the parts of those that are ready, each against a world
 /// of its own.
-fn run_all(chosen: &[&'static Suite], binary: &Path, options: &Options) -> Result<Vec<Run>> {
+fn run_all(chosen: &[Chosen], binary: &Path, options: &Options) -> Result<Vec<Run>> {
     std::fs::create_dir_all(fetch::folder())?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -243,19 +300,26 @@ fn run_all(chosen: &[&'static Suite], binary: &Path, options: &Options) -> Resul
     let (tell, done) = mpsc::channel();
     let jobs = Mutex::new(jobs);
     std::thread::scope(|scope| {
-        for (place, suite) in chosen.iter().enumerate() {
+        let mut start = 0;
+        for of_suite in chosen.chunk_by(|one, other| one.suite.name == other.suite.name) {
             let (add, tell) = (add.clone(), tell.clone());
-            scope.spawn(move || prepare(place, suite, options.quick, &add, &tell));
+            scope.spawn(move || {
+                // One after the other: both fetch and build the same.
+                for (place, &chosen) in (start..).zip(of_suite) {
+                    prepare(place, chosen, options.quick, &add, &tell);
+                }
+            });
+            start += of_suite.len();
         }
         drop(add);
         for _ in 0..speed::threads() {
             let (tell, jobs, interrupted) = (tell.clone(), &jobs, &interrupted);
             scope.spawn(move || {
                 while !interrupted.load(Ordering::Relaxed)
-                    && let Some((place, port, part)) = next(jobs)
+                    && let Some((place, chosen, part)) = next(jobs)
                 {
                     let (start, name) = (Instant::now(), part.name.clone());
-                    let outcomes = run_part(part, port, binary, options).context(name);
+                    let outcomes = run_part(part, chosen, binary, options).context(name);
                     // It fails only if the receiver is gone, which outlives this scope.
                     let _ = tell.send((place, outcomes, start.elapsed()));
                 }
@@ -268,12 +332,12 @@ fn run_all(chosen: &[&'static Suite], binary: &Path, options: &Options) -> Resul
 }
 
 /// Adds the parts of a suite as jobs, once it is fetched and built.
-fn prepare(place: usize, suite: &Suite, is_quick: bool, add: &mpsc::Sender<Job>, tell: &mpsc::Sender<Done>) {
-    match (suite.parts)(is_quick).context(suite.slug) {
+fn prepare(place: usize, chosen: Chosen, is_quick: bool, add: &mpsc::Sender<Job>, tell: &mpsc::Sender<Done>) {
+    match (chosen.suite.parts)(is_quick).context(chosen.suite.slug) {
         Ok(parts) => {
             for (index, part) in parts.into_iter().enumerate() {
                 // It fails only if the workers are gone, because somebody interrupted them.
-                let _ = add.send(((place, index), suite.port, part));
+                let _ = add.send(((place, index), chosen, part));
             }
         }
         Err(error) => {
@@ -301,32 +365,36 @@ fn collect(mut done: Vec<Done>, suites: usize) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-fn run_part(part: Part, port: Option<u16>, binary: &Path, options: &Options) -> Result<Vec<Outcome>> {
+fn run_part(part: Part, chosen: Chosen, binary: &Path, options: &Options) -> Result<Vec<Outcome>> {
+    /// Held by the part of a suite that has a port written in: with another setup it wants the same port.
+    static WRITTEN_IN: Mutex<()> = Mutex::new(());
+    let port = chosen.suite.port;
+    let _turn = port.map(|_| WRITTEN_IN.lock().expect("nothing panics while it holds this"));
     let subject = match (options.direct, options.stores) {
         (true, _) => Subject::Node,
         (_, true) => Subject::Stores(binary),
-        _ => Subject::Proxy(binary),
+        _ => Subject::Proxy(binary, chosen.setup.flags()),
     };
-    let world = World::start(&part.name, subject, port)?;
+    let world = World::start(&(part.name + chosen.setup.suffix()), subject, port)?;
     (part.run)(&world)
 }
 
 /// Prints the table, and compares with the lists or writes them. Gives the number of differences.
-fn report(chosen: &[&'static Suite], runs: &[Run], options: &Options) -> Result<usize> {
+fn report(chosen: &[Chosen], runs: &[Run], options: &Options) -> Result<usize> {
     let mut differences = 0;
-    let mut table = String::from("\nsuite       passed  failed  skipped  seconds\n");
-    for (suite, run) in chosen.iter().zip(runs) {
+    let mut table = String::from("\nsuite              passed  failed  skipped  seconds\n");
+    for (&chosen, run) in chosen.iter().zip(runs) {
         let outcomes = &run.outcomes;
         let count = |is: fn(&Verdict) -> bool| outcomes.iter().filter(|outcome| is(&outcome.verdict)).count();
         let failed = count(|verdict| matches!(verdict, Verdict::Failed(_)));
         let surprises = if options.direct || options.stores {
             show(outcomes)
         } else {
-            judge(suite, outcomes, options.bless)?
+            judge(chosen, outcomes, options.bless)?
         };
         table += &format!(
-            "{:<11} {:>6} {:>7} {:>8} {:>8.1}{}\n",
-            suite.slug,
+            "{:<18} {:>6} {:>7} {:>8} {:>8.1}{}\n",
+            chosen.slug(),
             count(|verdict| *verdict == Verdict::Passed),
             failed,
             count(|verdict| matches!(verdict, Verdict::Skipped | Verdict::LeftOut)),
@@ -362,23 +430,23 @@ fn show(outcomes: &[Outcome]) -> usize {
     0
 }
 
-fn list_of(suite: &Suite) -> String {
-    format!("tests/suites/{}.txt", suite.slug)
+fn list_of(chosen: Chosen) -> String {
+    format!("tests/suites/{}.txt", chosen.slug())
 }
 
-/// What the list of `suite` says.
-fn expected_of(suite: &Suite) -> Result<Expected> {
-    let list = list_of(suite);
+/// What the list of `chosen` says.
+fn expected_of(chosen: Chosen) -> Result<Expected> {
+    let list = list_of(chosen);
     let path = root().join(&list);
     let text = if path.exists() { std::fs::read_to_string(&path)? } else { String::new() };
     Expected::parse(&text).context(list)
 }
 
-/// Compares `outcomes` with the list of `suite`, or writes that; gives the number of differences, which are printed.
-fn judge(suite: &Suite, outcomes: &[Outcome], bless: bool) -> Result<usize> {
-    let list = list_of(suite);
-    let expected = expected_of(suite)?;
-    write_failures(suite, outcomes)?;
+/// Compares `outcomes` with the list of `chosen`, or writes that; gives the number of differences, which are printed.
+fn judge(chosen: Chosen, outcomes: &[Outcome], bless: bool) -> Result<usize> {
+    let list = list_of(chosen);
+    let expected = expected_of(chosen)?;
+    write_failures(chosen, outcomes)?;
     if bless {
         let blessed = expected.bless(outcomes);
         let path = root().join(&list);
@@ -395,14 +463,14 @@ fn judge(suite: &Suite, outcomes: &[Outcome], bless: bool) -> Result<usize> {
 }
 
 /// Leaves what failed, with what was said of it, beside the logs.
-fn write_failures(suite: &Suite, outcomes: &[Outcome]) -> Result<()> {
+fn write_failures(chosen: Chosen, outcomes: &[Outcome]) -> Result<()> {
     let failures = outcomes.iter().filter_map(|outcome| match &outcome.verdict {
         Verdict::Failed(message) => Some(format!("{}\t{message}\n", outcome.name)),
         _ => None,
     });
     std::fs::create_dir_all(world::logs())?;
     Ok(std::fs::write(
-        world::logs().join(format!("{}-failures.txt", suite.slug)),
+        world::logs().join(format!("{}-failures.txt", chosen.slug())),
         failures.collect::<String>(),
     )?)
 }

@@ -16,6 +16,7 @@ pub(super) const SUITE: Suite = Suite {
     tool: &["go", "version"],
     port: Some(PORT),
     is_quick: true,
+    is_emulated: false,
     parts,
 };
 

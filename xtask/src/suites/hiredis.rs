@@ -16,6 +16,7 @@ pub(super) const SUITE: Suite = Suite {
     tool: fetch::APT_GET,
     port: None,
     is_quick: true,
+    is_emulated: false,
     parts,
 };
 

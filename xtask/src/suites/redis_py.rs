@@ -17,6 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     tool: &["python3", "--version"],
     port: None,
     is_quick: true,
+    is_emulated: true,
     parts,
 };
 

@@ -20,6 +20,7 @@ pub(super) const SUITE: Suite = Suite {
     tool: &["cargo", "--version"],
     port: None,
     is_quick: false,
+    is_emulated: false,
     parts,
 };
 

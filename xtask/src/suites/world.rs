@@ -34,8 +34,8 @@ pub(super) fn logs() -> PathBuf {
 /// What a suite is run against.
 #[derive(Clone, Copy)]
 pub(super) enum Subject<'a> {
-    /// shardis in front of nodes.
-    Proxy(&'a Path),
+    /// shardis in front of nodes, with these flags more.
+    Proxy(&'a Path, &'a [&'a str]),
     /// shardis with stores of its own.
     Stores(&'a Path),
     /// One redis-server.
@@ -62,13 +62,13 @@ impl World {
         world.port = match subject {
             Subject::Node => world.launch(&folder.join("node.log"), port, node)?,
             Subject::Stores(binary) => {
-                world.launch(&folder.join("proxy.log"), port, |port| proxy(binary, port, &[]))?
+                world.launch(&folder.join("proxy.log"), port, |port| proxy(binary, port, &[], &[]))?
             }
-            Subject::Proxy(binary) => {
+            Subject::Proxy(binary, flags) => {
                 let nodes = (0..NODES)
                     .map(|index| world.launch(&folder.join(format!("node-{index}.log")), None, node))
                     .collect::<Result<Vec<_>>>()?;
-                world.launch(&folder.join("proxy.log"), port, |port| proxy(binary, port, &nodes))?
+                world.launch(&folder.join("proxy.log"), port, |port| proxy(binary, port, &nodes, flags))?
             }
         };
         Ok(world)
@@ -183,9 +183,9 @@ fn node(port: u16) -> Command {
 }
 
 /// shardis in front of `nodes`, or with stores of its own if there are none.
-fn proxy(binary: &Path, port: u16, nodes: &[u16]) -> Command {
+fn proxy(binary: &Path, port: u16, nodes: &[u16], flags: &[&str]) -> Command {
     let mut proxy = command(binary);
-    proxy.args(["proxy", &format!("--port={port}"), "--tag-rule=redis"]);
+    proxy.args(["proxy", &format!("--port={port}"), "--tag-rule=redis"]).args(flags);
     if !nodes.is_empty() {
         let nodes = nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
         // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait, also
