@@ -306,11 +306,11 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Step {
-        if self.runs_per_shard() {
-            return self.watch_parts(session, command, request, keys);
-        }
         if !self.is_alone(session) {
             return self.read_again();
+        }
+        if self.runs_per_shard() {
+            return self.watch_parts(session, command, request, keys);
         }
         let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
             self.refuse_cross_slot(session, Remedy::PerShard);

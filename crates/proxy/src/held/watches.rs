@@ -100,7 +100,7 @@ impl Watch {
 }
 
 impl Core {
-    /// WATCH of keys that may be on several shards.
+    /// WATCH of keys that may be on several shards. Nothing of the session is pending.
     pub(crate) fn watch_parts(
         &mut self,
         session: &mut Session,
@@ -108,9 +108,6 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Step {
-        if !self.is_alone(session) {
-            return self.read_again();
-        }
         let route = route::route(command, request, &self.topology, keys);
         match self.nodes_to_watch_on(session, keys) {
             // EXEC will fail whatever becomes of these keys.
