@@ -7,6 +7,7 @@ use std::time::Duration;
 pub(crate) struct Report {
     steps: Vec<Finished>,
     notes: Vec<String>,
+    errors: Vec<String>,
 }
 
 /// A step that has ended.
@@ -40,12 +41,17 @@ impl Report {
         self.notes.push(line);
     }
 
+    /// Has the error of a failed step printed below the notes: the end of a long log then says what failed.
+    pub(crate) fn error(&mut self, step: &str, error: &str) {
+        self.errors.push(format!("{step}: {error}"));
+    }
+
     /// Whether no step failed.
     pub(crate) fn passed(&self) -> bool {
         self.steps.iter().all(|step| step.passed)
     }
 
-    /// A line per step, the notes, and the last line: `N passed, N failed`.
+    /// A line per step, the notes, the errors, and the last line: `N passed, N failed`.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::from("\nstep       seconds  cpu seconds\n");
         for step in &self.steps {
@@ -53,8 +59,10 @@ impl Report {
             let cpu = step.cpu.map_or("-".into(), |cpu| format!("{:.1}", cpu.as_secs_f64()));
             text += &format!("{:<10} {:>7.1} {cpu:>12}{mark}\n", step.name, step.took.as_secs_f64());
         }
-        if !self.notes.is_empty() {
-            text += &format!("\n{}\n", self.notes.join("\n"));
+        for lines in [&self.notes, &self.errors] {
+            if !lines.is_empty() {
+                text += &format!("\n{}\n", lines.join("\n"));
+            }
         }
         let failed = self.steps.iter().filter(|step| !step.passed).count();
         text + &format!("\n{} passed, {failed} failed", self.steps.len() - failed)
@@ -75,8 +83,9 @@ mod tests {
             Finished { name: "tests".into(), took: Duration::from_secs(100), cpu: None, passed: false };
         assert_eq!(failed.line(), "<== tests FAILED after 100.0 s");
         report.add(failed);
+        report.error("tests", "1 of 7 failed");
         let expected = "\nstep       seconds  cpu seconds\nfmt            1.2          1.5\n\
-                        tests        100.0            -  FAILED\n\n1 passed, 1 failed";
+                        tests        100.0            -  FAILED\n\ntests: 1 of 7 failed\n\n1 passed, 1 failed";
         assert_eq!(report.summary(), expected);
         assert!(!report.passed());
     }

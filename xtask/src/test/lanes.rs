@@ -72,7 +72,7 @@ impl Progress {
         !self.changed.wait_while(state, is_blocked).expect("no lane panics while it holds this").failed
     }
 
-    fn note(&self, step: Step, finished: Finished, notes: Vec<String>) {
+    fn note(&self, step: Step, finished: Finished, outcome: Outcome) {
         println!("{}", finished.line());
         let mut state = self.state.lock().expect("no lane panics while it holds this");
         if finished.passed {
@@ -81,7 +81,10 @@ impl Progress {
             state.failed = true;
         }
         state.report.add(finished);
-        notes.into_iter().for_each(|line| state.report.note(line));
+        outcome.notes.into_iter().for_each(|line| state.report.note(line));
+        if let Some(error) = outcome.error {
+            state.report.error(&step.name(), &error);
+        }
         self.changed.notify_all();
     }
 }
@@ -97,7 +100,7 @@ impl Lane {
             let (passed, outcome) = perform(step, self.output);
             let cpu = outcome.cpu_seconds.map(Duration::from_secs_f64);
             let finished = Finished { name: step.name(), took: start.elapsed(), cpu, passed };
-            progress.note(step, finished, outcome.notes);
+            progress.note(step, finished, outcome);
         }
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct Options {
 pub(super) struct Outcome {
     /// Lines for the end of the report.
     pub(super) notes: Vec<String>,
+    /// Why the step failed.
+    pub(super) error: Option<String>,
     /// Processor time of the step and its children, where the system tells it.
     pub(super) cpu_seconds: Option<f64>,
 }
@@ -83,7 +85,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
 impl Outcome {
     fn of(performed: &Result<Vec<String>>) -> Outcome {
         let notes = performed.as_ref().map_or(Vec::new(), Vec::clone);
-        Outcome { notes, cpu_seconds: process::cpu_used().map(|used| used.as_secs_f64()) }
+        let error = performed.as_ref().err().map(|error| format!("{error:#}"));
+        Outcome { notes, error, cpu_seconds: process::cpu_used().map(|used| used.as_secs_f64()) }
     }
 }
 
@@ -157,9 +160,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_step_tells_its_processor_time() {
+    fn a_failed_step_tells_its_error_and_its_processor_time() {
         let outcome = Outcome::of(&Err(anyhow::anyhow!("as expected")));
         assert!(outcome.notes.is_empty());
+        assert_eq!(outcome.error.as_deref(), Some("as expected"));
         assert_eq!(outcome.cpu_seconds.is_some(), cfg!(target_os = "linux"));
     }
 }
