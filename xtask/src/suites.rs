@@ -230,12 +230,27 @@ fn run_against(binary: &Path, options: &Options) -> Result<Vec<String>> {
     }
     needs::install(&[needs::REDIS_SERVER])?;
     let runs = run_all(&chosen, binary, options)?;
-    ensure!(
-        report(&chosen, &runs, options)? == 0,
-        "there are differences from tests/suites; if they are as they should be, run \
-         `cargo xtask suites --bless` and give the new ones a reason"
-    );
+    let differences = report(&chosen, &runs, options)?;
+    ensure!(differences.is_empty(), "{}", complaint(&differences));
     Ok(skipped)
+}
+
+/// The text of the error: a log may show its end alone.
+fn complaint(differences: &[String]) -> String {
+    /// A suite that does not run at all differs in hundreds of lines.
+    const LINES_MAX: usize = 20;
+    let mut text = format!(
+        "{} differences from tests/suites; if they are as they should be, run `cargo xtask suites --bless` and give the \
+         new ones a reason",
+        differences.len()
+    );
+    for difference in differences.iter().take(LINES_MAX) {
+        text += &format!("\n{difference}");
+    }
+    if differences.len() > LINES_MAX {
+        text += &format!("\nand {} more", differences.len() - LINES_MAX);
+    }
+    text
 }
 
 /// The suites that `options` name and whose tools are there, and a line for each whose tool is not.
@@ -379,9 +394,9 @@ fn run_part(part: Part, chosen: Chosen, binary: &Path, options: &Options) -> Res
     (part.run)(&world)
 }
 
-/// Prints the table, and compares with the lists or writes them. Gives the number of differences.
-fn report(chosen: &[Chosen], runs: &[Run], options: &Options) -> Result<usize> {
-    let mut differences = 0;
+/// Prints the table, and compares with the lists or writes them. Gives the differences, a line for each.
+fn report(chosen: &[Chosen], runs: &[Run], options: &Options) -> Result<Vec<String>> {
+    let mut differences = Vec::new();
     let mut table = String::from("\nsuite              passed  failed  skipped  seconds\n");
     for (&chosen, run) in chosen.iter().zip(runs) {
         let outcomes = &run.outcomes;
@@ -399,9 +414,9 @@ fn report(chosen: &[Chosen], runs: &[Run], options: &Options) -> Result<usize> {
             failed,
             count(|verdict| matches!(verdict, Verdict::Skipped | Verdict::LeftOut)),
             run.took.as_secs_f64(),
-            if surprises == 0 { String::new() } else { format!("  {surprises} DIFFERENCES") },
+            if surprises.is_empty() { String::new() } else { format!("  {} DIFFERENCES", surprises.len()) },
         );
-        differences += surprises;
+        differences.extend(surprises);
     }
     println!("{table}");
     Ok(differences)
@@ -421,13 +436,13 @@ fn tell_apart(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
 }
 
 /// Prints what failed where nothing is expected. It is no surprise.
-fn show(outcomes: &[Outcome]) -> usize {
+fn show(outcomes: &[Outcome]) -> Vec<String> {
     for outcome in outcomes {
         if let Verdict::Failed(message) = &outcome.verdict {
             println!("{}: {message}", outcome.name);
         }
     }
-    0
+    Vec::new()
 }
 
 fn list_of(chosen: Chosen) -> String {
@@ -442,8 +457,8 @@ fn expected_of(chosen: Chosen) -> Result<Expected> {
     Expected::parse(&text).context(list)
 }
 
-/// Compares `outcomes` with the list of `chosen`, or writes that; gives the number of differences, which are printed.
-fn judge(chosen: Chosen, outcomes: &[Outcome], bless: bool) -> Result<usize> {
+/// Compares `outcomes` with the list of `chosen`, or writes that; gives the differences, which are printed.
+fn judge(chosen: Chosen, outcomes: &[Outcome], bless: bool) -> Result<Vec<String>> {
     let list = list_of(chosen);
     let expected = expected_of(chosen)?;
     write_failures(chosen, outcomes)?;
@@ -453,13 +468,12 @@ fn judge(chosen: Chosen, outcomes: &[Outcome], bless: bool) -> Result<usize> {
         std::fs::create_dir_all(path.parent().expect("it is in a folder"))?;
         std::fs::write(&path, blessed.to_string())?;
         println!("suites: {list} written; {} have no reason yet", blessed.unexplained());
-        return Ok(0);
+        return Ok(Vec::new());
     }
-    let findings = expected.compare(outcomes);
-    for finding in &findings {
-        println!("{list}: {finding}");
-    }
-    Ok(findings.len())
+    let findings = expected.compare(outcomes).into_iter();
+    let findings: Vec<String> = findings.map(|finding| format!("{list}: {finding}")).collect();
+    findings.iter().for_each(|finding| println!("{finding}"));
+    Ok(findings)
 }
 
 /// Leaves what failed, with what was said of it, beside the logs.
@@ -484,6 +498,15 @@ mod tests {
         let outcomes = ["a", "b", "a", "a"].map(|name| Outcome::new(name, Verdict::Passed)).to_vec();
         let names: Vec<_> = tell_apart(outcomes).into_iter().map(|outcome| outcome.name).collect();
         assert_eq!(names, ["a", "b", "a (2)", "a (3)"]);
+    }
+
+    #[test]
+    fn the_error_says_the_first_differences() {
+        let text = complaint(&["tests/suites/x.txt: failed: a: why".into()]);
+        assert!(text.starts_with("1 differences from tests/suites; "), "{text}");
+        assert!(text.ends_with("a reason\ntests/suites/x.txt: failed: a: why"), "{text}");
+        let many: Vec<String> = (0..22).map(|number| format!("failed: {number}")).collect();
+        assert!(complaint(&many).ends_with("\nfailed: 19\nand 2 more"), "{}", complaint(&many));
     }
 
     #[test]
