@@ -2,10 +2,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "it tells how long it took")]
 
+mod fingerprints;
+
 use clap::Parser;
+use fingerprints::Fingerprints;
 use sim::{Kind, Plan, Report, Violation, run};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,30 +33,47 @@ struct Cli {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Write the fingerprint of each world to this file; a change that alters no behaviour leaves them as they are
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Compare the fingerprints with those of this file, and list the worlds that differ
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    compare: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let begun = std::time::Instant::now();
     let seeds = cli.seed.map_or(cli.from..cli.from + cli.worlds, |seed| seed..seed + 1);
-    match run_all(seeds, cli.only, cli.seed.is_some() && !cli.quiet) {
-        Ok((sum, worlds)) => {
-            tell(&sum, worlds);
-            println!("{:.1} s", begun.elapsed().as_secs_f64());
-            ExitCode::SUCCESS
-        }
+    let before = cli.compare.as_deref().map(fingerprints::read).transpose();
+    let (sum, fingerprints) = match run_all(seeds, cli.only, cli.seed.is_some() && !cli.quiet) {
+        Ok(ran) => ran,
         Err(violation) => {
             println!("{violation}\n{:?}", Plan::new(violation.seed));
             println!("cargo xtask sim --seed {}", violation.seed);
+            return ExitCode::FAILURE;
+        }
+    };
+    tell(&sum, fingerprints.len());
+    println!("{:.1} s", begun.elapsed().as_secs_f64());
+    let kept = before.and_then(|before| {
+        cli.record.as_deref().map_or(Ok(()), |path| fingerprints::write(path, &fingerprints))?;
+        before.map_or(Ok(()), |before| fingerprints::compare(&before, &fingerprints))
+    });
+    match kept {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Runs the worlds of all `seeds` and how many that were, side by side on all cores, up to the first violation.
-fn run_all(seeds: Range<u64>, only: Option<Kind>, trace: bool) -> Result<(Report, u64), Violation> {
+/// Runs the worlds of all `seeds`, side by side on all cores, up to the first violation. Gives the sum of their reports, and
+/// the fingerprint of each.
+fn run_all(seeds: Range<u64>, only: Option<Kind>, trace: bool) -> Result<(Report, Fingerprints), Violation> {
     let next = AtomicU64::new(seeds.start);
-    let outcome = Mutex::new(Ok((Report::default(), 0)));
+    let outcome = Mutex::new(Ok((Report::default(), Fingerprints::new())));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -65,9 +86,9 @@ fn run_all(seeds: Range<u64>, only: Option<Kind>, trace: bool) -> Result<(Report
             let result = run_caught(seed, trace);
             let mut outcome = outcome.lock().expect("no thread panics while it holds the lock");
             match (outcome.as_mut(), result) {
-                (Ok((sum, worlds)), Ok(report)) => {
+                (Ok((sum, fingerprints)), Ok(report)) => {
                     add(sum, &report);
-                    *worlds += 1;
+                    fingerprints.insert(seed, report.fingerprint);
                 }
                 (Ok(_), Err(violation)) => {
                     *outcome = Err(violation);
@@ -94,7 +115,7 @@ fn kind(word: &str) -> Result<Kind, String> {
     }
 }
 
-fn tell(sum: &Report, worlds: u64) {
+fn tell(sum: &Report, worlds: usize) {
     let Report { requests, tally, fragments, timeouts, redirects, judged, unjudged, faults, events, .. } =
         sum;
     println!(

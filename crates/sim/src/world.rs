@@ -86,7 +86,7 @@ pub struct Report {
     pub faults: u64,
     /// Events that happened.
     pub events: u64,
-    /// Over all events in their order: two runs of one seed have the same.
+    /// Over all events in their order, with the bytes that arrived: two runs of one seed have the same.
     pub fingerprint: u64,
 }
 
@@ -608,10 +608,24 @@ impl<'p> World<'p> {
         self.plan_at(self.now + delay, what);
     }
 
+    /// Mixes `bytes`, which arrived, into the fingerprint.
+    fn mix(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|&word| self.mix_word(u64::from_le_bytes(word)));
+        rest.iter().for_each(|&byte| self.mix_word(byte.into()));
+    }
+
+    fn mix_word(&mut self, word: u64) {
+        let mixed = (self.report.fingerprint ^ word).wrapping_mul(0x100_0000_01b3);
+        // A product has nothing of the high bits of a factor in its low ones.
+        self.report.fingerprint = mixed.rotate_left(29);
+    }
+
     /// Mixes an event into the fingerprint, and tells it if somebody listens.
     fn note(&mut self, kind: u64, conn: ConnId, count: usize) {
-        let word = self.now.as_nanos() ^ kind << 56 ^ conn.to_u64().rotate_left(17) ^ (count as u64) << 20;
-        self.report.fingerprint = (self.report.fingerprint ^ word).wrapping_mul(0x100_0000_01b3);
+        self.mix_word(
+            self.now.as_nanos() ^ kind << 56 ^ conn.to_u64().rotate_left(17) ^ (count as u64) << 20,
+        );
         if self.trace {
             const KINDS: [&str; 8] = [
                 "",

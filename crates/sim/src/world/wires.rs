@@ -75,6 +75,7 @@ impl World<'_> {
         let bytes = link.to_proxy.take(&mut self.prng, piece_max);
         self.take_wire(who, bytes.len());
         self.note(6, conn, bytes.len());
+        self.mix(&bytes);
         self.proxy.handle_event(Event::Received { conn, bytes: &bytes }, self.now);
         self.plan_delivery_to_proxy(conn);
     }
@@ -105,6 +106,7 @@ impl World<'_> {
             self.plan_in_up_to(self.plan.delay_max, What::Writable(conn));
         }
         self.note(7, conn, bytes.len());
+        self.mix(&bytes);
         match who {
             _ if dead => {}
             Who::Client(client) => {
