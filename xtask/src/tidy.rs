@@ -4,12 +4,15 @@
 //! Formatting, lints and types are cargo's business. That the generated pages are fresh is checked by tests beside
 //! the code that generates them.
 
+mod circles;
 mod dependencies;
 mod forbidden;
 mod lengths;
 mod links;
+mod measure;
 mod permissions;
 mod ratchet;
+mod shape;
 mod source;
 mod tree;
 mod walk;
@@ -20,12 +23,12 @@ use std::fmt;
 use anyhow::{Context, Result, ensure};
 
 use crate::process::root;
-use lengths::Measure;
+use measure::{Measure, Unit};
 use ratchet::Ratchet;
 use source::Source;
 use tree::Tree;
 
-/// The exceptions to the lengths, relative to the root.
+/// The exceptions to the sizes, relative to the root.
 const RATCHET_PATH: &str = "xtask/ratchet.txt";
 
 /// How to run.
@@ -60,7 +63,9 @@ impl fmt::Display for Finding {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let tree = Tree::read(root())?;
     let (sources, mut findings) = parse(&tree);
-    let measures: Vec<Measure> = sources.iter().flat_map(lengths::measure).collect();
+    let mut measures: Vec<Measure> = sources.iter().flat_map(lengths::measure).collect();
+    measures.extend(shape::measure(&sources));
+    measures.extend(circles::measure(&sources));
     let mut ratchet = Ratchet::parse(tree.text(RATCHET_PATH).unwrap_or_default()).context(RATCHET_PATH)?;
     if options.bless {
         ratchet.tighten(&measures);
@@ -79,6 +84,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("{finding}");
     }
     println!("tidy: {}", lengths::distribution(&measures));
+    for unit in [Unit::Fields, Unit::Bools, Unit::Methods, Unit::Circle] {
+        println!("tidy: {}", measure::largest(&measures, unit));
+    }
     ensure!(findings.is_empty(), "tidy found {} things", findings.len());
     Ok(())
 }

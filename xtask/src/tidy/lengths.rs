@@ -3,34 +3,13 @@
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
+use super::measure::{Measure, Unit};
 use super::source::Source;
 
-/// Lines of a file.
-const FILE_LINES_MAX: usize = 1_000;
-/// Lines of a function, from its `fn` to its closing brace.
-const FUNCTION_LINES_MAX: usize = 100;
 /// What half of the functions should stay below, in lines.
 const HALF_BELOW: usize = 8;
 /// What nine of ten functions should stay below, in lines.
 const MOST_BELOW: usize = 40;
-
-/// The length of one file or function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Measure {
-    /// `path`, or `path::Type::function`.
-    pub(super) name: String,
-    pub(super) path: String,
-    /// Where it begins.
-    pub(super) line: usize,
-    pub(super) lines: usize,
-    pub(super) lines_max: usize,
-}
-
-impl Measure {
-    fn is_function(&self) -> bool {
-        self.lines_max == FUNCTION_LINES_MAX
-    }
-}
 
 /// The length of the file, and of each function in it. Of functions with one name, as two `From::from` of one type, the
 /// longest counts.
@@ -40,8 +19,8 @@ pub(super) fn measure(source: &Source<'_>) -> Vec<Measure> {
         name: path.clone(),
         path,
         line: 1,
-        lines: source.text.lines().count(),
-        lines_max: FILE_LINES_MAX,
+        unit: Unit::FileLines,
+        amount: source.text.lines().count(),
     };
     let mut visitor = Functions { source, scope: vec![source.path.into()], measures: vec![file] };
     visitor.visit_file(&source.file);
@@ -50,19 +29,20 @@ pub(super) fn measure(source: &Source<'_>) -> Vec<Measure> {
 
 /// How long functions are as a whole: not a rule, a direction.
 pub(super) fn distribution(measures: &[Measure]) -> String {
-    let functions: Vec<&Measure> = measures.iter().filter(|measure| measure.is_function()).collect();
-    let Some(longest) = functions.iter().max_by_key(|measure| measure.lines) else {
+    let functions: Vec<&Measure> =
+        measures.iter().filter(|measure| measure.unit == Unit::FunctionLines).collect();
+    let Some(longest) = functions.iter().max_by_key(|measure| measure.amount) else {
         return "no functions".into();
     };
     let share = |bound: usize| {
-        100 * functions.iter().filter(|measure| measure.lines < bound).count() / functions.len()
+        100 * functions.iter().filter(|measure| measure.amount < bound).count() / functions.len()
     };
     format!(
         "{} functions; {} % below {HALF_BELOW} lines (aim: 50), {} % below {MOST_BELOW} (aim: 90); the longest has {}: {}",
         functions.len(),
         share(HALF_BELOW),
         share(MOST_BELOW),
-        longest.lines,
+        longest.amount,
         longest.name
     )
 }
@@ -86,8 +66,8 @@ impl Functions<'_> {
                 name,
                 path: self.source.path.into(),
                 line,
-                lines,
-                lines_max: FUNCTION_LINES_MAX,
+                unit: Unit::FunctionLines,
+                amount: lines,
             });
         }
         name
@@ -95,7 +75,7 @@ impl Functions<'_> {
 
     fn add(&mut self, measure: Measure) {
         match self.measures.iter_mut().find(|known| known.name == measure.name) {
-            Some(known) if known.lines >= measure.lines => {}
+            Some(known) if known.amount >= measure.amount => {}
             Some(known) => *known = measure,
             None => self.measures.push(measure),
         }
@@ -147,7 +127,7 @@ mod tests {
 
     fn lengths(text: &str) -> Vec<(String, usize, usize)> {
         let source = Source::parse("a.rs", text).expect("it is Rust");
-        measure(&source).into_iter().map(|measure| (measure.name, measure.line, measure.lines)).collect()
+        measure(&source).into_iter().map(|measure| (measure.name, measure.line, measure.amount)).collect()
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Exceptions to the lengths, which can only shrink: what grew is refused, what shrank must be written down.
+//! Exceptions to the sizes, which can only shrink: what grew is refused, what shrank must be written down.
 
 use std::fmt;
 
 use anyhow::{Context, Result};
 
-use super::lengths::Measure;
+use super::measure::{Measure, Unit};
 use super::{Finding, RATCHET_PATH};
 
 const HEADER: &str = "\
-# Files and functions that are longer than the rules allow: name, lines, reason.
+# What is larger than the rules allow: name, unit, amount, reason. `cargo xtask tidy` prints the rules.
 # An entry can only shrink: `cargo xtask tidy --bless` lowers it. Add none if there is another way.
 ";
 
@@ -21,19 +21,21 @@ pub(super) struct Ratchet {
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     name: String,
-    lines: usize,
+    unit: Unit,
+    amount: usize,
     reason: String,
 }
 
 impl Ratchet {
-    /// Reads `name lines reason`, one entry per line; `#` begins a comment.
+    /// Reads `name unit amount reason`, one entry per line; `#` begins a comment.
     pub(super) fn parse(text: &str) -> Result<Ratchet> {
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-        let entry = |line| Entry::parse(line).with_context(|| format!("not `name lines reason`: {line}"));
+        let entry =
+            |line| Entry::parse(line).with_context(|| format!("not `name unit amount reason`: {line}"));
         Ok(Ratchet { entries: lines.map(entry).collect::<Result<_>>()? })
     }
 
-    /// What is too long, or not as long as its entry says.
+    /// What is too large, or not as large as its entry says.
     pub(super) fn check(&self, measures: &[Measure]) -> Vec<Finding> {
         let unknown = self.entries.iter().filter(|entry| entry.measure(measures).is_none());
         let unknown = unknown.map(|entry| {
@@ -47,24 +49,24 @@ impl Ratchet {
     pub(super) fn tighten(&mut self, measures: &[Measure]) {
         self.entries.retain_mut(|entry| {
             let Some(measure) = entry.measure(measures) else { return false };
-            entry.lines = entry.lines.min(measure.lines);
-            measure.lines > measure.lines_max
+            entry.amount = entry.amount.min(measure.amount);
+            measure.amount > measure.unit.max()
         });
     }
 
     fn judge(&self, measure: &Measure) -> Option<Finding> {
-        let Measure { name, lines, lines_max, .. } = measure;
-        let entry = self.entries.iter().find(|entry| entry.name == *name);
-        let text = match entry.map(|entry| entry.lines) {
-            None if lines > lines_max => {
-                format!("{name} has {lines} lines, of at most {lines_max}; take it apart along its ideas")
+        let Measure { name, unit, amount, .. } = measure;
+        let entry = self.entries.iter().find(|entry| entry.is_of(measure));
+        let text = match entry.map(|entry| entry.amount) {
+            None if *amount > unit.max() => {
+                format!("{name} has {amount} {unit}, of at most {}; {}", unit.max(), unit.advice())
             }
-            Some(allowed) if *lines > allowed => {
-                format!("{name} grew from {allowed} to {lines} lines, and is too long already; take it apart")
+            Some(allowed) if *amount > allowed => {
+                format!("{name} grew from {allowed} to {amount} {unit}, too many already; {}", unit.advice())
             }
-            Some(allowed) if *lines < allowed => {
+            Some(allowed) if *amount < allowed => {
                 format!(
-                    "{name} shrank from {allowed} to {lines} lines; keep that by `cargo xtask tidy --bless`"
+                    "{name} shrank from {allowed} to {amount} {unit}; keep that by `cargo xtask tidy --bless`"
                 )
             }
             _ => return None,
@@ -75,22 +77,26 @@ impl Ratchet {
 
 impl Entry {
     fn parse(line: &str) -> Option<Entry> {
-        let mut words = line.splitn(3, ' ');
-        let (name, lines, reason) = (words.next()?, words.next()?, words.next()?);
-        Some(Entry { name: name.into(), lines: lines.parse().ok()?, reason: reason.into() })
+        let mut words = line.splitn(4, ' ');
+        let (name, unit) = (words.next()?.into(), Unit::named(words.next()?)?);
+        Some(Entry { name, unit, amount: words.next()?.parse().ok()?, reason: words.next()?.into() })
     }
 
     fn measure<'a>(&self, measures: &'a [Measure]) -> Option<&'a Measure> {
-        measures.iter().find(|measure| measure.name == self.name)
+        measures.iter().find(|measure| self.is_of(measure))
+    }
+
+    fn is_of(&self, measure: &Measure) -> bool {
+        self.name == measure.name && self.unit == measure.unit
     }
 }
 
 impl fmt::Display for Ratchet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEADER)?;
-        self.entries
-            .iter()
-            .try_for_each(|entry| writeln!(f, "{} {} {}", entry.name, entry.lines, entry.reason))
+        self.entries.iter().try_for_each(|entry| {
+            writeln!(f, "{} {} {} {}", entry.name, entry.unit, entry.amount, entry.reason)
+        })
     }
 }
 
@@ -100,7 +106,13 @@ mod tests {
 
     /// A function `a.rs::f` of `lines` lines, of at most 100.
     fn function(lines: usize) -> Measure {
-        Measure { name: "a.rs::f".into(), path: "a.rs".into(), line: 7, lines, lines_max: 100 }
+        Measure {
+            name: "a.rs::f".into(),
+            path: "a.rs".into(),
+            line: 7,
+            unit: Unit::FunctionLines,
+            amount: lines,
+        }
     }
 
     fn ratchet(text: &str) -> Ratchet {
@@ -120,9 +132,10 @@ mod tests {
 
     #[test]
     fn an_entry_can_neither_grow_nor_be_out_of_date() {
-        let ratchet = ratchet("# comment\n\na.rs::f 120 one table\n");
+        let ratchet = ratchet("# comment\n\na.rs::f lines 120 one table\n");
         assert_eq!(texts(&ratchet, &[function(120)]), [""; 0]);
-        let grew = "a.rs:7: a.rs::f grew from 120 to 121 lines, and is too long already; take it apart";
+        let grew =
+            "a.rs:7: a.rs::f grew from 120 to 121 lines, too many already; take it apart along its ideas";
         assert_eq!(texts(&ratchet, &[function(121)]), [grew]);
         let shrank = "a.rs:7: a.rs::f shrank from 120 to 110 lines; keep that by `cargo xtask tidy --bless`";
         assert_eq!(texts(&ratchet, &[function(110)]), [shrank]);
@@ -133,18 +146,18 @@ mod tests {
     #[test]
     fn tightening_lowers_and_drops_and_never_raises() {
         let after = |lines: usize| {
-            let mut ratchet = ratchet("a.rs::f 120 one table");
+            let mut ratchet = ratchet("a.rs::f lines 120 one table");
             ratchet.tighten(&[function(lines)]);
             ratchet.to_string().replace(HEADER, "")
         };
-        assert_eq!(after(110), "a.rs::f 110 one table\n");
-        assert_eq!(after(130), "a.rs::f 120 one table\n");
+        assert_eq!(after(110), "a.rs::f lines 110 one table\n");
+        assert_eq!(after(130), "a.rs::f lines 120 one table\n");
         assert_eq!(after(100), "");
     }
 
     #[test]
     fn an_entry_needs_a_reason() {
-        assert!(Ratchet::parse("a.rs::f 120").is_err());
-        assert!(Ratchet::parse("a.rs::f many lines").is_err());
+        assert!(Ratchet::parse("a.rs::f lines 120").is_err());
+        assert!(Ratchet::parse("a.rs::f 120 lines long").is_err());
     }
 }
