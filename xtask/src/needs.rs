@@ -35,7 +35,7 @@ pub(crate) const PYTHON: Need =
 pub(crate) const TCLSH: Need = Need { probe: &["sh", "-c", "echo exit | tclsh"], package: "tcl" };
 /// Builds hiredis.
 pub(crate) const MAKE: Need = Need { probe: &["make", "--version"], package: "make" };
-/// What the tests of Redis.pm load.
+/// What the tests of Redis.pm load, and the library that has the same tests.
 pub(crate) const FOR_REDIS_PM: &[Need] = &[
     Need { probe: &["perl", "-MTest::Fatal", "-e1"], package: "libtest-fatal-perl" },
     Need { probe: &["perl", "-MTest::Deep", "-e1"], package: "libtest-deep-perl" },
@@ -44,6 +44,7 @@ pub(crate) const FOR_REDIS_PM: &[Need] = &[
     Need { probe: &["perl", "-MIO::String", "-e1"], package: "libio-string-perl" },
     Need { probe: &["perl", "-MParallel::ForkManager", "-e1"], package: "libparallel-forkmanager-perl" },
     Need { probe: &["perl", "-MIPC::Cmd", "-e1"], package: "perl" },
+    PERL_REDIS_FAST,
 ];
 /// Counts instructions. It runs on Linux; nobody else is asked for it.
 pub(crate) const VALGRIND: Need = Need { probe: &["valgrind", "--version"], package: "valgrind" };

@@ -11,6 +11,7 @@ mod expected;
 mod fetch;
 mod go_redis;
 mod hiredis;
+mod redis_fast;
 mod redis_pm;
 mod redis_py;
 mod redis_rs;
@@ -66,6 +67,7 @@ enum Name {
     RedisRs,
     Hiredis,
     RedisPm,
+    RedisFast,
 }
 
 /// The tests of one project.
@@ -79,10 +81,8 @@ struct Suite {
     tool: &'static [&'static str],
     /// The port that the proxy must have, if the suite has one written in. If it is taken, the suite is skipped.
     port: Option<u16>,
-    /// Whether it is fast enough for `cargo xtask test`.
-    is_quick: bool,
-    /// Whether it is fast enough to be run with [`Setup::Emulate`] each time.
-    is_emulated: bool,
+    /// How shardis is set up for it in `cargo xtask test`; no way if the suite is too slow for that.
+    quick: &'static [Setup],
     /// Fetches and builds it, and says what to run. The flag asks for the quick tests alone.
     parts: fn(bool) -> Result<Vec<Part>>,
 }
@@ -108,6 +108,8 @@ enum Setup {
 }
 
 impl Setup {
+    const BOTH: [Setup; 2] = [Setup::Refuse, Setup::Emulate];
+
     /// What the names of its lists and logs end in.
     fn suffix(self) -> &'static str {
         match self {
@@ -139,8 +141,15 @@ impl Chosen {
 }
 
 /// The longest come first: the others fill what they leave of the cores.
-const SUITES: [&Suite; 6] =
-    [&go_redis::SUITE, &redis_py::SUITE, &redis_pm::SUITE, &tcl::SUITE, &redis_rs::SUITE, &hiredis::SUITE];
+const SUITES: [&Suite; 7] = [
+    &go_redis::SUITE,
+    &redis_py::SUITE,
+    &redis_pm::SUITE,
+    &tcl::SUITE,
+    &redis_rs::SUITE,
+    &redis_fast::SUITE,
+    &hiredis::SUITE,
+];
 
 /// What is run against nodes and a proxy of its own.
 struct Part {
@@ -257,16 +266,13 @@ fn complaint(differences: &[String]) -> String {
 fn choose(options: &Options) -> (Vec<Chosen>, Vec<String>) {
     let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
     for suite in SUITES {
-        let is_wanted = match options.only {
-            Some(name) => suite.name == name,
-            None => suite.is_quick || !options.quick,
-        };
-        if !is_wanted {
+        let setups = setups(suite, options);
+        if setups.is_empty() || options.only.is_some_and(|name| suite.name != name) {
             continue;
         }
         match suite.obstacle() {
             Some(obstacle) => skipped.push(format!("suites: {} skipped: {obstacle}", suite.slug)),
-            None => chosen.extend(setups(suite, options).iter().map(|&setup| Chosen { suite, setup })),
+            None => chosen.extend(setups.iter().map(|&setup| Chosen { suite, setup })),
         }
     }
     (chosen, skipped)
@@ -275,8 +281,11 @@ fn choose(options: &Options) -> (Vec<Chosen>, Vec<String>) {
 /// How shardis is set up for `suite`.
 fn setups(suite: &Suite, options: &Options) -> &'static [Setup] {
     let is_compared = !options.direct && !options.stores;
-    if is_compared && (suite.is_emulated || options.all) {
-        return &[Setup::Refuse, Setup::Emulate];
+    if options.quick && (is_compared || suite.quick.is_empty()) {
+        return suite.quick;
+    }
+    if is_compared && (options.all || suite.quick.contains(&Setup::Emulate)) {
+        return &Setup::BOTH;
     }
     &[Setup::Refuse]
 }
@@ -498,6 +507,18 @@ mod tests {
         let outcomes = ["a", "b", "a", "a"].map(|name| Outcome::new(name, Verdict::Passed)).to_vec();
         let names: Vec<_> = tell_apart(outcomes).into_iter().map(|outcome| outcome.name).collect();
         assert_eq!(names, ["a", "b", "a (2)", "a (3)"]);
+    }
+
+    #[test]
+    fn a_quick_run_sets_shardis_up_as_the_suite_says() {
+        let options =
+            |quick, all, direct| Options { only: None, bless: false, direct, stores: false, quick, all };
+        let setups = |suite, quick, all, direct| setups(suite, &options(quick, all, direct));
+        assert_eq!(setups(&redis_pm::SUITE, true, false, false), [Setup::Emulate]);
+        assert_eq!(setups(&redis_pm::SUITE, false, false, false), Setup::BOTH);
+        assert_eq!(setups(&redis_rs::SUITE, true, false, false), []);
+        assert_eq!(setups(&redis_rs::SUITE, false, true, false), Setup::BOTH);
+        assert_eq!(setups(&redis_pm::SUITE, false, false, true), [Setup::Refuse]);
     }
 
     #[test]

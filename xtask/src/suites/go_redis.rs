@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Name, Outcome, Part, Suite, Verdict, World, fetch};
+use super::{Name, Outcome, Part, Setup, Suite, Verdict, World, fetch};
 use crate::process::{self, command};
 
 pub(super) const SUITE: Suite = Suite {
@@ -15,8 +15,7 @@ pub(super) const SUITE: Suite = Suite {
     needs: &[],
     tool: &["go", "version"],
     port: Some(PORT),
-    is_quick: true,
-    is_emulated: false,
+    quick: &[Setup::Refuse],
     parts,
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Name, Outcome, Part, Suite, Verdict, World, fetch, relay};
+use super::{Name, Outcome, Part, Setup, Suite, Verdict, World, fetch, relay};
 use crate::needs;
 use crate::process::{self, command};
 
@@ -15,8 +15,7 @@ pub(super) const SUITE: Suite = Suite {
     needs: &[needs::MAKE, needs::CXX],
     tool: fetch::APT_GET,
     port: None,
-    is_quick: true,
-    is_emulated: false,
+    quick: &[Setup::Refuse],
     parts,
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Name, Outcome, Part, Suite, Verdict, World, fetch, relay};
+use super::{Name, Outcome, Part, Setup, Suite, Verdict, fetch, relay};
 use crate::needs;
 use crate::process::command;
 
@@ -15,50 +15,58 @@ pub(super) const SUITE: Suite = Suite {
     needs: needs::FOR_REDIS_PM,
     tool: fetch::APT_GET,
     port: None,
-    is_quick: true,
-    is_emulated: false,
+    quick: &[Setup::Emulate],
     parts,
 };
 
 /// The longest takes half a minute.
 const FILE_LIMIT: Duration = Duration::from_secs(180);
 
-/// Without those for Sentinel and for the author. The longest come first.
-const FILES: [&str; 16] = [
-    "03-pubsub",
-    "07-reconnect",
-    "00-compile",
-    "01-basic",
-    "02-responses",
-    "04-pipeline",
-    "05-nonblock",
-    "06-on-connect",
-    "08-unix-socket",
-    "10-tie-list",
-    "11-timeout",
-    "20-tie-hash",
-    "30-scripts",
-    "42-client_cmds",
-    "44-no-unicode-bug",
-    "50-fork_safe",
+/// Without those for Sentinel and for the author. Two files wait for most of a minute; the others are short.
+const PARTS: [(&str, &[&str]); 3] = [
+    ("pubsub", &["03-pubsub"]),
+    ("reconnect", &["07-reconnect"]),
+    (
+        "others",
+        &[
+            "00-compile",
+            "01-basic",
+            "02-responses",
+            "04-pipeline",
+            "05-nonblock",
+            "06-on-connect",
+            "08-unix-socket",
+            "10-tie-list",
+            "11-timeout",
+            "20-tie-hash",
+            "30-scripts",
+            "42-client_cmds",
+            "44-no-unicode-bug",
+            "50-fork_safe",
+        ],
+    ),
 ];
 
 fn parts(_is_quick: bool) -> Result<Vec<Part>> {
-    let source = fetch::debian_source("libredis-perl")?;
-    let server = relay::program()?;
-    let part = |file: &'static str| {
-        let (source, server) = (source.clone(), server.clone());
-        Part::new(format!("redis-pm-{file}"), move |world| run(file, &source, &server, world))
-    };
-    Ok(FILES.map(part).into())
+    PARTS.iter().map(|(name, files)| part(&format!("redis-pm-{name}"), Path::new("lib"), files)).collect()
 }
 
-fn run(file: &str, source: &Path, server: &Path, world: &World) -> Result<Vec<Outcome>> {
-    let mut perl = command("perl");
-    perl.current_dir(source).args(["-Ilib", "-It/tlib", &format!("t/{file}.t")]);
-    perl.env("REDIS_SERVER_PATH", server);
-    relay::aim(&mut perl, world)?;
-    Ok(read(file, &world.output(&perl, FILE_LIMIT)?))
+/// Runs `files` one after the other, with the module `Redis` of the folder `library`. Each file empties the nodes first.
+pub(super) fn part(name: &str, library: &Path, files: &'static [&'static str]) -> Result<Part> {
+    let source = fetch::debian_source("libredis-perl")?;
+    let server = relay::program()?;
+    let library = format!("-I{}", library.display());
+    Ok(Part::new(name, move |world| {
+        let mut outcomes = Vec::new();
+        for file in files {
+            let mut perl = command("perl");
+            perl.current_dir(&source).args([&library, "-It/tlib", &format!("t/{file}.t")]);
+            perl.env("REDIS_SERVER_PATH", &server);
+            relay::aim(&mut perl, world)?;
+            outcomes.extend(read(file, &world.output(&perl, FILE_LIMIT)?));
+        }
+        Ok(outcomes)
+    }))
 }
 
 /// Reads the lines of TAP: `ok 1 - name`. What is indented belongs to the next line that is not.

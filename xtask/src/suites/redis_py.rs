@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Name, Outcome, Part, Suite, Verdict, World, fetch};
+use super::{Name, Outcome, Part, Setup, Suite, Verdict, World, fetch};
 use crate::needs;
 use crate::process::{self, command};
 use crate::speed;
@@ -16,8 +16,7 @@ pub(super) const SUITE: Suite = Suite {
     needs: &[needs::PYTHON],
     tool: &["python3", "--version"],
     port: None,
-    is_quick: true,
-    is_emulated: true,
+    quick: &Setup::BOTH,
     parts,
 };
 

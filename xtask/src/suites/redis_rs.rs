@@ -19,8 +19,7 @@ pub(super) const SUITE: Suite = Suite {
     needs: &[],
     tool: &["cargo", "--version"],
     port: None,
-    is_quick: false,
-    is_emulated: false,
+    quick: &[],
     parts,
 };
 

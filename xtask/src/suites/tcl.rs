@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Name, Outcome, Part, Suite, Verdict, World, fetch};
+use super::{Name, Outcome, Part, Setup, Suite, Verdict, World, fetch};
 use crate::needs;
 use crate::process::command;
 use crate::speed;
@@ -17,8 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     needs: &[needs::TCLSH, needs::REDIS_CLI],
     tool: fetch::APT_GET,
     port: None,
-    is_quick: true,
-    is_emulated: false,
+    quick: &[Setup::Refuse],
     parts,
 };
 
