@@ -124,13 +124,13 @@ fn the_kernel_ends_nodes_when_nobody_else_can() {
     let local = Local::start(&["--nodes=2", "--proxy"]);
     let (pids, folder) = (local.family(), local.folder());
     // The supervisor would clear up, so it sleeps meanwhile.
-    local.process.signal("STOP");
+    local.process.freeze();
     assert!(run_kill(local.host()));
     for &pid in &pids {
         poll_until("the end of a process", || kernel::has_ended(pid).then_some(()));
     }
     assert!(folder.exists());
-    local.process.signal("CONT");
+    local.process.thaw();
     expect_gone(&pids, &folder);
 }
 

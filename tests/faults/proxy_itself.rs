@@ -21,7 +21,7 @@ fn replies_that_wait_are_not_timeouts_after_the_proxy_was_frozen() {
     poll_until("the request to reach the node", || {
         (kernel::unread_bytes_of_all(world.nodes[0].port) > 0).then_some(())
     });
-    world.proxy.signal("STOP");
+    world.proxy.freeze();
     let stopped_after = asked.elapsed();
     world.nodes[0].thaw();
     poll_until("the reply to wait in the proxy's socket", || {
@@ -29,7 +29,7 @@ fn replies_that_wait_are_not_timeouts_after_the_proxy_was_frozen() {
     });
     // Longer than the timeout.
     poll_for(TIMEOUT + Duration::from_millis(300), || None::<()>);
-    world.proxy.signal("CONT");
+    world.proxy.thaw();
     let reply = client.read_reply();
     // On a machine that was away for so long, the request had timed out before the proxy was frozen.
     if stopped_after < TIMEOUT / 2 {

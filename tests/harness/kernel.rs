@@ -47,9 +47,18 @@ pub(crate) fn has_ended(pid: u32) -> bool {
 
 /// Whether no thread of a process runs or wants to. True if the kernel does not tell.
 pub(crate) fn is_asleep(pid: u32) -> bool {
+    have_all_threads(pid, "S")
+}
+
+/// Whether SIGSTOP has stopped every thread of a process. True if the kernel does not tell.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    have_all_threads(pid, "T")
+}
+
+fn have_all_threads(pid: u32, state: &str) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut ids = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-    ids.all(|id| stat_of(id).is_none_or(|stat| stat.state == "S"))
+    ids.all(|id| stat_of(id).is_none_or(|stat| stat.state == state))
 }
 
 /// The processes whose parent is `pid`.

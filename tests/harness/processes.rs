@@ -1,6 +1,6 @@
 //! Child processes: Redis nodes and the proxy. Each dies with its value, and tells what it printed when a test fails.
 
-use super::{Client, PATIENCE, poll_for, poll_until, server};
+use super::{Client, PATIENCE, kernel, poll_for, poll_until, server};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::ops::Range;
@@ -86,12 +86,12 @@ impl RedisServer {
 
     /// SIGSTOP: the kernel goes on accepting connections and bytes, the node does nothing.
     pub(crate) fn freeze(&self) {
-        self.process.signal("STOP");
+        self.process.freeze();
     }
 
     /// SIGCONT.
     pub(crate) fn thaw(&self) {
-        self.process.signal("CONT");
+        self.process.thaw();
     }
 }
 
@@ -144,9 +144,19 @@ impl Proxy {
         self.process.output()
     }
 
-    /// Sends `signal` ("TERM", "STOP", …).
+    /// Sends `signal` ("TERM", "HUP", …).
     pub(crate) fn signal(&self, signal: &str) {
         self.process.signal(signal);
+    }
+
+    /// SIGSTOP: the kernel goes on accepting connections and bytes, the proxy does nothing.
+    pub(crate) fn freeze(&self) {
+        self.process.freeze();
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) {
+        self.process.thaw();
     }
 
     /// Waits until it ended by itself.
@@ -257,6 +267,18 @@ impl Process {
         let script = format!("kill -{signal} {}", self.child.id());
         let status = Command::new("sh").args(["-c", &script]).status().expect("there is a shell");
         assert!(status.success(), "{script} failed");
+    }
+
+    /// SIGSTOP, and waits until each thread has stopped. On a busy machine the others go on for a while, until the one that
+    /// the kernel gives the signal to gets a core.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+        poll_until("all threads to stop", || kernel::is_stopped(self.pid()).then_some(()));
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) {
+        self.signal("CONT");
     }
 
     /// SIGKILL, and waits until it is gone.

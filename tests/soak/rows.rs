@@ -195,10 +195,10 @@ fn send_garbage(scene: &mut Scene, _: &Load, prng: &mut Prng) {
 }
 
 fn freeze_the_proxy(scene: &mut Scene, _: &Load, _: &mut Prng) {
-    scene.world.proxy.signal("STOP");
+    scene.world.proxy.freeze();
     // Longer than a request may take.
     poll_for(Duration::from_millis(1200), || None::<()>);
-    scene.world.proxy.signal("CONT");
+    scene.world.proxy.thaw();
 }
 
 fn close_halves(scene: &mut Scene, _: &Load, _: &mut Prng) {
