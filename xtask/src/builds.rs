@@ -1,9 +1,9 @@
-//! What `cargo test --workspace` builds: test binaries and programs, by name.
+//! What cargo built: test binaries, benchmarks and programs, by name.
 //!
 //! `cargo test --package …` and `cargo run --package …` give dependencies other features than the whole workspace does. They
 //! build clap, serde, syn, proxy and shardis once more. Steps of `cargo xtask test` therefore run programs of this one build.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -26,13 +26,34 @@ struct Executable {
     path: PathBuf,
 }
 
+/// Has cargo say which files it made.
+const MESSAGES: &str = "--message-format=json-render-diagnostics";
+
 /// Builds the tests of the workspace, with the programs that they run.
 pub(crate) fn tests() -> Result<Built> {
-    let arguments = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
-    Built::parse(&process::read(&mut cargo(arguments))?)
+    Built::by(&mut cargo(["test", "--workspace", "--no-run"]))
+}
+
+/// Builds the benchmark `name` of `package`, optimised as releases are.
+pub(crate) fn benchmark(package: &str, name: &str) -> Result<PathBuf> {
+    let mut build = cargo(["bench", "--no-run", "--package", package, "--bench", name]);
+    // Where a function begins is in the table of symbols. Nobody reads the rest.
+    let built = Built::by(build.env("CARGO_PROFILE_BENCH_DEBUG", "false"))?;
+    let found = built.executables.into_iter().find(|built| built.name == name);
+    Ok(found.with_context(|| format!("cargo built no benchmark {name}"))?.path)
 }
 
 impl Built {
+    /// Runs `build`, a command of cargo's.
+    pub(crate) fn by(build: &mut Command) -> Result<Built> {
+        Built::parse(&process::read(build.arg(MESSAGES))?)
+    }
+
+    /// Names and paths of all that was built.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.executables.iter().map(|built| (&*built.name, &*built.path))
+    }
+
     /// Reads cargo's messages.
     fn parse(messages: &str) -> Result<Built> {
         let messages = messages.lines().map(serde_json::from_str);

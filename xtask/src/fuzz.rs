@@ -6,14 +6,27 @@
 //! with it, and not after 65 million without. Debug assertions and overflow checks are on.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::{self, command, root};
-use crate::{needs, tools};
+use crate::builds::Built;
+use crate::needs;
+use crate::process::{self, cargo, command, root, target_dir};
 
-/// It does nothing but call cargo and the targets: unoptimised, it is built in half of the time, once.
-const CARGO_FUZZ_VERSION: &str = "0.13.2";
+/// How code tells libFuzzer where it was and what it compared. cargo-fuzz gives the compiler the same. It is not used,
+/// since to build it costs more than it does here.
+const INSTRUMENTATION: [&str; 9] = [
+    "--cfg=fuzzing",
+    "-Zsanitizer=address",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Cllvm-args=-sanitizer-coverage-stack-depth",
+    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
+];
 
 /// How long to look.
 #[derive(clap::Args)]
@@ -26,21 +39,29 @@ pub(crate) struct Options {
 /// Runs every target; the first finding ends it, with the input that repeats it.
 pub(crate) fn run(options: &Options) -> Result<()> {
     needs::install(&[needs::CXX])?;
-    let cargo_fuzz = tools::install("cargo-fuzz", CARGO_FUZZ_VERSION, "dev")?;
-    let targets = process::read(command(&cargo_fuzz).arg("list"))?;
-    ensure!(!targets.trim().is_empty(), "fuzz/Cargo.toml has no targets");
-    let mut build = command(&cargo_fuzz);
-    process::complaints(build.env("RUSTC_BOOTSTRAP", "1").args(["build", "--sanitizer", "address"]))?;
+    let built = Built::by(&mut build()?)?;
+    let targets: Vec<(&str, &Path)> = built.all().collect();
+    ensure!(!targets.is_empty(), "fuzz/Cargo.toml has no targets");
     // A target uses one core.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let targets: Vec<&str> = targets.lines().collect();
-    targets.chunks(cores).try_for_each(|targets| run_side_by_side(&cargo_fuzz, targets, options.seconds))
+    targets.chunks(cores).try_for_each(|targets| run_side_by_side(targets, options.seconds))
 }
 
-fn run_side_by_side(cargo_fuzz: &Path, targets: &[&str], seconds: u32) -> Result<()> {
-    let run = |target| move || run_target(cargo_fuzz, target, seconds);
+/// Builds all targets. Build scripts and macros are not instrumented, since the target is named.
+fn build() -> Result<Command> {
+    let version = process::read(command("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("rustc -vV tells no host")?;
+    let mut build = cargo(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
+    build.arg("--target-dir").arg(target_dir().join("fuzz"));
+    build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", INSTRUMENTATION.join(" "));
+    Ok(build)
+}
+
+fn run_side_by_side(targets: &[(&str, &Path)], seconds: u32) -> Result<()> {
     std::thread::scope(|scope| {
-        let running: Vec<_> = targets.iter().map(|target| scope.spawn(run(target))).collect();
+        let run = |&(target, program)| scope.spawn(move || run_target(target, program, seconds));
+        let running: Vec<_> = targets.iter().map(run).collect();
         let ended = running.into_iter().map(|target| target.join().expect("no target's thread panics"));
         // All of them are awaited: none may run on when the first error is told.
         ended.collect::<Vec<_>>().into_iter().collect()
@@ -49,18 +70,20 @@ fn run_side_by_side(cargo_fuzz: &Path, targets: &[&str], seconds: u32) -> Result
 
 /// Fuzzes `target`. What it learns goes to fuzz/corpus, which is not committed; inputs that are worth keeping are
 /// committed in fuzz/seeds.
-fn run_target(cargo_fuzz: &Path, target: &str, seconds: u32) -> Result<()> {
+fn run_target(target: &str, program: &Path, seconds: u32) -> Result<()> {
     let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
+    let findings = format!("fuzz/artifacts/{target}/");
     std::fs::create_dir_all(root().join(&corpus))?;
-    let mut command = command(cargo_fuzz);
-    command.env("RUSTC_BOOTSTRAP", "1").args(["run", "--sanitizer", "address", target, &corpus]);
+    std::fs::create_dir_all(root().join(&findings))?;
+    let mut command = command(program);
+    command.arg(&corpus);
     if root().join(&seeds).is_dir() {
         command.arg(&seeds);
     }
     // One input may take a minute (it takes milliseconds, but a machine may be slow), and all of it a gigabyte, of which
     // AddressSanitizer keeps a quarter: what needs more is a finding.
-    command.args(["--", &format!("-max_total_time={seconds}"), "-timeout=60", "-rss_limit_mb=1024"]);
-    command.args(["-verbosity=0", "-print_final_stats=1"]);
+    command.args([&format!("-max_total_time={seconds}"), "-timeout=60", "-rss_limit_mb=1024"]);
+    command.args(["-verbosity=0", "-print_final_stats=1", &format!("-artifact_prefix={findings}")]);
     let inputs = inputs(&process::complaints(&mut command)?)?;
     println!("fuzz: {target}: {inputs} inputs in {seconds} s, nothing found");
     Ok(())

@@ -1,16 +1,18 @@
 //! `cargo xtask instructions`: what the parts of a request cost in instructions, compared with `bench/instructions.txt`.
 //!
-//! gungraun runs `crates/proxy/benches/instructions` under valgrind. The same binary gives the same counts, on a busy
-//! machine too; another compiler or another kind of processor gives others, which are not compared.
+//! valgrind runs each part that `crates/proxy/benches/instructions` names. The same binary gives the same counts, on a busy
+//! machine too; another compiler or another kind of processor gives others, which are not compared. No library does it:
+//! gungraun and its runner cost three minutes of processor time where nothing was built yet.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
-use crate::process::{self, cargo, command, root};
-use crate::{needs, tools};
+use crate::process::{self, command, root, target_dir};
+use crate::{builds, needs};
 
 /// What was counted last, relative to the root.
 const BASELINE_PATH: &str = "bench/instructions.txt";
@@ -66,27 +68,33 @@ pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
 /// Counts everything once.
 fn count() -> Result<BTreeMap<String, u64>> {
     needs::install(&[needs::VALGRIND])?;
-    // Library and runner must be of one version. The runner waits for valgrind nearly all the time: unoptimised, it is
-    // built in half of the time (45 s on two busy cores).
-    let package = process::read(&mut cargo(["pkgid", "gungraun"]))?;
-    let version = package.trim().rsplit(['@', '#']).next().context("cargo pkgid tells no version")?;
-    let runner = tools::install("gungraun-runner", version, "dev")?;
-    let mut bench = cargo(["bench", "--quiet", "--package", "proxy", "--bench", "instructions", "--"]);
-    // Where processes may not turn off the randomisation of addresses, in containers, the runner would give up; counts
-    // were the same with and without.
-    bench.args(["--output-format=json", "--allow-aslr=yes", "--parallel=auto"]);
-    let lines = process::read(bench.env("GUNGRAUN_RUNNER", runner))?;
-    lines.lines().map(count_of).collect()
+    let program = builds::benchmark("proxy", "instructions")?;
+    let names = process::read(&mut command(&program))?;
+    std::fs::create_dir_all(profiles())?;
+    names.lines().map(|name| Ok((name.to_owned(), count_part(&program, name)?))).collect()
 }
 
-/// Name and count in a line of what gungraun prints.
-fn count_of(line: &str) -> Result<(String, u64)> {
-    let json: Value = serde_json::from_str(line).context("gungraun printed what is not JSON")?;
-    let name = |key: &str| json[key].as_str().with_context(|| format!("gungraun tells no {key}"));
-    let name = format!("{}.{}", name("function_name")?, name("id")?);
-    let count = &json["profiles"][0]["data"]["total"]["metrics"]["Ir"]["values"]["new"];
-    let count = count.as_u64().filter(|count| *count > 0);
-    Ok((name.clone(), count.with_context(|| format!("gungraun did not count {name}"))?))
+/// Where callgrind leaves what each function has cost.
+fn profiles() -> PathBuf {
+    target_dir().join("instructions")
+}
+
+/// Counts the part `name` of the benchmark `program`.
+fn count_part(program: &Path, name: &str) -> Result<u64> {
+    let mut out = OsString::from("--callgrind-out-file=");
+    out.push(profiles().join(name).with_added_extension("out"));
+    let mut valgrind = command("valgrind");
+    // Instructions count from where a function of this name begins to where it returns.
+    valgrind.args(["--tool=callgrind", "--toggle-collect=*::counted*"]).arg(out).arg(program).arg(name);
+    collected(&process::complaints(&mut valgrind)?).with_context(|| format!("callgrind on {name}"))
+}
+
+/// The count in what callgrind said.
+fn collected(said: &str) -> Result<u64> {
+    let count = said.lines().find_map(|line| line.split_once("Collected :"));
+    let count = count.context("it tells no count")?.1.trim().parse()?;
+    ensure!(count > 0, "it counted nothing");
+    Ok(count)
 }
 
 /// Release and target in what `rustc -vV` printed.
@@ -268,17 +276,12 @@ mod tests {
     }
 
     #[test]
-    fn gungraun_is_believed_only_with_a_name_and_a_count() {
-        let line = |metrics: &str| {
-            format!(
-                r#"{{"function_name":"whole","id":"get","profiles":[{{"data":{{"total":{{"metrics":{metrics}}}}}}}]}}"#
-            )
-        };
-        let counted = count_of(&line(r#"{"Ir":{"values":{"new":3071,"old":3072}}}"#));
-        assert_eq!(counted.ok(), Some(("whole.get".into(), 3071)));
-        for metrics in [r#"{"Ir":{"values":{"new":0}}}"#, r#"{"Ir":{"values":{"old":1}}}"#, "{}"] {
-            assert!(count_of(&line(metrics)).is_err(), "{metrics}");
+    fn callgrind_is_believed_only_with_a_count() {
+        let said = |count: &str| format!("==7== Events    : Ir\n==7== Collected :{count}\n==7==\n");
+        assert_eq!(collected(&said(" 3479")).ok(), Some(3479));
+        for count in [" 0", "", " many"] {
+            assert!(collected(&said(count)).is_err(), "{count}");
         }
-        assert!(count_of("gungraun: done").is_err());
+        assert!(collected("==7== Events    : Ir").is_err());
     }
 }

@@ -25,7 +25,6 @@ mod speed;
 mod suites;
 mod test;
 mod tidy;
-mod tools;
 mod valkey;
 
 use std::process::ExitCode;
