@@ -41,7 +41,7 @@ fn measure() -> Duration {
     start.elapsed()
 }
 
-/// How many parts of suites run at the same time: most of them wait most of the time.
+/// How many parts of suites, or tests, run at the same time: most of them wait most of the time.
 pub(crate) fn threads() -> usize {
     2 * std::thread::available_parallelism().map_or(2, usize::from)
 }

@@ -1,5 +1,6 @@
 //! One step of `cargo xtask test`. It is a process of its own, so that its processor time can be told and its output kept.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clients::{self, Language};
 use crate::process::{self, cargo, run as run_command};
-use crate::{builds, fuzz, instructions, needs, suites, tidy, valkey};
+use crate::{builds, fuzz, instructions, needs, speed, suites, tidy, valkey};
 
 /// Simulated worlds per run: enough that each fault meets each kind of request, in 22 s on one core.
 const WORLDS: u32 = 1_000;
@@ -18,6 +19,9 @@ const QUICK_WORLDS: u32 = 100;
 
 /// Seconds per fuzz target: finds what is shallow. Long runs are somebody's own `cargo xtask fuzz --seconds 3600`.
 const FUZZ_SECONDS: u32 = 10;
+
+/// By this variable test binaries learn how many tests run at the same time.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// Whole-process tests of `--quick`: every way of a request, without tests that wait for time-outs.
 const QUICK_MODULES: [&str; 8] = [
@@ -116,7 +120,9 @@ impl Step {
             Step::Build => builds::tests().map(drop)?,
             Step::Clients => return Ok(clients::prepare(Language::value_variants())?.skipped),
             Step::Tests => {
-                run_command(cargo(["test", "--workspace"]).env(clients::LOCATION, clients::location()))?;
+                let mut tests = cargo(["test", "--workspace"]);
+                tests.env(clients::LOCATION, clients::location()).env(TEST_THREADS, test_threads());
+                run_command(&mut tests)?;
             }
             Step::Valkey => return Ok(valkey::run()?.into_iter().collect()),
             Step::Suites => return suites::run_quick(&builds::tests()?.program("shardis")?),
@@ -128,6 +134,11 @@ impl Step {
         }
         Ok(Vec::new())
     }
+}
+
+/// As many as the user says. Else more than there are cores, since tests of whole processes wait half of their time.
+fn test_threads() -> OsString {
+    std::env::var_os(TEST_THREADS).unwrap_or_else(|| speed::threads().to_string().into())
 }
 
 /// Runs worlds with the simulator that is built with the tests: `cargo run --package sim` would build it once more, since its
