@@ -115,7 +115,7 @@ fn all_addresses_of_a_name_are_tried() {
             _ => crate::harness::processes::shardis_binary(),
         };
         if mode == "tcp" {
-            command.args(["tcp", &format!("--listen=127.0.0.1:{port}"), &nodes]);
+            command.args(["tcp", &format!("--port={port}"), &nodes]);
         }
         let Some(command) = with_hosts(hosts, &command) else { return };
         let process = Process::spawn(command, "shardis");

@@ -72,7 +72,7 @@ fn arguments_that_make_no_sense_are_refused_in_one_line_that_names_them() {
         (&[nodes, "--port"], "--port"),
         (&[nodes, "--workers=many"], "write a number"),
         (&[nodes, "--N=-1"], "-1"),
-        (&[nodes, "--SO_REUSEPORT=yes"], "--SO_REUSEPORT"),
+        (&[nodes, "--reuse-port=yes"], "--reuse-port"),
         (&[nodes, "--timeout=-1"], "--timeout"),
         (&[nodes, "--distribution=rendezvous"], "rendezvous"),
         (&[nodes, "--hash=sha1"], "sha1"),

@@ -19,7 +19,7 @@ impl Tcp {
         let list: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let nodes = format!("--nodes={}", list.join(","));
         let mut process =
-            Process::spawn(tcp(&[&["--listen=127.0.0.1:0", nodes.as_str()], flags].concat()), "shardis tcp");
+            Process::spawn(tcp(&[&["--port=0", nodes.as_str()], flags].concat()), "shardis tcp");
         let port = poll_until("the line that says where it listens", || {
             let said = process.output();
             assert!(process.ended().is_none(), "it ended instead: {said}");
@@ -100,7 +100,7 @@ fn weights_count_and_a_source_has_one_node() {
     let flag = format!("--nodes=127.0.0.1:{}:3,127.0.0.1:{}", ports[0], ports[1]);
     for (balance, expected) in [("round-robin", &[6, 2][..]), ("source-hash", &[8, 0])] {
         let mut process = Process::spawn(
-            tcp(&["--listen=127.0.0.1:0", &flag, "--check=off", &format!("--balance={balance}")]),
+            tcp(&["--port=0", &flag, "--check=off", &format!("--balance={balance}")]),
             "shardis tcp",
         );
         let port: u16 = poll_until("its port", || {
@@ -275,7 +275,7 @@ fn proxy_headers_are_read_and_written() {
 #[test]
 fn who_is_idle_or_one_too_many_is_closed() {
     let node = RedisServer::start();
-    let proxy = Tcp::over(&[node.port], &["--idle-timeout=1", "--check=off"]);
+    let proxy = Tcp::over(&[node.port], &["--timeout=1", "--check=off"]);
     let mut idle = proxy.connect();
     assert_eq!(idle.ask("PING"), "+PONG\\r\\n");
     idle.expect_eof();
@@ -327,7 +327,7 @@ fn a_drain_waits_for_clients_and_takes_no_new_ones() {
 #[test]
 fn arguments_that_make_no_sense_are_refused_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let busy = format!("--listen={}", taken.local_addr().expect("bound"));
+    let busy = format!("--port={}", taken.local_addr().expect("bound").port());
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "--nodes"),
         (&["--nodes=127.0.0.1"], 2, "127.0.0.1"),
@@ -336,11 +336,12 @@ fn arguments_that_make_no_sense_are_refused_in_one_line() {
         (&["--nodes=a:1", "--check=http"], 2, "write off, tcp or ping"),
         (&["--nodes=a:1", "--send-proxy=v3"], 2, "write v1 or v2"),
         (&["--nodes=a:1", "--listen=here"], 2, "--listen here"),
+        (&["--nodes=a:1", "--host=999.1.1.1"], 2, "--host 999.1.1.1"),
         (&["--nodes=a:1", "--busy-poll=auto"], 2, "write microseconds up to 1000000"),
         (&["--nodes=a:1", "--maxclients=0"], 2, "--maxclients 0"),
         (&["--nodes=a:1", "--workers=2000"], 2, "--workers 2000"),
         (&["--nodes=no-such-host.invalid:1"], 1, "no-such-host.invalid has no address"),
-        (&["--nodes=127.0.0.1:1", &busy], 1, "--listen"),
+        (&["--nodes=127.0.0.1:1", &busy], 1, "--port"),
     ];
     for (flags, code, named) in cases {
         let finished: Finished = run(tcp(flags));

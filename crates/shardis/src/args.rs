@@ -6,6 +6,7 @@ pub(crate) mod listener;
 mod proxy;
 mod remarks;
 pub(crate) mod rivals;
+mod service;
 mod serving;
 
 use crate::config::{self, Depth};
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub(crate) use proxy::{ProxyArgs, Way, parse_bytes, parse_switch};
 pub(crate) use remarks::no_effect;
+pub(crate) use service::ServiceArgs;
 pub(crate) use serving::Serving;
 
 /// The version, and the commit if it is known (build.rs).
@@ -84,7 +86,7 @@ impl Commands {
         match self {
             Commands::Proxy(args) => Task::Serve(Box::new(Serving::redis(*args))),
             Commands::Tcp(args) => Task::Serve(Box::new(Serving::tcp(args))),
-            Commands::Check(args) => Task::Check(args.file),
+            Commands::Check(args) => Task::Check(args.file()),
             Commands::Local(args) => Task::Local(args),
         }
     }
@@ -98,8 +100,18 @@ impl Commands {
 It listens nowhere, connects to nobody and writes nothing. Exit code 0: nothing is wrong; 1: something is (docs/configuration.md)")]
 struct CheckArgs {
     /// The configuration file, as for shardis proxy --config
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "config")]
+    file: Option<PathBuf>,
+
+    /// The same, in the word of shardis proxy
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "file")]
+    config: Option<PathBuf>,
+}
+
+impl CheckArgs {
+    fn file(self) -> PathBuf {
+        self.file.or(self.config).expect("clap sees to it that there is one")
+    }
 }
 
 /// What the process is for.
@@ -244,3 +256,77 @@ const NUMBERS: [(&str, &str); 3] = [
     ("cannot parse integer from empty string", "write a number"),
     ("number too large to fit in target type", "the number is too large"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Arg;
+
+    /// Options of both whose values differ: only nodes to shard over have replicas and zones.
+    const DIFFER: [&str; 1] = ["nodes"];
+
+    fn shown(command: &clap::Command) -> impl Iterator<Item = &Arg> {
+        command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_long().is_some())
+    }
+
+    fn hidden_names(command: &clap::Command) -> Vec<&str> {
+        let aliases = command.get_arguments().filter_map(Arg::get_all_aliases).flatten();
+        let visible = command.get_arguments().filter_map(Arg::get_visible_aliases).flatten();
+        let visible: Vec<&str> = visible.collect();
+        let hidden = command.get_arguments().filter(|arg| arg.is_hide_set()).filter_map(Arg::get_long);
+        aliases.filter(|name| !visible.contains(name)).chain(hidden).collect()
+    }
+
+    #[test]
+    fn an_option_has_one_name_and_one_help_in_all_subcommands() {
+        let cli = Cli::command();
+        let command = |name| cli.find_subcommand(name).expect("there is one");
+        let (proxy, tcp) = (command("proxy"), command("tcp"));
+        let mut common = 0;
+        for arg in shown(tcp) {
+            let name = arg.get_long().expect("all have one");
+            assert!(!hidden_names(proxy).contains(&name), "shardis proxy shows another word for --{name}");
+            let Some(other) = shown(proxy).find(|other| other.get_long() == Some(name)) else { continue };
+            common += 1;
+            let about = |arg: &Arg| format!("{:?} {:?}", arg.get_value_names(), arg.get_help());
+            assert!(DIFFER.contains(&name) || about(arg) == about(other), "--{name} has two meanings");
+        }
+        assert!(common >= 14, "{common}");
+        for arg in shown(proxy) {
+            let name = arg.get_long().expect("all have one");
+            assert!(!hidden_names(tcp).contains(&name) || name == "listener", "shardis tcp hides --{name}");
+        }
+    }
+
+    #[test]
+    fn former_words_of_subcommands_still_work() {
+        let parsed = |words: &str| {
+            let words = words.split_whitespace();
+            match Cli::try_parse_from(std::iter::once("shardis").chain(words)).expect("valid").command {
+                Commands::Tcp(args) => format!("{args:?} {:?}", args.listen_addr()),
+                Commands::Proxy(args) => format!("{args:?}"),
+                Commands::Check(args) => format!("{:?}", args.file()),
+                Commands::Local(args) => format!("{args:?}"),
+            }
+        };
+        let cases = [
+            ("tcp --nodes=a:1 --idle-timeout=5", "tcp --nodes=a:1 --timeout=5"),
+            ("tcp --nodes=a:1 --max-fails=5", "tcp --nodes=a:1 --node-failure-limit=5"),
+            ("tcp --nodes=a:1 --SO_REUSEPORT=1", "tcp --nodes=a:1 --reuse-port"),
+            ("proxy --SO_REUSEPORT", "proxy --reuse-port=1"),
+            ("proxy --N=3", "proxy --workers=3"),
+            ("check --config=a.toml", "check a.toml"),
+        ];
+        for (former, word) in cases {
+            assert_eq!(parsed(former), parsed(word), "{former}");
+        }
+        for word in ["listen", "listener"] {
+            let addr = parsed(&format!("tcp --nodes=a:1 --{word}=127.0.0.2:7"));
+            assert!(addr.ends_with("Ok(127.0.0.2:7)"), "{addr}");
+        }
+        assert!(parsed("tcp --nodes=a:1 --host=127.0.0.2 --port=7").ends_with("Ok(127.0.0.2:7)"));
+        let both = ["shardis", "tcp", "--nodes=a:1", "--port=1", "--listen=127.0.0.1:7"];
+        let refusal = Cli::try_parse_from(both).expect_err("two addresses for one listener");
+        assert_eq!(refusal.kind(), ErrorKind::ArgumentConflict);
+    }
+}

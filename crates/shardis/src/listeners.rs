@@ -146,7 +146,7 @@ impl Listener {
         let open = |Way { option, place, is_tls, read_from }| {
             let mode = Mode::Redis { is_tls, read_from };
             match place {
-                Place::Tcp(addr) => Listener::tcp(addr, option, args.reuse_port, mode),
+                Place::Tcp(addr) => Listener::tcp(addr, option, args.service.reuse_port, mode),
                 Place::Unix(path) => Listener::unix(&path, option, args.transport.unixsocketperm, mode),
             }
         };

@@ -37,11 +37,12 @@ pub(crate) struct ReadingArgs {
     #[arg(long, value_name = "fail|replica|remap", default_value = "fail", value_parser = OnNodeDown::from_str)]
     on_node_down: OnNodeDown,
 
-    /// With --on-node-down=remap: failures one after another after which a node is left out
+    /// Failures in a row after which a node is left out: where requests are read, only with --on-node-down=remap; where bytes
+    /// are passed on unread, 0 is never
     #[arg(long, visible_alias = "server-failure-limit", value_name = "FAILURES", default_value_t = FAILURE_LIMIT)]
     node_failure_limit: u32,
 
-    /// With --on-node-down=remap: milliseconds for which it is left out at least; it comes back when it answers PING
+    /// Milliseconds for which a node is left out at least
     #[arg(long, visible_alias = "server-retry-timeout", value_name = "MS", default_value_t = RETRY_TIMEOUT_MS)]
     node_retry_timeout_ms: u64,
 

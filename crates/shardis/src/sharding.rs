@@ -98,7 +98,7 @@ impl ShardingPlan {
         let args = &self.args;
         let settings = Settings {
             worker: number,
-            workers: args.workers(),
+            workers: args.service.workers(),
             seed: self.seed.wrapping_add(number as u64),
             process_seed: self.seed,
             unix_epoch_us: self.epoch_us,
@@ -121,7 +121,7 @@ impl ShardingPlan {
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =
             Proxy::new(limits.clone(), settings, Arc::clone(&topology), Arc::clone(board), clock.now());
-        Ok(Worker::new(number, proxy, topology, clock, args.gather, args.busy_poll, neighbours)?)
+        Ok(Worker::new(number, proxy, topology, clock, args.gather, args.service.busy_poll, neighbours)?)
     }
 }
 
@@ -146,14 +146,14 @@ impl Plan for ShardingPlan {
     }
 
     fn clients_max(&self) -> ClientsMax {
-        let workers = self.args.workers();
+        let workers = self.args.service.workers();
         let own = workers * (PINNED_DESCRIPTORS + GUESTS_MIN + Limits::default().held_conns_max);
         // Of nodes that are to be discovered there may be some more.
         let nodes = match self.topology.is_discovered() {
             true => DISCOVERED_NODES.max(self.topology.nodes().len()),
             false => self.topology.nodes().len(),
         };
-        let (at, wanted) = (self.place.clone(), self.args.maxclients);
+        let (at, wanted) = (self.place.clone(), self.args.service.maxclients);
         ClientsMax { at, wanted, sockets_each: 1, nodes: workers * nodes, own }
     }
 
@@ -172,7 +172,7 @@ impl Plan for ShardingPlan {
     }
 
     fn start(mut self: Box<Self>, clients_max: usize, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
-        let count = self.args.workers();
+        let count = self.args.service.workers();
         let limits = self.args.limits(clients_max, count);
         let embedded =
             self.args.embedded(self.seed).map(|settings| Embedded::start(&settings)).transpose()?;
@@ -218,7 +218,7 @@ impl Plan for ShardingPlan {
             team.start(mailbox, signs, waker, move || worker.run())?;
         }
         discovery.map(DiscoveryThread::start).transpose()?;
-        let header = self.args.transport.proxy_protocol;
+        let header = self.args.service.proxy_protocol;
         Ok(Box::new(Sharding {
             access: self.args.users(),
             transport: self.args.transport,

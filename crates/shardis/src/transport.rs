@@ -48,11 +48,6 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_name = "ADDRESS [tls] [read-from=POLICY]", value_parser = ListenerArg::from_str)]
     pub(crate) listener: Vec<ListenerArg>,
 
-    /// Expect a PROXY header (version 1 or 2) before all else from whoever connects over TCP, and believe it.
-    /// Only where nobody but the load balancer can connect
-    #[arg(long)]
-    pub(crate) proxy_protocol: bool,
-
     /// Speak TLS to nodes, but for those at unix sockets
     #[arg(long)]
     pub(crate) node_tls: bool,

@@ -272,7 +272,7 @@ fn shardis_words(port: u16, nodes: &[u16], arguments: &[String]) -> Vec<String> 
 
 /// nginx does not look at nodes between clients either.
 fn shardis_tcp_words(port: u16, node: u16) -> Vec<String> {
-    split(&format!("tcp --listen=127.0.0.1:{port} --nodes=127.0.0.1:{node} --workers=1 --check=off"))
+    split(&format!("tcp --port={port} --nodes=127.0.0.1:{node} --workers=1 --check=off"))
 }
 
 /// crc32a and modula: its cheapest, and what shardis does by default.

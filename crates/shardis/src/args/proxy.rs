@@ -3,7 +3,7 @@
 use super::discovery::DiscoveryArgs;
 use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place};
-use super::{parse_busy_poll, parse_level};
+use super::service::ServiceArgs;
 use crate::access::{Secret, Source};
 use crate::control::plural;
 use crate::embedded::EmbeddedSettings;
@@ -12,7 +12,7 @@ use crate::reading::ReadingArgs;
 use crate::transport::TransportArgs;
 use ::proxy::{Authority, CrossShard, ReadFrom, Transactions};
 use clap::{ArgAction, Parser};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -65,37 +65,11 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "PROGRAM", value_parser = Like::from_str)]
     pub(super) like: Option<Like>,
 
-    /// Address to listen on [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
-    host: Option<String>,
-
-    /// Port to listen on; 0 takes a free one, or beside --tls-port, --unixsocket or --listener none [default: 6380]
-    #[arg(long)]
-    port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
 
     #[command(flatten)]
     pub(crate) transport: TransportArgs,
-
-    /// Threads that serve clients; 0 means one per core [--N is redis-sharding's name for it]
-    #[arg(long, visible_alias = "N", default_value_t = 0)]
-    workers: usize,
-
-    /// Let several processes listen on the same port (1) or not (0)
-    #[arg(
-        long = "SO_REUSEPORT",
-        alias = "reuse-port",
-        value_name = "0|1",
-        default_value = "0",
-        num_args = 0..=1,
-        default_missing_value = "1",
-        value_parser = parse_switch,
-        action = ArgAction::Set
-    )]
-    pub(crate) reuse_port: bool,
-
-    /// Seconds after which an idle client is closed; 0 never [default: 0]
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<u64>,
 
     /// Way in which keys get to shards: modulo, modula and ketama (twemproxy's), slots [default: modulo]
     #[arg(long, value_parser = Distribution::from_str)]
@@ -115,16 +89,12 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "DATABASES")]
     databases: Option<u16>,
 
-    /// Clients at most, of all workers together. More get an error and are closed
-    #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
-    pub(crate) maxclients: usize,
-
     /// Memory of the process at most, stores not counted, such as 64mb or 1gb. Nearing it, requests wait in their
     /// sockets; at it, the client for which the most is held is closed
     #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = parse_memory_max)]
     memory_max: usize,
 
-    /// Give a connection to a node up if it has not answered PING after so many milliseconds
+    /// Milliseconds that a node has to take a connection, and to answer PING on it where requests are read
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     connect_timeout_ms: u64,
 
@@ -141,12 +111,6 @@ pub(crate) struct ProxyArgs {
     /// looks once for the others, to send all in one write
     #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
     pub(crate) gather: Gather,
-
-    /// Look for so many microseconds whether something has come before a worker sleeps; 0: sleep at once. Nobody then has to
-    /// wake it, which takes tens of microseconds on virtual machines: at a third of the load, half of requests' time. The
-    /// price is a core for each worker as long as requests come more often than that (docs/benchmarks.md)
-    #[arg(long, value_name = "US", default_value = "0", value_parser = parse_busy_poll)]
-    pub(crate) busy_poll: Duration,
 
     /// Let clients administer the nodes: CONFIG SET and GET, DEBUG, BGSAVE and the like go to every node. For tests and
     /// operators; any client may then change the nodes for all
@@ -206,14 +170,6 @@ pub(crate) struct ProxyArgs {
     /// The user that nodes are told with it, if it is not their default user
     #[arg(long, value_name = "NAME", requires = "node_auth_file")]
     node_user: Option<String>,
-
-    /// After SIGTERM, wait at most so many seconds for what is in flight
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    drain_timeout: u64,
-
-    /// What to log to stderr: error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
-    pub(crate) log_level: tracing::Level,
 }
 
 /// What the proxy may have. With less than this it would do little but wait.
@@ -288,8 +244,6 @@ fn parse_cross_shard(text: &str) -> Result<CrossShard, String> {
 pub(super) const STORE_POLICY_DEFAULT: EvictionPolicy = EvictionPolicy::NoEviction;
 pub(super) const CROSS_SHARD_BYTES_MAX: usize = 4 << 20;
 
-/// Far above what one machine has, far below what breaks it.
-const WORKERS_MAX: usize = 1024;
 /// Each is a thread.
 const STORE_SHARDS_MAX: u32 = 256;
 
@@ -337,9 +291,7 @@ impl ProxyArgs {
     }
 
     fn check_counts(&self) -> Result<(), String> {
-        if self.workers > WORKERS_MAX {
-            return Err(format!("--workers {}: at most {WORKERS_MAX}; 0 means one per core", self.workers));
-        }
+        self.service.check()?;
         if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
             return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
         }
@@ -469,12 +421,12 @@ impl ProxyArgs {
     }
 
     fn port(&self) -> u16 {
-        self.port.unwrap_or(self.defaults().port)
+        self.service.port(self.defaults().port)
     }
 
     /// Seconds until an idle client is closed; 0 never.
     fn timeout(&self) -> u64 {
-        self.timeout.unwrap_or(self.defaults().timeout)
+        self.service.timeout(self.defaults().timeout)
     }
 
     fn request_timeout_ms(&self) -> u64 {
@@ -492,13 +444,8 @@ impl ProxyArgs {
 
     /// Where to listen without TLS.
     pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
-        let host = self.host.as_deref().unwrap_or(self.defaults().host);
-        // As it stands in a list of nodes.
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let resolved = (bare, self.port()).to_socket_addrs().ok();
-        resolved.and_then(|mut addrs| addrs.next()).ok_or_else(|| {
-            format!("--host {host}: no such address; write one of this machine, as in 127.0.0.1 or 0.0.0.0")
-        })
+        let defaults = self.defaults();
+        self.service.listen_addr(defaults.host, defaults.port)
     }
 
     /// Who owns which key, as the arguments say; of what is to be discovered, as much as can be known before.
@@ -563,14 +510,6 @@ impl ProxyArgs {
         (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed })
     }
 
-    /// How many workers there are to be.
-    pub(crate) fn workers(&self) -> usize {
-        match self.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        }
-    }
-
     /// The core's limits, for one of `workers` workers.
     pub(crate) fn limits(&self, clients_max: usize, workers: usize) -> proxy::Limits {
         let defaults = proxy::Limits::default();
@@ -622,11 +561,6 @@ impl ProxyArgs {
         }
         vec![format!("shards over {count} node{plural} ({how}): {}", names.join(" "))]
     }
-
-    /// How long a drain may take.
-    pub(crate) fn drain_timeout(&self) -> Duration {
-        Duration::from_secs(self.drain_timeout)
-    }
 }
 
 #[cfg(test)]
@@ -652,7 +586,10 @@ mod tests {
             "--timeout=300",
         ])
         .expect("valid");
-        assert_eq!((args.port(), args.workers(), args.reuse_port, args.timeout()), (8080, 4, true, 300));
+        assert_eq!(
+            (args.port(), args.service.workers(), args.service.reuse_port, args.timeout()),
+            (8080, 4, true, 300)
+        );
         assert_eq!(args.topology().expect("valid").describe(), "modulo, crc32a, tag rule sml");
     }
 
@@ -768,13 +705,14 @@ mod tests {
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),
             (&["--databases=0"], "--databases"),
+            (&["--maxclients=0"], "--maxclients 0"),
             (&["--databases=20000"], "--databases"),
             (&["--databases=17"], "name nodes with --nodes"),
             (&["--store-memory=lots"], "write bytes"),
             (&["--nodes="], "--nodes"),
             (&["--nodes=127.0.0.1:99999"], "99999"),
             (&["--nodes=a:1", "--port=x"], "'x'"),
-            (&["--nodes=a:1", "--SO_REUSEPORT=yes"], "write 1"),
+            (&["--nodes=a:1", "--SO_REUSEPORT=yes"], "--reuse-port"),
             (&["--nodes=a:1", "--hash=sha1"], "sha1"),
             (&["--nodes=a:1", "--distribution=rendezvous"], "rendezvous"),
             (&["--nodes=a:1", "--tag-rule=abc"], "abc"),

@@ -1,6 +1,6 @@
 //! What a process is to serve: requests of Redis, bytes, or both.
 
-use super::ProxyArgs;
+use super::{ProxyArgs, ServiceArgs};
 use crate::config::Origin;
 use crate::control::plural;
 use crate::listeners::{CannotListen, Mode};
@@ -27,14 +27,14 @@ pub(crate) struct Serving {
 impl Serving {
     /// Requests of Redis alone.
     pub(crate) fn redis(args: ProxyArgs) -> Serving {
-        let (workers, drain_timeout, log_level) = (args.workers(), args.drain_timeout(), args.log_level);
+        let (workers, drain_timeout, log_level) = of_process(&args.service);
         let (redis, tcp, origin) = (Some(Box::new(args)), Vec::new(), None);
         Serving { redis, tcp, workers, drain_timeout, log_level, origin }
     }
 
     /// Bytes of one listener alone.
     pub(super) fn tcp(args: TcpArgs) -> Serving {
-        let (workers, drain_timeout, log_level) = (args.workers(), args.drain_timeout(), args.log_level);
+        let (workers, drain_timeout, log_level) = of_process(&args.service);
         Serving { redis: None, tcp: vec![args], workers, drain_timeout, log_level, origin: None }
     }
 
@@ -73,4 +73,8 @@ impl Serving {
         lines.insert(0, self.announcement(&places));
         lines.join("\n")
     }
+}
+
+fn of_process(args: &ServiceArgs) -> (usize, Duration, tracing::Level) {
+    (args.workers(), args.drain_timeout(), args.log_level)
 }

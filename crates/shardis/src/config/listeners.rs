@@ -91,7 +91,10 @@ fn redis() -> Flags {
 /// The keys of one of mode tcp.
 fn tcp() -> Flags {
     let command = TcpArgs::augment_args(Command::new("listener"));
-    let command = command.mut_arg("listen", |flag| flag.long("address"));
+    let command = command.mut_arg("listen", |flag| flag.long("address").hide(false));
+    let command = command.mut_arg("fail_timeout", |flag| flag.hide(false));
+    // The address says both.
+    let command = command.mut_arg("host", |flag| flag.hide(true)).mut_arg("port", |flag| flag.hide(true));
     let command = command.arg(Arg::new("mode").long("mode"));
     Flags::new(command, "shardis tcp --help lists all, with dashes in front")
 }
@@ -106,11 +109,12 @@ fn parse_address(text: &str) -> Result<String, String> {
 
 fn of_redis(above: &Flags, table: &Table<'_>) -> Result<Entry, Vec<Fault>> {
     let flags = redis();
-    let why_not = |key: &str| {
-        if is_key_of_tcp(key) {
-            return Some(format!("{key}: only a listener with mode = \"tcp\" has it"));
-        }
-        belongs_above(above, key)
+    let why_not = |key: &str| match (is_key_of_tcp(key), above.id(key)) {
+        (true, None) => Some(format!("{key}: only a listener with mode = \"tcp\" has it")),
+        (true, Some(_)) => Some(format!(
+            "{key}: only a listener with mode = \"tcp\" has its own; for those of Redis, write it above the first [[listener]]"
+        )),
+        (false, _) => belongs_above(above, key),
     };
     let entries = entries(&flags, table, &why_not)?;
     let address = address(table, &entries)?;
@@ -196,7 +200,7 @@ impl TcpListener {
         if depth == Depth::Start {
             args.targets().map_err(|text| vec![self.located(&text)])?;
         }
-        Ok(args.within(above))
+        Ok(args.within(&above.service))
     }
 
     /// What `text` says, which begins with a flag, at the place where that is said.

@@ -172,7 +172,7 @@ mode = \"tcp\"\nnodes = [\"127.0.0.1:1:2\", \"127.0.0.1:2\"]\nbalance = \"round-
 maxclients = 7\nidle-timeout = 0\ncheck = \"off\"\n";
     let serving = reading(text, &[]).expect("valid");
     let words = "--listen=127.0.0.1:7001 --nodes=127.0.0.1:1:2,127.0.0.1:2 --balance=round-robin --send-proxy=v2 \
-                 --maxclients=7 --idle-timeout=0 --check=off --workers=3 --reuse-port";
+                 --maxclients=7 --timeout=0 --check=off --workers=3 --reuse-port --drain-timeout=5";
     let command = <TcpArgs as clap::Args>::augment_args(clap::Command::new("tcp").no_binary_name(true));
     let matches = command.try_get_matches_from(words.split_whitespace()).expect("valid");
     let expected = TcpArgs::from_arg_matches(&matches).expect("valid");

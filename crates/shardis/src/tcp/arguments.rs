@@ -4,10 +4,10 @@ use super::core::Limits;
 use super::nodes::{Balance, Patience};
 use super::probes::{Check, Kind};
 use super::targets::Targets;
-use crate::args::{ProxyArgs, parse_busy_poll, parse_level, parse_switch};
+use crate::args::ServiceArgs;
 use crate::control::plural;
 use crate::listeners::{CannotListen, Listener, Mode};
-use clap::{ArgAction, Args};
+use clap::Args;
 use driver::{HeaderVersion, header};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -17,14 +17,10 @@ use topology::{NodeSpec, parse_nodes};
 /// What `shardis tcp` is told.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  shardis tcp --listen=127.0.0.1:6380 --nodes=127.0.0.1:6381,127.0.0.1:6382
-  shardis tcp --listen=0.0.0.0:6380 --nodes=replica-a:6379:2,replica-b:6379 --balance=round-robin --check=ping
-  shardis tcp --listen='[::]:6380' --nodes=a:6379,b:6379 --balance=source-hash --send-proxy=v2 --idle-timeout=0")]
+  shardis tcp --nodes=127.0.0.1:6381,127.0.0.1:6382
+  shardis tcp --host=0.0.0.0 --port=6379 --nodes=replica-a:6379:2,replica-b:6379 --balance=round-robin --check=ping
+  shardis tcp --host=:: --nodes=a:6379,b:6379 --balance=source-hash --send-proxy=v2 --timeout=0")]
 pub(crate) struct TcpArgs {
-    /// Address and port to listen on
-    #[arg(long, alias = "listener", value_name = "ADDR:PORT", default_value = "127.0.0.1:6380")]
-    listen: String,
-
     /// The nodes, separated by commas: host:port, [v6]:port or unix:/path, then if wanted :weight and, behind a blank, a name.
     /// Each client gets one of them. Names of hosts are looked up at the start, and again every 5 seconds while clients come
     #[arg(long, value_name = "NODE,NODE,…")]
@@ -42,64 +38,40 @@ pub(crate) struct TcpArgs {
     #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..))]
     check_interval_ms: u32,
 
-    /// Connections in a row that must fail until a node gets no clients for --fail-timeout; 0 is never
-    #[arg(long, value_name = "FAILURES", default_value_t = 1)]
-    max_fails: u32,
+    /// Failures in a row after which a node is left out: where requests are read, only with --on-node-down=remap; where bytes
+    /// are passed on unread, 0 is never
+    #[arg(long, alias = "max-fails", value_name = "FAILURES", default_value_t = 1)]
+    node_failure_limit: u32,
 
-    /// Seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    fail_timeout: u32,
+    /// Milliseconds for which a node is left out at least
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    node_retry_timeout_ms: u64,
 
-    /// Give a node up, and try the next, if it has not taken a connection after so many milliseconds. Where many clients come at
-    /// once, its queue may be full; then the kernel asks again after 1000
-    #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1..))]
-    connect_timeout_ms: u32,
-
-    /// Close clients on whose connection nothing moved in either direction for so many seconds; 0 never
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
-    idle_timeout: u32,
-
-    /// Clients at most; others are closed at once
-    #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
-    pub(super) maxclients: usize,
-
-    /// Threads that pass bytes; 0 means one per core
-    #[arg(long, default_value_t = 0)]
-    workers: usize,
-
-    /// Look for so many microseconds whether something has come before a worker sleeps (docs/benchmarks.md); 0: sleep at once
-    #[arg(long, value_name = "US", default_value = "0", value_parser = parse_busy_poll)]
-    pub(super) busy_poll: Duration,
-
-    /// Let several processes listen on the same port
-    #[arg(
-        long,
-        alias = "SO_REUSEPORT",
-        value_name = "0|1",
-        default_value = "0",
-        num_args = 0..=1,
-        default_missing_value = "1",
-        value_parser = parse_switch,
-        action = ArgAction::Set
-    )]
-    pub(super) reuse_port: bool,
-
-    /// Expect a PROXY header (version 1 or 2) before all else, and believe it. Only where nobody but the load balancer can
-    /// connect
-    #[arg(long)]
-    pub(super) proxy_protocol: bool,
+    /// Milliseconds that a node has to take a connection, and to answer PING on it where requests are read
+    #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..))]
+    connect_timeout_ms: u64,
 
     /// Tell nodes of each client by a PROXY header of this version
     #[arg(long, value_name = "v1|v2", value_parser = parse_version)]
     pub(super) send_proxy: Option<HeaderVersion>,
 
-    /// After SIGTERM, wait at most so many seconds for clients to leave
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    drain_timeout: u32,
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
 
-    /// What to log to stderr: error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
-    pub(crate) log_level: tracing::Level,
+    #[command(flatten)]
+    former: FormerArgs,
+}
+
+/// Words that `shardis tcp` had alone. They still work, and no help shows them.
+#[derive(Args, Clone, Debug)]
+struct FormerArgs {
+    /// Address and port to listen on
+    #[arg(long, alias = "listener", hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["host", "port"])]
+    listen: Option<String>,
+
+    /// Seconds for which a node is left out at least
+    #[arg(long, hide = true, value_name = "SECONDS", conflicts_with = "node_retry_timeout_ms")]
+    fail_timeout: Option<u32>,
 }
 
 fn parse_version(text: &str) -> Result<HeaderVersion, String> {
@@ -110,37 +82,35 @@ fn parse_version(text: &str) -> Result<HeaderVersion, String> {
     }
 }
 
-/// Far above what one machine has, far below what breaks it.
-const WORKERS_MAX: usize = 1024;
+/// Where to listen if nothing else is said, as `shardis proxy` does.
+const HOST: &str = "127.0.0.1";
+const PORT: u16 = 6380;
+/// Seconds until an idle client is closed, as with nginx.
+const TIMEOUT: u64 = 600;
 
 impl TcpArgs {
     /// Refuses what single options cannot see.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.workers > WORKERS_MAX {
-            return Err(format!("--workers {}: at most {WORKERS_MAX}; 0 means one per core", self.workers));
-        }
-        if self.maxclients == 0 {
-            return Err("--maxclients 0: at least 1".to_owned());
-        }
+        self.service.check()?;
         self.node_specs()?;
         self.listen_addr().map(|_| ())
     }
 
     /// With what is of the process as `above` says.
-    pub(crate) fn within(self, above: &ProxyArgs) -> TcpArgs {
-        TcpArgs {
-            workers: above.workers(),
-            reuse_port: self.reuse_port || above.reuse_port,
-            log_level: above.log_level,
-            ..self
-        }
+    pub(crate) fn within(self, above: &ServiceArgs) -> TcpArgs {
+        TcpArgs { service: self.service.within(above), ..self }
     }
 
     pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
-        let listen = &self.listen;
+        let Some(listen) = &self.former.listen else { return self.service.listen_addr(HOST, PORT) };
         let resolved = listen.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
         resolved
             .ok_or_else(|| format!("--listen {listen}: write an address and a port, as in 127.0.0.1:6380"))
+    }
+
+    /// What says where to listen.
+    fn listen_option(&self) -> &'static str {
+        if self.former.listen.is_some() { "--listen" } else { "--port" }
     }
 
     pub(crate) fn node_specs(&self) -> Result<Vec<NodeSpec>, String> {
@@ -156,7 +126,7 @@ impl TcpArgs {
     /// The listener, which clients can connect to from now on.
     pub(super) fn open(&self) -> Result<Listener, CannotListen> {
         let addr = self.listen_addr().map_err(CannotListen::Unknown)?;
-        Listener::tcp(addr, "--listen", self.reuse_port, Mode::Tcp)
+        Listener::tcp(addr, self.listen_option(), self.service.reuse_port, Mode::Tcp)
     }
 
     /// What it does with clients that come to `place`, for whoever started it.
@@ -176,8 +146,9 @@ impl TcpArgs {
     }
 
     pub(super) fn patience(&self) -> Patience {
-        let fail_timeout = Duration::from_secs(self.fail_timeout.into());
-        Patience { fails_max: self.max_fails, fail_timeout }
+        let former = self.former.fail_timeout.map(|seconds| Duration::from_secs(seconds.into()));
+        let fail_timeout = former.unwrap_or(Duration::from_millis(self.node_retry_timeout_ms));
+        Patience { fails_max: self.node_failure_limit, fail_timeout }
     }
 
     /// How nodes are looked at.
@@ -190,20 +161,8 @@ impl TcpArgs {
 
     pub(super) fn limits(&self) -> Limits {
         Limits {
-            connect_timeout: Duration::from_millis(self.connect_timeout_ms.into()),
-            idle_timeout: Duration::from_secs(self.idle_timeout.into()),
+            connect_timeout: Duration::from_millis(self.connect_timeout_ms),
+            idle_timeout: Duration::from_secs(self.service.timeout(TIMEOUT)),
         }
-    }
-
-    /// How many workers there are to be.
-    pub(crate) fn workers(&self) -> usize {
-        match self.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        }
-    }
-
-    pub(crate) fn drain_timeout(&self) -> Duration {
-        Duration::from_secs(self.drain_timeout.into())
     }
 }

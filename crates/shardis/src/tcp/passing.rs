@@ -48,7 +48,7 @@ impl Plan for PassingPlan {
     }
 
     fn clients_max(&self) -> ClientsMax {
-        let (at, wanted) = (self.place.clone(), self.args.maxclients);
+        let (at, wanted) = (self.place.clone(), self.args.service.maxclients);
         ClientsMax { at, wanted, sockets_each: 2, nodes: self.specs.len(), own: 0 }
     }
 
@@ -64,18 +64,19 @@ impl Plan for PassingPlan {
             targets: self.targets,
             resolver: resolver::start()?,
             clock: Clock::start(),
-            proxy_protocol: self.args.proxy_protocol,
+            proxy_protocol: self.args.service.proxy_protocol,
             send_proxy: self.args.send_proxy,
             log: log_sender,
         };
         let mut team = Team::new();
-        for number in 0..self.args.workers() {
+        for number in 0..self.args.service.workers() {
             let mut core = Core::new(self.args.limits(), READ_BYTES_MAX);
             if number == 0 {
                 core.probe(self.args.probe(), self.specs.len(), shared.clock.now());
             }
             let signs = Signs::default();
-            let (worker, mailbox) = Worker::new(core, self.args.busy_poll, shared.clone(), signs.clone())?;
+            let (worker, mailbox) =
+                Worker::new(core, self.args.service.busy_poll, shared.clone(), signs.clone())?;
             team.start(mailbox, signs, waker, move || worker.run())?;
         }
         Ok(Box::new(Passing { team, place: self.place, log, clients_max, refused: Refused::default() }))

@@ -289,11 +289,15 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nnodes = [\"a:1\"]",
-        &[r#"3:1: nodes: only a listener with mode = "tcp" has it"#],
+        &[
+            r#"3:1: nodes: only a listener with mode = "tcp" has its own; for those of Redis, write it above the first [[listener]]"#,
+        ],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmaxclients = 5",
-        &[r#"3:1: maxclients: only a listener with mode = "tcp" has it"#],
+        &[
+            r#"3:1: maxclients: only a listener with mode = "tcp" has its own; for those of Redis, write it above the first [[listener]]"#,
+        ],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nport = 1",
