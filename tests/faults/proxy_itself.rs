@@ -3,7 +3,7 @@
 use crate::harness::certificates::{Authority, Directory, identity_flags};
 use crate::harness::client::{Client, ReadError, bulk, request};
 use crate::harness::processes::{Process, free_port, shardis};
-use crate::harness::{RedisServer, World, kernel, poll_for, poll_until, show};
+use crate::harness::{RedisServer, World, kernel, poll_for, poll_until, shard_of, show};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -40,7 +40,8 @@ fn replies_that_wait_are_not_timeouts_after_the_proxy_was_frozen() {
 #[test]
 fn without_descriptors_clients_wait_or_are_refused_and_those_that_are_in_are_served() {
     let node = RedisServer::start();
-    let (_process, port) = short_of_descriptors(&node, 128, &["--workers=1".to_owned()]);
+    let nodes = std::slice::from_ref(&node);
+    let (_process, port) = short_of_descriptors(nodes, 128, &["--workers=1".to_owned()]);
     let mut first = Client::connect(port);
     assert_eq!(first.ask("SET k v"), "+OK\\r\\n");
     let mut crowd: Vec<Client> = (0..300).filter_map(|_| Client::try_connect(port)).collect();
@@ -63,10 +64,11 @@ fn without_descriptors_clients_wait_or_are_refused_and_those_that_are_in_are_ser
     });
 }
 
-/// A proxy over `node` that may have so few descriptors, and its port.
-fn short_of_descriptors(node: &RedisServer, descriptors: usize, flags: &[String]) -> (Process, u16) {
+/// A proxy over `nodes` that may have so few descriptors, and its port.
+fn short_of_descriptors(nodes: &[RedisServer], descriptors: usize, flags: &[String]) -> (Process, u16) {
     let port = free_port();
-    let own = [format!("--nodes=127.0.0.1:{}", node.port), format!("--port={port}")];
+    let addrs: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+    let own = [format!("--nodes={}", addrs.join(",")), format!("--port={port}")];
     let all: Vec<&str> = own.iter().chain(flags).map(String::as_str).collect();
     let program = shardis(&all);
     let mut command = Command::new("sh");
@@ -86,7 +88,7 @@ fn half_open_handshakes_leave_descriptors_for_nodes() {
     // Each worker alone would take as many as there may be clients.
     flags.extend([format!("--tls-port={tls_port}"), "--workers=4".to_owned()]);
     let mut node = RedisServer::start();
-    let (_process, port) = short_of_descriptors(&node, 256, &flags);
+    let (_process, port) = short_of_descriptors(std::slice::from_ref(&node), 256, &flags);
     let mut client = Client::connect(port);
     assert_eq!(client.ask("SET k v"), "+OK\\r\\n");
     let flood: Vec<Client> = (0..600).filter_map(|_| Client::try_connect(tls_port)).collect();
@@ -108,6 +110,46 @@ fn half_open_handshakes_leave_descriptors_for_nodes() {
         (reply == "$-1\\r\\n").then_some(())
     });
     drop((flood, node));
+}
+
+#[test]
+fn a_lost_shard_comes_back_while_waiting_clients_want_all_descriptors() {
+    let mut nodes = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+    let (_process, port) = short_of_descriptors(&nodes, 128, &["--workers=1".to_owned()]);
+    let on = |shard| (0..).map(|n| format!("s{n}")).find(|key| shard_of(key.as_bytes(), 3) == shard);
+    let keys: Vec<String> = (0..nodes.len()).filter_map(on).collect();
+    let ask = format!("GET {}", keys[2]);
+    let mut first = Client::connect(port);
+    assert_eq!(first.ask(&ask), "$-1\\r\\n");
+    // Each waits at both of the other nodes, with a connection of its own to each.
+    let wait = format!("XREAD BLOCK 0 STREAMS {} {} $ $\r\n", keys[0], keys[1]);
+    let mut waiting: Vec<Client> = (0..60).filter_map(|_| Client::try_connect(port)).collect();
+    for client in &mut waiting {
+        client.set_patience(Duration::from_millis(1));
+        client.send_if_open(wait.as_bytes());
+    }
+    // All that were told that there is no descriptor ask again.
+    let mut press = || {
+        let mut refused = 0;
+        for client in &mut waiting {
+            let reply = client.try_read_reply();
+            if reply.is_ok_and(|reply| show(&reply).contains("too many open files")) {
+                refused += 1;
+                client.send_if_open(wait.as_bytes());
+            }
+        }
+        refused
+    };
+    poll_until("there to be no descriptor for some who wait", || (press() > 0).then_some(()));
+    let node_port = nodes[2].port;
+    nodes[2].kill();
+    poll_until("the loss of the node to be seen", || (first.ask(&ask) != "$-1\\r\\n").then_some(()));
+    poll_until("its descriptor to be taken", || (press() > 0).then_some(()));
+    nodes[2] = RedisServer::start_on(node_port);
+    poll_until("the node to be used again", || {
+        press();
+        (first.ask(&ask) == "$-1\\r\\n").then_some(())
+    });
 }
 
 #[test]

@@ -10,6 +10,7 @@ use mio::{Interest, Token};
 use rustls::Connection;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use stdx::{Id, Instant};
 
 impl Socket {
@@ -124,6 +125,12 @@ impl Driver {
     /// Bytes that connections with TLS hold here, beside what their user holds.
     pub fn held_bytes(&self) -> usize {
         self.tls.total()
+    }
+
+    /// The number of a connection's socket, if it has one.
+    pub fn descriptor(&self, id: Id) -> Option<i32> {
+        let conn = self.conns.get(id.index as usize)?.as_ref().filter(|conn| conn.id == id)?;
+        conn.socket.tcp().map(AsRawFd::as_raw_fd)
     }
 
     /// How many clients have not yet done what was asked of them.

@@ -14,6 +14,7 @@ mod backend;
 mod core;
 mod counters;
 mod cross_slot;
+pub mod descriptors;
 mod emulate;
 mod errors;
 mod event;

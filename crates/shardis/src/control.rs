@@ -8,7 +8,7 @@
 //! It does not know what a service does: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
 
 use crate::args::{Serving, VERSION};
-use crate::descriptors::{self, ClientsMax};
+use crate::descriptors::{self, ClientsMax, Granted};
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, CannotListen, Listener, Newcomer, Next};
 use crate::log_sink::say;
 use crate::logging;
@@ -45,8 +45,8 @@ pub(crate) trait Plan {
     fn clients_max(&self) -> ClientsMax;
     /// Says what it serves to whoever started the process.
     fn describe(&self);
-    /// Starts its workers, for `clients_max` clients. When one ends, `waker` is woken.
-    fn start(self: Box<Self>, clients_max: usize, waker: &Arc<Waker>) -> Result<Box<dyn Service>>;
+    /// Starts its workers, for as many clients as are `granted`. When one ends, `waker` is woken.
+    fn start(self: Box<Self>, granted: Granted, waker: &Arc<Waker>) -> Result<Box<dyn Service>>;
 }
 
 /// What clients are served with: workers of its own.
@@ -87,8 +87,8 @@ pub(crate) fn run(serving: &Serving) -> Result<()> {
     say(&format!("shardis {} {}", VERSION, serving.announcement(&places)));
     plans.iter().for_each(|plan| plan.describe());
 
-    for (plan, clients_max) in plans.into_iter().zip(granted) {
-        control.services.push(plan.start(clients_max, &control.waker)?);
+    for (plan, granted) in plans.into_iter().zip(granted) {
+        control.services.push(plan.start(granted, &control.waker)?);
     }
     control.serve()?;
     control.drain(serving.drain_timeout);

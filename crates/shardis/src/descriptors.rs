@@ -5,6 +5,8 @@ use tracing::warn;
 
 /// Descriptors that are nobody's: listeners, epoll, log, files.
 const RESERVED_DESCRIPTORS: u64 = 64;
+/// Files that are read again on SIGHUP, names that are looked up, connections to sentinels.
+const FILES: u64 = 8;
 /// What single clients have for a while takes no more than this part of all descriptors.
 const OWN_PART: u64 = 8;
 
@@ -23,13 +25,31 @@ pub(crate) struct ClientsMax {
     pub own: usize,
 }
 
-/// Raises the limit of descriptors as far as it goes and returns how many clients of each service fit under it.
-pub(crate) fn granted(services: &[ClientsMax]) -> Vec<usize> {
+/// What one service may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    /// Clients.
+    pub clients_max: usize,
+    /// Descriptors from this number on are kept for connections to nodes that clients share. The kernel gives the lowest number
+    /// that is free, so that a number says how many are in use.
+    pub kept_from: u64,
+}
+
+/// Raises the limit of descriptors as far as it goes and returns what fits under it, for each service.
+pub(crate) fn granted(services: &[ClientsMax]) -> Vec<Granted> {
+    let (fit, limit) = fit(services);
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let kept_from = limit.map_or(u64::MAX, |limit| limit.saturating_sub(kept(services, maximum)));
+    fit.into_iter().map(|clients_max| Granted { clients_max, kept_from }).collect()
+}
+
+/// How many clients of each service fit under the limit, and the limit if there is one.
+fn fit(services: &[ClientsMax]) -> (Vec<usize>, Option<u64>) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let reserved = reserved(services, maximum);
     let needed = reserved + services.iter().map(ClientsMax::sockets).sum::<u64>();
     let Some(now) = current.filter(|&now| now < needed) else {
-        return services.iter().map(|service| service.wanted).collect();
+        return (services.iter().map(|service| service.wanted).collect(), current);
     };
     let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
     let granted = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
@@ -47,14 +67,27 @@ pub(crate) fn granted(services: &[ClientsMax]) -> Vec<usize> {
             "the limit of file descriptors allows fewer clients"
         );
     }
-    fit
+    (fit, Some(granted))
 }
 
 /// Descriptors that are not for clients.
 fn reserved(services: &[ClientsMax], maximum: Option<u64>) -> u64 {
+    RESERVED_DESCRIPTORS + own(services, maximum) + nodes(services)
+}
+
+/// Of these, those that only connections to nodes get that clients share: one for each, and some for files that are read again. But
+/// single clients keep half of theirs.
+fn kept(services: &[ClientsMax], maximum: Option<u64>) -> u64 {
+    (nodes(services) + FILES).min(own(services, maximum) / 2)
+}
+
+fn nodes(services: &[ClientsMax]) -> u64 {
+    services.iter().map(|service| service.nodes as u64).sum()
+}
+
+fn own(services: &[ClientsMax], maximum: Option<u64>) -> u64 {
     let own: u64 = services.iter().map(|service| service.own as u64).sum();
-    let own = maximum.map_or(own, |maximum| own.min(maximum / OWN_PART));
-    RESERVED_DESCRIPTORS + own + services.iter().map(|service| service.nodes as u64).sum::<u64>()
+    maximum.map_or(own, |maximum| own.min(maximum / OWN_PART))
 }
 
 /// How many clients of each service fit into `descriptors`: all, or of each the same part, but one at least.
@@ -94,5 +127,14 @@ mod tests {
         let services = [ClientsMax { at: String::new(), wanted: 1, sockets_each: 1, nodes: 10, own: 5000 }];
         assert_eq!(reserved(&services, None), 64 + 10 + 5000);
         assert_eq!(reserved(&services, Some(1024)), 64 + 10 + 128);
+    }
+
+    #[test]
+    fn some_descriptors_are_kept_for_nodes() {
+        let services =
+            |nodes| [ClientsMax { at: String::new(), wanted: 1, sockets_each: 1, nodes, own: 5000 }];
+        assert_eq!(kept(&services(10), Some(1024)), 18);
+        assert_eq!(kept(&services(400), Some(1024)), 64, "half of those of single clients");
+        assert_eq!(kept(&services(400), None), 408);
     }
 }

@@ -3,7 +3,7 @@
 use crate::access::Source;
 use crate::args::ProxyArgs;
 use crate::control::{Plan, Service};
-use crate::descriptors::ClientsMax;
+use crate::descriptors::{ClientsMax, Granted};
 use crate::discovery::{self, DiscoveryThread, Surroundings};
 use crate::embedded::Embedded;
 use crate::listeners::{CannotListen, Listener, Mode, Newcomer};
@@ -171,7 +171,8 @@ impl Plan for ShardingPlan {
         }
     }
 
-    fn start(mut self: Box<Self>, clients_max: usize, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
+    fn start(mut self: Box<Self>, granted: Granted, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
+        let Granted { clients_max, kept_from } = granted;
         let count = self.args.service.workers();
         let limits = self.args.limits(clients_max, count);
         let embedded =
@@ -207,6 +208,7 @@ impl Plan for ShardingPlan {
                 discovery: wishes.clone(),
                 errands: errand_sender.clone(),
                 log: log_sender.clone(),
+                descriptors_kept_from: kept_from,
                 signs: signs.clone(),
             };
             let (worker, mailbox) = self.worker(number, &limits, &board, neighbours)?;

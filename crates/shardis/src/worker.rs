@@ -10,6 +10,7 @@ use crate::team::Signs;
 use crate::transport::NodeTls;
 use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict, canonical};
 use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -120,6 +121,8 @@ pub(crate) struct Neighbours {
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// The control thread sees the worker by these.
     pub signs: Signs,
+    /// See [`crate::descriptors::Granted::kept_from`].
+    pub descriptors_kept_from: u64,
 }
 
 /// One worker.
@@ -406,7 +409,7 @@ impl Worker {
             },
         };
         let begun = self.driver.connect(conn, &target);
-        self.check_begun(conn, begun, now);
+        self.check_dialled(conn, begun, now);
     }
 
     /// Connects to `node`, which is at `addr`.
@@ -417,7 +420,7 @@ impl Worker {
             }
             _ => self.driver.connect(conn, &Target::Tcp(addr)),
         };
-        self.check_begun(conn, begun, now);
+        self.check_dialled(conn, begun, now);
     }
 
     /// Connects to a store of this process.
@@ -441,6 +444,21 @@ impl Worker {
             (Ok(_), _) => {}
             (Err(reason), _) => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
         }
+    }
+
+    /// Whether `descriptor` is one of the last, which are for connections to nodes that clients share.
+    fn is_kept(&self, descriptor: i32) -> bool {
+        u64::try_from(descriptor).is_ok_and(|number| number >= self.neighbours.descriptors_kept_from)
+    }
+
+    /// Tells the proxy if a connection to a node could not even be begun, or took a descriptor that is kept for others.
+    fn check_dialled(&mut self, conn: Id, begun: io::Result<()>, now: Instant) {
+        let is_kept = self.driver.descriptor(conn).is_some_and(|number| self.is_kept(number));
+        if is_kept && !proxy::descriptors::may_have_last(&self.proxy, conn) {
+            self.driver.close(conn);
+            return self.lose(conn, &io::Error::from(Errno::MFILE), now);
+        }
+        self.check_begun(conn, begun, now);
     }
 
     /// Tells the proxy if a connection could not even be begun.
@@ -497,7 +515,7 @@ impl Worker {
         let local = stream.local_addr().map(|addr| canonical(addr).to_string()).unwrap_or_default();
         let descriptor = stream.as_raw_fd();
         let arrival = Arrival { peer: &peer.to_string(), named_by: "", local: &local, descriptor, listener };
-        match self.proxy.accept(&arrival, now) {
+        match self.try_accept(&arrival, now) {
             Ok(conn) => {
                 let adopted = self.driver.adopt(conn, stream);
                 self.check_begun(conn, adopted, now);
@@ -510,11 +528,19 @@ impl Worker {
         }
     }
 
+    /// The connection of a client that has arrived, or what it is told when it is refused.
+    fn try_accept(&mut self, arrival: &Arrival<'_>, now: Instant) -> Result<Id, Vec<u8>> {
+        match self.is_kept(arrival.descriptor) {
+            true => Err(proxy::descriptors::refuse_client(&mut self.proxy)),
+            false => self.proxy.accept(arrival, now),
+        }
+    }
+
     /// The same for a client that came to a unix socket: both ends are called by its path, as Redis calls them.
     fn accept_unix(&mut self, stream: UnixStream, peer: &str, listener: u16, now: Instant) {
         self.make_room(now);
         let arrival = Arrival { peer, named_by: "", local: peer, descriptor: stream.as_raw_fd(), listener };
-        match self.proxy.accept(&arrival, now) {
+        match self.try_accept(&arrival, now) {
             Ok(conn) => {
                 let adopted = self.driver.adopt_unix(conn, stream);
                 self.check_begun(conn, adopted, now);
@@ -573,7 +599,7 @@ impl Worker {
         let (descriptor, listener) = (guest.descriptor(), guest.listener());
         let peer = guest.peer().to_string();
         let arrival = Arrival { peer: &peer, named_by: &named_by, local: &local, descriptor, listener };
-        match self.proxy.accept(&arrival, now) {
+        match self.try_accept(&arrival, now) {
             Ok(conn) => {
                 let admitted = self.driver.admit(conn, guest);
                 self.check_begun(conn, admitted, now);

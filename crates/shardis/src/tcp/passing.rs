@@ -6,7 +6,7 @@ use super::nodes::{Nodes, Verdict};
 use super::targets::Targets;
 use super::worker::{Mailbox, Message, READ_BYTES_MAX, Shared, Worker};
 use crate::control::{Plan, Service};
-use crate::descriptors::ClientsMax;
+use crate::descriptors::{ClientsMax, Granted};
 use crate::listeners::{CannotListen, Listener, Newcomer};
 use crate::log_sink::say;
 use crate::refused::Refused;
@@ -56,7 +56,8 @@ impl Plan for PassingPlan {
         say(&self.args.describe(&self.place, &self.specs));
     }
 
-    fn start(self: Box<Self>, clients_max: usize, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
+    fn start(self: Box<Self>, granted: Granted, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
+        let clients_max = granted.clients_max;
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let named = self.specs.iter().map(|node| (node.label(), node.weight));
         let shared = Shared {
