@@ -197,6 +197,11 @@ pub enum Notice {
         /// Name of the key's shard.
         shard: String,
     },
+    /// All shards have loaded a library, for which shardis has no room: it cannot load it again on a node that loses it.
+    LibraryNotKept {
+        /// Its name: letters, digits and underscores.
+        library: String,
+    },
     /// A client's first request that was refused since its keys live on several shards.
     CrossSlot {
         /// Its number, as CLIENT ID tells it.

@@ -794,7 +794,10 @@ impl Core {
             && let Some(merge) = self.merges.remove(id)
             && let Some(library) = merge.finish(out, &mut self.spare_values)
         {
-            self.board.scripts.keep_library(library, self.limits.script_bytes_max);
+            let kept = self.board.scripts.keep_library(library, self.limits.script_bytes_max);
+            if let Err(library) = kept {
+                self.notice(Notice::LibraryNotKept { library });
+            }
         }
         complete
     }

@@ -169,16 +169,18 @@ impl Scripts {
     }
 
     /// All shards have loaded `library`, which takes the place of one of the same name. It is kept if all of them do not take
-    /// more than `bytes_max` then.
-    pub(crate) fn keep_library(&self, library: Library, bytes_max: usize) {
+    /// more than `bytes_max` then; else its name is returned.
+    pub(crate) fn keep_library(&self, library: Library, bytes_max: usize) -> Result<(), String> {
         let mut kept = self.lock();
         kept.remove_library(&library.name);
         let bytes = library.held_bytes();
-        if kept.library_bytes + bytes <= bytes_max {
-            kept.library_bytes += bytes;
-            kept.libraries.insert(library.name, library.code.into());
-            self.libraries_version.fetch_add(1, Ordering::Release);
+        if kept.library_bytes + bytes > bytes_max {
+            return Err(String::from_utf8_lossy(&library.name).into_owned());
         }
+        kept.library_bytes += bytes;
+        kept.libraries.insert(library.name, library.code.into());
+        self.libraries_version.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     /// FUNCTION DELETE.
@@ -506,11 +508,11 @@ mod tests {
         let scripts = Scripts::default();
         let library = |name: &[u8], len| Library { name: name.to_vec(), code: vec![b'x'; len] };
         let max = 100 + ENTRY_BYTES;
-        scripts.keep_library(library(b"one", 60), max);
-        scripts.keep_library(library(b"two", 60), max);
+        assert_eq!(scripts.keep_library(library(b"one", 60), max), Ok(()));
+        assert_eq!(scripts.keep_library(library(b"two", 60), max), Err("two".to_owned()));
         let held = 63 + ENTRY_BYTES;
         assert_eq!((scripts.libraries().len(), scripts.account()), (1, (held, held)));
-        scripts.keep_library(library(b"one", 98), max);
+        assert_eq!(scripts.keep_library(library(b"one", 98), max), Err("one".to_owned()));
         assert_eq!((scripts.has_libraries(), scripts.account()), (false, (0, 0)));
     }
 }

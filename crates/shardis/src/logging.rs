@@ -67,6 +67,13 @@ pub(crate) fn log(worker: usize, notice: &Notice, is_tls: bool) {
         Notice::ElementNotReturned { shard } => {
             warn!(worker, shard, "popped element lost: its client left and the node did not take it back");
         }
+        Notice::LibraryNotKept { library } => {
+            warn!(
+                worker,
+                library,
+                "library not kept: a node that loses it does not get it again (limit of kept libraries)"
+            );
+        }
         Notice::CrossSlot { client, peer, command, option } => {
             let option = option.unwrap_or("none");
             info!(worker, client, peer, command, option, "request refused: keys of several shards");

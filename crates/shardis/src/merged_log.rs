@@ -97,6 +97,7 @@ fn kind(notice: &Notice) -> Kind {
         Notice::SubscribedAgain { shard, .. } => Kind::Ends(condition("messages", shard)),
         Notice::ConnReplaced { .. } | Notice::KindRefused { .. } => Kind::Moment(format!("{notice:?}")),
         Notice::CrossSlot { command, option, .. } => Kind::Moment(format!("cross slot {command} {option:?}")),
+        Notice::LibraryNotKept { library } => Kind::Moment(format!("library {library}")),
         Notice::Remapped { .. } => Kind::Remapped,
         Notice::HandshakeFailed { .. } | Notice::ClientClosed { .. } | Notice::ElementNotReturned { .. } => {
             Kind::Own

@@ -1,7 +1,7 @@
 //! Transcripts of scripts, functions and administration. `|` stands for CR LF.
 
-use crate::Event;
 use crate::testing::Rig;
+use crate::{Event, Limits, Notice};
 
 /// The name of the script `return 1`.
 const SHA: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
@@ -43,6 +43,18 @@ fn a_script_that_one_shard_saw_is_brought_to_another() {
     assert_eq!(rig.taken(client), ":1|:1|");
     rig.client_sends(client, &evalsha(&b).replace(SHA, &SHA.to_ascii_uppercase()));
     assert!(rig.node_got(1).starts_with("*4|$7|evalsha|"), "it is loaded once");
+}
+
+#[test]
+fn a_library_that_is_not_kept_is_told_of() {
+    let mut rig = Rig::ready_with(1, Limits { script_bytes_max: 100, ..Limits::default() });
+    let client = rig.client();
+    rig.notices();
+    rig.client_sends(client, &function_load());
+    assert_eq!(rig.node_got(0), function_load());
+    rig.node_sends(0, "$3|lib|");
+    assert_eq!(rig.taken(client), "$3|lib|");
+    assert_eq!(rig.notices(), [Notice::LibraryNotKept { library: "lib".to_owned() }]);
 }
 
 #[test]
