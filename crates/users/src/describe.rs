@@ -5,7 +5,7 @@
 //! commands, which in Redis is that of a hash table.
 
 use crate::bits::{Bits, Line};
-use crate::user::{KeyPattern, Rights, Selector, User};
+use crate::user::{FirstArgs, KeyPattern, Rights, Selector, User};
 use command::{Acl, Number};
 
 /// What `ACL GETUSER` says of the commands, keys and channels that may be used together.
@@ -103,7 +103,8 @@ impl Selector {
                 described.set_line(line, on);
             }
             // Behind the command that they belong to: that switches its subcommands as well.
-            for (_, arg) in self.first_args.iter().filter(|(number, _)| !on && *number == line.number) {
+            let first_args = self.first_args.iter().filter(|args| !on && args.number == line.number);
+            for arg in first_args.flat_map(FirstArgs::iter) {
                 text.extend_from_slice(&[b" +", line.command.name.as_bytes(), b"|", arg].concat());
             }
         }

@@ -77,7 +77,7 @@ impl Selector {
 
     fn permits_first_arg(&self, number: Number, request: &Request<'_>) -> bool {
         let Some(arg) = request.get(1) else { return false };
-        self.first_args.iter().any(|(of, known)| *of == number && known.eq_ignore_ascii_case(arg))
+        self.first_args.iter().any(|args| args.number == number && args.contains(arg))
     }
 
     /// The first key, in the order of the key specs, that may not be used as the command uses it.

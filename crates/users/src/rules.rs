@@ -3,7 +3,7 @@
 
 use crate::bits::{Bits, Line};
 use crate::password::Hash;
-use crate::user::{KeyPattern, Rights, Selector, User};
+use crate::user::{FirstArgs, KeyPattern, Rights, Selector, User};
 use command::{Acl, Number};
 use resp::inline;
 
@@ -217,7 +217,7 @@ impl Selector {
     fn set_category(&mut self, name: &[u8], on: bool) -> Result<(), RuleError> {
         let category = Acl::from_word(&name.to_ascii_lowercase()).ok_or(RuleError::Unknown)?;
         self.commands.set_category(category, on);
-        self.first_args.retain(|(number, _)| !Line::of(*number).command.acl.contains(category));
+        self.first_args.retain(|args| !Line::of(args.number).command.acl.contains(category));
         Ok(())
     }
 
@@ -244,15 +244,19 @@ impl Selector {
     }
 
     fn allow_first_arg(&mut self, number: Number, arg: &[u8]) {
-        let is_known = |(of, known): &(Number, Box<[u8]>)| *of == number && known.eq_ignore_ascii_case(arg);
-        if !self.first_args.iter().any(is_known) {
-            self.first_args.push((number, arg.into()));
+        match self.first_args.iter_mut().find(|args| args.number == number) {
+            Some(args) => args.add(arg),
+            None => {
+                let mut args = FirstArgs::new(number);
+                args.add(arg);
+                self.first_args.push(args);
+            }
         }
     }
 
     fn set_line(&mut self, line: Line, on: bool) {
         self.commands.set_line(line, on);
-        self.first_args.retain(|(number, _)| *number != line.number);
+        self.first_args.retain(|args| args.number != line.number);
     }
 }
 

@@ -181,8 +181,8 @@ impl User {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Selector {
     pub commands: Bits,
-    /// Commands that may be used with this first argument only: `+select|0`.
-    pub first_args: Vec<(Number, Box<[u8]>)>,
+    /// Commands that may be used with some first arguments only: `+select|0`. Each is there once.
+    pub first_args: Vec<FirstArgs>,
     pub all_keys: bool,
     pub keys: Vec<KeyPattern>,
     /// Where in `keys` each pattern stands.
@@ -213,7 +213,7 @@ impl Selector {
     fn held_bytes(&self) -> usize {
         let patterns = self.keys.iter().map(|pattern| &pattern.glob).chain(&self.channels);
         let patterns: usize = patterns.map(|glob| 2 * (size_of::<KeyPattern>() + glob.len())).sum();
-        let first_args = self.first_args.iter().map(|(_, arg)| size_of::<(Number, Box<[u8]>)>() + arg.len());
+        let first_args = self.first_args.iter().map(FirstArgs::held_bytes);
         size_of::<Selector>() + patterns + first_args.sum::<usize>()
     }
 
@@ -225,6 +225,42 @@ impl Selector {
 impl fmt::Debug for Selector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&String::from_utf8_lossy(&self.describe()))
+    }
+}
+
+/// First arguments with which a command may be used.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct FirstArgs {
+    pub number: Number,
+    /// As they were written, in the order in which they were.
+    args: Vec<Box<[u8]>>,
+    /// The same in small letters.
+    known: BTreeSet<Vec<u8>>,
+}
+
+impl FirstArgs {
+    pub(crate) fn new(number: Number) -> FirstArgs {
+        FirstArgs { number, args: Vec::new(), known: BTreeSet::new() }
+    }
+
+    pub(crate) fn add(&mut self, arg: &[u8]) {
+        if self.known.insert(arg.to_ascii_lowercase()) {
+            self.args.push(arg.into());
+        }
+    }
+
+    pub(crate) fn contains(&self, arg: &[u8]) -> bool {
+        self.known.contains(&arg.to_ascii_lowercase())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.args.iter().map(|arg| &**arg)
+    }
+
+    /// Bytes that it holds. Each argument is there twice.
+    fn held_bytes(&self) -> usize {
+        let each = self.args.iter().map(|arg| 2 * (size_of::<Vec<u8>>() + arg.len()));
+        size_of::<FirstArgs>() + each.sum::<usize>()
     }
 }
 
