@@ -247,8 +247,9 @@ pub(crate) const TRANSACTION_PARTS: &str =
     "ERR the keys of the transaction are on more shards, or in more slots, than the limit of the proxy";
 pub(crate) const WATCHED_PARTS: &str =
     "ERR the watched keys are on more shards, or in more slots, than the limit of the proxy";
-pub(crate) const SELECT_IN_PARTS: &str = "ERR SELECT is not supported in a transaction over several shards";
-pub(crate) const EXEC_SELECTS: &str = "EXECABORT Transaction discarded because of: SELECT is not supported in a transaction over several shards";
+pub(crate) const SELECT_IN_PARTS: &str = "ERR SELECT is not supported in a transaction over several shards; send it before MULTI, or give the keys one hash tag";
+pub(crate) const EXEC_SELECTS: &str = "EXECABORT Transaction discarded because of: SELECT is not supported in a transaction over \
+     several shards; send it before MULTI, or give the keys one hash tag";
 pub(crate) const WATCH_ELSEWHERE: &str =
     "ERR other keys are watched in another database or by another protocol";
 pub(crate) const EXEC_ELSEWHERE: &str = "EXECABORT Transaction discarded because of: the watched keys are in another database or by another protocol";

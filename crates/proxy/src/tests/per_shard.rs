@@ -213,7 +213,7 @@ fn what_others_wait_for_does_not_come_if_its_data_may_be_missing() {
     rig.event(Event::Ended { conn });
     assert_eq!(
         rig.taken(client),
-        "*2|-ERR not run on shard 127.0.0.1:7000: an earlier part of the transaction did not run; commands of this \
+        "*2|-ERR not run on shard 127.0.0.1:7000: the transaction ended with an earlier part; commands of this \
          transaction on other shards may have run|-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|"
     );
     assert_eq!(rig.node_got(0), "");
@@ -417,7 +417,7 @@ fn a_watching_part_of_unknown_outcome_ends_the_transaction() {
     rig.event(Event::Ended { conn: held });
     assert_eq!(
         rig.taken(client),
-        "*2|-ERR not run on shard 127.0.0.1:7000: an earlier part of the transaction did not run; commands of this \
+        "*2|-ERR not run on shard 127.0.0.1:7000: the transaction ended with an earlier part; commands of this \
          transaction on other shards may have run|-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|"
     );
     assert_eq!(rig.node_got(0), "");
@@ -443,14 +443,14 @@ fn select_and_several_shards_do_not_go_together() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
-    let refused = "-ERR SELECT is not supported in a transaction over several shards|";
+    let refused = "-ERR SELECT is not supported in a transaction over several shards; send it before MULTI, or give the keys one hash tag|";
     rig.client_sends(client, &format!("multi|set {a} 1|set {b} 1|select 1|exec|"));
     assert_eq!(rig.taken(client), format!("+OK|+QUEUED|+QUEUED|{refused}{ABORTED}"));
     rig.client_sends(client, &format!("multi|set {a} 1|select 1|set {b} 1|exec|"));
     assert_eq!(rig.taken(client), format!("+OK|+QUEUED|+QUEUED|{refused}{ABORTED}"));
     let held = watch(&mut rig, client, &a);
     rig.client_sends(client, &format!("multi|select 1|set {b} 1|exec|"));
-    let aborted = "-EXECABORT Transaction discarded because of: SELECT is not supported in a transaction over several shards|";
+    let aborted = "-EXECABORT Transaction discarded because of: SELECT is not supported in a transaction over several shards; send it before MULTI, or give the keys one hash tag|";
     assert_eq!(rig.taken(client), format!("+OK|+QUEUED|+QUEUED|{aborted}"));
     assert_eq!(rig.taken(held), "*1|$7|UNWATCH|");
 }
@@ -626,7 +626,7 @@ fn a_key_that_changes_behind_the_check_stops_the_rest() {
         rig.taken(client),
         format!(
             "+OK|+QUEUED|+QUEUED|+QUEUED|*3|:1|-ERR not run on shard 127.0.0.1:7001: a watched key has changed; {others}\
-             -ERR not run on shard 127.0.0.1:7002: an earlier part of the transaction did not run; {others}"
+             -ERR not run on shard 127.0.0.1:7002: the transaction ended with an earlier part; {others}"
         )
     );
     assert_idle(&rig);

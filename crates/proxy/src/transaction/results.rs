@@ -167,7 +167,7 @@ impl Answered<'_> {
             PartResult::Changed => "a watched key has changed".into(),
             PartResult::Refused(reason) => String::from_utf8_lossy(reason),
             PartResult::NotSent(lost) => lost.reason().into(),
-            PartResult::Unsent | PartResult::Sent => "an earlier part of the transaction did not run".into(),
+            PartResult::Unsent | PartResult::Sent => "the transaction ended with an earlier part".into(),
             PartResult::Ran(_) => return errors::MERGE_FAILED.to_owned(),
         };
         errors::not_run(self.shard, &reason)
