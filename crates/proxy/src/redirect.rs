@@ -487,6 +487,10 @@ impl Proxy {
         };
         let Some(kept) = stray.ticket.kept.redirected() else { return self.give_up(stray) };
         stray.ticket.kept = kept;
+        if stray.ticket.deadline <= core.now {
+            // The node was slow and not silent: the request had its time there, and gets as much for each redirect.
+            stray.ticket.deadline = core.now + core.limits.request_timeout;
+        }
         let id = core.topology.node_at(address);
         self.send_in_turn(stray, id, asks);
     }

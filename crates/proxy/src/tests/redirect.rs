@@ -132,6 +132,33 @@ fn what_moved_to_an_unknown_node_waits_for_the_map_and_nothing_overtakes_it() {
 }
 
 #[test]
+fn a_request_that_moved_after_a_whole_timeout_waits_for_the_map_too() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    let other = rig.client();
+    rig.client_sends(other, &format!("get {key}|"));
+    rig.client_sends(client, &format!("set {key} 1|"));
+    rig.node_got(0);
+    // A slow node that is not silent: the reply ahead comes in pieces.
+    rig.node_sends(0, "$3000|");
+    for _ in 0..3 {
+        rig.pass(rig.proxy.core.limits.request_timeout / 2);
+        rig.node_sends(0, &"x".repeat(1000));
+    }
+    rig.node_sends(0, &format!("|{}", moved(slot, 5)));
+    rig.pass(Duration::from_millis(1));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.requests_parked()), ("", 1));
+    let mut map = even(2);
+    map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
+    map.push((5, vec![slot as u16..=slot as u16]));
+    rig.remap(&map);
+    rig.bring_up(2);
+    assert_eq!(rig.node_got(2), request(&format!("set {key} 1")));
+    rig.node_sends(2, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|");
+}
+
+#[test]
 fn what_waits_for_a_map_that_does_not_come_is_refused_in_time() {
     let mut rig = Rig::cluster(1);
     let (client, key, slot) = begin(&mut rig);
