@@ -147,7 +147,7 @@ pub struct Limits {
     pub replica_poll_soon: Duration,
     /// The same while nobody reads.
     pub replica_poll_idle: Duration,
-    /// A replica that has not answered that for so long is not read from.
+    /// A replica that has not answered that, and from which nothing else has come, for so long is not read from.
     pub replica_silence_max: Duration,
     /// For so long a client reads from the primary what it wrote there, if nodes do not tell how far they are.
     pub own_write_patience: Duration,

@@ -164,6 +164,8 @@ struct Member {
     zone: Zone,
     /// When it was asked what it has not answered yet.
     asked_at: Option<Instant>,
+    /// When something else was last seen to come from it meanwhile.
+    heard_at: Instant,
     report: Option<Report>,
     comeback: Comeback,
     /// It has all that was written before this poll of the primary.
@@ -333,6 +335,23 @@ impl Readers {
         watched.polls
     }
 
+    /// Notes when something last came from those of `shard` that have not answered yet, as `heard_at` says: their answers may wait
+    /// behind large replies. True if there are any.
+    pub(crate) fn note_heard(
+        &mut self,
+        shard: ShardId,
+        heard_at: impl Fn(NodeId) -> Option<Instant>,
+    ) -> bool {
+        let members = self.shards.get_mut(shard.0 as usize).map(|watched| &mut watched.members);
+        let late = members.into_iter().flatten().filter(|member| member.asked_at.is_some());
+        let mut any = false;
+        for member in late {
+            any = true;
+            member.heard_at = member.node.and_then(&heard_at).unwrap_or(member.heard_at);
+        }
+        any
+    }
+
     /// What `node` of `shard` has answered to `poll`; `None` if that is lost.
     pub(crate) fn absorb(
         &mut self,
@@ -478,7 +497,8 @@ impl Watched {
     ) -> Result<(), &'static str> {
         let Some(member) = self.members.get(usize::from(reader.0)) else { return Err("it has none") };
         let Some(report) = member.report else { return Err("it has not told of its replication yet") };
-        if member.asked_at.is_some_and(|asked_at| now.since(asked_at) > limits.replica_silence_max) {
+        let silent_since = member.asked_at.map(|asked_at| asked_at.max(member.heard_at));
+        if silent_since.is_some_and(|since| now.since(since) > limits.replica_silence_max) {
             return Err("it does not answer");
         }
         if report.is_primary {

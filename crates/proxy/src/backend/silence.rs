@@ -46,6 +46,11 @@ impl Backend {
         self.moved_at = now;
     }
 
+    /// When something last came.
+    pub(crate) fn moved_at(&self) -> Instant {
+        self.moved_at
+    }
+
     /// What is in flight is late from `late_at` on at the latest, and so is the connection, if it is being made.
     pub(crate) fn hurry(&mut self, late_at: Instant) {
         match &mut self.state {

@@ -12,7 +12,7 @@
 
 use crate::ConnId;
 use crate::backend::lanes::LaneId;
-use crate::backend::{Purpose, Ticket, Use};
+use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
 use crate::event::Notice;
@@ -230,12 +230,17 @@ impl Core {
         let asker = Asker { from, client: session.client, written, now: self.now };
         let (lanes, backends, limits) = (&self.lanes, &self.backends, &self.limits);
         let primary = self.topology.shard(shard).primary;
+        let link = |id: NodeId| lanes.node(LaneId::FIRST, id).map(|node| &backends[node as usize]);
         let admits = |id: NodeId| {
-            let backend = lanes.node(LaneId::FIRST, id).map(|node| &backends[node as usize]);
             // A primary whose connection is being replaced is not down: requests wait for the other.
-            backend.is_some_and(|it| it.is_ready() || Some(id) == primary && it.admit(limits).is_ok())
+            link(id).is_some_and(|it| it.is_ready() || Some(id) == primary && it.admit(limits).is_ok())
         };
-        let choice = self.readers.choose(shard, asker, limits, admits);
+        let mut choice = self.readers.choose(shard, asker, limits, admits);
+        if matches!(choice, Choice::Fallback | Choice::Nowhere)
+            && self.readers.note_heard(shard, |id| link(id).map(Backend::moved_at))
+        {
+            choice = self.readers.choose(shard, asker, limits, admits);
+        }
         self.note_fitness(shard, choice);
         self.count_choice(from, choice)
     }

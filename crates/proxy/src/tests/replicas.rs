@@ -128,6 +128,36 @@ fn a_read_behind_a_write_in_flight_goes_where_the_write_went() {
     assert_eq!(rig.taken(client), "+OK|$-1|$1|1|");
 }
 
+/// What is asked while a reply of `len` bytes comes from the replica in steps of 50 ms, a second later.
+fn read_during_large_reply(rig: &mut Rig, step: usize) -> [String; 2] {
+    let (slow, client, key) = (rig.client(), rig.client(), rig.key(0));
+    rig.client_sends(slow, &format!("get {key}|"));
+    assert_eq!(rig.node_got(2), get(&key));
+    rig.node_sends(2, &format!("${}|", 20 * 1024));
+    for _ in 0..20 {
+        if step > 0 {
+            rig.node_sends(2, &"x".repeat(step));
+        }
+        rig.pass(Duration::from_millis(50));
+        for node in [0, 1, 3] {
+            if rig.node_got(node) == INFO {
+                rig.node_sends(node, &report(node, 10));
+            }
+        }
+    }
+    rig.node_got(2);
+    rig.client_sends(client, &format!("get {key}|"));
+    [0, 2].map(|node| rig.node_got(node))
+}
+
+#[test]
+fn a_replica_is_not_silent_while_a_long_reply_comes() {
+    let (mut rig, mut silent) = (told(ReadFrom::PreferReplica), told(ReadFrom::PreferReplica));
+    let key = rig.key(0);
+    assert_eq!(read_during_large_reply(&mut rig, 1024), [String::new(), get(&key)]);
+    assert_eq!(read_during_large_reply(&mut silent, 0), [get(&key), String::new()]);
+}
+
 #[test]
 fn what_a_lost_replica_did_not_answer_the_primary_does() {
     let mut rig = told(ReadFrom::PreferReplica);
