@@ -15,6 +15,7 @@ pub(crate) use survey::Survey;
 use crate::core::Core;
 use crate::counters::{Counters, Usage};
 use crate::errors;
+use crate::limits::Limits;
 use crate::local::info::table::Field;
 use crate::session::Session;
 use crate::tally::Tally;
@@ -190,22 +191,42 @@ impl fmt::Display for Human {
     }
 }
 
-/// The parameters that CONFIG GET knows, in alphabetical order: what tools ask for (redis-benchmark wants to print
-/// `save` and `appendonly`), answered with what holds here.
+/// The parameters that CONFIG GET knows, in alphabetical order: those of Redis that are true of a proxy, and of these all that
+/// tools ask for (redis-benchmark prints `save` and `appendonly`, redis_exporter `io-threads`). docs/compatibility.md lists them.
 pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
-    let limits = &core.limits;
+    let (limits, settings) = (&core.limits, &core.settings);
     vec![
+        ("acl-pubsub-default", "resetchannels".to_owned()),
         ("appendonly", "no".to_owned()),
-        ("databases", core.settings.databases.to_string()),
+        ("client-output-buffer-limit", output_limits(limits)),
+        ("client-query-buffer-limit", limits.request_bytes_max.to_string()),
+        ("cluster-enabled", "no".to_owned()),
+        ("daemonize", "no".to_owned()),
+        ("databases", settings.databases.to_string()),
+        ("io-threads", settings.workers.to_string()),
+        ("io-threads-do-reads", "yes".to_owned()),
         ("maxclients", limits.clients_max.to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
-        ("port", core.settings.port.to_string()),
+        ("port", settings.port.to_string()),
+        ("protected-mode", if settings.protected_mode { "yes" } else { "no" }.to_owned()),
         ("proto-max-bulk-len", limits.request.bulk_bytes_max.to_string()),
-        ("protected-mode", if core.settings.protected_mode { "yes" } else { "no" }.to_owned()),
         ("save", String::new()),
+        ("supervised", "no".to_owned()),
         ("timeout", limits.idle_timeout.as_secs().to_string()),
     ]
+}
+
+/// The bounds of replies that wait, as Redis writes them: hard, soft, and seconds for each class. There are no replicas here.
+fn output_limits(limits: &Limits) -> String {
+    let (normal, subscribers) = (limits.output_stall.as_secs(), limits.subscriber_patience.as_secs());
+    format!(
+        "normal {} {} {normal} slave 0 0 0 pubsub {} {} {subscribers}",
+        limits.output_bytes_max,
+        limits.output_bytes_soft,
+        limits.subscriber_bytes_max,
+        limits.subscriber_bytes_soft,
+    )
 }
 
 #[cfg(test)]
@@ -227,6 +248,17 @@ mod tests {
         assert_eq!(titles(&["everything"]).len(), SECTIONS.len());
         assert_eq!(titles(&["stats", "SERVER", "nosuch"]), ["Server", "Stats"]);
         assert_eq!(titles(&["nosuch"]), [""; 0]);
+    }
+
+    #[test]
+    fn parameters_are_in_order_and_documented() {
+        let rig = crate::testing::Rig::ready(1);
+        let names: Vec<&str> = parameters(&rig.proxy.core).iter().map(|(name, _)| *name).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        let docs = include_str!("../../../../docs/compatibility.md");
+        for name in names {
+            assert!(docs.contains(&format!("`{name}`")), "{name} is not in the list of CONFIG GET");
+        }
     }
 
     #[test]
