@@ -1,7 +1,7 @@
 //! Nodes that are named and cannot be meant: of a Redis Cluster, replicas, shardis itself. Are they told of?
 
 use crate::harness::processes::{Process, Proxy, free_port, shardis};
-use crate::harness::{Client, RedisServer, poll_until};
+use crate::harness::{Client, RedisServer, poll_until, shard_of};
 
 fn expect_log(proxy: &Proxy, texts: &[&str]) {
     poll_until("the log to tell of it", || {
@@ -51,6 +51,35 @@ fn shardis_is_no_node_of_itself() {
         return;
     }
     panic!("no free port");
+}
+
+#[test]
+fn two_shardis_that_are_nodes_of_each_other_do_not_send_requests_round() {
+    let node = RedisServer::start();
+    for _ in 0..5 {
+        let (first, second) = (free_port(), free_port());
+        let nodes = |other: u16| format!("--nodes=127.0.0.1:{},127.0.0.1:{other}", node.port);
+        let start = |port: u16, other: u16| {
+            Proxy::try_start(&[&format!("--port={port}"), "--workers=1", &nodes(other)]).ok()
+        };
+        let (Some(one), Some(other)) = (start(first, second), start(second, first)) else { continue };
+        // One of them refuses the other; which one, their starts decide.
+        let told = poll_until("one to find the other behind itself", || {
+            let is_told = |proxy: &Proxy| proxy.output().contains("would come back to this one");
+            (is_told(&one) || is_told(&other)).then(|| [&one, &other].map(Proxy::output).join("\n"))
+        });
+        assert!(told.contains("node is refused"), "{told}");
+        let mut client = Client::connect(one.port);
+        let key = (0..).map(|n| format!("k{n}")).find(|key| shard_of(key.as_bytes(), 2) == 1);
+        let ask = format!("GET {}", key.expect("some key is there"));
+        let reply = poll_until("an answer that names the loop", || {
+            let reply = client.ask(&ask);
+            reply.contains("would come back to this one").then_some(reply)
+        });
+        assert!(reply.starts_with("-TRYAGAIN "), "{reply}");
+        return;
+    }
+    panic!("no free ports");
 }
 
 #[test]

@@ -186,6 +186,16 @@ pub(crate) enum Use {
     Relief,
 }
 
+/// What the log was told of a node. More is told, less is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reported {
+    #[default]
+    Nothing,
+    Down,
+    /// It answers, and cannot be meant.
+    Refused,
+}
+
 impl Use {
     /// Whether those whose requests are in flight there send nothing else before these were answered: see `retire.rs`.
     pub(crate) fn has_fences(self) -> bool {
@@ -238,8 +248,8 @@ pub(crate) struct Backend {
     pub listed: bool,
     /// The driver took less than it was offered and has not yet said that it takes more.
     pub blocked: bool,
-    /// Whether the log was told that it is down.
-    pub reported_down: bool,
+    /// What the log was told of it since it was up.
+    pub reported: Reported,
     /// Scripts that this connection brought there.
     pub loaded: Loaded,
     /// Its node has lost keys since it is held: what is asked to be watched there now may be elsewhere.
@@ -313,7 +323,7 @@ impl Backend {
             failures: 0,
             listed: false,
             blocked: false,
-            reported_down: false,
+            reported: Reported::Nothing,
             loaded: Loaded::default(),
             has_lost_keys: false,
             watched_slot: None,

@@ -7,7 +7,7 @@ pub(crate) mod reports;
 
 use crate::ConnId;
 use crate::backend::pinned::Pinning;
-use crate::backend::{Purpose, Ticket, Use};
+use crate::backend::{Purpose, Reported, Ticket, Use};
 use crate::core::{Asked, Control, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
@@ -371,9 +371,9 @@ impl Proxy {
         let core = &mut self.core;
         let backend = &mut core.backends[node as usize];
         let (shard, used_by) = (backend.shard, backend.used_by);
-        let was_reported_down = std::mem::take(&mut backend.reported_down);
+        let reported = std::mem::take(&mut backend.reported);
         core.counters.nodes_up += u64::from(backend.stands_for_node());
-        if was_reported_down {
+        if reported != Reported::Nothing {
             let shard = core.shard_name(shard).to_owned();
             core.notice(Notice::NodeUp { shard });
         }
@@ -696,7 +696,11 @@ impl Proxy {
         let (tickets, written) =
             backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
         // That another connection is lost says little: if the node is down, the first lane's will tell.
-        let reported = !is_node || std::mem::replace(&mut backend.reported_down, true);
+        let now_known = if is_refused { Reported::Refused } else { Reported::Down };
+        let is_news = is_node && backend.reported < now_known;
+        if is_news {
+            backend.reported = now_known;
+        }
         let is_denied = core.is_denied(lane, &reason);
         let owner = shard;
         let shard = core.shard_name(shard).to_owned();
@@ -717,7 +721,7 @@ impl Proxy {
             }
         }
         core.recount_node(node);
-        if !reported {
+        if is_news {
             let (shard, reason) = (shard.clone(), reason.clone());
             core.notice(match is_refused {
                 true => Notice::NodeRefused { shard, reason },

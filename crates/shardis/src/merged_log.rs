@@ -29,7 +29,8 @@ type Condition = (&'static str, String);
 /// How a notice is told once.
 enum Kind {
     Begins(Condition),
-    Ends(Condition),
+    /// All of them.
+    Ends(Vec<Condition>),
     Moment(String),
     Remapped,
     /// It is of one client.
@@ -46,14 +47,9 @@ impl MergedLog {
                 let is_again = !self.conditions.entry(condition).or_default().insert(worker);
                 is_new || is_again
             }
-            Kind::Ends(condition) => {
-                let Some(workers) = self.conditions.get_mut(&condition) else { return true };
-                workers.remove(&worker);
-                let is_over = workers.is_empty();
-                if is_over {
-                    self.conditions.remove(&condition);
-                }
-                is_over
+            // Each is over for all, or nobody was told of it.
+            Kind::Ends(conditions) => {
+                conditions.iter().fold(true, |is_over, condition| self.ends(condition, worker) && is_over)
             }
             Kind::Moment(text) => {
                 self.moments.retain(|_, told_at| now.duration_since(*told_at) < TOLD_EVERY);
@@ -71,6 +67,17 @@ impl MergedLog {
         }
     }
 
+    /// Whether `condition`, which `worker` has seen the end of, is over for all workers.
+    fn ends(&mut self, condition: &Condition, worker: usize) -> bool {
+        let Some(workers) = self.conditions.get_mut(condition) else { return true };
+        workers.remove(&worker);
+        let is_over = workers.is_empty();
+        if is_over {
+            self.conditions.remove(condition);
+        }
+        is_over
+    }
+
     /// How many lines about single clients were left out, if it is time to tell.
     pub(crate) fn poll_left_out(&mut self, now: Instant) -> Option<u64> {
         self.of_clients.poll_left_out(now)
@@ -85,16 +92,15 @@ impl MergedLog {
 fn kind(notice: &Notice) -> Kind {
     let condition = |what: &'static str, shard: &String| (what, shard.clone());
     match notice {
-        Notice::NodeDown { shard, .. } | Notice::NodeRefused { shard, .. } => {
-            Kind::Begins(condition("down", shard))
-        }
-        Notice::NodeUp { shard } => Kind::Ends(condition("down", shard)),
+        Notice::NodeDown { shard, .. } => Kind::Begins(condition("down", shard)),
+        Notice::NodeRefused { shard, .. } => Kind::Begins(condition("refused", shard)),
+        Notice::NodeUp { shard } => Kind::Ends(vec![condition("down", shard), condition("refused", shard)]),
         Notice::NodeIsReplica { shard, .. } => Kind::Begins(condition("replica", shard)),
-        Notice::NodeIsPrimary { shard } => Kind::Ends(condition("replica", shard)),
+        Notice::NodeIsPrimary { shard } => Kind::Ends(vec![condition("replica", shard)]),
         Notice::NoReplicaFit { shard, .. } => Kind::Begins(condition("no replica", shard)),
-        Notice::ReplicaFit { shard } => Kind::Ends(condition("no replica", shard)),
+        Notice::ReplicaFit { shard } => Kind::Ends(vec![condition("no replica", shard)]),
         Notice::MessagesMissed { shard, .. } => Kind::Begins(condition("messages", shard)),
-        Notice::SubscribedAgain { shard, .. } => Kind::Ends(condition("messages", shard)),
+        Notice::SubscribedAgain { shard, .. } => Kind::Ends(vec![condition("messages", shard)]),
         Notice::ConnReplaced { .. } | Notice::KindRefused { .. } => Kind::Moment(format!("{notice:?}")),
         Notice::CrossSlot { command, option, .. } => Kind::Moment(format!("cross slot {command} {option:?}")),
         Notice::LibraryNotKept { library } => Kind::Moment(format!("library {library}")),
@@ -128,6 +134,16 @@ mod tests {
         assert!(told(1, up("a")));
         assert!(told(0, down("a", "refused")), "that is the next time");
         assert!(told(0, down("a", "refused")), "the worker has seen it back");
+    }
+
+    #[test]
+    fn a_node_that_is_down_and_then_refused_is_told_of_twice() {
+        let (mut log, now) = (MergedLog::default(), Instant::now());
+        let mut told = |worker, notice: Notice| log.admits(worker, &notice, now);
+        let refused = || Notice::NodeRefused { shard: "a".to_owned(), reason: "a sentinel".to_owned() };
+        assert!(told(0, down("a", "refused")) && !told(1, down("a", "refused")));
+        assert!(told(0, refused()) && !told(1, refused()));
+        assert!(!told(0, up("a")) && told(1, up("a")), "back once");
     }
 
     #[test]

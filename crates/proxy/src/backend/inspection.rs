@@ -7,6 +7,9 @@
 //!                                     └─ every 10 s: INFO replication, for manual failovers
 //! ```
 //!
+//! A node may be another shardis. It tells which shardis processes are behind it, so that requests never go round: the first
+//! that finds itself among them refuses the node. All of them ask again every 10 s, since nodes behind a node change.
+//!
 //! Reads go on at a node that was made a replica: it may be the only one that answers while an operator moves the primary.
 //! Writes get its own READONLY there, which libraries know. A node that does not let us ask, or does not know the question, is
 //! taken for what it is named. One that ends the connection when it is asked (twemproxy does) is not asked any more.
@@ -26,12 +29,18 @@ use topology::{Address, NodeId, ShardId};
 
 /// Connections in a row that a node may end when it is asked; then it is not asked any more.
 const ENDED_MAX: u8 = 2;
+/// Run ids that are kept of one node, and told. A longer chain is no use to anybody.
+const RUN_IDS_MAX: usize = 64;
+/// As long as all of Redis's.
+const RUN_ID_LEN: usize = 40;
 
 /// What is asked of a node, in one write.
 pub(crate) const QUESTIONS: &[u8] =
     b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
 /// How many those are.
 pub(crate) const QUESTIONS_LEN: usize = 2;
+/// The first of them alone.
+const INFO_SERVER: &[u8] = b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n";
 /// The last of them alone.
 const INFO_REPLICATION: &[u8] = b"*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
 
@@ -44,6 +53,8 @@ pub(crate) struct Inspection {
     replicas: BTreeMap<NodeId, String>,
     /// Those that tell.
     telling: BTreeSet<NodeId>,
+    /// Run ids of the processes that requests reach through nodes which are shardis: theirs, and those behind them.
+    behind: BTreeMap<NodeId, BTreeSet<String>>,
     /// Connections of nodes that are to be refused, with the reasons.
     unfit: Vec<(u32, String)>,
     /// The next round of questions is due then.
@@ -86,6 +97,11 @@ impl Said {
                 "it is this shardis itself, whose requests would come back to it; take it out of --nodes",
             );
         }
+        if behind(&text).is_some_and(|ids| ids.contains(run_id)) {
+            return unfit(
+                "it is a shardis whose requests would come back to this one; take one of them out of the other's --nodes",
+            );
+        }
         match field("role") {
             _ if is_named_replica => Said::Nothing,
             Some("master") => Said::Primary,
@@ -99,6 +115,29 @@ impl Said {
                 }
             }
             _ => Said::Nothing,
+        }
+    }
+}
+
+/// The run ids in `text`, what a shardis says of itself: its own, and those of the processes behind it. `None`: another server.
+fn behind(text: &str) -> Option<BTreeSet<String>> {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let others = field("shardis_behind")?.split(',');
+    let is_run_id = |id: &&str| id.len() == RUN_ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some(others.chain(field("run_id")).filter(is_run_id).take(RUN_IDS_MAX).map(str::to_owned).collect())
+}
+
+impl Inspection {
+    /// The run ids of the shardis processes that requests reach from here, with commas between.
+    pub(crate) fn behind(&self) -> String {
+        let ids: BTreeSet<&str> = self.behind.values().flatten().map(String::as_str).collect();
+        ids.into_iter().take(RUN_IDS_MAX).collect::<Vec<_>>().join(",")
+    }
+
+    /// The node `id` has said `reply` of itself.
+    fn note_behind(&mut self, id: NodeId, reply: &[u8]) {
+        if let Some(ids) = behind(&String::from_utf8_lossy(reply)) {
+            self.behind.insert(id, ids);
         }
     }
 }
@@ -132,6 +171,9 @@ impl Core {
             return;
         }
         self.inspection.ended.remove(&id);
+        if stands_for_node {
+            self.inspection.note_behind(id, reply);
+        }
         if stands_for_node && self.is_named_primary(id) {
             match Said::read(reply, &self.run_id, false) {
                 Said::Primary => self.note_role(shard, id, None),
@@ -145,6 +187,9 @@ impl Core {
     pub(crate) fn note_inspection_ended(&mut self, node: u32, fault: &Fault) {
         let backend = &self.backends[node as usize];
         let id = backend.node;
+        if backend.stands_for_node() {
+            self.inspection.behind.remove(&id);
+        }
         if backend.is_inspected() && matches!(fault, Fault::Gone(_)) {
             let ended = self.inspection.ended.entry(id).or_default();
             *ended = ended.saturating_add(1);
@@ -183,10 +228,15 @@ impl Core {
                 && backend.is_ready()
                 && backend.admit(&self.limits).is_ok()
                 && self.inspection.telling.contains(&id);
-            if is_asked {
-                let conn = ConnId { index: node, generation: 0 };
-                let (place, part, purpose) = (id.0, shard.0, Purpose::Role);
-                self.enqueue_on(node, INFO_REPLICATION, Asked { conn, place, part, purpose, kept: Kept::NO });
+            if !is_asked {
+                continue;
+            }
+            let conn = ConnId { index: node, generation: 0 };
+            let (place, part, purpose) = (id.0, shard.0, Purpose::Role);
+            let asked = || Asked { conn, place, part, purpose, kept: Kept::NO };
+            self.enqueue_on(node, INFO_REPLICATION, asked());
+            if self.inspection.behind.contains_key(&id) {
+                self.enqueue_on(node, INFO_SERVER, asked());
             }
         }
     }
@@ -195,6 +245,7 @@ impl Core {
     pub(crate) fn absorb_role(&mut self, ticket: &Ticket, outcome: &Outcome<'_>) {
         let (node, id, shard) = (ticket.conn.index, NodeId(ticket.place), ShardId(ticket.part));
         let Outcome::Reply(reply) = outcome else { return };
+        self.inspection.note_behind(id, reply);
         match Said::read(reply, &self.run_id, false) {
             Said::Primary => self.note_role(shard, id, None),
             Said::Replica(of) => self.note_role(shard, id, Some(of)),
@@ -239,6 +290,10 @@ mod tests {
         );
         assert!(unfit("$9 redis_mode:sentinel").starts_with("it is a sentinel; name it with --sentinel"));
         assert!(unfit("$9 run_id:me").starts_with("it is this shardis itself"));
+        let (own, other) = ("a".repeat(40), "b".repeat(40));
+        let looped = format!("$9\r\nrun_id:{other}\r\nshardis_behind:{own},{other}\r\n");
+        let said = Said::read(looped.as_bytes(), &own, false);
+        assert!(matches!(said, Said::Unfit(reason) if reason.starts_with("it is a shardis whose requests")));
         let writable = unfit(&format!("{replica} slave_read_only:0"));
         assert!(writable.starts_with("it is a replica of 10.0.0.7:6379 that takes writes"), "{writable}");
     }
@@ -248,5 +303,16 @@ mod tests {
         let replica = b"$9\r\nrole:slave\r\nmaster_host:a\r\nslave_read_only:0\r\n";
         assert_eq!(Said::read(replica, "me", true), Said::Nothing);
         assert!(matches!(Said::read(b"$9\r\nredis_mode:cluster\r\n", "me", true), Said::Unfit(_)));
+    }
+
+    #[test]
+    fn a_shardis_names_itself_and_those_behind_it_up_to_a_bound() {
+        let id = |letter: &str| letter.repeat(RUN_ID_LEN);
+        let said = format!("run_id:{}\r\nshardis_behind:{},{}x,\r\n", id("a"), id("b"), id("c"));
+        assert_eq!(behind(&said), Some(BTreeSet::from([id("a"), id("b")])));
+        assert_eq!(behind("run_id:abc\r\n"), None, "a redis-server");
+        let many: Vec<String> = (0..1000).map(|n| format!("{n:040}")).collect();
+        let said = format!("shardis_behind:{}\r\n", many.join(","));
+        assert_eq!(behind(&said).map(|ids| ids.len()), Some(RUN_IDS_MAX));
     }
 }

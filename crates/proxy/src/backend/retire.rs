@@ -133,10 +133,10 @@ impl Proxy {
         core.backends.swap(node as usize, place as usize);
         let old = &mut core.backends[place as usize];
         let used_by = std::mem::replace(&mut old.used_by, heirs);
-        let (reported_down, loaded) = (old.reported_down, std::mem::take(&mut old.loaded));
+        let (reported, loaded) = (old.reported, std::mem::take(&mut old.loaded));
         let fresh = &mut core.backends[node as usize];
         fresh.used_by = used_by;
-        (fresh.reported_down, fresh.loaded) = (reported_down, loaded);
+        (fresh.reported, fresh.loaded) = (reported, loaded);
         core.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
         core.backends[place as usize].listed = false;
         core.backends[node as usize].listed = false;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 const QUESTIONS: &str = "*2|$4|INFO|$6|server|*2|$4|INFO|$11|replication|";
 const ROLE: &str = "*2|$4|INFO|$11|replication|";
+const QUESTIONS_AGAIN: &str = "*2|$4|INFO|$11|replication|*2|$4|INFO|$6|server|";
 const PING: &str = "*1|$4|PING|";
 const PLAIN: &str = "redis_mode:standalone|run_id:abc|";
 const PRIMARY: &str = "role:master|";
@@ -75,6 +76,21 @@ fn a_node_of_a_cluster_is_refused_and_clients_hear_why() {
 }
 
 #[test]
+fn a_node_that_is_down_at_first_and_refused_later_is_told_of_again() {
+    let mut rig = rig();
+    let conn = rig.node(0);
+    rig.event(Event::Closed { conn, reason: "connection refused" });
+    let reason = "connection refused".to_owned();
+    assert_eq!(rig.notices(), [Notice::NodeDown { shard: shard(), reason }]);
+    let conn = greet(&mut rig);
+    rig.sends(conn, &bulk("redis_mode:sentinel|"));
+    assert!(matches!(&rig.notices()[..], [Notice::NodeRefused { .. }]));
+    let conn = greet(&mut rig);
+    rig.sends(conn, &bulk("redis_mode:sentinel|"));
+    assert_eq!(rig.notices(), [], "once");
+}
+
+#[test]
 fn shardis_is_no_node_of_itself() {
     let mut rig = rig();
     let conn = greet(&mut rig);
@@ -84,6 +100,49 @@ fn shardis_is_no_node_of_itself() {
     assert!(
         matches!(&notices[..], [Notice::NodeRefused { reason, .. }] if reason.contains("this shardis itself"))
     );
+}
+
+/// What a shardis says of itself that has the process `behind` as a node.
+fn shardis(behind: &str) -> String {
+    format!("redis_mode:standalone|run_id:{}|shardis_behind:{behind}|", "b".repeat(40))
+}
+
+#[test]
+fn a_shardis_that_has_this_one_as_a_node_is_refused() {
+    let mut rig = rig();
+    let conn = greet(&mut rig);
+    let own = rig.proxy.core.run_id.clone();
+    rig.sends(conn, &bulk(&shardis(&own)));
+    let notices = rig.notices();
+    assert!(
+        matches!(&notices[..], [Notice::NodeRefused { reason, .. }] if reason.contains("come back to this one"))
+    );
+    assert!(rig.is_closed(conn));
+    assert_eq!(rig.proxy.core.inspection.behind(), "", "nothing is reached through it");
+}
+
+#[test]
+fn a_shardis_that_gets_this_one_as_a_node_later_is_refused_then() {
+    let mut rig = rig();
+    let conn = greet(&mut rig);
+    rig.sends(conn, &(bulk(&shardis("")) + &bulk(PRIMARY)));
+    assert!(rig.is_up(0));
+    assert_eq!(rig.proxy.core.inspection.behind(), "b".repeat(40), "others learn of it");
+    let own = rig.proxy.core.run_id.clone();
+    for _ in 0..60 {
+        rig.pass(Duration::from_secs(1));
+        match rig.taken(conn).as_str() {
+            "" => {}
+            PING => rig.sends(conn, "+PONG|"),
+            QUESTIONS_AGAIN => rig.sends(conn, &(bulk(PRIMARY) + &bulk(&shardis(&own)))),
+            asked => panic!("{asked}"),
+        }
+        if rig.is_closed(conn) {
+            break;
+        }
+    }
+    assert!(rig.is_closed(conn));
+    assert_eq!(rig.proxy.core.inspection.behind(), "");
 }
 
 #[test]

@@ -114,6 +114,11 @@ pub(super) const SERVER: &[Field] = &[
     field("redis_build_id", From::Fixed("0000000000000000"), ""),
     field("redis_mode", From::Fixed("standalone"), "also in front of a Redis Cluster: clients see one Redis"),
     field("shardis_version", From::Fixed(env!("CARGO_PKG_VERSION")), "only shardis has it"),
+    field(
+        "shardis_behind",
+        From::Text(|facts| facts.core.inspection.behind()),
+        "run ids of the shardis processes that are nodes of this one, and of those behind them, with commas between; only shardis has it",
+    ),
     field("os", From::Text(|_| format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)), ""),
     field("arch_bits", From::Count(|_| u64::from(usize::BITS)), ""),
     field("monotonic_clock", From::Fixed("POSIX clock_gettime"), ""),
