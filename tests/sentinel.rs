@@ -200,11 +200,47 @@ fn sentinels_are_reached_by_tls_and_by_unix_socket() {
     }
 }
 
+/// One names a primary of somebody else, the other a replica.
+#[test]
+fn sentinels_that_say_another_primary_than_most_are_not_believed() {
+    let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=2000"]);
+    let (nodes, sentinels) = (local.ports("nodes"), local.addresses_of("sentinels"));
+    let (foreign, directory) = (RedisServer::start(), Directory::new());
+    let mut liars = Vec::new();
+    let mut addresses = String::new();
+    for (number, port) in [foreign.port, nodes[1]].into_iter().enumerate() {
+        let own = free_port();
+        liars.push(sentinel_of(
+            &directory,
+            &format!("liar-{number}"),
+            &format!("port {own}\n"),
+            ("set-0", port),
+        ));
+        poll_until("the sentinel", || Client::try_connect(own));
+        addresses += &format!("127.0.0.1:{own},");
+    }
+    let proxy = proxy(&format!("{addresses}{sentinels}"), "set-0", &[]);
+    let mut client = Client::connect(proxy.port);
+    poll_for(3 * PATIENCE, || (client.ask("SET before x") == "+OK\\r\\n").then_some(()))
+        .expect("most sentinels agree");
+    for number in 0..1_000 {
+        assert_eq!(client.ask(&format!("SET key{number} x")), "+OK\\r\\n");
+    }
+    assert_eq!((size(foreign.port), size(nodes[0])), (":0\\r\\n".to_owned(), ":1001\\r\\n".to_owned()));
+    drop(liars);
+}
+
 /// A sentinel that watches the node at `port` as `one`, configured by `lines`.
 fn sentinel(directory: &Directory, lines: &str, port: u16) -> Process {
-    let lines = format!("bind 127.0.0.1\n{lines}sentinel monitor one 127.0.0.1 {port} 1\n");
+    sentinel_of(directory, "sentinel", lines, ("one", port))
+}
+
+/// A sentinel that watches a node, by its name and port, configured by `lines` in a file called `file`.
+fn sentinel_of(directory: &Directory, file: &str, lines: &str, (name, port): (&str, u16)) -> Process {
+    let lines = format!("bind 127.0.0.1\n{lines}sentinel monitor {name} 127.0.0.1 {port} 1\n");
     let mut command = Command::new(server::program());
-    command.args([&directory.write("sentinel.conf", &lines), "--sentinel"]).current_dir(std::env::temp_dir());
+    let file = directory.write(&format!("{file}.conf"), &lines);
+    command.args([&file, "--sentinel"]).current_dir(std::env::temp_dir());
     Process::spawn(command, "redis-server")
 }
 

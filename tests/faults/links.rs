@@ -118,6 +118,41 @@ fn a_black_hole_is_found_out_and_healthy_shards_serve_on() {
     );
 }
 
+/// Half of the machines are cut off at once, as by a switch that fails.
+#[test]
+fn a_black_hole_of_half_the_nodes_leaves_the_other_half_in_service() {
+    const NODES: usize = 4;
+    let Some(network) = Network::new(NODES) else { return };
+    let (_nodes, proxy) =
+        start(&network, NODES, &["--request-timeout-ms=400", "--connect-timeout-ms=400", "--workers=2"]);
+    let mut client = Client::connect(proxy.port);
+    let keys: Vec<String> = (0..NODES).map(|shard| key_on(shard, NODES)).collect();
+    for key in &keys {
+        poll_until("all nodes", || (client.ask(&format!("SET {key} before")) == "+OK\\r\\n").then_some(()));
+    }
+    let witness = Witness::start(proxy.port, keys[NODES / 2..].to_vec());
+    witness.wait_for_more();
+    (0..NODES / 2).for_each(|number| network.cut_off(number));
+    for key in &keys[..NODES / 2] {
+        poll_until("refusals of what cannot be reached", || {
+            let reply = client.ask(&format!("SET {key} lost"));
+            assert!(reply.starts_with("-TRYAGAIN ") || reply.contains("outcome unknown"), "{reply}");
+            reply.starts_with("-TRYAGAIN ").then_some(())
+        });
+    }
+    let all = format!("MGET {}", keys.join(" "));
+    assert!(client.ask(&all).starts_with("-TRYAGAIN "), "a part of it has nobody to answer");
+    witness.wait_for_more();
+    (0..NODES / 2).for_each(|number| network.join_again(number));
+    for key in &keys[..NODES / 2] {
+        let ask = format!("GET {key}");
+        poll_until("the nodes to be found again", || {
+            (client.ask(&ask) == "$6\\r\\nbefore\\r\\n").then_some(())
+        });
+    }
+    eprintln!("others waited {:?} at most", witness.finish());
+}
+
 /// Connections that are never made.
 #[test]
 fn a_node_that_cannot_be_reached_is_no_reason_to_hang() {

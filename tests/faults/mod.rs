@@ -4,6 +4,7 @@
 mod answers;
 mod clients;
 mod cross_shard;
+mod disk;
 pub(crate) mod floods;
 mod ledger;
 mod links;

@@ -77,3 +77,43 @@ fn ten_of_a_hundred_nodes_that_fail_take_their_own_keys_with_them() {
     rig.node_sends(0, "$1|v|");
     assert_eq!(rig.taken(client), "$1|v|");
 }
+
+/// Nothing is refused and nothing closed: what is sent to half of the nodes vanishes.
+#[test]
+fn half_of_the_nodes_that_swallow_all_take_their_own_keys_with_them() {
+    const GONE: u32 = NODES / 2;
+    let mut rig = Rig::ready(NODES as usize);
+    let keys = keys(&rig);
+    let clients: Vec<_> = keys.iter().map(|_| rig.client()).collect();
+    for (client, key) in clients.iter().zip(&keys) {
+        rig.client_sends(*client, &format!("set {key} v|"));
+    }
+    let serve = |rig: &mut Rig| {
+        for shard in GONE..NODES {
+            let asked = rig.node_got(shard);
+            let pings = asked.matches("*1|$4|PING|").count();
+            let sets = asked.matches("|$3|set|").count();
+            rig.node_sends(shard, &format!("{}{}", "+OK|".repeat(sets), "+PONG|".repeat(pings)));
+        }
+    };
+    for _ in 0..30 {
+        serve(&mut rig);
+        rig.pass(Duration::from_millis(100));
+    }
+    for (shard, client) in (0..NODES).zip(&clients) {
+        let reply = rig.taken(*client);
+        match shard < GONE {
+            true => assert!(reply.contains("outcome unknown"), "{shard}: {reply}"),
+            false => assert_eq!(reply, "+OK|", "{shard}"),
+        }
+    }
+    // Nothing more goes there, and nobody waits for it.
+    for (shard, (client, key)) in (0..NODES).zip(clients.iter().zip(&keys)) {
+        rig.client_sends(*client, &format!("set {key} w|"));
+        if shard < GONE {
+            assert!(rig.taken(*client).starts_with("-TRYAGAIN "), "{shard}");
+        }
+    }
+    serve(&mut rig);
+    assert!((GONE..NODES).all(|shard| rig.taken(clients[shard as usize]) == "+OK|"));
+}

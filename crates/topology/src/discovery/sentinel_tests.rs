@@ -188,6 +188,21 @@ fn equals_are_decided_by_most() {
     assert_eq!(primaries(&world), ["a:1"]);
 }
 
+/// Whatever epoch it claims: nothing is written to a node that does not call itself a primary.
+#[test]
+fn a_lie_about_a_replica_moves_no_write_to_it() {
+    let (mut world, all) = world();
+    for (epoch, expected) in [(0, "a:1"), (99, "nobody")] {
+        claim(&all[0], "c:1", epoch);
+        world.wish(Wish::Look);
+        world.run_for(Duration::from_secs(30));
+        assert_eq!(primaries(&world), [expected, "b:1"], "epoch {epoch}");
+    }
+    claim(&all[0], "a:1", 100);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(primaries(&world), ["a:1", "b:1"]);
+}
+
 #[test]
 fn a_name_that_nobody_knows_is_said_once_and_the_others_serve() {
     let mut world = World::new(discovery(&["s:1"], &["one", "none"]));
