@@ -11,17 +11,18 @@ mod expected;
 mod fetch;
 mod go_redis;
 mod hiredis;
+mod jobs;
 mod redis_fast;
 mod redis_pm;
 mod redis_py;
 mod redis_rs;
 pub(crate) mod relay;
+mod rueidis;
 mod tcl;
 mod world;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -33,6 +34,7 @@ use crate::needs::{self, Need};
 use crate::process::{self, cargo, command, root, target_dir};
 use crate::speed;
 use expected::Expected;
+use jobs::{Job, Jobs};
 use world::{Subject, World};
 
 /// Which suites, and what to do with what they say.
@@ -68,6 +70,7 @@ enum Name {
     Hiredis,
     RedisPm,
     RedisFast,
+    Rueidis,
 }
 
 /// The tests of one project.
@@ -141,13 +144,14 @@ impl Chosen {
 }
 
 /// The longest come first: the others fill what they leave of the cores.
-const SUITES: [&Suite; 7] = [
+const SUITES: [&Suite; 8] = [
     &go_redis::SUITE,
     &redis_py::SUITE,
     &redis_pm::SUITE,
     &tcl::SUITE,
     &redis_rs::SUITE,
     &redis_fast::SUITE,
+    &rueidis::SUITE,
     &hiredis::SUITE,
 ];
 
@@ -307,9 +311,9 @@ struct Run {
 }
 
 /// A part with its place (that of its suite, then its own in it).
-type Job = ((usize, usize), Chosen, Part);
+type Placed = ((usize, usize), Chosen, Part);
 
-/// What came of a job, and how long it took.
+/// What came of a part, and how long it took.
 type Done = ((usize, usize), Result<Vec<Outcome>>, Duration);
 
 /// Fetches and builds the suites, all at the same time, and runs the parts of those that are ready, each against a world
@@ -320,30 +324,31 @@ fn run_all(chosen: &[Chosen], binary: &Path, options: &Options) -> Result<Vec<Ru
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
-    let (add, jobs) = mpsc::channel();
     let (tell, done) = mpsc::channel();
-    let jobs = Mutex::new(jobs);
+    let by_suite: Vec<_> = chosen.chunk_by(|one, other| one.suite.name == other.suite.name).collect();
+    let jobs = Jobs::of(by_suite.len());
     std::thread::scope(|scope| {
         let mut start = 0;
-        for of_suite in chosen.chunk_by(|one, other| one.suite.name == other.suite.name) {
-            let (add, tell) = (add.clone(), tell.clone());
+        for of_suite in by_suite {
+            let (jobs, tell) = (&jobs, tell.clone());
             scope.spawn(move || {
                 // One after the other: both fetch and build the same.
                 for (place, &chosen) in (start..).zip(of_suite) {
-                    prepare(place, chosen, options.quick, &add, &tell);
+                    prepare(place, chosen, options.quick, jobs, &tell);
                 }
+                jobs.close();
             });
             start += of_suite.len();
         }
-        drop(add);
         for _ in 0..speed::threads() {
             let (tell, jobs, interrupted) = (tell.clone(), &jobs, &interrupted);
             scope.spawn(move || {
                 while !interrupted.load(Ordering::Relaxed)
-                    && let Some((place, chosen, part)) = next(jobs)
+                    && let Some(Job { port, what: (place, chosen, part) }) = jobs.next()
                 {
                     let (start, name) = (Instant::now(), part.name.clone());
                     let outcomes = run_part(part, chosen, binary, options).context(name);
+                    jobs.finish(port);
                     // It fails only if the receiver is gone, which outlives this scope.
                     let _ = tell.send((place, outcomes, start.elapsed()));
                 }
@@ -356,23 +361,17 @@ fn run_all(chosen: &[Chosen], binary: &Path, options: &Options) -> Result<Vec<Ru
 }
 
 /// Adds the parts of a suite as jobs, once it is fetched and built.
-fn prepare(place: usize, chosen: Chosen, is_quick: bool, add: &mpsc::Sender<Job>, tell: &mpsc::Sender<Done>) {
+fn prepare(place: usize, chosen: Chosen, is_quick: bool, jobs: &Jobs<Placed>, tell: &mpsc::Sender<Done>) {
     match (chosen.suite.parts)(is_quick).context(chosen.suite.slug) {
         Ok(parts) => {
             for (index, part) in parts.into_iter().enumerate() {
-                // It fails only if the workers are gone, because somebody interrupted them.
-                let _ = add.send(((place, index), chosen, part));
+                jobs.add(Job { port: chosen.suite.port, what: ((place, index), chosen, part) });
             }
         }
         Err(error) => {
             let _ = tell.send(((place, 0), Err(error), Duration::ZERO));
         }
     }
-}
-
-/// The next job, for which it waits; `None` once there are no more.
-fn next(jobs: &Mutex<mpsc::Receiver<Job>>) -> Option<Job> {
-    jobs.lock().expect("nothing panics while it holds this").recv().ok()
 }
 
 /// Puts what came of the jobs in their order, a run for each suite.
@@ -390,16 +389,12 @@ fn collect(mut done: Vec<Done>, suites: usize) -> Result<Vec<Run>> {
 }
 
 fn run_part(part: Part, chosen: Chosen, binary: &Path, options: &Options) -> Result<Vec<Outcome>> {
-    /// Held by the part of a suite that has a port written in: with another setup it wants the same port.
-    static WRITTEN_IN: Mutex<()> = Mutex::new(());
-    let port = chosen.suite.port;
-    let _turn = port.map(|_| WRITTEN_IN.lock().expect("nothing panics while it holds this"));
     let subject = match (options.direct, options.stores) {
         (true, _) => Subject::Node,
         (_, true) => Subject::Stores(binary),
         _ => Subject::Proxy(binary, chosen.setup.flags()),
     };
-    let world = World::start(&(part.name + chosen.setup.suffix()), subject, port)?;
+    let world = World::start(&(part.name + chosen.setup.suffix()), subject, chosen.suite.port)?;
     (part.run)(&world)
 }
 
