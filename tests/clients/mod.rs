@@ -54,6 +54,7 @@ tests! {
     node {
         ioredis: "node" "ioredis",
         node_redis: "node" "node-redis",
+        ; ioredis_takes_shards_for_one_redis: "node" "ioredis" Emulate AS_ONE
         ; bullmq_does_a_thousand_jobs: "node" "bullmq" Nodes QUEUE
         ; bullmq_is_told_that_the_store_has_no_scripts: "node" "bullmq" Store QUEUE
     }
@@ -74,7 +75,8 @@ tests! {
         redis_py_asyncio: "python" "redis-py-asyncio",
         redis_py_5: "python-5" "redis-py",
         redis_py_5_asyncio: "python-5" "redis-py-asyncio",
-        ; celery_does_a_thousand_jobs: "python-celery" "celery" Nodes QUEUE
+        ; celery_does_a_thousand_jobs: "python-queues" "celery" Nodes QUEUE
+        ; rq_does_two_hundred_jobs: "python-queues" "rq" Emulate QUEUE
         ; redis_py_takes_shards_for_one_redis: "python" "redis-py" Emulate AS_ONE
     }
     ruby {

@@ -2,7 +2,7 @@
 
     python main.py <redis-py|redis-py-asyncio> <port> <nodes|store>
     python main.py celery <port> nodes
-    python main.py redis-py <port> emulate
+    python main.py <redis-py|rq> <port> emulate
 
 It prints a line per check, as checks.py says.
 """
@@ -17,7 +17,7 @@ from redis_py import RedisPy
 from redis_py_as_one import RedisPyAsOne
 from redis_py_asyncio import RedisPyAsyncio
 
-LIBRARIES = ["redis-py", "redis-py-asyncio", "celery", "celery-worker"]
+LIBRARIES = ["redis-py", "redis-py-asyncio", "celery", "celery-worker", "rq", "rq-worker"]
 
 
 def main() -> int:
@@ -31,6 +31,10 @@ def main() -> int:
         import jobs
 
         return jobs.run(given.port) if given.library == "celery" else jobs.run_worker(given.port)
+    if given.library.startswith("rq"):
+        import rq_jobs
+
+        return rq_jobs.run(given.port) if given.library == "rq" else rq_jobs.run_worker(given.port)
     if given.setup == "emulate":
         return run(RedisPyAsOne(given.port), RedisPyAsOne.CHECKS)
     if given.library == "redis-py":
