@@ -1,21 +1,27 @@
 // What a program with a Redis library does, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
 //
 //     node main.mjs <ioredis|node-redis|bullmq> <port> <nodes|store>
+//     node main.mjs ioredis <port> emulate
 //
 // It prints a line per check, as checks.mjs says.
 
 import { bullmq } from './bullmq.mjs';
 import { QUEUE_CHECKS, run } from './checks.mjs';
 import { ioredis } from './ioredis.mjs';
+import { AS_ONE_CHECKS, ioredisAsOne } from './ioredis-as-one.mjs';
 import { nodeRedis } from './node-redis.mjs';
 
 const LIBRARIES = { ioredis, 'node-redis': nodeRedis, bullmq };
 
 const [name, port, setup] = process.argv.slice(2);
-if (!(name in LIBRARIES) || !(Number(port) > 0) || !['nodes', 'store'].includes(setup)) {
-  console.error(`usage: node main.mjs <${Object.keys(LIBRARIES).join('|')}> <port> <nodes|store>`);
+if (!(name in LIBRARIES) || !(Number(port) > 0) || !['nodes', 'store', 'emulate'].includes(setup)) {
+  console.error(`usage: node main.mjs <${Object.keys(LIBRARIES).join('|')}> <port> <nodes|store|emulate>`);
   process.exit(2);
 }
 // Not left to the end of the event loop: a client that did not come to an end must not keep the program alive.
+const given = { port: Number(port), setup };
+if (setup === 'emulate') {
+  process.exit(await run(ioredisAsOne(given), AS_ONE_CHECKS));
+}
 const checks = name === 'bullmq' ? QUEUE_CHECKS : undefined;
-process.exit(await run(LIBRARIES[name]({ port: Number(port), setup }), checks));
+process.exit(await run(LIBRARIES[name](given), checks));
