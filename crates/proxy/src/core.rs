@@ -1,11 +1,7 @@
-//! What all sessions of a worker share: the topology, the backends, merges, buffers, counts, and the lists of what is
+//! What all sessions of a worker share: the topology, the links, merges, buffers, counts, and the lists of what is
 //! to be done in this turn.
 
 use crate::ConnId;
-use crate::backend::inspection::Inspection;
-use crate::backend::lanes::Lanes;
-use crate::backend::pinned::{Pinning, Pins};
-use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::counters::{Board, Counters};
 use crate::emulate::Emulation;
 use crate::emulate::waits::Waits;
@@ -14,6 +10,11 @@ use crate::event::Notice;
 use crate::held::acknowledged::Losses;
 use crate::held::fan::Fan;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
+use crate::link::inspection::Inspection;
+use crate::link::lanes::Lanes;
+use crate::link::pinned::{Pinning, Pins};
+use crate::link::{Link, Purpose, Ticket, Use};
+use crate::links::{LinkIx, Links};
 use crate::local::inquiry::{Inquiries, Mail, Question, Seeker};
 use crate::login::Errand;
 use crate::login::passing::Passing;
@@ -57,9 +58,7 @@ pub(crate) struct Core {
     /// Who may do what, as this worker was told last.
     pub users: Arc<Users>,
     /// The connections to nodes, of all uses.
-    pub backends: Vec<Backend>,
-    /// Places among them that have no connection.
-    pub vacant: Vec<u32>,
+    pub links: Links,
     pub lanes: Lanes,
     pub passing: Passing,
     pub pins: Pins,
@@ -119,7 +118,7 @@ pub(crate) struct Core {
     /// See [`Limits::doubt_after`].
     doubt_after: Duration,
     pub started_at: Instant,
-    /// A backend may need attention then.
+    /// A link may need attention then.
     pub check_at: Instant,
     pub controls: VecDeque<Control>,
     pub notices: VecDeque<Notice>,
@@ -132,8 +131,8 @@ pub(crate) struct Core {
     pub replays: Slab<Replay>,
     /// Transactions over several shards that are carried out.
     pub executions: Slab<Execution>,
-    /// Backends with something to send.
-    pub nodes_to_send: Vec<u32>,
+    /// Links with something to send.
+    pub links_to_send: Vec<LinkIx>,
     /// Clients with something to send.
     pub clients_to_send: Vec<ConnId>,
     /// Clients that were paused and have caught up.
@@ -174,8 +173,7 @@ impl Core {
         let passing = Passing::new(&settings.credentials);
         let memory = Memory::default();
         let mut core = Core {
-            backends: Vec::new(),
-            vacant: Vec::new(),
+            links: Links::default(),
             lanes,
             passing,
             pins: Pins::default(),
@@ -233,7 +231,7 @@ impl Core {
             wishes: Wishes::default(),
             replays: Slab::default(),
             executions: Slab::default(),
-            nodes_to_send: Vec::new(),
+            links_to_send: Vec::new(),
             clients_to_send: Vec::new(),
             clients_to_resume: Vec::new(),
             clients_of_next_turn: Vec::new(),
@@ -273,11 +271,11 @@ impl Core {
         }
     }
 
-    /// Whether the connection `node` takes a request now; else what the client is to be told.
+    /// Whether the connection `ix` takes a request now; else what the client is to be told.
     #[inline]
-    pub(crate) fn admit_on(&self, node: u32) -> Result<(), Lost> {
-        let backend = &self.backends[node as usize];
-        backend.admit(&self.limits).map_err(|reason| self.not_sent_on(backend, reason))
+    pub(crate) fn admit_on(&self, ix: LinkIx) -> Result<(), Lost> {
+        let link = &self.links[ix];
+        link.admit(&self.limits).map_err(|reason| self.not_sent_on(link, reason))
     }
 
     /// A request for `shard` cannot be sent, for this reason.
@@ -291,30 +289,25 @@ impl Core {
         &self.topology.shard(shard).name
     }
 
-    /// Queues a whole request for the connection `node`.
+    /// Queues a whole request for the connection `ix`.
     #[inline(always)]
-    pub(crate) fn enqueue_on(&mut self, node: u32, bytes: &[u8], asked: Asked) {
-        self.queue_on(node, asked, |backend, pool| backend.append(bytes, pool));
+    pub(crate) fn enqueue_on(&mut self, ix: LinkIx, bytes: &[u8], asked: Asked) {
+        self.queue_on(ix, asked, |link, pool| link.append(bytes, pool));
     }
 
-    /// Queues the ticket of a request that was appended to the output of connection `node` from offset `start` on.
+    /// Queues the ticket of a request that was appended to the output of connection `ix` from offset `start` on.
     #[inline(always)]
-    pub(crate) fn push_ticket(&mut self, node: u32, start: u64, asked: Asked) {
-        self.queue_on(node, asked, |_, _| start);
+    pub(crate) fn push_ticket(&mut self, ix: LinkIx, start: u64, asked: Asked) {
+        self.queue_on(ix, asked, |_, _| start);
     }
 
-    /// Queues the ticket of a request for the connection `node`, which `begin` appends there, if it is not there yet, and says
+    /// Queues the ticket of a request for the connection `ix`, which `begin` appends there, if it is not there yet, and says
     /// from which offset on. All of it with one look for the connection.
     #[inline(always)]
-    fn queue_on(
-        &mut self,
-        node: u32,
-        asked: Asked,
-        begin: impl FnOnce(&mut Backend, &mut BufferPool) -> u64,
-    ) {
-        let backend = &mut self.backends[node as usize];
-        let start = begin(backend, &mut self.pool);
-        let (deadline, kept) = match backend.used_by {
+    fn queue_on(&mut self, ix: LinkIx, asked: Asked, begin: impl FnOnce(&mut Link, &mut BufferPool) -> u64) {
+        let link = &mut self.links[ix];
+        let start = begin(link, &mut self.pool);
+        let (deadline, kept) = match link.used_by {
             Use::Shared | Use::Replica | Use::Held | Use::Draining => {
                 (self.late_at, asked.kept.max(self.keeps))
             }
@@ -326,25 +319,25 @@ impl Core {
         let Asked { conn, place, part, purpose, .. } = asked;
         let (command, queued_us) = (self.asking, self.now_us);
         let ticket = Ticket { conn, place, part, purpose, command, kept, queued_us, start, deadline };
-        if backend.push(ticket) {
+        if link.push(ticket) {
             // Doubt comes before the deadline.
             self.check_at = self.check_at.min(self.now + self.doubt_after);
         }
-        backend.list(node, &mut self.nodes_to_send);
+        link.list(ix, &mut self.links_to_send);
     }
 
-    /// The reply to the request that was begun last on the connection `node` is late from `deadline` on.
-    pub(crate) fn set_deadline(&mut self, node: u32, deadline: Instant) {
-        if let Some(ticket) = self.backends[node as usize].tickets_mut().last() {
+    /// The reply to the request that was begun last on the connection `ix` is late from `deadline` on.
+    pub(crate) fn set_deadline(&mut self, ix: LinkIx, deadline: Instant) {
+        if let Some(ticket) = self.links[ix].tickets_mut().last() {
             ticket.deadline = deadline;
         }
         self.check_at = self.check_at.min(deadline);
     }
 
-    /// Lists the connection `node` for sending in this turn.
+    /// Lists the connection `ix` for sending in this turn.
     #[inline]
-    pub(crate) fn list_node(&mut self, node: u32) {
-        self.backends[node as usize].list(node, &mut self.nodes_to_send);
+    pub(crate) fn list_link(&mut self, ix: LinkIx) {
+        self.links[ix].list(ix, &mut self.links_to_send);
     }
 
     /// Lists the session for sending in this turn; what waits for it is counted then. One that takes nothing is not listed.
@@ -443,11 +436,8 @@ impl Core {
 
     /// How many connections are one client's for as long as it watches keys or waits.
     pub(crate) fn held_conns(&self) -> usize {
-        self.backends
-            .iter()
-            .zip(0..)
-            .filter(|(backend, node)| backend.used_by == Use::Held && !self.vacant.contains(node))
-            .count()
+        let is_held = |(ix, link): &(LinkIx, &Link)| link.used_by == Use::Held && !self.links.is_vacant(*ix);
+        self.links.with_indexes().filter(is_held).count()
     }
 
     /// Tells the log.

@@ -1,15 +1,15 @@
 //! Who gets the last descriptors of the process: links that all clients share. New clients and links of single clients do not,
 //! so that a shard whose node comes back can be connected to.
 
-use crate::backend::Use;
+use crate::link::Use;
 use crate::proxy::{Peer, Proxy};
 use crate::{ConnId, errors};
 
 /// Whether the connection `conn` may have one of the last: all clients share it, or are about to.
 pub fn may_have_last(proxy: &Proxy, conn: ConnId) -> bool {
-    let Some(&Peer::Node(node)) = proxy.peers.get(conn) else { return false };
-    let backend = &proxy.core.backends[node as usize];
-    backend.stands_for_node() || matches!(backend.used_by, Use::Replica | Use::Relief)
+    let Some(&Peer::Link(ix)) = proxy.peers.get(conn) else { return false };
+    let link = &proxy.core.links[ix];
+    link.stands_for_node() || matches!(link.used_by, Use::Replica | Use::Relief)
 }
 
 /// A client has arrived for which none is left: the bytes to send it before it is closed.

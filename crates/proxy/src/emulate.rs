@@ -22,12 +22,12 @@ mod pops;
 pub(crate) mod waits;
 
 use crate::ConnId;
-use crate::backend::Purpose;
-use crate::backend::lanes::{LaneId, LaneKind};
 use crate::core::{Asked, Core};
 use crate::cross_slot::Remedy;
 use crate::errors::{self, Lost};
 use crate::limits::CrossShard;
+use crate::link::Purpose;
+use crate::link::lanes::{LaneId, LaneKind};
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
@@ -350,7 +350,7 @@ impl Core {
         }
         let (plan, questions) = self.plan(session, command, request, deadline)?;
         for part in &keys.parts {
-            self.shared_node(session.lane, part.shard).map_err(|lost| lost.text())?;
+            self.shared_link(session.lane, part.shard).map_err(|lost| lost.text())?;
         }
         let id = self.emulations.insert(Emulation {
             conn: session.conn,
@@ -454,12 +454,12 @@ impl Core {
                     self.lanes.of_kind(kind, self.now)
                 }
             };
-            match self.shared_node(lane, question.shard) {
-                Ok(node) => {
+            match self.shared_link(lane, question.shard) {
+                Ok(ix) => {
                     // An emulation outlives its client: its number takes the place of one.
                     let (part, purpose) = (part as u32, Purpose::Emulation);
                     let asked = Asked { conn: id, place: 0, part, purpose, kept: Kept::NO };
-                    self.enqueue_on(node, &question.request, asked);
+                    self.enqueue_on(ix, &question.request, asked);
                 }
                 Err(lost) => self.take_answer(id, part as u32, Answer::Lost(lost)),
             }

@@ -20,12 +20,13 @@ pub(crate) mod streams;
 pub(crate) mod watches;
 
 use crate::ConnId;
-use crate::backend::lanes::{LaneId, Who};
-use crate::backend::pinned::Pinning;
-use crate::backend::{Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
 use crate::held::watches::{Asking, Watches};
+use crate::link::lanes::{LaneId, Who};
+use crate::link::pinned::Pinning;
+use crate::link::{Purpose, Ticket, Use};
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
 use crate::requests::Step;
@@ -34,13 +35,9 @@ use crate::session::{Owed, Phase, Session};
 use command::{Command, Wait};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
-use std::num::NonZeroU32;
 use std::time::Duration;
 use stdx::Instant;
 use topology::{NodeId, ShardId};
-
-/// A connection that a client holds, by its place among the backends: the first place is always a shared one's.
-pub(crate) type HeldNode = NonZeroU32;
 
 /// Whether keys are watched for a client's transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,13 +46,13 @@ pub(crate) enum Watch {
     #[default]
     No,
     /// On this connection.
-    On(HeldNode),
+    On(LinkIx),
     /// On several, or they will be.
     Several(Box<Watches>),
     /// The first WATCH is in flight on this connection.
-    Asked(HeldNode),
+    Asked(LinkIx),
     /// They were, and EXEC is in flight on this connection: its reply ends the watch.
-    Ending(HeldNode),
+    Ending(LinkIx),
     /// They were, on a connection that was lost.
     Lost,
 }
@@ -74,7 +71,7 @@ impl Core {
     }
 
     /// A connection to `shard` for the session alone.
-    pub(crate) fn hold(&mut self, session: &Session, shard: ShardId) -> Result<HeldNode, Lost> {
+    pub(crate) fn hold(&mut self, session: &Session, shard: ShardId) -> Result<LinkIx, Lost> {
         if self.held >= self.limits.held_conns_max {
             return Err(self.not_sent(shard, "too many clients have a connection of their own"));
         }
@@ -83,22 +80,22 @@ impl Core {
     }
 
     /// The same, to the node `id`.
-    fn hold_on(&mut self, session: &Session, id: NodeId) -> Result<HeldNode, Lost> {
-        let node = self.own_node(session.lane, id)?;
+    fn hold_on(&mut self, session: &Session, id: NodeId) -> Result<LinkIx, Lost> {
+        let ix = self.own_link(session.lane, id)?;
         let shard = self.shard_of_node(id);
-        let backend = &mut self.backends[node as usize];
-        backend.used_by = Use::Held;
-        backend.held_by = Some(session.conn);
-        (backend.shard, backend.watched_slot) = (shard, None);
-        backend.late_at_most = Instant::NEVER;
+        let link = &mut self.links[ix];
+        link.used_by = Use::Held;
+        link.held_by = Some(session.conn);
+        (link.shard, link.watched_slot) = (shard, None);
+        link.late_at_most = Instant::NEVER;
         self.held += 1;
-        Ok(HeldNode::new(node).expect("the first place is a shared connection's"))
+        Ok(ix)
     }
 
     /// Sends a request on a connection that the session holds. Nothing behind it is read before it was answered.
-    pub(crate) fn send_held(&mut self, session: &mut Session, node: HeldNode, bytes: &[u8], owed: Owed) {
+    pub(crate) fn send_held(&mut self, session: &mut Session, ix: LinkIx, bytes: &[u8], owed: Owed) {
         let place = session.reserve(owed);
-        self.enqueue_on(node.get(), bytes, Asked::by_client(session.conn, place));
+        self.enqueue_on(ix, bytes, Asked::by_client(session.conn, place));
         session.fences += 1;
     }
 
@@ -170,15 +167,15 @@ impl Core {
         self.ask_name(node);
         self.send_held(session, node, bytes, Owed::Node);
         self.set_waiting(session, Some(node));
-        self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
+        self.set_deadline(node, self.now + self.limits.request_timeout + patience);
     }
 
     /// Asks which number the node gave to the connection. The answer tells how to unblock what is sent behind it, and that
     /// the node has that too, which is in the same write: who sees that a client is blocked may rely on it.
-    pub(crate) fn ask_name(&mut self, node: HeldNode) {
+    pub(crate) fn ask_name(&mut self, ix: LinkIx) {
         let asked = Asked { purpose: Purpose::Name, ..Asked::by_nobody() };
-        self.backends[node.get() as usize].asked_name = true;
-        self.enqueue_on(node.get(), CLIENT_ID, asked);
+        self.links[ix].asked_name = true;
+        self.enqueue_on(ix, CLIENT_ID, asked);
     }
 
     /// Sends a request that a node has declined again, to the node `id`, over another connection for the session alone.
@@ -191,24 +188,24 @@ impl Core {
         request: &[u8],
         ticket: Ticket,
     ) -> Result<(), Lost> {
-        let node = self.hold_on(session, id)?;
+        let ix = self.hold_on(session, id)?;
         if let Aim::Slot(slot) = aim {
-            self.backends[node.get() as usize].watched_slot = Some(slot);
+            self.links[ix].watched_slot = Some(slot);
         }
         match watches {
-            true => session.watch = std::mem::take(&mut session.watch).add(node),
-            false => self.ask_name(node),
+            true => session.watch = std::mem::take(&mut session.watch).add(ix),
+            false => self.ask_name(ix),
         }
         let request = if watches { request.into() } else { self.shortened(request, ticket.deadline) };
-        self.enqueue_again(node.get(), asks, &request, ticket);
+        self.enqueue_again(ix, asks, &request, ticket);
         match ticket.purpose {
             // The whole of which it is a part has its fence.
-            Purpose::Fan => self.note_part_sent(ticket.conn, ticket.part, node),
+            Purpose::Fan => self.note_part_sent(ticket.conn, ticket.part, ix),
             _ => session.fences += 1,
         }
         if !watches {
-            self.set_waiting(session, Some(node));
-            self.set_deadline(node.get(), ticket.deadline);
+            self.set_waiting(session, Some(ix));
+            self.set_deadline(ix, ticket.deadline);
         }
         Ok(())
     }
@@ -223,9 +220,9 @@ impl Core {
     }
 
     /// What is watched on the connection is not any more, and nobody holds it.
-    pub(crate) fn unwatch_on(&mut self, node: HeldNode) {
-        self.backends[node.get() as usize].held_by = None;
-        self.enqueue_on(node.get(), UNWATCH, Asked::by_nobody());
+    pub(crate) fn unwatch_on(&mut self, ix: LinkIx) {
+        self.links[ix].held_by = None;
+        self.enqueue_on(ix, UNWATCH, Asked::by_nobody());
     }
 
     /// A client goes: what it holds is closed.
@@ -233,18 +230,18 @@ impl Core {
         let watching = match std::mem::take(&mut session.watch) {
             Watch::Asked(node) | Watch::On(node) | Watch::Ending(node) => Some(node),
             Watch::Several(watches) => {
-                self.pins.doomed.extend(watches.all().map(HeldNode::get));
+                self.pins.doomed.extend(watches.all());
                 None
             }
             Watch::No | Watch::Lost => None,
         };
         let waiting = session.waits_on;
         self.set_waiting(session, None);
-        self.pins.doomed.extend(watching.into_iter().chain(waiting).map(HeldNode::get));
+        self.pins.doomed.extend(watching.into_iter().chain(waiting));
     }
 
     /// The session waits from now on, or does not any more.
-    pub(crate) fn set_waiting(&mut self, session: &mut Session, node: Option<HeldNode>) {
+    pub(crate) fn set_waiting(&mut self, session: &mut Session, node: Option<LinkIx>) {
         session.waits_on = node;
         if std::mem::take(&mut session.is_seen_waiting) {
             self.counters.clients_blocked -= 1;
@@ -276,7 +273,7 @@ impl Core {
         }
         if let Some(node) = session.waits_on {
             self.set_waiting(session, None);
-            self.pins.doomed.push(node.get());
+            self.pins.doomed.push(node);
             session.fences -= 1;
             session.forget_pending();
             self.count_waiting(session);
@@ -286,14 +283,14 @@ impl Core {
         self.recount_client(session);
     }
 
-    /// Lets the client go that waits on the connection `node`: it is answered as if its time were up. Not if the node has
+    /// Lets the client go that waits on the connection `ix`: it is answered as if its time were up. Not if the node has
     /// not yet said how it calls the connection.
-    pub(crate) fn end_wait(&mut self, node: HeldNode) {
-        let backend = &mut self.backends[node.get() as usize];
-        let (lane, id) = (backend.lane, backend.node);
-        let Some(name) = backend.name else { return };
+    pub(crate) fn end_wait(&mut self, ix: LinkIx) {
+        let link = &mut self.links[ix];
+        let (lane, id) = (link.lane, link.node);
+        let Some(name) = link.name else { return };
         if self.ask_to_unblock((lane, id), name, false, Asked::by_nobody()) {
-            self.backends[node.get() as usize].is_sought = true;
+            self.links[ix].is_sought = true;
         }
     }
 
@@ -307,46 +304,46 @@ impl Core {
         asked: Asked,
     ) -> bool {
         let shared = match self.lanes.kind(lane).who {
-            Who::Client(_) => self.node_in(lane, id).ok(),
-            Who::Pool | Who::Nobody => self.lanes.node(LaneId::FIRST, id),
+            Who::Client(_) => self.link_in(lane, id).ok(),
+            Who::Pool | Who::Nobody => self.lanes.link(LaneId::FIRST, id),
         };
-        let Some(node) = shared.filter(|&node| self.admit_on(node).is_ok()) else { return false };
+        let Some(ix) = shared.filter(|&ix| self.admit_on(ix).is_ok()) else { return false };
         let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
         let mut digits = itoa::Buffer::new();
         let mut bytes = self.pool.take();
         encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
-        self.enqueue_on(node, &bytes, asked);
+        self.enqueue_on(ix, &bytes, asked);
         self.pool.give(bytes);
         true
     }
 
-    /// The request of `session` on the connection `node` was answered with `reply`, or is lost. `None` if the session
+    /// The request of `session` on the connection `ix` was answered with `reply`, or is lost. `None` if the session
     /// goes on holding the connection; else whether another client may have it.
-    fn end_request(&mut self, session: &mut Session, node: HeldNode, reply: Option<&[u8]>) -> Option<bool> {
+    fn end_request(&mut self, session: &mut Session, ix: LinkIx, reply: Option<&[u8]>) -> Option<bool> {
         session.fences -= 1;
         self.clients_to_resume.push(session.conn);
-        if session.waits_on == Some(node) {
+        if session.waits_on == Some(ix) {
             self.set_waiting(session, None);
             return Some(true);
         }
         let failed = reply.is_none_or(resp::reply::is_error);
-        let has_lost_keys = self.backends[node.get() as usize].has_lost_keys;
-        let watch = match std::mem::take(&mut session.watch).end_asking(node, failed, has_lost_keys) {
+        let has_lost_keys = self.links[ix].has_lost_keys;
+        let watch = match std::mem::take(&mut session.watch).end_asking(ix, failed, has_lost_keys) {
             Asking::NotIt(watch) => watch,
             Asking::Ended(watch, left) => {
                 session.watch = watch;
                 if left == Some(false) {
-                    self.lose_watches(session, node);
+                    self.lose_watches(session, ix);
                 }
                 return left;
             }
         };
         let (watch, left) = match watch {
-            Watch::Asked(held) if held == node && failed => (Watch::No, Some(true)),
-            Watch::Asked(held) if held == node && has_lost_keys => (Watch::Lost, Some(false)),
-            Watch::Asked(held) if held == node => (Watch::On(node), None),
+            Watch::Asked(held) if held == ix && failed => (Watch::No, Some(true)),
+            Watch::Asked(held) if held == ix && has_lost_keys => (Watch::Lost, Some(false)),
+            Watch::Asked(held) if held == ix => (Watch::On(ix), None),
             // An EXEC that was not even discarded has left the keys watched.
-            Watch::Ending(held) if held == node => {
+            Watch::Ending(held) if held == ix => {
                 let ended = !failed || reply.is_some_and(|reply| reply.starts_with(b"-EXECABORT "));
                 (Watch::No, Some(ended))
             }
@@ -356,87 +353,82 @@ impl Core {
         left
     }
 
-    /// Nobody holds the connection `node` any more: it is the next client's if all on it was answered, and else closed.
-    pub(crate) fn return_held(&mut self, node: u32) {
-        let backend = &mut self.backends[node as usize];
-        if backend.is_unblocked {
+    /// Nobody holds the connection `ix` any more: it is the next client's if all on it was answered, and else closed.
+    pub(crate) fn return_held(&mut self, ix: LinkIx) {
+        let link = &mut self.links[ix];
+        if link.is_unblocked {
             // Until that was answered.
             return;
         }
-        if !backend.is_clean() || backend.is_sought || backend.is_altered {
-            return self.pins.doomed.push(node);
+        if !link.is_clean() || link.is_sought || link.is_altered {
+            return self.pins.doomed.push(ix);
         }
-        backend.used_by = Use::Pinned;
-        backend.has_lost_keys = false;
+        link.used_by = Use::Pinned;
+        link.has_lost_keys = false;
         self.held -= 1;
-        self.give_back(node);
+        self.give_back(ix);
     }
 }
 
 impl Proxy {
-    /// The connection `node`, which one client holds, brought `reply` to `ticket`. Called before it is delivered.
-    pub(crate) fn note_held_reply(&mut self, node: u32, ticket: &Ticket, reply: &[u8]) {
+    /// The connection `ix`, which one client holds, brought `reply` to `ticket`. Called before it is delivered.
+    pub(crate) fn note_held_reply(&mut self, ix: LinkIx, ticket: &Ticket, reply: &[u8]) {
         let core = &mut self.core;
         if ticket.is_of_client() {
-            let (Some(Peer::Client(session)), Some(held)) =
-                (self.peers.get_mut(ticket.conn), HeldNode::new(node))
-            else {
-                return;
-            };
-            match core.end_request(session, held, Some(reply)) {
+            let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
+            match core.end_request(session, ix, Some(reply)) {
                 None => return,
-                Some(true) => core.backends[node as usize].held_by = None,
-                Some(false) => return core.pins.doomed.push(node),
+                Some(true) => core.links[ix].held_by = None,
+                Some(false) => return core.pins.doomed.push(ix),
             }
         }
         // The answer to UNWATCH is for nobody; but if the node has refused that, keys may still be watched.
-        if core.backends[node as usize].held_by.is_none() {
-            core.backends[node as usize].is_altered |= resp::reply::is_error(reply) && !ticket.is_of_client();
-            core.return_held(node);
+        if core.links[ix].held_by.is_none() {
+            core.links[ix].is_altered |= resp::reply::is_error(reply) && !ticket.is_of_client();
+            core.return_held(ix);
         }
     }
 
-    /// The connection `node`, which `holder` holds if anybody does, is gone, and so are `tickets`, which were in flight on it.
+    /// The connection `ix`, which `holder` holds if anybody does, is gone, and so are `tickets`, which were in flight on it.
     pub(crate) fn note_held_loss<'a>(
         &mut self,
-        node: u32,
+        ix: LinkIx,
         holder: Option<ConnId>,
         tickets: impl IntoIterator<Item = &'a Ticket>,
     ) {
-        let Some(held) = HeldNode::new(node) else { return };
         if holder.is_some() {
-            self.core.note_watch_lost(held);
+            self.core.note_watch_lost(ix);
         }
         // A client that has let the connection go may have a request in flight there.
         for ticket in tickets.into_iter().filter(|ticket| ticket.is_of_client()) {
             if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
-                self.core.end_request(session, held, None);
+                self.core.end_request(session, ix, None);
             }
         }
         let Some(Peer::Client(session)) = holder.and_then(|conn| self.peers.get_mut(conn)) else { return };
-        if session.watch.is_on(held) {
-            self.core.lose_watches(session, held);
+        if session.watch.is_on(ix) {
+            self.core.lose_watches(session, ix);
         }
-        self.answer_seekers(node);
+        self.answer_seekers(ix);
     }
 
-    /// The node has said which number it gave to the connection `node`: those who seek who waits there are told.
-    pub(crate) fn note_name(&mut self, node: u32, reply: &[u8]) {
+    /// The node has said which number it gave to the connection `ix`: those who seek who waits there are told.
+    pub(crate) fn note_name(&mut self, ix: LinkIx, reply: &[u8]) {
         let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
         let name = digits.and_then(parse_i64);
-        let backend = &mut self.core.backends[node as usize];
-        (backend.name, backend.hides_name) = (name, name.is_none());
-        if let Some(holder) = backend.held_by
+        let link = &mut self.core.links[ix];
+        (link.name, link.hides_name) = (name, name.is_none());
+        if let Some(holder) = link.held_by
             && let Some(Peer::Client(session)) = self.peers.get_mut(holder)
         {
             match session.front_owed() {
-                Some(Owed::Fan(fan)) => self.core.note_part_waits(session, fan, node),
-                _ if session.waits_on.is_some_and(|waits_on| waits_on.get() == node) => {
+                Some(Owed::Fan(fan)) => self.core.note_part_waits(session, fan, ix),
+                _ if session.waits_on == Some(ix) => {
                     self.core.show_waiting(session);
                 }
                 _ => {}
             }
         }
-        self.answer_seekers(node);
+        self.answer_seekers(ix);
     }
 }

@@ -1,8 +1,8 @@
 //! The core of shardis, one [`Proxy`] per worker: bytes and time in, actions out.
 //!
 //! ```text
-//!      client ─► session ─► route ─► (fragment) ─► backend ─► node
-//!      client ◄─ session ◄──────────── (merge) ◄── backend ◄─ node
+//!      client ─► session ─► route ─► (fragment) ─► link ─► node
+//!      client ◄─ session ◄──────────── (merge) ◄── link ◄─ node
 //! ```
 //!
 //! Nothing here knows a file descriptor, a clock or a thread. Whoever drives it, a worker or the simulator, tells it
@@ -10,7 +10,6 @@
 //! come back at the latest ([`Proxy::poll_deadline`]).
 
 mod audit;
-mod backend;
 mod core;
 mod counters;
 mod cross_slot;
@@ -20,6 +19,8 @@ mod errors;
 mod event;
 mod held;
 mod limits;
+mod link;
+mod links;
 mod local;
 mod login;
 mod memory;

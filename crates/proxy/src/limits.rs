@@ -1,6 +1,6 @@
 //! The named bounds of one worker, and what it is told at start.
 
-use crate::backend::lanes;
+use crate::link::lanes;
 use crate::login::credentials::Credentials;
 use crate::reading::Reading;
 use crate::succession::ejection::Ejecting;
@@ -83,7 +83,7 @@ pub struct Limits {
     /// more it is refused.
     pub names_max: usize,
     /// Bytes that wait to be sent to one node. Above it requests are refused at once.
-    pub backend_output_bytes_max: usize,
+    pub link_output_bytes_max: usize,
     /// Bytes of requests and replies that one worker may hold. Above half of it requests are not read.
     pub memory_bytes_max: usize,
     /// While requests are not read since too much is held, a client that has not moved what it holds for so long may be
@@ -198,7 +198,7 @@ impl Limits {
             prefix_bytes_max: self.prefix_bytes_max.min(memory / 64),
             script_bytes_max,
             user_bytes_max,
-            backend_output_bytes_max: self.backend_output_bytes_max.min(memory),
+            link_output_bytes_max: self.link_output_bytes_max.min(memory),
             // A share for each of some dozens of busy clients.
             pending_bytes_max: self.pending_bytes_max.min(memory / 128),
             large_bytes: self.large_bytes.min((memory / 128).max(LARGE_BYTES_MIN)),
@@ -285,7 +285,7 @@ impl Default for Limits {
             inquiries_max: 1 << 16,
             // Ten times as many commands as there are. Their descriptions are 2 MB and take some milliseconds.
             names_max: 4096,
-            backend_output_bytes_max: 64 << 20,
+            link_output_bytes_max: 64 << 20,
             memory_bytes_max: 1 << 30,
             memory_patience: Duration::from_secs(2),
             spare_buffers_max: 256,
@@ -400,7 +400,7 @@ pub struct Settings {
     pub ejecting: Option<Ejecting>,
     /// See there.
     pub authority: Authority,
-    /// Whether nodes that are named are asked what they are: see `backend/inspection.rs`.
+    /// Whether nodes that are named are asked what they are: see `link/inspection.rs`.
     pub inspects_nodes: bool,
     /// Whether clients from other machines are denied as long as user default has no password, as by Redis.
     pub protected_mode: bool,

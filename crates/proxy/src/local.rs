@@ -7,10 +7,10 @@ pub(crate) mod help;
 pub(crate) mod info;
 pub(crate) mod inquiry;
 
-use crate::backend::lanes::LaneKind;
 use crate::core::Core;
 use crate::errors;
 use crate::limits::CLIENT_NAME_BYTES_MAX;
+use crate::link::lanes::LaneKind;
 use crate::local::inquiry::{Gathered, Question};
 use crate::pubsub;
 use crate::session::{Mute, Name, Phase, Session};

@@ -12,6 +12,7 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::event::CloseReason;
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::session::{Phase, Session};
 use std::sync::Arc;
@@ -164,18 +165,18 @@ impl Core {
         self.memory.recount_unread(&mut session.counted_unread_bytes, session.input.len());
     }
 
-    /// Counts what the connection `node` holds.
+    /// Counts what the connection `ix` holds.
     #[inline]
-    pub(crate) fn recount_node(&mut self, node: u32) {
-        let backend = &mut self.backends[node as usize];
-        let holds = backend.held_bytes();
-        self.memory.recount(&mut backend.counted_bytes, holds);
+    pub(crate) fn recount_link(&mut self, ix: LinkIx) {
+        let link = &mut self.links[ix];
+        let holds = link.held_bytes();
+        self.memory.recount(&mut link.counted_bytes, holds);
     }
 
     /// Counts what has just been queued for nodes.
     pub(crate) fn recount_listed_nodes(&mut self) {
-        for index in 0..self.nodes_to_send.len() {
-            self.recount_node(self.nodes_to_send[index]);
+        for index in 0..self.links_to_send.len() {
+            self.recount_link(self.links_to_send[index]);
         }
     }
 
@@ -289,7 +290,7 @@ impl Proxy {
                     let counted = session.counted_bytes + session.counted_unread_bytes + session.left_bytes();
                     Some((counted + transaction, conn))
                 }
-                Peer::Client(_) | Peer::Node(_) => None,
+                Peer::Client(_) | Peer::Link(_) => None,
             }
         });
         let Some((bytes, conn)) = clients.max_by_key(|(bytes, _)| *bytes) else { return false };

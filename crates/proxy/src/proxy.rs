@@ -3,13 +3,14 @@
 //! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
 
 use crate::ConnId;
-use crate::backend::pinned::Pinning;
-use crate::backend::{Backend, Due, Purpose, State, Use};
 use crate::core::{Asked, Control, Core};
 use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
+use crate::link::pinned::Pinning;
+use crate::link::{Due, Link, Purpose, State, Use};
+use crate::links::LinkIx;
 use crate::reading::replicas::Reads;
 use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
@@ -43,8 +44,8 @@ pub struct Proxy {
 pub(crate) enum Peer {
     /// A client.
     Client(Session),
-    /// The node of this backend.
-    Node(u32),
+    /// The node of this link.
+    Link(LinkIx),
 }
 
 /// How often idle clients, half requests and silent nodes are looked for: the precision of those timeouts.
@@ -98,7 +99,7 @@ impl Proxy {
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
         self.peers.iter().filter_map(|(_, peer)| match peer {
             Peer::Client(session) => Some(session),
-            Peer::Node(_) => None,
+            Peer::Link(_) => None,
         })
     }
 
@@ -129,27 +130,27 @@ impl Proxy {
         match event {
             Event::Received { conn, bytes } => match self.peers.get(conn) {
                 Some(Peer::Client(_)) => self.handle_client_bytes(conn, bytes),
-                Some(&Peer::Node(node)) => self.handle_replies(node, bytes),
+                Some(&Peer::Link(ix)) => self.handle_replies(ix, bytes),
                 None => {}
             },
             Event::Writable { conn } => self.handle_writable(conn),
             Event::Connected { conn } => {
-                if let Some(&Peer::Node(node)) = self.peers.get(conn) {
-                    let proof = self.core.proof_of(self.core.backends[node as usize].node);
-                    self.core.backends[node as usize].handle_connected(proof);
-                    self.core.list_node(node);
+                if let Some(&Peer::Link(ix)) = self.peers.get(conn) {
+                    let proof = self.core.proof_of(self.core.links[ix].node);
+                    self.core.links[ix].handle_connected(proof);
+                    self.core.list_link(ix);
                 }
             }
             Event::Ended { conn } => match self.peers.get(conn) {
                 Some(Peer::Client(_)) => self.handle_client_end(conn),
-                Some(&Peer::Node(node)) => {
-                    self.fail_node(node, Fault::Gone("connection closed by the node".to_owned()))
+                Some(&Peer::Link(ix)) => {
+                    self.fail_link(ix, Fault::Gone("connection closed by the node".to_owned()))
                 }
                 None => {}
             },
             Event::Closed { conn, reason } => match self.peers.get(conn) {
                 Some(Peer::Client(_)) => self.close_client(conn),
-                Some(&Peer::Node(node)) => self.fail_node(node, Fault::Gone(reason.to_owned())),
+                Some(&Peer::Link(ix)) => self.fail_link(ix, Fault::Gone(reason.to_owned())),
                 None => {}
             },
         }
@@ -201,11 +202,11 @@ impl Proxy {
                 session.blocked = false;
                 self.core.list_client(session);
             }
-            Some(&mut Peer::Node(node)) => {
-                let backend = &mut self.core.backends[node as usize];
-                backend.blocked = false;
-                backend.handle_progress(self.core.now);
-                self.core.list_node(node);
+            Some(&mut Peer::Link(ix)) => {
+                let link = &mut self.core.links[ix];
+                link.blocked = false;
+                link.handle_progress(self.core.now);
+                self.core.list_link(ix);
             }
             None => {}
         }
@@ -226,22 +227,22 @@ impl Proxy {
                 self.close_if_finished(conn);
                 self.follow_up();
             }
-            Some(&mut Peer::Node(node)) => {
+            Some(&mut Peer::Link(ix)) => {
                 core.counters.node_bytes_out += count as u64;
-                let backend = &mut core.backends[node as usize];
-                backend.handle_sent(count, &mut core.pool);
-                if backend.blocked {
-                    backend.note_blocked(core.now);
-                    core.check_at = core.check_at.min(backend.deadline(&core.limits));
+                let link = &mut core.links[ix];
+                link.handle_sent(count, &mut core.pool);
+                if link.blocked {
+                    link.note_blocked(core.now);
+                    core.check_at = core.check_at.min(link.deadline(&core.limits));
                 }
-                if backend.queued_bytes() > 0 {
-                    backend.list(node, &mut core.nodes_to_send);
+                if link.queued_bytes() > 0 {
+                    link.list(ix, &mut core.links_to_send);
                 }
-                core.recount_node(node);
-                let backend = &core.backends[node as usize];
-                if backend.used_by == Use::Pinned
-                    && backend.queued_bytes() <= core.limits.relay_bytes_max / 2
-                    && let Some(ticket) = backend.tickets().last()
+                core.recount_link(ix);
+                let link = &core.links[ix];
+                if link.used_by == Use::Pinned
+                    && link.queued_bytes() <= core.limits.relay_bytes_max / 2
+                    && let Some(ticket) = link.tickets().last()
                 {
                     core.clients_to_resume.push(ticket.conn);
                     self.follow_up();
@@ -280,7 +281,7 @@ impl Proxy {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             match self.core.relay(session) {
                 Ok(()) => self.close_if_finished(conn),
-                Err(garbled) => self.fail_node(garbled.node, garbled.fault),
+                Err(garbled) => self.fail_link(garbled.link, garbled.fault),
             }
         }
         while let Some(node) = self.core.pins.to_read.pop() {
@@ -298,16 +299,16 @@ impl Proxy {
     }
 
     /// Closes a connection that is of no use any more; what is in flight on it is lost.
-    pub(crate) fn let_go(&mut self, node: u32) {
+    pub(crate) fn let_go(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
-        if let Some(conn) = backend.conn() {
+        let link = &mut core.links[ix];
+        if let Some(conn) = link.conn() {
             core.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
-        let (reason, shard, used_by) = (String::new(), backend.shard, backend.used_by);
-        let (tickets, _) = backend.fail(reason, core.now, &core.limits, &mut core.prng, &mut core.pool);
-        core.vacate(node);
+        let (reason, shard, used_by) = (String::new(), link.shard, link.used_by);
+        let (tickets, _) = link.fail(reason, core.now, &core.limits, &mut core.prng, &mut core.pool);
+        core.vacate(ix);
         let shard = core.shard_name(shard).to_owned();
         for ticket in tickets {
             if used_by.has_fences() {
@@ -427,17 +428,17 @@ impl Proxy {
                 Control::Close { conn } => Action::Close { conn },
             });
         }
-        while let Some(node) = self.core.nodes_to_send.pop() {
-            let backend = &mut self.core.backends[node as usize];
-            backend.listed = false;
-            if let Some(conn) = backend.conn()
-                && !backend.blocked
-                && !backend.output().is_empty()
+        while let Some(ix) = self.core.links_to_send.pop() {
+            let link = &mut self.core.links[ix];
+            link.listed = false;
+            if let Some(conn) = link.conn()
+                && !link.blocked
+                && !link.output().is_empty()
             {
-                return Some(Action::Send { conn, bytes: self.core.backends[node as usize].output() });
+                return Some(Action::Send { conn, bytes: self.core.links[ix].output() });
             }
             // It is counted when it is sent; this stays.
-            self.core.recount_node(node);
+            self.core.recount_link(ix);
         }
         self.poll_reply()
     }
@@ -501,37 +502,37 @@ impl Proxy {
     /// Connects, gives up, and tells those whose time is up.
     fn check_nodes(&mut self) {
         let now = self.core.now;
-        for node in 0..self.core.backends.len() as u32 {
+        for ix in self.core.links.indexes() {
             loop {
-                let backend = &mut self.core.backends[node as usize];
-                match backend.due(now, &self.core.limits) {
+                let link = &mut self.core.links[ix];
+                match link.due(now, &self.core.limits) {
                     Due::Nothing => break,
-                    Due::Connect => self.connect(node),
-                    Due::Fail(reason) => self.fail_node(node, Fault::Gone(reason.to_owned())),
-                    Due::Doubt => self.doubt(node),
-                    Due::Expire if backend.used_by == Use::Replica => self.expire_read(node),
-                    Due::Expire => match backend.expire() {
-                        Some(ticket) if backend.is_given_up_when_late() => {
-                            self.deliver_timeout(node, ticket);
-                            self.fail_node(node, Fault::Gone("no reply in time".to_owned()));
+                    Due::Connect => self.connect(ix),
+                    Due::Fail(reason) => self.fail_link(ix, Fault::Gone(reason.to_owned())),
+                    Due::Doubt => self.doubt(ix),
+                    Due::Expire if link.used_by == Use::Replica => self.expire_read(ix),
+                    Due::Expire => match link.expire() {
+                        Some(ticket) if link.is_given_up_when_late() => {
+                            self.deliver_timeout(ix, ticket);
+                            self.fail_link(ix, Fault::Gone("no reply in time".to_owned()));
                         }
-                        Some(ticket) => self.deliver_timeout(node, ticket),
-                        None => self.fail_node(node, Fault::Gone("the node takes no bytes".to_owned())),
+                        Some(ticket) => self.deliver_timeout(ix, ticket),
+                        None => self.fail_link(ix, Fault::Gone("the node takes no bytes".to_owned())),
                     },
                 }
             }
         }
         let limits = &self.core.limits;
-        let deadlines = self.core.backends.iter().map(|backend| backend.deadline(limits));
+        let deadlines = self.core.links.iter().map(|link| link.deadline(limits));
         self.core.check_at = deadlines.min().unwrap_or(Instant::NEVER);
     }
 
     /// Asks for a connection to the node.
-    fn connect(&mut self, node: u32) {
-        let conn = self.peers.insert(Peer::Node(node));
+    fn connect(&mut self, ix: LinkIx) {
+        let conn = self.peers.insert(Peer::Link(ix));
         let deadline = self.core.now + self.core.limits.connect_timeout;
-        self.core.backends[node as usize].state = State::Connecting { conn, deadline };
-        let id = self.core.backends[node as usize].node;
+        self.core.links[ix].state = State::Connecting { conn, deadline };
+        let id = self.core.links[ix].node;
         self.core.controls.push_back(Control::Connect { conn, node: id });
     }
 
@@ -541,26 +542,26 @@ impl Proxy {
             let Some(conn) = self.peers.id_at(index) else { continue };
             self.sweep_client(conn);
         }
-        while let Some(node) = self.core.next_unused_node(self.core.now) {
-            self.let_go(node);
+        while let Some(ix) = self.core.next_unused_link(self.core.now) {
+            self.let_go(ix);
         }
         // Before those that are silent are asked whether they live: their answers would make them look as if they were used.
-        while let Some(node) = self
+        while let Some(ix) = self
             .core
             .next_stale(self.core.now)
             .or_else(|| self.core.next_deserted())
             .or_else(|| self.core.next_untracked())
         {
-            self.let_go(node);
+            self.let_go(ix);
         }
-        for node in 0..self.core.backends.len() {
-            self.core.backends[node].passed_over_bytes = 0;
-            self.core.backends[node].shrink();
-            if self.core.backends[node].wants_probe(self.core.now, &self.core.limits) {
+        for ix in self.core.links.indexes() {
+            self.core.links[ix].passed_over_bytes = 0;
+            self.core.links[ix].shrink();
+            if self.core.links[ix].wants_probe(self.core.now, &self.core.limits) {
                 let conn = ConnId { index: 0, generation: 0 };
                 let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: Kept::NO };
-                let probe = self.core.backends[node].probe();
-                self.core.enqueue_on(node as u32, probe, asked);
+                let probe = self.core.links[ix].probe();
+                self.core.enqueue_on(ix, probe, asked);
             }
         }
         self.core.forget_lanes();
@@ -652,9 +653,9 @@ impl Proxy {
     /// How many requests and parts of requests are in flight over the connections that clients share. Looks at each
     /// connection.
     pub fn in_flight(&self) -> usize {
-        let is_shared = |backend: &&Backend| matches!(backend.used_by, Use::Shared | Use::Replica);
-        let shared = self.core.backends.iter().filter(is_shared);
-        shared.map(Backend::in_flight).sum()
+        let is_shared = |link: &&Link| matches!(link.used_by, Use::Shared | Use::Replica);
+        let shared = self.core.links.iter().filter(is_shared);
+        shared.map(Link::in_flight).sum()
     }
 
     /// How many split requests wait for replies; 0 once no client is left.

@@ -25,11 +25,12 @@ pub(crate) mod homes;
 pub(crate) mod subscriptions;
 
 use crate::ConnId;
-use crate::backend::lanes::LaneId;
-use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::link::lanes::LaneId;
+use crate::link::{Link, Purpose, State, Ticket, Use};
+use crate::links::LinkIx;
 use crate::login::passing::is_denial;
 use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
@@ -65,8 +66,8 @@ pub(crate) struct Subscriptions {
 /// A connection over which messages come.
 #[derive(Debug)]
 struct Source {
-    /// Its place among the backends.
-    node: u32,
+    /// Its link.
+    link: LinkIx,
     /// The log was told that messages may be missing.
     has_gap: bool,
     /// The shard channel that the node said last, before anything else was answered, to have ended the subscription to.
@@ -125,8 +126,8 @@ impl Subscriptions {
     }
 
     /// The connections over which messages of `shard` come.
-    pub(crate) fn nodes(&self, shard: ShardId) -> impl Iterator<Item = u32> {
-        self.sources.range(Origin::all_of(shard)).map(|(_, source)| source.node)
+    pub(crate) fn links(&self, shard: ShardId) -> impl Iterator<Item = LinkIx> {
+        self.sources.range(Origin::all_of(shard)).map(|(_, source)| source.link)
     }
 
     /// Whether there is a connection over which messages come from `origin`.
@@ -316,12 +317,12 @@ impl Core {
 
     /// Queues a request with one name, which has one answer.
     fn say(&mut self, origin: Origin, word: &str, name: &[u8], (id, question): (Id, u32), purpose: Purpose) {
-        let node = self.source_of(origin);
+        let ix = self.source_of(origin);
         let mut request = self.pool.take();
         encode::request(&mut request, &[word.as_bytes(), name]);
         // A topic has no client: its number takes the place of one, and that of the question a place's.
         self.enqueue_on(
-            node,
+            ix,
             &request,
             Asked { conn: id, place: question, part: origin.shard.0, purpose, kept: Kept::NO },
         );
@@ -329,26 +330,26 @@ impl Core {
     }
 
     /// The connection over which messages come from `origin`; one is made if there is none, and at once.
-    fn source_of(&mut self, origin: Origin) -> u32 {
-        let known = self.subscriptions.sources.get(&origin).map(|source| source.node);
-        let node = self.source_on(known, origin.lane, origin.shard);
-        self.subscriptions.sources.entry(origin).or_insert(Source { node, has_gap: false, ended: None });
-        node
+    fn source_of(&mut self, origin: Origin) -> LinkIx {
+        let known = self.subscriptions.sources.get(&origin).map(|source| source.link);
+        let link = self.source_on(known, origin.lane, origin.shard);
+        self.subscriptions.sources.entry(origin).or_insert(Source { link, has_gap: false, ended: None });
+        link
     }
 
-    /// A connection of `lane` to `shard` for what is not asked for: `node`, which is tried at once if it is not there, or a
+    /// A connection of `lane` to `shard` for what is not asked for: `ix`, which is tried at once if it is not there, or a
     /// new one.
-    pub(crate) fn source_on(&mut self, node: Option<u32>, lane: LaneId, shard: ShardId) -> u32 {
-        let Some(node) = node else {
+    pub(crate) fn source_on(&mut self, ix: Option<LinkIx>, lane: LaneId, shard: ShardId) -> LinkIx {
+        let Some(ix) = ix else {
             let greeting = self.lanes.greeting(lane);
             let id = self.topology.shard(shard).primary.expect("a shard that admits requests has a primary");
-            return self.add_node(Backend::new((shard, id), Use::Subscription, lane, greeting));
+            return self.add_link(Link::new((shard, id), Use::Subscription, lane, greeting));
         };
-        if let State::Waiting { until } = &mut self.backends[node as usize].state {
+        if let State::Waiting { until } = &mut self.links[ix].state {
             *until = (*until).min(self.now);
             self.check_at = self.now;
         }
-        node
+        ix
     }
 
     /// The node of `shard` will not count our connection any more. Whom to tell what, if that was the last.
@@ -402,12 +403,12 @@ impl Core {
         if receivers == Receivers::NONE {
             return self.send(session, command, shard, request.bytes);
         }
-        let node = match self.node_for(session, shard) {
-            Ok(node) => node,
+        let ix = match self.link_for(session, shard) {
+            Ok(ix) => ix,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
         let place = session.reserve(Owed::Receivers(receivers));
-        self.enqueue_on(node, request.bytes, Asked::by_client(session.conn, place));
+        self.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
     }
 
     /// PUBSUB: of the clients of all workers.
@@ -470,23 +471,23 @@ impl Core {
     }
 
     /// The worker's connections for messages that are of no use any more.
-    pub(crate) fn next_deserted(&mut self) -> Option<u32> {
+    pub(crate) fn next_deserted(&mut self) -> Option<LinkIx> {
         let (now, after) = (self.now, self.limits.pinned_idle);
         let Subscriptions { topics, sources, .. } = &self.subscriptions;
         let is_deserted = |(origin, source): &(&Origin, &Source)| {
-            let backend = &self.backends[source.node as usize];
-            topics.at(**origin) == 0 && backend.is_clean() && backend.is_silent_for(after, now)
+            let link = &self.links[source.link];
+            topics.at(**origin) == 0 && link.is_clean() && link.is_silent_for(after, now)
         };
         let origin = *sources.iter().find(is_deserted)?.0;
-        self.subscriptions.sources.remove(&origin).map(|source| source.node)
+        self.subscriptions.sources.remove(&origin).map(|source| source.link)
     }
 
     /// The node has answered `ticket`, by which it was told that a topic is of no interest any more.
-    fn note_ended(&mut self, node: u32, ticket: &Ticket, reply: &[u8]) {
+    fn note_ended(&mut self, ix: LinkIx, ticket: &Ticket, reply: &[u8]) {
         let leaving = self.subscriptions.leaving.get(ticket.conn);
         let leaving = leaving.filter(|leaving| leaving.kind == Kind::ShardChannel && !is_error(reply));
         let ended = leaving.map(|leaving| Arc::clone(&leaving.name));
-        let origin = self.origin_of(node);
+        let origin = self.origin_of(ix);
         self.subscriptions
             .sources
             .get_mut(&origin)
@@ -504,9 +505,9 @@ impl Core {
         name.is_none_or(|name| self.topology.division_of(name).0 == its)
     }
 
-    /// Where messages over the connection `node` come from.
-    fn origin_of(&self, node: u32) -> Origin {
-        let Backend { shard, lane, .. } = self.backends[node as usize];
+    /// Where messages over the connection `ix` come from.
+    fn origin_of(&self, ix: LinkIx) -> Origin {
+        let Link { shard, lane, .. } = self.links[ix];
         Origin { shard, lane }
     }
 }
@@ -518,69 +519,69 @@ impl Proxy {
     }
 
     /// Reads what comes over a connection for messages.
-    pub(crate) fn handle_subscription_bytes(&mut self, node: u32, bytes: &[u8]) {
-        let backend = &mut self.core.backends[node as usize];
-        match backend.take_input(bytes) {
+    pub(crate) fn handle_subscription_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
+        let link = &mut self.core.links[ix];
+        match link.take_input(bytes) {
             None => {
-                let Ok(consumed) = self.read_messages(node, bytes) else { return };
+                let Ok(consumed) = self.read_messages(ix, bytes) else { return };
                 let core = &mut self.core;
-                core.backends[node as usize].keep_input(&bytes[consumed..], &mut core.pool);
+                core.links[ix].keep_input(&bytes[consumed..], &mut core.pool);
             }
             Some(input) => {
-                let Ok(consumed) = self.read_messages(node, &input) else { return };
+                let Ok(consumed) = self.read_messages(ix, &input) else { return };
                 let core = &mut self.core;
-                core.backends[node as usize].restore_input(input, consumed, &mut core.pool);
+                core.links[ix].restore_input(input, consumed, &mut core.pool);
             }
         }
-        self.check_reply_size(node);
+        self.check_reply_size(ix);
     }
 
     /// Hands every complete message and answer on. Returns how many bytes they were; an error if the connection was
     /// given up.
-    fn read_messages(&mut self, node: u32, bytes: &[u8]) -> Result<usize, ()> {
+    fn read_messages(&mut self, ix: LinkIx, bytes: &[u8]) -> Result<usize, ()> {
         let mut at = 0;
         loop {
             let core = &mut self.core;
-            let next = core.backends[node as usize].next_reply(&bytes[at..], &core.limits);
+            let next = core.links[ix].next_reply(&bytes[at..], &core.limits);
             let handled = match next {
                 Ok(None) => return Ok(at),
                 Ok(Some(len)) => {
                     at += len;
-                    self.handle_said(node, &bytes[at - len..at])
+                    self.handle_said(ix, &bytes[at - len..at])
                 }
                 Err(error) => Err(Fault::Garbled(error.to_string())),
             };
             if let Err(fault) = handled {
-                self.fail_node(node, fault);
+                self.fail_link(ix, fault);
                 return Err(());
             }
         }
     }
 
     /// A message, or the answer to what was asked first.
-    fn handle_said(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+    fn handle_said(&mut self, ix: LinkIx, reply: &[u8]) -> Result<(), Fault> {
         if let Some((kind, name)) = message_of(reply) {
-            if let Some(id) = self.core.heard(self.core.origin_of(node), kind, name, reply) {
+            if let Some(id) = self.core.heard(self.core.origin_of(ix), kind, name, reply) {
                 self.distribute(id, reply);
             }
             return Ok(());
         }
-        if self.is_dropped(node, reply) {
+        if self.is_dropped(ix, reply) {
             return Ok(());
         }
         if let Some(keys) = changes_of(reply) {
-            self.handle_changes(self.core.backends[node as usize].shard, keys);
+            self.handle_changes(self.core.links[ix].shard, keys);
             return Ok(());
         }
-        if self.is_second_answer(node, reply) {
+        if self.is_second_answer(ix, reply) {
             return Ok(());
         }
-        let backend = &mut self.core.backends[node as usize];
-        let Some(&ticket) = backend.front() else {
+        let link = &mut self.core.links[ix];
+        let Some(&ticket) = link.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
-        let shard = backend.shard;
-        backend.pop();
+        let shard = link.shard;
+        link.pop();
         match ticket.purpose {
             // If nobody is left, or the topic has moved since, the node was told so behind what it answers now.
             Purpose::Subscribe if !self.core.subscriptions.topics.awaits(&ticket, shard) => {}
@@ -588,7 +589,7 @@ impl Proxy {
                 if let Some(topic) = self.core.subscriptions.topics.get_mut(ticket.conn) {
                     topic.refuse(shard);
                 }
-                if !self.redirect_topic(&ticket, node, reply) {
+                if !self.redirect_topic(&ticket, ix, reply) {
                     self.deny(ticket.conn, reply);
                     if is_denial(&String::from_utf8_lossy(&reply[1..])) {
                         self.evict(ticket.conn);
@@ -597,7 +598,7 @@ impl Proxy {
             }
             Purpose::Subscribe => return self.handle_subscribed(ticket.conn, shard, reply),
             Purpose::Unsubscribe => {
-                self.core.note_ended(node, &ticket, reply);
+                self.core.note_ended(ix, &ticket, reply);
                 self.handle_unsubscribed(ticket);
             }
             Purpose::Track if is_error(reply) => {
@@ -613,17 +614,17 @@ impl Proxy {
     /// Whether `reply` is the answer to what seems to be answered already. A node whose slot has moved ends subscriptions by
     /// itself, in the words in which it answers SUNSUBSCRIBE; if that comes to it a moment later, it answers MOVED. What is
     /// asked for next may be of that slot too: then it gets the first of two answers that say the same.
-    fn is_second_answer(&mut self, node: u32, reply: &[u8]) -> bool {
+    fn is_second_answer(&mut self, ix: LinkIx, reply: &[u8]) -> bool {
         let core = &mut self.core;
-        let origin = core.origin_of(node);
+        let origin = core.origin_of(ix);
         let source = core.subscriptions.sources.get_mut(&origin);
         let Some(ended) = source.and_then(|source| source.ended.take()) else { return false };
         let its = core.topology.division_of(&ended).0;
-        let declined = core.declined_by(node, reply);
+        let declined = core.declined_by(ix, reply);
         if !matches!(declined, Some(Declined::Moved { slot, .. }) if u32::from(slot) == its) {
             return false;
         }
-        let next = core.backends[node as usize].front();
+        let next = core.links[ix].front();
         let is_for_next = next.is_some_and(|ticket| core.may_be_of(ticket, its));
         if let Some(source) = core.subscriptions.sources.get_mut(&origin).filter(|_| is_for_next) {
             source.ended = Some(ended);
@@ -632,20 +633,20 @@ impl Proxy {
     }
 
     /// Whether `reply` says, unasked, that the node has ended our subscription to a shard channel.
-    fn is_dropped(&mut self, node: u32, reply: &[u8]) -> bool {
+    fn is_dropped(&mut self, ix: LinkIx, reply: &[u8]) -> bool {
         let mut fields = elements(reply).into_iter().flatten();
         if fields.next().and_then(as_bulk) != Some(Kind::ShardChannel.unsubscribe().as_bytes()) {
             return false;
         }
         let Some(name) = fields.next().and_then(as_bulk) else { return false };
-        let backend = &self.core.backends[node as usize];
-        let front = backend.front().copied();
+        let link = &self.core.links[ix];
+        let front = link.front().copied();
         let leaving = front.filter(|ticket| ticket.purpose == Purpose::Unsubscribe);
         let leaving = leaving.and_then(|ticket| self.core.subscriptions.leaving.get(ticket.conn));
         if leaving.is_some_and(|leaving| leaving.kind == Kind::ShardChannel && *leaving.name == *name) {
             return false;
         }
-        self.handle_dropped(self.core.origin_of(node), name);
+        self.handle_dropped(self.core.origin_of(ix), name);
         true
     }
 
@@ -698,7 +699,7 @@ impl Proxy {
             return Err(Fault::Garbled("a subscription that nobody asked for".to_owned()));
         }
         let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
-        core.board.audience.add_node((core.settings.worker, lane), kind, &name, shard);
+        core.board.audience.add_link((core.settings.worker, lane), kind, &name, shard);
         if topic.confirm(shard) {
             self.conclude_subscription(id);
         }
@@ -745,12 +746,12 @@ impl Proxy {
     }
 
     /// The connection for messages of `shard` is there: asks for all that it is for.
-    pub(crate) fn handle_source(&mut self, shard: ShardId, node: u32) {
+    pub(crate) fn handle_source(&mut self, shard: ShardId, ix: LinkIx) {
         let core = &mut self.core;
-        if core.invalidations.is_source(shard, node) {
-            return self.handle_changes_source(shard, node);
+        if core.invalidations.is_source(shard, ix) {
+            return self.handle_changes_source(shard, ix);
         }
-        let origin = core.origin_of(node);
+        let origin = core.origin_of(ix);
         let unasked = core.subscriptions.topics.unasked(origin);
         unasked.into_iter().for_each(|id| core.ask_for(id, shard));
         let source = core.subscriptions.sources.get_mut(&origin);
@@ -762,12 +763,12 @@ impl Proxy {
     }
 
     /// The connection for messages of `shard` is gone. Who waits for it is told; what was subscribed to will be again.
-    pub(crate) fn handle_source_lost(&mut self, shard: ShardId, node: u32, reason: &str) {
+    pub(crate) fn handle_source_lost(&mut self, shard: ShardId, ix: LinkIx, reason: &str) {
         let core = &mut self.core;
-        if core.invalidations.is_source(shard, node) {
+        if core.invalidations.is_source(shard, ix) {
             return self.handle_changes_lost(shard, reason);
         }
-        let origin = core.origin_of(node);
+        let origin = core.origin_of(ix);
         core.subscriptions.sources.get_mut(&origin).into_iter().for_each(|source| source.ended = None);
         let loss = core.subscriptions.topics.lose(origin);
         let ear = core.ear(origin.lane);
@@ -782,7 +783,7 @@ impl Proxy {
             let shard = core.shard_name(shard).to_owned();
             core.notice(Notice::MessagesMissed { shard, topics, reason });
         }
-        let lost = core.not_sent_on(&core.backends[node as usize], reason);
+        let lost = core.not_sent_on(&core.links[ix], reason);
         let mut error = Vec::new();
         errors::write(&mut error, &lost.text());
         loss.waited_for.into_iter().for_each(|id| self.deny(id, &error));
@@ -793,7 +794,7 @@ impl Proxy {
         let core = &mut self.core;
         if core.subscriptions.topics.at(origin) == 0 {
             let source = core.subscriptions.sources.remove(&origin);
-            source.into_iter().for_each(|source| core.vacate(source.node));
+            source.into_iter().for_each(|source| core.vacate(source.link));
         }
     }
 }

@@ -22,11 +22,12 @@
 pub(crate) mod kept;
 
 use crate::ConnId;
-use crate::backend::lanes::LaneId;
-use crate::backend::pinned::Pinning;
-use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
+use crate::link::lanes::LaneId;
+use crate::link::pinned::Pinning;
+use crate::link::{Link, Purpose, Ticket, Use};
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::is_turned_away;
 use crate::replies::Outcome;
@@ -294,17 +295,17 @@ impl Proxy {
         self.core.parking.strays.len()
     }
 
-    /// Whether `reply`, an error, says that the first request on connection `node` was declined; then it is taken care
+    /// Whether `reply`, an error, says that the first request on connection `ix` was declined; then it is taken care
     /// of.
     #[cold]
-    pub(crate) fn redirect(&mut self, node: u32, reply: &[u8]) -> bool {
+    pub(crate) fn redirect(&mut self, ix: LinkIx, reply: &[u8]) -> bool {
         let core = &mut self.core;
-        let Some(&ticket) = core.backends[node as usize].front() else { return false };
-        if core.backends[node as usize].used_by == Use::Replica && is_turned_away(&ticket, reply) {
+        let Some(&ticket) = core.links[ix].front() else { return false };
+        if core.links[ix].used_by == Use::Replica && is_turned_away(&ticket, reply) {
             // The primary is asked: see `replicas.rs`.
             return false;
         }
-        let declined = core.declined_by(node, reply);
+        let declined = core.declined_by(ix, reply);
         match ticket.purpose {
             Purpose::Queued => {
                 // EXEC will say that the transaction was discarded, and not why.
@@ -339,14 +340,14 @@ impl Proxy {
         if let Some(Owed::Replay(id)) = owed
             && let Some(held) = core.replays.get(id).and_then(|replay| replay.held)
         {
-            self.answer_held(node, ticket, held, reply);
+            self.answer_held(ix, ticket, held, reply);
             return true;
         }
-        let stray = self.take_stray(node, ticket, owed, reply, &declined);
+        let stray = self.take_stray(ix, ticket, owed, reply, &declined);
         match stray {
             Ok(stray) => self.redirect_stray(stray, declined),
             Err(reason) => {
-                let shard = self.core.backends[node as usize].shard;
+                let shard = self.core.links[ix].shard;
                 let lost = self.core.not_sent(shard, &reason);
                 self.deliver(ticket, Outcome::Lost(lost));
             }
@@ -356,11 +357,11 @@ impl Proxy {
 
     /// A transaction was declined that went over a connection of its client's own. If keys are watched for it, nobody
     /// knows whether those have changed; else it is discarded.
-    fn answer_held(&mut self, node: u32, ticket: Ticket, held: Held, reply: &[u8]) {
-        let lost = self.core.not_sent(self.core.backends[node as usize].shard, errors::REDIRECTED);
-        self.core.backends[node as usize].pop();
+    fn answer_held(&mut self, ix: LinkIx, ticket: Ticket, held: Held, reply: &[u8]) {
+        let lost = self.core.not_sent(self.core.links[ix].shard, errors::REDIRECTED);
+        self.core.links[ix].pop();
         if held == Held::Altered {
-            self.note_held_reply(node, &ticket, reply);
+            self.note_held_reply(ix, &ticket, reply);
             return self.deliver(ticket, Outcome::Lost(lost));
         }
         let resp3 = match self.peers.get(ticket.conn) {
@@ -370,37 +371,37 @@ impl Proxy {
         let mut reply = Vec::new();
         encode::null_array(&mut reply, resp3);
         let reply = &reply[..];
-        self.note_held_reply(node, &ticket, reply);
+        self.note_held_reply(ix, &ticket, reply);
         self.deliver(ticket, Outcome::Reply(reply));
     }
 
     /// Takes a request that was declined from its connection. An error if it cannot be sent again.
     fn take_stray(
         &mut self,
-        node: u32,
+        ix: LinkIx,
         ticket: Ticket,
         owed: Option<Owed>,
         reply: &[u8],
         declined: &Declined,
     ) -> Result<Stray, String> {
         let core = &mut self.core;
-        let backend = &core.backends[node as usize];
-        let (lane, used_by) = (backend.lane, backend.used_by);
-        let (request, aim) = core.request_again((node, 0), owed);
+        let link = &core.links[ix];
+        let (lane, used_by) = (link.lane, link.used_by);
+        let (request, aim) = core.request_again((ix, 0), owed);
         let aim = match declined {
             Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
             Declined::Later | Declined::NoPrimary => aim,
         };
         let overtaken =
             ticket.purpose == Purpose::Client && core.is_overtaken(&ticket, aim, declined.behind());
-        core.backends[node as usize].pop();
+        core.links[ix].pop();
         let mut watches = false;
         match used_by {
             Use::Retired | Use::Draining => self.lift_fence(ticket),
             Use::Held if ticket.purpose == Purpose::Fan => self.park_part(ticket.conn, ticket.part),
             Use::Held => {
-                watches = self.watches_on(node, ticket.conn);
-                self.note_held_reply(node, &ticket, reply);
+                watches = self.watches_on(ix, ticket.conn);
+                self.note_held_reply(ix, &ticket, reply);
             }
             Use::Shared | Use::Replica | Use::Pinned | Use::Subscription | Use::Relief => {}
         }
@@ -419,11 +420,11 @@ impl Proxy {
         }
     }
 
-    /// What waits on the connection `node`, on which nothing was sent yet, with each as it is to be sent elsewhere: none
+    /// What waits on the connection `ix`, on which nothing was sent yet, with each as it is to be sent elsewhere: none
     /// where nobody could. `reason` is what its client is told if its time is up.
-    pub(crate) fn unsent_on(&self, node: u32, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
-        let backend = &self.core.backends[node as usize];
-        let (lane, used_by) = (backend.lane, backend.used_by);
+    pub(crate) fn unsent_on(&self, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
+        let link = &self.core.links[ix];
+        let (lane, used_by) = (link.lane, link.used_by);
         let stray = |(number, &ticket): (usize, &Ticket)| {
             let owed = match self.peers.get(ticket.conn) {
                 Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => {
@@ -432,13 +433,13 @@ impl Proxy {
                 _ if ticket.purpose == Purpose::Emulation => None,
                 _ => Some(Owed::Replay(self.core.replay_of_part(&ticket)?)),
             };
-            let (request, aim) = self.core.request_again((node, number), owed);
+            let (request, aim) = self.core.request_again((ix, number), owed);
             let (request, kept) = (request?, ticket.kept.redirected()?);
             let (ticket, reason) = (Ticket { kept, ..ticket }, reason.to_owned());
             let retry_at = Instant::NEVER;
             Some(Stray { ticket, request, lane, used_by, watches: false, aim, reason, retry_at })
         };
-        let waiting = backend.tickets().enumerate();
+        let waiting = link.tickets().enumerate();
         waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()
     }
 
@@ -461,10 +462,10 @@ impl Proxy {
         }
     }
 
-    /// Whether the client that holds the connection `node` watches keys there.
-    fn watches_on(&self, node: u32, conn: ConnId) -> bool {
+    /// Whether the client that holds the connection `ix` watches keys there.
+    fn watches_on(&self, ix: LinkIx, conn: ConnId) -> bool {
         match self.peers.get(conn) {
-            Some(Peer::Client(session)) => session.waits_on.is_none_or(|waits_on| waits_on.get() != node),
+            Some(Peer::Client(session)) => session.waits_on != Some(ix),
             _ => false,
         }
     }
@@ -623,9 +624,9 @@ impl Proxy {
                 Pinning::Ready(pin) | Pinning::Busy(pin) => {
                     core.pinned_to(pin, lane, id, Some(ticket.place))?
                 }
-                _ => core.node_in(lane, id)?,
+                _ => core.link_in(lane, id)?,
             },
-            _ => core.node_in(lane, id)?,
+            _ => core.link_in(lane, id)?,
         };
         core.admit_on(node)?;
         match owed {
@@ -652,12 +653,12 @@ impl Core {
         }
     }
 
-    /// What `reply`, which came over connection `node`, says, if it says that nothing was carried out.
-    pub(crate) fn declined_by(&self, node: u32, reply: &[u8]) -> Option<Declined> {
+    /// What `reply`, which came over connection `ix`, says, if it says that nothing was carried out.
+    pub(crate) fn declined_by(&self, ix: LinkIx, reply: &[u8]) -> Option<Declined> {
         if !self.keeps.is_kept() {
             return None;
         }
-        let from = &self.topology.node(self.backends[node as usize].node).address;
+        let from = &self.topology.node(self.links[ix].node).address;
         Declined::parse(reply, from, self.topology.is_cluster())
     }
 
@@ -673,23 +674,23 @@ impl Core {
         }
     }
 
-    /// The bytes of the request that is `number` behind the front of the connection `node`, for which this is `owed`, if
+    /// The bytes of the request that is `number` behind the front of the connection `ix`, for which this is `owed`, if
     /// they are kept, and whose keys it is about.
-    fn request_again(&self, (node, number): (u32, usize), owed: Option<Owed>) -> (Option<Vec<u8>>, Aim) {
-        let backend = &self.backends[node as usize];
-        let shard = backend.shard;
+    fn request_again(&self, (ix, number): (LinkIx, usize), owed: Option<Owed>) -> (Option<Vec<u8>>, Aim) {
+        let link = &self.links[ix];
+        let shard = link.shard;
         if let Some(Owed::Replay(id)) = owed {
             // The whole transaction is kept elsewhere.
             return (Some(Vec::new()), self.replays.get(id).map_or(Aim::Shard(shard), |replay| replay.aim));
         }
-        let request = backend.kept_request(number);
+        let request = link.kept_request(number);
         let aim = request.as_ref().map_or(Aim::Shard(shard), |request| self.aim_of(request, shard));
         (request, aim)
     }
 
     /// Clients for whom something is in flight, or waits to be sent, on any connection.
     fn clients_in_flight(&self) -> BTreeSet<ConnId> {
-        let tickets = self.backends.iter().flat_map(|backend| backend.tickets());
+        let tickets = self.links.iter().flat_map(|link| link.tickets());
         tickets.filter(|ticket| ticket.purpose == Purpose::Client).map(|ticket| ticket.conn).collect()
     }
 
@@ -713,13 +714,13 @@ impl Core {
         if strays.any(|stray| is_later(&stray.ticket) && self.overlap(stray.aim, aim)) {
             return true;
         }
-        self.backends.iter().any(|backend| {
-            let later = backend.tickets().enumerate().filter(|(_, other)| is_later(other));
-            let mut requests = later.map(|(number, _)| backend.kept_request(number));
+        self.links.iter().any(|link| {
+            let later = link.tickets().enumerate().filter(|(_, other)| is_later(other));
+            let mut requests = later.map(|(number, _)| link.kept_request(number));
             requests.any(|request| {
                 request.is_none_or(|request| {
                     let is_run = behind == Behind::Anything || self.may_run_on_replica(&request);
-                    is_run && self.overlap(self.aim_of(&request, backend.shard), aim)
+                    is_run && self.overlap(self.aim_of(&request, link.shard), aim)
                 })
             })
         })
@@ -734,26 +735,26 @@ impl Core {
 
     /// Whether it was redirected and is in flight to another node than `id`.
     fn is_behind_redirected(&self, stray: &Stray, id: NodeId) -> bool {
-        self.backends.iter().filter(|backend| backend.node != id).any(|backend| {
-            backend.redirected().any(|(number, other)| {
+        self.links.iter().filter(|link| link.node != id).any(|link| {
+            link.redirected().any(|(number, other)| {
                 let is_same = |aim| self.overlap(aim, stray.aim);
-                is_ahead(other, &stray.ticket) && self.aim_of_kept(backend, number).is_none_or(is_same)
+                is_ahead(other, &stray.ticket) && self.aim_of_kept(link, number).is_none_or(is_same)
             })
         })
     }
 
-    /// The requests on their way to `backend` that were redirected there, and of which the topology knows nothing.
-    pub(crate) fn off_the_map<'b>(&'b self, backend: &'b Backend) -> impl Iterator<Item = &'b Ticket> {
-        let is_elsewhere = |aim| self.owner_of(aim) != Some(backend.node);
-        let redirected = backend.redirected();
+    /// The requests on their way to `link` that were redirected there, and of which the topology knows nothing.
+    pub(crate) fn off_the_map<'b>(&'b self, link: &'b Link) -> impl Iterator<Item = &'b Ticket> {
+        let is_elsewhere = |aim| self.owner_of(aim) != Some(link.node);
+        let redirected = link.redirected();
         redirected
-            .filter(move |(number, _)| self.aim_of_kept(backend, *number).is_none_or(is_elsewhere))
+            .filter(move |(number, _)| self.aim_of_kept(link, *number).is_none_or(is_elsewhere))
             .map(|(_, ticket)| ticket)
     }
 
-    /// Whose keys the request is about that is `number` behind the front of `backend`; `None` if nobody knows.
-    fn aim_of_kept(&self, backend: &Backend, number: usize) -> Option<Aim> {
-        backend.kept_request(number).map(|request| self.aim_of(&request, backend.shard))
+    /// Whose keys the request is about that is `number` behind the front of `link`; `None` if nobody knows.
+    fn aim_of_kept(&self, link: &Link, number: usize) -> Option<Aim> {
+        link.kept_request(number).map(|request| self.aim_of(&request, link.shard))
     }
 
     /// Whether two requests may be about the same keys: what is about a shard is about each of its slots.
@@ -775,10 +776,11 @@ impl Core {
         }
         // What was held back for the sake of another part is not any more.
         self.pins.to_relay.push(conn);
-        for (backend, node) in self.backends.iter_mut().zip(0..) {
-            if backend.used_by == Use::Pinned && backend.front().is_some_and(|ticket| ticket.conn == conn) {
-                backend.rewind();
-                self.pins.to_read.push(node);
+        for ix in self.links.indexes() {
+            let link = &mut self.links[ix];
+            if link.used_by == Use::Pinned && link.front().is_some_and(|ticket| ticket.conn == conn) {
+                link.rewind();
+                self.pins.to_read.push(ix);
             }
         }
     }
@@ -805,21 +807,21 @@ impl Core {
         self.topology.shards().get(shard.0 as usize).and_then(|shard| shard.primary)
     }
 
-    /// Queues a request that was declined elsewhere for the connection `node`: with `asks`, for keys that are on their way
+    /// Queues a request that was declined elsewhere for the connection `ix`: with `asks`, for keys that are on their way
     /// there, in one piece with the word for it. It has no more time than it had.
-    pub(crate) fn enqueue_again(&mut self, node: u32, asks: bool, request: &[u8], ticket: Ticket) {
+    pub(crate) fn enqueue_again(&mut self, ix: LinkIx, asks: bool, request: &[u8], ticket: Ticket) {
         if asks {
-            self.enqueue_on(node, ASKING, Asked::by_nobody());
+            self.enqueue_on(ix, ASKING, Asked::by_nobody());
         }
         let asking = std::mem::replace(&mut self.asking, ticket.command);
         let Ticket { conn, place, part, purpose, kept, .. } = ticket;
-        self.enqueue_on(node, request, Asked { conn, place, part, purpose, kept });
+        self.enqueue_on(ix, request, Asked { conn, place, part, purpose, kept });
         self.asking = asking;
-        let backend = &mut self.backends[node as usize];
+        let link = &mut self.links[ix];
         if kept.was_redirected() {
-            backend.note_redirected();
+            link.note_redirected();
         }
-        if let Some(last) = backend.tickets_mut().last() {
+        if let Some(last) = link.tickets_mut().last() {
             last.queued_us = ticket.queued_us;
             last.deadline = last.deadline.min(ticket.deadline);
             self.check_at = self.check_at.min(last.deadline);

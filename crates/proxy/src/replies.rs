@@ -6,12 +6,13 @@ pub(crate) mod relay;
 pub(crate) mod reports;
 
 use crate::ConnId;
-use crate::backend::pinned::Pinning;
-use crate::backend::{Purpose, Reported, Ticket, Use};
 use crate::core::{Asked, Control, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::limits::SCRATCH_BYTES_KEPT;
+use crate::link::pinned::Pinning;
+use crate::link::{Purpose, Reported, Ticket, Use};
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub;
 use crate::session::{Owed, Session};
@@ -67,95 +68,93 @@ pub(crate) enum Fault {
 }
 
 impl Proxy {
-    /// Reads the replies in `bytes`, which came from `node`.
-    pub(crate) fn handle_replies(&mut self, node: u32, bytes: &[u8]) {
+    /// Reads the replies in `bytes`, which came from `ix`.
+    pub(crate) fn handle_replies(&mut self, ix: LinkIx, bytes: &[u8]) {
         let core = &mut self.core;
         core.counters.node_bytes_in += bytes.len() as u64;
-        let backend = &mut core.backends[node as usize];
-        backend.handle_progress(core.now);
-        match backend.used_by {
-            Use::Pinned if backend.is_ready() => self.handle_pinned_bytes(node, bytes),
-            Use::Subscription if backend.is_ready() => self.handle_subscription_bytes(node, bytes),
-            _ if backend.passes_over => self.pass_over(node, bytes),
-            _ => self.handle_shared_bytes(node, bytes),
+        let link = &mut core.links[ix];
+        link.handle_progress(core.now);
+        match link.used_by {
+            Use::Pinned if link.is_ready() => self.handle_pinned_bytes(ix, bytes),
+            Use::Subscription if link.is_ready() => self.handle_subscription_bytes(ix, bytes),
+            _ if link.passes_over => self.pass_over(ix, bytes),
+            _ => self.handle_shared_bytes(ix, bytes),
         }
-        self.reuse_retired(node);
-        self.core.recount_node(node);
+        self.reuse_retired(ix);
+        self.core.recount_link(ix);
     }
 
     /// Reads what comes for all clients.
-    fn handle_shared_bytes(&mut self, node: u32, bytes: &[u8]) {
-        let backend = &mut self.core.backends[node as usize];
-        match backend.take_input(bytes) {
+    fn handle_shared_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
+        let link = &mut self.core.links[ix];
+        match link.take_input(bytes) {
             None => {
-                let Ok(consumed) = self.read_replies(node, bytes) else { return };
+                let Ok(consumed) = self.read_replies(ix, bytes) else { return };
                 let core = &mut self.core;
-                core.backends[node as usize].keep_input(&bytes[consumed..], &mut core.pool);
+                core.links[ix].keep_input(&bytes[consumed..], &mut core.pool);
             }
             Some(input) => {
-                let Ok(consumed) = self.read_replies(node, &input) else { return };
+                let Ok(consumed) = self.read_replies(ix, &input) else { return };
                 let core = &mut self.core;
-                core.backends[node as usize].restore_input(input, consumed, &mut core.pool);
+                core.links[ix].restore_input(input, consumed, &mut core.pool);
             }
         }
         let core = &mut self.core;
-        if core.backends[node as usize].is_serial() {
-            core.list_node(node);
+        if core.links[ix].is_serial() {
+            core.list_link(ix);
         }
-        let backend = &mut core.backends[node as usize];
-        backend.forget_answered(&mut core.pool);
+        let link = &mut core.links[ix];
+        link.forget_answered(&mut core.pool);
         // A reply to the greeting has no ticket: the one at the front waits for the reply behind it.
-        let is_large = backend.bytes_announced() > core.limits.large_bytes && backend.is_ready();
-        if is_large && !backend.holds_reply {
-            self.avoid_large_reply(node);
+        let is_large = link.bytes_announced() > core.limits.large_bytes && link.is_ready();
+        if is_large && !link.holds_reply {
+            self.avoid_large_reply(ix);
         } else if is_large {
-            self.unclog(node);
+            self.unclog(ix);
         }
-        self.check_reply_size(node);
+        self.check_reply_size(ix);
     }
 
     /// A large reply begins on a connection that all share: it is passed over if nobody waits for it, or if it can be
     /// asked for again on a connection of its client's own. Else it is held until it is whole, as on a connection of its
     /// client's own what is not passed on while it comes.
-    fn avoid_large_reply(&mut self, node: u32) {
+    fn avoid_large_reply(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
-        if backend.is_pushed_to() {
-            return self.fail_node(node, unasked_push());
+        let link = &mut core.links[ix];
+        if link.is_pushed_to() {
+            return self.fail_link(ix, unasked_push());
         }
-        let Some(ticket) = backend.front().copied() else { return };
+        let Some(ticket) = link.front().copied() else { return };
         // What is not passed over now is not looked at again.
-        backend.holds_reply = true;
-        let is_its_own = backend.used_by == Use::Pinned;
+        link.holds_reply = true;
+        let is_its_own = link.used_by == Use::Pinned;
         match (ticket.purpose, self.peers.get(ticket.conn)) {
             (Purpose::Client, Some(Peer::Client(_))) if is_its_own => {}
             (Purpose::Client, Some(Peer::Client(session))) if session.owed(ticket.place).is_some() => {
-                if let Some(refetches) = core.refetches(session, node) {
-                    return self.refetch(node, refetches);
+                if let Some(refetches) = core.refetches(session, ix) {
+                    return self.refetch(ix, refetches);
                 }
             }
             // Also for an answer that has failed.
             (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => {
-                backend.tickets_mut().take(1).for_each(Ticket::bury);
-                backend.pass_over(&mut core.pool);
+                link.tickets_mut().take(1).for_each(Ticket::bury);
+                link.pass_over(&mut core.pool);
             }
-            (Purpose::Emulation, _)
-                if !core.may_gather(ticket.conn, core.backends[node as usize].bytes_announced()) =>
-            {
-                self.pass_over_answer(node, ticket);
+            (Purpose::Emulation, _) if !core.may_gather(ticket.conn, core.links[ix].bytes_announced()) => {
+                self.pass_over_answer(ix, ticket);
             }
             (_, _) => {}
         }
-        self.unclog(node);
+        self.unclog(ix);
     }
 
     /// What comes is more than a command over several shards may gather.
-    fn pass_over_answer(&mut self, node: u32, ticket: Ticket) {
+    fn pass_over_answer(&mut self, ix: LinkIx, ticket: Ticket) {
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
+        let link = &mut core.links[ix];
         // Its answer is that it is too large: the reply has no holder any more.
-        backend.tickets_mut().take(1).for_each(Ticket::bury);
-        backend.pass_over(&mut core.pool);
+        link.tickets_mut().take(1).for_each(Ticket::bury);
+        link.pass_over(&mut core.pool);
         self.refuse_answer(ticket.conn, ticket.part);
     }
 
@@ -167,112 +166,112 @@ impl Proxy {
     }
 
     /// Drops what belongs to a large reply that nobody waits for here.
-    fn pass_over(&mut self, node: u32, bytes: &[u8]) {
+    fn pass_over(&mut self, ix: LinkIx, bytes: &[u8]) {
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
-        let input = backend.take_input(bytes);
-        match backend.pass(input.as_deref().unwrap_or(bytes), &core.limits) {
+        let link = &mut core.links[ix];
+        let input = link.take_input(bytes);
+        match link.pass(input.as_deref().unwrap_or(bytes), &core.limits) {
             Ok(passed) => {
                 match input {
-                    None => backend.keep_input(&bytes[passed.len..], &mut core.pool),
-                    Some(input) => backend.restore_input(input, passed.len, &mut core.pool),
+                    None => link.keep_input(&bytes[passed.len..], &mut core.pool),
+                    Some(input) => link.restore_input(input, passed.len, &mut core.pool),
                 }
-                backend.passed_over_bytes += passed.len;
+                link.passed_over_bytes += passed.len;
                 if !passed.complete {
-                    return self.unclog(node);
+                    return self.unclog(ix);
                 }
-                backend.passes_over = false;
-                let (ticket, used_by) = (backend.front().copied(), backend.used_by);
-                backend.pop();
+                link.passes_over = false;
+                let (ticket, used_by) = (link.front().copied(), link.used_by);
+                link.pop();
                 if let Some(ticket) = ticket.filter(|_| used_by.has_fences()) {
                     self.lift_fence(ticket);
                 }
-                self.handle_shared_bytes(node, &[]);
+                self.handle_shared_bytes(ix, &[]);
             }
-            Err(error) => self.fail_node(node, Fault::Garbled(error.to_string())),
+            Err(error) => self.fail_link(ix, Fault::Garbled(error.to_string())),
         }
     }
 
     /// Reads what was held back on a pinned connection, or came with the reply before it, and is not passed on while it comes.
-    pub(crate) fn read_held_back(&mut self, node: u32) {
-        let backend = &self.core.backends[node as usize];
-        let Some(ticket) = backend.front() else { return };
+    pub(crate) fn read_held_back(&mut self, ix: LinkIx) {
+        let link = &self.core.links[ix];
+        let Some(ticket) = link.front() else { return };
         let is_relayed = match self.peers.get(ticket.conn) {
             Some(Peer::Client(session)) => self.core.is_relayed(session, ticket),
             _ => true,
         };
         match () {
-            () if ticket.purpose == Purpose::Nobody => self.handle_pinned_bytes(node, &[]),
-            () if backend.begins_with_error() || !is_relayed => self.handle_shared_bytes(node, &[]),
+            () if ticket.purpose == Purpose::Nobody => self.handle_pinned_bytes(ix, &[]),
+            () if link.begins_with_error() || !is_relayed => self.handle_shared_bytes(ix, &[]),
             () => return,
         }
-        self.core.recount_node(node);
+        self.core.recount_link(ix);
         // The pin of its client may have ended: nobody else would read on.
-        self.core.pace_pinned(node);
+        self.core.pace_pinned(ix);
     }
 
     /// Takes what comes for one client, who gets it as he takes it.
-    fn handle_pinned_bytes(&mut self, node: u32, bytes: &[u8]) {
+    fn handle_pinned_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
-        let Some(&ticket) = backend.front() else {
-            return self.fail_node(node, Fault::Garbled("a reply that nobody asked for".to_owned()));
+        let link = &mut core.links[ix];
+        let Some(&ticket) = link.front() else {
+            return self.fail_link(ix, Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
         if ticket.purpose == Purpose::Nobody {
-            return match backend.is_abandoned() {
+            return match link.is_abandoned() {
                 // It was others', when they shared this connection.
-                true => core.pins.doomed.push(node),
-                false => self.skip_answer(node, bytes),
+                true => core.pins.doomed.push(ix),
+                false => self.skip_answer(ix, bytes),
             };
         }
         let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
         if core.is_relayed(session, &ticket) {
-            let backend = &mut core.backends[node as usize];
-            backend.extend_input(bytes, &mut core.pool);
+            let link = &mut core.links[ix];
+            link.extend_input(bytes, &mut core.pool);
             core.pins.to_relay.push(ticket.conn);
         } else {
-            self.handle_shared_bytes(node, bytes);
+            self.handle_shared_bytes(ix, bytes);
         }
     }
 
     /// What goes ahead of a client's request (ASKING, a script that it names) has an answer of its own, which nobody waits for.
-    fn skip_answer(&mut self, node: u32, bytes: &[u8]) {
+    fn skip_answer(&mut self, ix: LinkIx, bytes: &[u8]) {
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
-        backend.extend_input(bytes, &mut core.pool);
-        let input = backend.lend_input();
-        match backend.next_reply(&input, &core.limits) {
-            Ok(None) => backend.restore_input(input, 0, &mut core.pool),
+        let link = &mut core.links[ix];
+        link.extend_input(bytes, &mut core.pool);
+        let input = link.lend_input();
+        match link.next_reply(&input, &core.limits) {
+            Ok(None) => link.restore_input(input, 0, &mut core.pool),
             Ok(Some(len)) => {
-                backend.restore_input(input, len, &mut core.pool);
-                backend.pop();
-                if backend.input_len() > 0 {
-                    self.handle_pinned_bytes(node, &[]);
+                link.restore_input(input, len, &mut core.pool);
+                link.pop();
+                if link.input_len() > 0 {
+                    self.handle_pinned_bytes(ix, &[]);
                 }
             }
-            Err(error) => self.fail_node(node, Fault::Garbled(error.to_string())),
+            Err(error) => self.fail_link(ix, Fault::Garbled(error.to_string())),
         }
     }
 
     /// Hands every complete reply on. Returns how many bytes they were; an error if the connection was given up.
-    fn read_replies(&mut self, node: u32, bytes: &[u8]) -> Result<usize, ()> {
+    fn read_replies(&mut self, ix: LinkIx, bytes: &[u8]) -> Result<usize, ()> {
         let mut at = 0;
         loop {
             let core = &mut self.core;
-            match core.backends[node as usize].next_reply(&bytes[at..], &core.limits) {
+            match core.links[ix].next_reply(&bytes[at..], &core.limits) {
                 Ok(None) => return Ok(at),
                 Ok(Some(len)) => {
                     let (reply, rest) = bytes[at..].split_at(len);
-                    match self.handle_reply(node, reply, rest) {
+                    match self.handle_reply(ix, reply, rest) {
                         Ok(more) => at += len + more,
                         Err(fault) => {
-                            self.fail_node(node, fault);
+                            self.fail_link(ix, fault);
                             return Err(());
                         }
                     }
                 }
                 Err(error) => {
-                    self.fail_node(node, Fault::Garbled(error.to_string()));
+                    self.fail_link(ix, Fault::Garbled(error.to_string()));
                     return Err(());
                 }
             }
@@ -280,57 +279,57 @@ impl Proxy {
     }
 
     /// Gives up a node whose unfinished reply exceeds what we hold.
-    pub(crate) fn check_reply_size(&mut self, node: u32) {
+    pub(crate) fn check_reply_size(&mut self, ix: LinkIx) {
         let core = &self.core;
-        if core.backends[node as usize].input_len() > core.limits.reply_bytes_max {
-            self.fail_node(node, Fault::Garbled("a reply is larger than the limit".to_owned()));
+        if core.links[ix].input_len() > core.limits.reply_bytes_max {
+            self.fail_link(ix, Fault::Garbled("a reply is larger than the limit".to_owned()));
         }
     }
 
     /// Hands one reply to whom the first ticket names, unless it says that the request is to be sent elsewhere. Returns how
     /// much of the `rest` behind it was handed out as well.
     #[inline(always)]
-    fn handle_reply(&mut self, node: u32, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
-        let backend = &mut self.core.backends[node as usize];
-        if !backend.is_ready() {
-            return self.handle_probe_reply(node, reply).map(|()| 0);
+    fn handle_reply(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
+        let link = &mut self.core.links[ix];
+        if !link.is_ready() {
+            return self.handle_probe_reply(ix, reply).map(|()| 0);
         }
         if resp::reply::is_push(reply) {
             return Err(unasked_push());
         }
-        if resp::reply::is_error(reply) && self.core.keeps.is_kept() && self.redirect(node, reply) {
+        if resp::reply::is_error(reply) && self.core.keeps.is_kept() && self.redirect(ix, reply) {
             return Ok(0);
         }
-        self.hand_out(node, reply, rest)
+        self.hand_out(ix, reply, rest)
     }
 
     #[inline(always)]
-    fn hand_out(&mut self, node: u32, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
-        let backend = &mut self.core.backends[node as usize];
-        let Some(ticket) = backend.front() else {
+    fn hand_out(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
+        let link = &mut self.core.links[ix];
+        let Some(ticket) = link.front() else {
             return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
         };
-        let is_usual = matches!(backend.used_by, Use::Shared | Use::Pinned | Use::Subscription);
+        let is_usual = matches!(link.used_by, Use::Shared | Use::Pinned | Use::Subscription);
         if is_usual && ticket.purpose == Purpose::Client {
             let recipient = Recipient::of(ticket);
-            backend.pop();
-            return Ok(self.deliver_run(node, recipient, reply, rest));
+            link.pop();
+            return Ok(self.deliver_run(ix, recipient, reply, rest));
         }
         let ticket = *ticket;
-        backend.pop();
-        self.handle_unusual_reply(node, ticket, reply);
+        link.pop();
+        self.handle_unusual_reply(ix, ticket, reply);
         Ok(0)
     }
 
     /// Apart from the usual ones, which it would make dearer.
     #[inline(never)]
-    fn handle_unusual_reply(&mut self, node: u32, ticket: Ticket, reply: &[u8]) {
-        let used_by = self.core.backends[node as usize].used_by;
+    fn handle_unusual_reply(&mut self, ix: LinkIx, ticket: Ticket, reply: &[u8]) {
+        let used_by = self.core.links[ix].used_by;
         match used_by {
             Use::Shared | Use::Pinned | Use::Subscription | Use::Relief => {}
             Use::Retired | Use::Draining => self.lift_fence(ticket),
-            Use::Held => self.note_held_reply(node, &ticket, reply),
-            Use::Replica if self.handle_turned_away(node, &ticket, reply) => return,
+            Use::Held => self.note_held_reply(ix, &ticket, reply),
+            Use::Replica if self.handle_turned_away(ix, &ticket, reply) => return,
             Use::Replica => {}
         }
         if ticket.purpose == Purpose::Queued && resp::reply::is_error(reply) {
@@ -339,26 +338,26 @@ impl Proxy {
         match ticket.purpose {
             Purpose::Client => self.deliver_reply(Recipient::of(&ticket), reply),
             Purpose::Queued if ticket.part > 0 => {
-                self.core.backends[node as usize].put_back(Ticket { part: ticket.part - 1, ..ticket });
+                self.core.links[ix].put_back(Ticket { part: ticket.part - 1, ..ticket });
             }
-            Purpose::Name => self.note_name(node, reply),
-            Purpose::Waitaof => self.core.note_waitaof(node, reply),
-            Purpose::Mark => self.core.note_mark(node, ticket.conn, reply),
+            Purpose::Name => self.note_name(ix, reply),
+            Purpose::Waitaof => self.core.note_waitaof(ix, reply),
+            Purpose::Mark => self.core.note_mark(ix, ticket.conn, reply),
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
     }
 
     /// A reply to the greeting of a new connection.
     #[cold]
-    fn handle_probe_reply(&mut self, node: u32, reply: &[u8]) -> Result<(), Fault> {
+    fn handle_probe_reply(&mut self, ix: LinkIx, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
-        core.note_inspected(node, reply);
-        let backend = &mut core.backends[node as usize];
-        let (shard, lane, was_inspected) = (backend.shard, backend.lane, backend.is_inspected());
-        match backend.handle_probe_reply(reply, core.now) {
+        core.note_inspected(ix, reply);
+        let link = &mut core.links[ix];
+        let (shard, lane, was_inspected) = (link.shard, link.lane, link.is_inspected());
+        match link.handle_probe_reply(reply, core.now) {
             Ok(false) => {
                 // It may be asked something more.
-                core.list_node(node);
+                core.list_link(ix);
                 return Ok(());
             }
             Ok(true) => core.lanes.note_taken(lane, shard),
@@ -367,23 +366,23 @@ impl Proxy {
                 return Err(if was_inspected { Fault::Refused(reason) } else { Fault::Gone(reason) });
             }
         }
-        self.note_default_user(node, reply);
+        self.note_default_user(ix, reply);
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
-        let (shard, used_by) = (backend.shard, backend.used_by);
-        let reported = std::mem::take(&mut backend.reported);
-        core.counters.nodes_up += u64::from(backend.stands_for_node());
+        let link = &mut core.links[ix];
+        let (shard, used_by) = (link.shard, link.used_by);
+        let reported = std::mem::take(&mut link.reported);
+        core.counters.nodes_up += u64::from(link.stands_for_node());
         if reported != Reported::Nothing {
             let shard = core.shard_name(shard).to_owned();
             core.notice(Notice::NodeUp { shard });
         }
         // What has waited is late at its own time.
-        core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits));
-        core.list_node(node);
+        core.check_at = core.check_at.min(core.links[ix].deadline(&core.limits));
+        core.list_link(ix);
         match used_by {
-            Use::Subscription => self.handle_source(shard, node),
+            Use::Subscription => self.handle_source(shard, ix),
             Use::Replica => core.readers.hurry(shard, core.now),
-            _ if core.backends[node as usize].stands_for_node() => core.note_node_answer(shard),
+            _ if core.links[ix].stands_for_node() => core.note_node_answer(shard),
             _ => {}
         }
         Ok(())
@@ -392,7 +391,7 @@ impl Proxy {
     /// Delivers a reply, and the plain ones behind it in `rest` as far as they are the same client's: what is to be looked at
     /// for a client is looked at once. Returns how many bytes of `rest` these were.
     #[inline(always)]
-    fn deliver_run(&mut self, node: u32, first: Recipient, reply: &[u8], rest: &[u8]) -> usize {
+    fn deliver_run(&mut self, ix: LinkIx, first: Recipient, reply: &[u8], rest: &[u8]) -> usize {
         let (mut recipient, mut reply, mut used) = (first, reply, 0);
         let Some(Peer::Client(session)) = self.peers.get_mut(first.conn) else { return 0 };
         if session.pinning != Pinning::No {
@@ -406,8 +405,8 @@ impl Proxy {
         }
         loop {
             core.tally.count_reply(recipient.command, recipient.queued_us, core.now_us, reply);
-            let backend = &mut core.backends[node as usize];
-            let Some(ticket) = backend.front() else { break };
+            let link = &mut core.links[ix];
+            let Some(ticket) = link.front() else { break };
             if ticket.conn != first.conn || ticket.purpose != Purpose::Client {
                 break;
             }
@@ -417,7 +416,7 @@ impl Proxy {
                 break;
             }
             (recipient, reply) = (Recipient::of(ticket), next);
-            backend.pop();
+            link.pop();
             used += len;
         }
         let next = core.after_settling(session, reply.len());
@@ -519,7 +518,7 @@ impl Proxy {
             Purpose::Check => self.end_check(ticket.conn, &outcome),
             Purpose::Fan => self.absorb_part(ticket.conn, ticket.part, outcome),
             Purpose::Execution => self.absorb_result(&ticket, outcome),
-            Purpose::Unblock => self.core.end_unblock(ticket.conn, ticket.part, &outcome),
+            Purpose::Unblock => self.core.end_unblock(ticket.conn, LinkIx::from_u32(ticket.part), &outcome),
             Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
             Purpose::Subscribe | Purpose::Track => {}
@@ -644,7 +643,7 @@ impl Proxy {
     }
 
     /// Tells a ticket's holder that its time is up.
-    pub(crate) fn deliver_timeout(&mut self, node: u32, ticket: Ticket) {
+    pub(crate) fn deliver_timeout(&mut self, ix: LinkIx, ticket: Ticket) {
         let core = &mut self.core;
         let of_nobody = matches!(
             ticket.purpose,
@@ -658,60 +657,60 @@ impl Proxy {
                 | Purpose::Nobody
         );
         core.counters.timeouts += u64::from(!of_nobody);
-        let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
-        let after = core.backends[node as usize].waited(core.now, &core.limits);
+        let shard = core.shard_name(core.links[ix].shard).to_owned();
+        let after = core.links[ix].waited(core.now, &core.limits);
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
     }
 
     /// Gives a node's connection up: everybody with a ticket on it is told the truth about his request, and the next
     /// attempt is planned.
-    pub(crate) fn fail_node(&mut self, node: u32, fault: Fault) {
+    pub(crate) fn fail_link(&mut self, ix: LinkIx, fault: Fault) {
         let core = &mut self.core;
-        core.note_inspection_ended(node, &fault);
-        let backend = &mut core.backends[node as usize];
-        if let Some(conn) = backend.conn() {
+        core.note_inspection_ended(ix, &fault);
+        let link = &mut core.links[ix];
+        if let Some(conn) = link.conn() {
             core.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
-        let (used_by, held_by, shard) = (backend.used_by, backend.held_by, backend.shard);
-        let (is_node, lane) = (backend.stands_for_node(), backend.lane);
-        let was_ready = backend.is_ready();
+        let (used_by, held_by, shard) = (link.used_by, link.held_by, link.shard);
+        let (is_node, lane) = (link.stands_for_node(), link.lane);
+        let was_ready = link.is_ready();
         core.counters.nodes_up -= u64::from(is_node && was_ready);
         core.counters.node_failures += 1;
-        let rescued = core.rescue_reads(node);
+        let rescued = core.rescue_reads(ix);
         let repeats = match &fault {
-            Fault::Gone(_) if used_by == Use::Shared => self.take_reads_of_ended(node),
+            Fault::Gone(_) if used_by == Use::Shared => self.take_reads_of_ended(ix),
             Fault::Gone(_) | Fault::Refused(_) | Fault::Garbled(_) => Vec::new(),
         };
         let core = &mut self.core;
         if used_by == Use::Replica {
-            core.readers.doubt(shard, core.backends[node as usize].node);
+            core.readers.doubt(shard, core.links[ix].node);
         }
-        let backend = &mut core.backends[node as usize];
+        let link = &mut core.links[ix];
         let (garbled, is_refused) = (matches!(fault, Fault::Garbled(_)), matches!(fault, Fault::Refused(_)));
         let reason = match fault {
             Fault::Gone(reason) | Fault::Refused(reason) => reason,
             Fault::Garbled(what) => format!("protocol error: {what}"),
         };
         let (tickets, written) =
-            backend.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
+            link.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
         // That another connection is lost says little: if the node is down, the first lane's will tell.
         let now_known = if is_refused { Reported::Refused } else { Reported::Down };
-        let is_news = is_node && backend.reported < now_known;
+        let is_news = is_node && link.reported < now_known;
         if is_news {
-            backend.reported = now_known;
+            link.reported = now_known;
         }
         let is_denied = core.is_denied(lane, &reason);
         let owner = shard;
         let shard = core.shard_name(shard).to_owned();
         match used_by {
             Use::Shared | Use::Replica | Use::Subscription => {
-                core.check_at = core.check_at.min(core.backends[node as usize].deadline(&core.limits))
+                core.check_at = core.check_at.min(core.links[ix].deadline(&core.limits))
             }
-            Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Relief => core.vacate(node),
+            Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Relief => core.vacate(ix),
         }
         if used_by == Use::Held {
-            self.note_held_loss(node, held_by, &tickets);
+            self.note_held_loss(ix, held_by, &tickets);
         }
         let core = &mut self.core;
         if is_node {
@@ -720,7 +719,7 @@ impl Proxy {
                 core.losses.note(core.now);
             }
         }
-        core.recount_node(node);
+        core.recount_link(ix);
         if is_news {
             let (shard, reason) = (shard.clone(), reason.clone());
             core.notice(match is_refused {
@@ -728,7 +727,7 @@ impl Proxy {
                 false => Notice::NodeDown { shard, reason },
             });
         }
-        self.ask_again(repeats, node);
+        self.ask_again(repeats, ix);
         for ticket in tickets {
             let shard = shard.clone();
             let lost = match () {
@@ -750,7 +749,7 @@ impl Proxy {
             self.deliver(ticket, Outcome::Lost(lost));
         }
         if used_by == Use::Subscription {
-            self.handle_source_lost(owner, node, &reason);
+            self.handle_source_lost(owner, ix, &reason);
         }
         self.ask_primary(rescued);
         if is_node {

@@ -6,11 +6,12 @@ pub(crate) mod learn;
 pub(crate) mod route;
 pub(crate) mod upload;
 
-use crate::backend::Purpose;
-use crate::backend::pinned::Pinning;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::link::Purpose;
+use crate::link::pinned::Pinning;
+use crate::links::LinkIx;
 use crate::login;
 use crate::redirect::Kept;
 use crate::requests::learn::Lookup;
@@ -162,7 +163,7 @@ impl Core {
                 break;
             }
             let shard = self.topology.shard_of(key);
-            let Ok(node) = self.shared_node(session.lane, shard) else { break };
+            let Ok(node) = self.shared_link(session.lane, shard) else { break };
             self.count_request(session, known.number);
             self.send_over(session, known.command, node, &rest[..len]);
             at += len;
@@ -431,27 +432,27 @@ impl Core {
 
     /// Queues a whole request for one shard.
     pub(crate) fn send(&mut self, session: &mut Session, command: &Command, shard: ShardId, bytes: &[u8]) {
-        let node = match self.node_for(session, shard) {
+        let node = match self.link_for(session, shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
         self.send_over(session, command, node, bytes);
     }
 
-    /// Queues a whole request of `session` for the connection `node`.
+    /// Queues a whole request of `session` for the connection `ix`.
     #[inline(always)]
-    fn send_over(&mut self, session: &mut Session, command: &Command, node: u32, bytes: &[u8]) {
+    fn send_over(&mut self, session: &mut Session, command: &Command, ix: LinkIx, bytes: &[u8]) {
         let place = session.reserve(Owed::Node);
         let kept = Kept::only_if(command.flags.contains(Flags::READONLY));
-        self.enqueue_on(node, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });
+        self.enqueue_on(ix, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });
     }
 
     /// The connection over which a request of `session` goes to `shard`.
     #[inline]
-    pub(crate) fn node_for(&mut self, session: &Session, shard: ShardId) -> Result<u32, Lost> {
+    pub(crate) fn link_for(&mut self, session: &Session, shard: ShardId) -> Result<LinkIx, Lost> {
         match session.pinning {
             Pinning::Ready(pin) => self.pinned_node(pin, session.lane, shard, None),
-            _ => self.shared_node(session.lane, shard),
+            _ => self.shared_link(session.lane, shard),
         }
     }
 
@@ -475,8 +476,8 @@ impl Core {
     fn learn(&mut self, session: &mut Session, request: &Request<'_>) -> Step {
         let lane = self.plain_lane(session);
         let mut shards = self.topology.all_shards().collect::<Vec<_>>().into_iter();
-        let Some(node) = shards.find_map(|shard| self.shared_node(lane, shard).ok()) else {
-            let lost = self.shared_node(lane, self.topology.keyless()).err();
+        let Some(node) = shards.find_map(|shard| self.shared_link(lane, shard).ok()) else {
+            let lost = self.shared_link(lane, self.topology.keyless()).err();
             self.refuse(session, &lost.map_or_else(String::new, |lost| lost.text()));
             return Step::Done;
         };

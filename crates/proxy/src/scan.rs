@@ -7,9 +7,10 @@
 
 pub(crate) mod cursor;
 
-use crate::backend::lanes::LaneId;
 use crate::core::{Asked, Core};
 use crate::errors;
+use crate::link::lanes::LaneId;
+use crate::links::LinkIx;
 use crate::memory::Charge;
 use crate::scan::cursor::Cursor;
 use crate::session::{Owed, Session};
@@ -109,7 +110,7 @@ impl Core {
         let Some(cursor) = cursor.among(self.topology.all_shards()) else {
             return self.answer(session, END);
         };
-        let node = match self.shared_node(session.lane, cursor.shard) {
+        let node = match self.shared_link(session.lane, cursor.shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
@@ -123,12 +124,12 @@ impl Core {
         self.ask_for_page(scan, node, Asked::by_client(session.conn, place));
     }
 
-    /// Queues the request for the next page of `scan` for the connection `node`.
-    fn ask_for_page(&mut self, scan: Id, node: u32, asked: Asked) {
+    /// Queues the request for the next page of `scan` for the connection `ix`.
+    fn ask_for_page(&mut self, scan: Id, ix: LinkIx, asked: Asked) {
         let Some(scan) = self.scans.get(scan) else { return };
-        let (tail, start) = self.backends[node as usize].tail(scan.request.len(), &mut self.pool);
+        let (tail, start) = self.links[ix].tail(scan.request.len(), &mut self.pool);
         scan.write_request(tail);
-        self.push_ticket(node, start, asked);
+        self.push_ticket(ix, start, asked);
     }
 
     /// Takes in a node's reply. True if the scan is answered with it: then the reply is in `out`. What is no page (an
@@ -149,7 +150,7 @@ impl Core {
         {
             (scan.cursor, scan.has_page) = (next, true);
             let lane = scan.lane;
-            if let Ok(node) = self.shared_node(lane, next.shard) {
+            if let Ok(node) = self.shared_link(lane, next.shard) {
                 self.ask_for_page(id, node, asked);
                 return false;
             }

@@ -11,9 +11,10 @@
 //! A request that fails for a missing script did not run, so it may be repeated; but not if its client has sent more
 //! behind it, which would then run before it.
 
-use crate::backend::lanes::LaneId;
 use crate::core::{Asked, Core};
 use crate::cross_slot::Remedy;
+use crate::link::lanes::LaneId;
+use crate::links::LinkIx;
 use crate::memory::Charge;
 use crate::requests::route::{self, Keys, Part, Route};
 use crate::session::{Owed, Session};
@@ -289,57 +290,57 @@ impl Core {
         let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
             return self.refuse_cross_slot(session, Remedy::HashTag);
         };
-        let node = match self.shared_node(session.lane, shard) {
+        let node = match self.shared_link(session.lane, shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
         self.forward_script_to(session, (shard, node), script, request);
     }
 
-    /// Sends a script's request over the connection `node`, which goes to a node of `shard`.
+    /// Sends a script's request over the connection `ix`, which goes to a node of `shard`.
     pub(crate) fn forward_script_to(
         &mut self,
         session: &mut Session,
-        (shard, node): (ShardId, u32),
+        (shard, ix): (ShardId, LinkIx),
         script: Script,
         request: &Request<'_>,
     ) {
-        let copy = match self.named(node, script, request) {
-            Some(named) if self.bring_along(node, &named) => {
+        let copy = match self.named(ix, script, request) {
+            Some(named) if self.bring_along(ix, &named) => {
                 self.repeats.keep((session.lane, shard), named, request.bytes, &mut self.pool)
             }
             _ => None,
         };
         let place = session.reserve(copy.map_or(Owed::Node, Owed::Repeat));
-        self.enqueue_on(node, request.bytes, Asked::by_client(session.conn, place));
+        self.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
     }
 
     /// What `request` names. A script that it brings along is kept.
-    fn named(&mut self, node: u32, script: Script, request: &Request<'_>) -> Option<Named> {
+    fn named(&mut self, ix: LinkIx, script: Script, request: &Request<'_>) -> Option<Named> {
         if script == Script::Body {
             let sha = self.board.scripts.keep(request.arg(1), self.limits.script_bytes_max);
-            self.note_loaded(node, sha);
+            self.note_loaded(ix, sha);
             return None;
         }
         self.board.scripts.named(script, request, self.limits.script_bytes_max)
     }
 
-    fn note_loaded(&mut self, node: u32, sha: Sha) {
-        let loaded = &mut self.backends[node as usize].loaded;
+    fn note_loaded(&mut self, ix: LinkIx, sha: Sha) {
+        let loaded = &mut self.links[ix].loaded;
         loaded.catch_up(&self.board.scripts);
         loaded.scripts.insert(sha);
     }
 
-    /// Loads what is named over the connection `node`, unless it has loaded it. False if it is not kept here.
-    pub(crate) fn bring_along(&mut self, node: u32, named: &Named) -> bool {
+    /// Loads what is named over the connection `ix`, unless it has loaded it. False if it is not kept here.
+    pub(crate) fn bring_along(&mut self, ix: LinkIx, named: &Named) -> bool {
         let board = Arc::clone(&self.board);
-        let loaded = &mut self.backends[node as usize].loaded;
+        let loaded = &mut self.links[ix].loaded;
         loaded.catch_up(&board.scripts);
         match named {
             Named::Script(sha) => {
                 let Some(body) = board.scripts.body(sha) else { return false };
                 if loaded.scripts.insert(*sha) {
-                    self.load(node, &[b"SCRIPT", b"LOAD", &body]);
+                    self.load(ix, &[b"SCRIPT", b"LOAD", &body]);
                 }
                 true
             }
@@ -348,7 +349,7 @@ impl Core {
                 if std::mem::replace(&mut loaded.libraries_version, version) != version {
                     // Without REPLACE: a library that the node has is the one that it was given last.
                     let libraries = board.scripts.libraries();
-                    libraries.iter().for_each(|code| self.load(node, &[b"FUNCTION", b"LOAD", code]));
+                    libraries.iter().for_each(|code| self.load(ix, &[b"FUNCTION", b"LOAD", code]));
                 }
                 board.scripts.has_libraries()
             }
@@ -356,10 +357,10 @@ impl Core {
     }
 
     /// Queues a request of ours, whose reply is for nobody: if it fails, the client's own request tells.
-    fn load(&mut self, node: u32, args: &[&[u8]]) {
+    fn load(&mut self, ix: LinkIx, args: &[&[u8]]) {
         let mut bytes = self.pool.take();
         encode::request(&mut bytes, args);
-        self.enqueue_on(node, &bytes, Asked::by_nobody());
+        self.enqueue_on(ix, &bytes, Asked::by_nobody());
         self.pool.give(bytes);
     }
 
@@ -370,33 +371,33 @@ impl Core {
             Named::Script(_) => reply.starts_with(NO_SCRIPT),
             Named::Functions => reply == FUNCTION_NOT_FOUND,
         };
-        let node = (missing && session.is_last(place))
-            .then(|| self.shared_node(repeat.lane, repeat.shard).ok())
+        let ix = (missing && session.is_last(place))
+            .then(|| self.shared_link(repeat.lane, repeat.shard).ok())
             .flatten()
-            .filter(|&node| self.bring_again(node, &repeat.named));
-        if let Some(node) = node {
+            .filter(|&ix| self.bring_again(ix, &repeat.named));
+        if let Some(ix) = ix {
             session.expect(place, Owed::Node);
-            self.enqueue_on(node, &repeat.request, Asked::by_client(session.conn, place));
+            self.enqueue_on(ix, &repeat.request, Asked::by_client(session.conn, place));
         }
         self.pool.give(repeat.request);
-        node.is_some()
+        ix.is_some()
     }
 
     /// As [`Core::bring_along`], where we were wrong about what the node has.
-    fn bring_again(&mut self, node: u32, named: &Named) -> bool {
-        let loaded = &mut self.backends[node as usize].loaded;
+    fn bring_again(&mut self, ix: LinkIx, named: &Named) -> bool {
+        let loaded = &mut self.links[ix].loaded;
         match named {
             Named::Script(sha) => drop(loaded.scripts.remove(sha)),
             Named::Functions => loaded.libraries_version = 0,
         }
-        self.bring_along(node, named)
+        self.bring_along(ix, named)
     }
 
-    /// The request behind `id` goes to another node, over the connection `node`: with what it names, if that may be
+    /// The request behind `id` goes to another node, over the connection `ix`: with what it names, if that may be
     /// missing there.
-    pub(crate) fn bring_along_again(&mut self, node: u32, id: Id) {
+    pub(crate) fn bring_along_again(&mut self, ix: LinkIx, id: Id) {
         if let Some(named) = self.repeats.requests.get(id).map(|repeat| repeat.named) {
-            self.bring_along(node, &named);
+            self.bring_along(ix, &named);
         }
     }
 
@@ -419,7 +420,7 @@ impl Core {
         match &*command.name {
             "script|load" => {
                 let sha = scripts.keep(request.arg(2), self.limits.script_bytes_max);
-                parts.iter().for_each(|part| self.note_loaded(part.node, sha));
+                parts.iter().for_each(|part| self.note_loaded(part.link, sha));
             }
             "script|flush" => scripts.forget(),
             "function|load" => {

@@ -4,11 +4,12 @@
 //! places. A client that has too much pending, or does not read, is not read from until it caught up.
 
 use crate::ConnId;
-use crate::backend::lanes::LaneId;
-use crate::backend::pinned::Pinning;
 use crate::event::Arrival;
-use crate::held::{HeldNode, Watch};
+use crate::held::Watch;
 use crate::limits::Limits;
+use crate::link::lanes::LaneId;
+use crate::link::pinned::Pinning;
+use crate::links::LinkIx;
 use crate::login::Login;
 use crate::memory::Charge;
 use crate::pubsub::audience::Receivers;
@@ -110,7 +111,7 @@ pub(crate) struct Session {
     /// Its next request is held back, since clients are paused.
     pub is_held_back: bool,
     /// The connection on which its request waits for an element.
-    pub waits_on: Option<HeldNode>,
+    pub waits_on: Option<LinkIx>,
     /// It is sure that the node has that request.
     pub is_seen_waiting: bool,
     /// What it has begun with MULTI.

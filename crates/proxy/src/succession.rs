@@ -14,8 +14,9 @@
 pub(crate) mod discovered;
 pub(crate) mod ejection;
 
-use crate::backend::{Backend, State, Ticket, Use};
 use crate::core::Core;
+use crate::link::{Link, State, Ticket, Use};
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Fault;
@@ -66,74 +67,74 @@ impl Proxy {
 
     /// Clients with requests in flight to `nodes` send nothing else before those were answered.
     fn hold_back_clients_of(&mut self, nodes: &BTreeSet<NodeId>) {
-        let losers = self.core.backends.iter().filter(|backend| nodes.contains(&backend.node));
-        hold_back(&mut self.peers, losers.flat_map(|backend| backend.tickets()));
+        let losers = self.core.links.iter().filter(|link| nodes.contains(&link.node));
+        hold_back(&mut self.peers, losers.flat_map(|link| link.tickets()));
     }
 
     /// The same of clients with requests in flight to where a node has redirected them, and not the topology.
     fn hold_back_redirected(&mut self) {
         let core = &self.core;
-        hold_back(&mut self.peers, core.backends.iter().flat_map(|backend| core.off_the_map(backend)));
+        hold_back(&mut self.peers, core.links.iter().flat_map(|link| core.off_the_map(link)));
     }
 
     /// Who watches keys on `nodes` cannot know any more whether they have changed.
     fn end_watches_on(&mut self, nodes: &BTreeSet<NodeId>) {
-        for node in 0..self.core.backends.len() as u32 {
-            let backend = &mut self.core.backends[node as usize];
-            if backend.used_by != Use::Held || !nodes.contains(&backend.node) {
+        for ix in self.core.links.indexes() {
+            let link = &mut self.core.links[ix];
+            if link.used_by != Use::Held || !nodes.contains(&link.node) {
                 continue;
             }
             // A WATCH may be in flight.
-            backend.has_lost_keys = true;
-            if backend.held_by.is_some() && backend.in_flight() == 0 {
-                self.fail_node(node, Fault::Gone(OTHER_PRIMARY.to_owned()));
+            link.has_lost_keys = true;
+            if link.held_by.is_some() && link.in_flight() == 0 {
+                self.fail_link(ix, Fault::Gone(OTHER_PRIMARY.to_owned()));
             }
         }
     }
 
     /// Takes the connections to nodes out of use that requests do not go to any more.
     fn drain_nodes(&mut self) {
-        for node in 0..self.core.backends.len() as u32 {
-            if self.core.is_of_use(node) {
+        for ix in self.core.links.indexes() {
+            if self.core.is_of_use(ix) {
                 continue;
             }
-            self.core.pins.forget_idle(self.core.backends[node as usize].node);
-            match self.core.backends[node as usize].used_by {
-                Use::Shared | Use::Replica if self.core.is_vacant(node) => {}
-                Use::Shared | Use::Replica => self.drain_node(node),
+            self.core.pins.forget_idle(self.core.links[ix].node);
+            match self.core.links[ix].used_by {
+                Use::Shared | Use::Replica if self.core.is_vacant(ix) => {}
+                Use::Shared | Use::Replica => self.drain_node(ix),
                 _ => {}
             }
         }
     }
 
-    /// What was sent on the connection `node` is answered there; nothing else is sent on it.
-    fn drain_node(&mut self, node: u32) {
+    /// What was sent on the connection `ix` is answered there; nothing else is sent on it.
+    fn drain_node(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
-        let (lane, id) = (backend.lane, backend.node);
-        core.lanes.forget(lane, id, node);
-        if !backend.is_ready() {
-            return self.leave_unsent(node);
+        let link = &mut core.links[ix];
+        let (lane, id) = (link.lane, link.node);
+        core.lanes.forget(lane, id, ix);
+        if !link.is_ready() {
+            return self.leave_unsent(ix);
         }
-        core.counters.nodes_up -= u64::from(backend.stands_for_node());
-        backend.used_by = Use::Draining;
-        self.raise_fences(node);
-        self.reuse_retired(node);
+        core.counters.nodes_up -= u64::from(link.stands_for_node());
+        link.used_by = Use::Draining;
+        self.raise_fences(ix);
+        self.reuse_retired(ix);
     }
 
     /// Closes a connection on which nothing was sent yet. What waits for it is sent where its keys are, when that is known.
-    fn leave_unsent(&mut self, node: u32) {
-        let unsent = self.unsent_on(node, OTHER_PRIMARY);
+    fn leave_unsent(&mut self, ix: LinkIx) {
+        let unsent = self.unsent_on(ix, OTHER_PRIMARY);
         let core = &mut self.core;
-        let backend = &mut core.backends[node as usize];
-        let (id, shard) = (backend.node, backend.shard);
-        if let Some(conn) = backend.conn() {
+        let link = &mut core.links[ix];
+        let (id, shard) = (link.node, link.shard);
+        if let Some(conn) = link.conn() {
             core.close(conn);
             self.peers.remove(conn);
         }
-        let backend = &mut core.backends[node as usize];
-        backend.fail(String::new(), core.now, &core.limits, &mut core.prng, &mut core.pool);
-        core.vacate(node);
+        let link = &mut core.links[ix];
+        link.fail(String::new(), core.now, &core.limits, &mut core.prng, &mut core.pool);
+        core.vacate(ix);
         let lost = core.not_sent(shard, OTHER_PRIMARY);
         self.park_unsent(id, unsent, &lost);
     }
@@ -146,14 +147,14 @@ impl Proxy {
             let Some(primary) = after.shard(id).primary.filter(|primary| was != Some(*primary)) else {
                 continue;
             };
-            for node in self.core.sources_of(id) {
-                self.fail_node(node, Fault::Gone(OTHER_PRIMARY.to_owned()));
-                let backend = &mut self.core.backends[node as usize];
+            for ix in self.core.sources_of(id) {
+                self.fail_link(ix, Fault::Gone(OTHER_PRIMARY.to_owned()));
+                let link = &mut self.core.links[ix];
                 // Unless it is of no use any more, it is made again at once.
-                if let State::Waiting { until } = &mut backend.state
+                if let State::Waiting { until } = &mut link.state
                     && *until != Instant::NEVER
                 {
-                    (*until, backend.node, backend.failures) = (self.core.now, primary, 0);
+                    (*until, link.node, link.failures) = (self.core.now, primary, 0);
                 }
             }
         }
@@ -171,21 +172,21 @@ impl Core {
         if self.readers.are_watched() {
             self.readers.follow(topology, self.now);
         }
-        for backend in &mut self.backends {
-            backend.keeps_all = self.keeps.is_kept();
+        for link in &mut self.links {
+            link.keeps_all = self.keeps.is_kept();
             // A connection for messages is its shard's, whichever node is its primary: see [`Proxy::move_sources`].
-            if backend.used_by != Use::Subscription
-                && let Some(node) = topology.nodes().get(backend.node.0 as usize)
+            if link.used_by != Use::Subscription
+                && let Some(node) = topology.nodes().get(link.node.0 as usize)
                 && let Some(shard) = node.shard
             {
-                backend.shard = shard;
+                link.shard = shard;
             }
         }
     }
 
-    /// Whether what goes over the connection `node` still goes to its node: writes to a primary, reads to a replica.
-    fn is_of_use(&self, node: u32) -> bool {
-        let Backend { node: id, used_by, .. } = self.backends[node as usize];
+    /// Whether what goes over the connection `ix` still goes to its node: writes to a primary, reads to a replica.
+    fn is_of_use(&self, ix: LinkIx) -> bool {
+        let Link { node: id, used_by, .. } = self.links[ix];
         if used_by == Use::Replica {
             return self.readers.are_watched() && self.is_replica(id);
         }
@@ -199,14 +200,14 @@ impl Core {
         shard.is_some_and(|shard| self.topology.shard(shard).replicas.contains(&id))
     }
 
-    /// Whether nobody has the place `node` among the connections.
-    fn is_vacant(&self, node: u32) -> bool {
-        let backend = &self.backends[node as usize];
-        self.lanes.node(backend.lane, backend.node) != Some(node)
+    /// Whether nobody has the place `ix` among the connections.
+    fn is_vacant(&self, ix: LinkIx) -> bool {
+        let link = &self.links[ix];
+        self.lanes.link(link.lane, link.node) != Some(ix)
     }
 
     /// The connections over which the primary of `shard` says what it was not asked for.
-    fn sources_of(&self, shard: ShardId) -> Vec<u32> {
-        self.subscriptions.nodes(shard).chain(self.invalidations.node(shard)).collect()
+    fn sources_of(&self, shard: ShardId) -> Vec<LinkIx> {
+        self.subscriptions.links(shard).chain(self.invalidations.link(shard)).collect()
     }
 }

@@ -1,8 +1,9 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
-use crate::backend::State;
-use crate::backend::lanes::LaneKind;
 use crate::cross_slot::Remedy;
+use crate::link::State;
+use crate::link::lanes::LaneKind;
+use crate::links::LinkIx;
 use crate::proxy::Peer;
 use crate::{Action, Arrival, Authority, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
@@ -343,12 +344,12 @@ impl Rig {
 
     /// Whether a connection to the node of `shard` was asked for and waits to be made.
     pub(crate) fn is_connecting(&self, shard: u32) -> bool {
-        matches!(self.proxy.core.backends[shard as usize].state, State::Connecting { .. })
+        matches!(self.proxy.core.links[LinkIx::from_u32(shard)].state, State::Connecting { .. })
     }
 
     /// Whether requests flow to the node of `shard`.
     pub(crate) fn is_up(&self, shard: u32) -> bool {
-        self.proxy.core.backends[shard as usize].is_ready()
+        self.proxy.core.links[LinkIx::from_u32(shard)].is_ready()
     }
 
     /// What the node of `shard` was sent since the last call.

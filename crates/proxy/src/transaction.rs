@@ -23,12 +23,13 @@ pub(crate) mod execution;
 pub(crate) mod inlays;
 pub(crate) mod results;
 
-use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
 use crate::cross_slot::Remedy;
 use crate::errors;
-use crate::held::{HeldNode, Watch};
+use crate::held::Watch;
 use crate::limits::Transactions;
+use crate::link::{Purpose, Ticket};
+use crate::links::LinkIx;
 use crate::login::passing;
 use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
@@ -317,24 +318,24 @@ impl Core {
             return Step::Done;
         };
         match session.watch {
-            Watch::On(node) if self.watched_shard(node) != shard => {
+            Watch::On(ix) if self.watched_shard(ix) != shard => {
                 self.refuse_cross_slot(session, Remedy::PerShard);
             }
-            Watch::On(node) if self.backends[node.get() as usize].lane != session.lane => {
+            Watch::On(ix) if self.links[ix].lane != session.lane => {
                 self.refuse(session, errors::WATCH_ELSEWHERE);
             }
-            Watch::On(node) => self.send_held(session, node, request.bytes, Owed::Node),
+            Watch::On(ix) => self.send_held(session, ix, request.bytes, Owed::Node),
             // EXEC will fail whatever becomes of these keys.
             Watch::Lost => self.answer(session, OK),
             Watch::No | Watch::Asked(_) | Watch::Ending(_) | Watch::Several(_) => {
                 match self.hold(session, shard) {
-                    Ok(node) => {
+                    Ok(ix) => {
                         let first = keys.positions.first().map(|&at| self.aim_at(request.arg(at)));
                         if let Some(Aim::Slot(slot)) = first {
-                            self.backends[node.get() as usize].watched_slot = Some(slot);
+                            self.links[ix].watched_slot = Some(slot);
                         }
-                        session.watch = Watch::Asked(node);
-                        self.send_held(session, node, request.bytes, Owed::Node);
+                        session.watch = Watch::Asked(ix);
+                        self.send_held(session, ix, request.bytes, Owed::Node);
                     }
                     Err(lost) => self.refuse(session, &lost.text()),
                 }
@@ -343,10 +344,10 @@ impl Core {
         Step::Done
     }
 
-    /// The shard of the keys that are watched on the connection `node`.
-    pub(crate) fn watched_shard(&self, node: HeldNode) -> ShardId {
-        let backend = &self.backends[node.get() as usize];
-        backend.watched_slot.map_or(backend.shard, |slot| self.topology.shard_at(slot))
+    /// The shard of the keys that are watched on the connection `ix`.
+    pub(crate) fn watched_shard(&self, ix: LinkIx) -> ShardId {
+        let link = &self.links[ix];
+        link.watched_slot.map_or(link.shard, |slot| self.topology.shard_at(slot))
     }
 
     /// Carries out or keeps `command`, of a client that has sent MULTI.
@@ -599,17 +600,17 @@ impl Core {
                 self.refuse(session, errors::EXEC_SELECTS);
             }
             _ if self.is_in_parts(session, &transaction) => self.execute_in_parts(session, &mut transaction),
-            Watch::On(node) => self.execute_held(session, node, &mut transaction, true),
+            Watch::On(ix) => self.execute_held(session, ix, &mut transaction, true),
             _ if selects => match self.hold(session, shard) {
-                Ok(node) => self.execute_held(session, node, &mut transaction, false),
+                Ok(ix) => self.execute_held(session, ix, &mut transaction, false),
                 Err(lost) => self.refuse(session, &lost.text_of_exec()),
             },
             _ if transaction.commands == 0 => self.execute_here(session, &mut transaction),
-            _ => match self.shared_node(session.lane, shard) {
-                Ok(node) => {
-                    let owed = self.queue_transaction(session, node, &mut transaction, None);
+            _ => match self.shared_link(session.lane, shard) {
+                Ok(ix) => {
+                    let owed = self.queue_transaction(session, ix, &mut transaction, None);
                     let place = session.reserve(owed);
-                    self.enqueue_on(node, EXEC, Asked::by_client(session.conn, place));
+                    self.enqueue_on(ix, EXEC, Asked::by_client(session.conn, place));
                 }
                 Err(lost) => self.refuse(session, &lost.text_of_exec()),
             },
@@ -633,9 +634,7 @@ impl Core {
 
     /// Whether keys are watched in another database, or by another protocol.
     fn watches_in_other_lane(&self, session: &Session) -> bool {
-        self.watched(session)
-            .first()
-            .is_some_and(|(node, _)| self.backends[node.get() as usize].lane != session.lane)
+        self.watched(session).first().is_some_and(|&(ix, _)| self.links[ix].lane != session.lane)
     }
 
     /// EXEC of a transaction over several shards. Nothing is sent if a shard is known to be down.
@@ -655,7 +654,8 @@ impl Core {
                 part.shard = self.topology.shard_at(part.division as u16);
             }
             let is_watched = watched.iter().any(|(_, division)| *division == part.division);
-            let admitted = if is_watched { Ok(0) } else { self.shared_node(session.lane, part.shard) };
+            let admitted =
+                if is_watched { Ok(()) } else { self.shared_link(session.lane, part.shard).map(|_| ()) };
             if let Err(lost) = admitted {
                 self.end_watch(session);
                 return self.refuse(session, &lost.text_of_exec());
@@ -673,15 +673,15 @@ impl Core {
     fn execute_held(
         &mut self,
         session: &mut Session,
-        node: HeldNode,
+        ix: LinkIx,
         transaction: &mut Transaction,
         is_watched: bool,
     ) {
-        session.watch = Watch::Ending(node);
-        self.backends[node.get() as usize].is_altered |= transaction.inlays.selects();
+        session.watch = Watch::Ending(ix);
+        self.links[ix].is_altered |= transaction.inlays.selects();
         let held = if is_watched { Held::Watched } else { Held::Altered };
-        let owed = self.queue_transaction(session, node.get(), transaction, Some(held));
-        self.send_held(session, node, EXEC, owed);
+        let owed = self.queue_transaction(session, ix, transaction, Some(held));
+        self.send_held(session, ix, EXEC, owed);
     }
 
     /// EXEC of what needs no node.
@@ -716,7 +716,7 @@ impl Core {
     fn queue_transaction(
         &mut self,
         session: &mut Session,
-        node: u32,
+        ix: LinkIx,
         transaction: &mut Transaction,
         held: Option<Held>,
     ) -> Owed {
@@ -734,7 +734,7 @@ impl Core {
             counted_bytes: 0,
         };
         if !self.keeps.is_kept() {
-            self.queue_replay(node, &replay, NO_REPLAY, false);
+            self.queue_replay(ix, &replay, NO_REPLAY, false);
             self.pool.give(replay.requests);
             return owed;
         }
@@ -744,36 +744,36 @@ impl Core {
         let holds = replay.requests.capacity();
         self.memory.recount(&mut replay.counted_bytes, holds);
         let id = self.replays.insert(replay);
-        self.queue_kept(node, id, false);
+        self.queue_kept(ix, id, false);
         Owed::Replay(id)
     }
 
-    fn queue_replay(&mut self, node: u32, replay: &Replay, id: Id, asks: bool) {
+    fn queue_replay(&mut self, ix: LinkIx, replay: &Replay, id: Id, asks: bool) {
         for named in &replay.named {
-            self.bring_along(node, named);
+            self.bring_along(ix, named);
         }
         if asks {
-            self.enqueue_on(node, redirect::ASKING, Asked::by_nobody());
+            self.enqueue_on(ix, redirect::ASKING, Asked::by_nobody());
         }
         // One ticket stands for the replies to MULTI and to all commands: they say QUEUED, or else EXEC says more.
         let queued =
             Asked { conn: id, part: replay.commands, purpose: Purpose::Queued, ..Asked::by_nobody() };
-        self.enqueue_on(node, &replay.requests, queued);
+        self.enqueue_on(ix, &replay.requests, queued);
     }
 
-    fn queue_kept(&mut self, node: u32, id: Id, asks: bool) {
+    fn queue_kept(&mut self, ix: LinkIx, id: Id, asks: bool) {
         let Some(replay) = self.replays.get_mut(id) else { return };
         let lent = std::mem::take(replay);
-        self.queue_replay(node, &lent, id, asks);
+        self.queue_replay(ix, &lent, id, asks);
         if let Some(replay) = self.replays.get_mut(id) {
             *replay = lent;
         }
     }
 
-    /// Sends a transaction that a node has declined again, over the connection `node`; `ticket` is that of its EXEC.
-    pub(crate) fn send_replay(&mut self, node: u32, id: Id, asks: bool, ticket: Ticket) {
-        self.queue_kept(node, id, asks);
-        self.enqueue_again(node, false, EXEC, ticket);
+    /// Sends a transaction that a node has declined again, over the connection `ix`; `ticket` is that of its EXEC.
+    pub(crate) fn send_replay(&mut self, ix: LinkIx, id: Id, asks: bool, ticket: Ticket) {
+        self.queue_kept(ix, id, asks);
+        self.enqueue_again(ix, false, EXEC, ticket);
     }
 
     /// A transaction is not sent again any more. What its client waits for now.

@@ -109,7 +109,7 @@ fn parse_requests(mut input: Bytes) -> (usize, Bytes) {
     (found, input)
 }
 
-/// Scans all of it as a backend does.
+/// Scans all of it as a link does.
 fn parse_replies(input: Vec<u8>) -> Vec<u8> {
     let mut scanner = reply::Scanner::default();
     let limits = black_box(reply::ReplyLimits::default());

@@ -81,14 +81,14 @@ fn accounts_of_client(session: &Session) -> [Mismatch; 5] {
 impl Core {
     /// What those that hold something beside clients were counted for.
     fn counted_bytes_of_owners(&self) -> usize {
-        let backends: usize = self.backends.iter().map(|backend| backend.counted_bytes).sum();
+        let links: usize = self.links.iter().map(|link| link.counted_bytes).sum();
         let merges: usize = self.merges.iter().map(|(_, merge)| merge.counted_bytes).sum();
         let emulations: usize = self.emulations.iter().map(|(_, emulation)| emulation.account().0).sum();
         let fans: usize = self.fans.iter().map(|(_, fan)| fan.account().0).sum();
         let replays: usize = self.replays.iter().map(|(_, replay)| replay.account().0).sum();
         let executions: usize = self.executions.iter().map(|(_, execution)| execution.account().0).sum();
         let mixtures: usize = self.mixtures.iter().map(|(_, mixture)| mixture.account().0).sum();
-        backends + merges + emulations + fans + replays + executions + mixtures + self.parking.account().0
+        links + merges + emulations + fans + replays + executions + mixtures + self.parking.account().0
     }
 
     /// What is left behind by clients, but for what is a client's own.
@@ -116,9 +116,9 @@ impl Core {
     fn accounts_of_owners(&self) -> Vec<Mismatch> {
         let named = |name: &'static str, (counted, held): (usize, usize)| (name, counted, held);
         let mut accounts = Vec::new();
-        for backend in &self.backends {
-            accounts.push(("a connection to a node", backend.counted_bytes, backend.held_bytes()));
-            accounts.push(named("a connection's requests", backend.account_of_outbox()));
+        for link in &self.links {
+            accounts.push(("a connection to a node", link.counted_bytes, link.held_bytes()));
+            accounts.push(named("a connection's requests", link.account_of_outbox()));
         }
         for (_, merge) in self.merges.iter() {
             accounts.push(("replies to be merged", merge.counted_bytes, merge.held_bytes()));

@@ -2,9 +2,9 @@
 //! a permit that somebody else has. Nothing here changes anything.
 
 use crate::ConnId;
-use crate::backend::pinned::Pinning;
-use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::core::Core;
+use crate::link::pinned::Pinning;
+use crate::link::{Link, Purpose, Ticket, Use};
 use crate::proxy::Proxy;
 use crate::session::{Owed, Phase, Session};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ impl Proxy {
 }
 
 impl Coming {
-    fn add_ticket(&mut self, backend: &Backend, ticket: &Ticket) {
+    fn add_ticket(&mut self, link: &Link, ticket: &Ticket) {
         match ticket.purpose {
             Purpose::Client => _ = self.places.insert((ticket.conn, ticket.place)),
             Purpose::Emulation => *self.answers.entry(ticket.conn).or_default() += 1,
@@ -47,7 +47,7 @@ impl Coming {
             Purpose::DefaultUser => _ = self.lessons.insert(ticket.conn),
             _ => {}
         }
-        let has_fence = backend.used_by.has_fences() || backend.used_by == Use::Held;
+        let has_fence = link.used_by.has_fences() || link.used_by == Use::Held;
         if has_fence && ticket.is_of_client() {
             self.raise_fence(ticket.conn);
         }
@@ -94,8 +94,8 @@ impl Core {
 
     fn coming(&self) -> Coming {
         let mut coming = Coming::default();
-        for backend in &self.backends {
-            backend.tickets().for_each(|ticket| coming.add_ticket(backend, ticket));
+        for link in &self.links {
+            link.tickets().for_each(|ticket| coming.add_ticket(link, ticket));
         }
         self.parking.tickets().for_each(|ticket| coming.add_stray(ticket));
         coming.places.extend(self.pins.refetched());
@@ -208,17 +208,17 @@ impl Core {
 
     /// Whether what waits to be sent to nodes is sent when they take it.
     fn check_links(&self) -> Result<(), String> {
-        let stuck = self.backends.iter().find_map(|backend| Some((why_link_stuck(backend)?, backend)));
-        stuck.map_or(Ok(()), |(what, backend)| Err(format!("a connection {what}: {backend:?}")))
+        let stuck = self.links.iter().find_map(|link| Some((why_link_stuck(link)?, link)));
+        stuck.map_or(Ok(()), |(what, link)| Err(format!("a connection {what}: {link:?}")))
     }
 }
 
 /// What keeps a connection to a node from going on for ever, if something does.
-fn why_link_stuck(backend: &Backend) -> Option<&'static str> {
+fn why_link_stuck(link: &Link) -> Option<&'static str> {
     match () {
-        () if !backend.output().is_empty() && !backend.blocked => Some("is not sent what waits for it"),
+        () if !link.output().is_empty() && !link.blocked => Some("is not sent what waits for it"),
         // It is read again when what has come was passed on.
-        () if backend.is_ready() && backend.paused && backend.input_len() == 0 => {
+        () if link.is_ready() && link.paused && link.input_len() == 0 => {
             Some("is not read from without a cause")
         }
         () => None,

@@ -19,11 +19,11 @@
 //! A client of one Redis that dies or is replaced notices: it loses its connection, and must ask itself what became of its
 //! writes. Here it does not, and the node that answers next may never have seen them. So it is told once, by an error.
 
-use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::held::HeldNode;
 use crate::held::fan::Answers;
+use crate::link::Purpose;
+use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::session::Session;
 use resp::reply::{as_integer, elements, is_error};
@@ -115,30 +115,30 @@ impl Core {
 }
 
 impl Core {
-    /// Has the connection `node` count as one that has written, if CLIENT ID is not or perhaps not enough for that.
-    pub(crate) fn ask_mark(&mut self, node: HeldNode, fan: Id, part: u32) {
-        let backend = &mut self.backends[node.get() as usize];
-        if matches!(self.topology.node(backend.node).address, Address::Embedded(_)) {
-            backend.knows_waitaof = Some(false);
+    /// Has the connection `ix` count as one that has written, if CLIENT ID is not or perhaps not enough for that.
+    pub(crate) fn ask_mark(&mut self, ix: LinkIx, fan: Id, part: u32) {
+        let link = &mut self.links[ix];
+        if matches!(self.topology.node(link.node).address, Address::Embedded(_)) {
+            link.knows_waitaof = Some(false);
         }
         let asked = |purpose| Asked { conn: fan, place: 0, part, purpose, kept: Kept::NO };
-        match backend.knows_waitaof {
+        match link.knows_waitaof {
             Some(false) => return,
             Some(true) => {}
-            None => self.enqueue_on(node.get(), ABOUT_WAITAOF, asked(Purpose::Waitaof)),
+            None => self.enqueue_on(ix, ABOUT_WAITAOF, asked(Purpose::Waitaof)),
         }
-        self.enqueue_on(node.get(), MARK, asked(Purpose::Mark));
+        self.enqueue_on(ix, MARK, asked(Purpose::Mark));
     }
 
-    /// The node at the end of the connection `node` has said whether it knows WAITAOF, or that it cannot tell now.
-    pub(crate) fn note_waitaof(&mut self, node: u32, reply: &[u8]) {
+    /// The node at the end of the connection `ix` has said whether it knows WAITAOF, or that it cannot tell now.
+    pub(crate) fn note_waitaof(&mut self, ix: LinkIx, reply: &[u8]) {
         let knows = elements(reply).and_then(|mut entries| entries.next()).and_then(elements).is_some();
-        self.backends[node as usize].knows_waitaof = (!is_error(reply)).then_some(knows);
+        self.links[ix].knows_waitaof = (!is_error(reply)).then_some(knows);
     }
 
-    /// The connection `node` counts as one that has written, or not: then what WAIT says there means nothing.
-    pub(crate) fn note_mark(&mut self, node: u32, fan: Id, reply: &[u8]) {
-        if is_error(reply) && self.backends[node as usize].knows_waitaof != Some(false) {
+    /// The connection `ix` counts as one that has written, or not: then what WAIT says there means nothing.
+    pub(crate) fn note_mark(&mut self, ix: LinkIx, fan: Id, reply: &[u8]) {
+        if is_error(reply) && self.links[ix].knows_waitaof != Some(false) {
             let text = String::from_utf8_lossy(reply);
             self.fail_fan(fan, &errors::not_marked(text.trim_matches(['-', '\r', '\n'])));
         }

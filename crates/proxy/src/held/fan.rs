@@ -20,12 +20,12 @@
 //! come and meet that client.
 
 use crate::ConnId;
-use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::held::HeldNode;
 use crate::held::acknowledged::Acknowledged;
 use crate::held::streams::Streams;
+use crate::link::Purpose;
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
@@ -62,7 +62,7 @@ pub(crate) struct Fan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// It waits on this connection. `is_seen`: its node has shown that it has it; only then CLIENT UNBLOCK comes behind it.
-    Waits { node: HeldNode, is_seen: bool },
+    Waits { link: LinkIx, is_seen: bool },
     /// Its node has declined it, and it was not sent again yet.
     Parked,
     /// It was answered, or will not be.
@@ -71,9 +71,9 @@ enum Part {
 
 impl Part {
     /// The connection on which it waits.
-    fn node(self) -> Option<HeldNode> {
+    fn link(self) -> Option<LinkIx> {
         match self {
-            Part::Waits { node, .. } => Some(node),
+            Part::Waits { link, .. } => Some(link),
             Part::Parked | Part::Ended => None,
         }
     }
@@ -181,8 +181,8 @@ impl Fan {
     }
 
     /// The first connection on which a part waits.
-    fn first_node(&self) -> Option<HeldNode> {
-        self.parts.iter().find_map(|part| part.node())
+    fn first_node(&self) -> Option<LinkIx> {
+        self.parts.iter().find_map(|part| part.link())
     }
 }
 
@@ -216,7 +216,7 @@ impl Core {
             resp3: session.resp3,
             command: self.asking,
             asked_us: self.now_us,
-            parts: nodes.iter().map(|&node| Part::Waits { node, is_seen: false }).collect(),
+            parts: nodes.iter().map(|&ix| Part::Waits { link: ix, is_seen: false }).collect(),
             is_ending: false,
             answers,
             error: None,
@@ -224,16 +224,16 @@ impl Core {
             counted_bytes: 0,
         });
         let mut bytes = self.pool.take();
-        for (part, &node) in (0..).zip(&nodes) {
-            self.ask_name(node);
+        for (part, &ix) in (0..).zip(&nodes) {
+            self.ask_name(ix);
             if needs_marks {
-                self.ask_mark(node, id, part);
+                self.ask_mark(ix, id, part);
             }
             bytes.clear();
             write_part(&mut bytes, part);
             let asked = Asked { conn: id, place: 0, part, purpose: Purpose::Fan, kept: Kept::NO };
-            self.enqueue_on(node.get(), &bytes, asked);
-            self.set_deadline(node.get(), self.now + self.limits.request_timeout + patience);
+            self.enqueue_on(ix, &bytes, asked);
+            self.set_deadline(ix, self.now + self.limits.request_timeout + patience);
         }
         self.pool.give(bytes);
         self.recount_fan(id);
@@ -250,7 +250,7 @@ impl Core {
     }
 
     /// A connection to each of `shards`, or none at all.
-    fn hold_all(&mut self, session: &Session, shards: &[ShardId]) -> Result<Vec<HeldNode>, Lost> {
+    fn hold_all(&mut self, session: &Session, shards: &[ShardId]) -> Result<Vec<LinkIx>, Lost> {
         let mut nodes = Vec::with_capacity(shards.len());
         for &shard in shards {
             match self.hold(session, shard) {
@@ -265,17 +265,17 @@ impl Core {
     }
 
     /// The connection is not held any more.
-    pub(crate) fn let_go_of(&mut self, node: HeldNode) {
-        self.backends[node.get() as usize].held_by = None;
-        self.return_held(node.get());
+    pub(crate) fn let_go_of(&mut self, ix: LinkIx) {
+        self.links[ix].held_by = None;
+        self.return_held(ix);
     }
 
     /// The node at the end of the connection `at` has its part of `session`'s request.
-    pub(crate) fn note_part_waits(&mut self, session: &mut Session, id: Id, at: u32) {
+    pub(crate) fn note_part_waits(&mut self, session: &mut Session, id: Id, at: LinkIx) {
         let Some(fan) = self.fans.get_mut(id) else { return };
         for part in &mut fan.parts {
-            if let Part::Waits { node, is_seen } = part {
-                *is_seen |= node.get() == at;
+            if let Part::Waits { link, is_seen } = part {
+                *is_seen |= *link == at;
             }
         }
         let is_seen = |part: &Part| matches!(part, Part::Waits { is_seen: true, .. } | Part::Ended);
@@ -299,10 +299,10 @@ impl Core {
         (fan.parts[part as usize] == Part::Parked && !fan.is_ending).then_some(fan.conn)
     }
 
-    /// The part was sent again, on the connection `node`.
-    pub(crate) fn note_part_sent(&mut self, id: Id, part: u32, node: HeldNode) {
+    /// The part was sent again, on the connection `ix`.
+    pub(crate) fn note_part_sent(&mut self, id: Id, part: u32, ix: LinkIx) {
         if let Some(fan) = self.fans.get_mut(id) {
-            fan.parts[part as usize] = Part::Waits { node, is_seen: false };
+            fan.parts[part as usize] = Part::Waits { link: ix, is_seen: false };
         }
     }
 
@@ -310,7 +310,7 @@ impl Core {
     pub(crate) fn leave_fan(&mut self, id: Id) {
         let Some(mut fan) = self.fans.remove(id) else { return };
         self.memory.recount(&mut fan.counted_bytes, 0);
-        self.pins.doomed.extend(fan.parts.into_iter().filter_map(Part::node).map(HeldNode::get));
+        self.pins.doomed.extend(fan.parts.into_iter().filter_map(Part::link));
     }
 
     /// No answer can be told any more, but `error`.
@@ -334,40 +334,40 @@ impl Core {
         }
         let late_at = self.now + if fan.needs_all() { self.limits.request_timeout } else { ENDING };
         for part in fan.parts.clone() {
-            let Part::Waits { node, is_seen } = part else { continue };
-            self.backends[node.get() as usize].hurry(late_at);
+            let Part::Waits { link: ix, is_seen } = part else { continue };
+            self.links[ix].hurry(late_at);
             self.check_at = self.check_at.min(late_at);
             if is_seen {
-                self.end_part(node.get());
+                self.end_part(ix);
             }
         }
     }
 
-    /// Lets the part go that waits on the connection `node`, if its node has said how it calls it.
-    fn end_part(&mut self, node: u32) {
-        let backend = &self.backends[node as usize];
-        let (lane, id) = (backend.lane, backend.node);
-        let (Some(name), Some(conn)) = (backend.name, backend.conn()) else { return };
-        let asked = Asked { conn, place: 0, part: node, purpose: Purpose::Unblock, kept: Kept::NO };
+    /// Lets the part go that waits on the connection `ix`, if its node has said how it calls it.
+    fn end_part(&mut self, ix: LinkIx) {
+        let link = &self.links[ix];
+        let (lane, id) = (link.lane, link.node);
+        let (Some(name), Some(conn)) = (link.name, link.conn()) else { return };
+        let asked = Asked { conn, place: 0, part: ix.to_u32(), purpose: Purpose::Unblock, kept: Kept::NO };
         if self.ask_to_unblock((lane, id), name, false, asked) {
-            self.backends[node as usize].is_unblocked = true;
+            self.links[ix].is_unblocked = true;
         }
     }
 
-    /// The node has said what came of our CLIENT UNBLOCK for `conn`, the connection `node`; or nobody knows.
-    pub(crate) fn end_unblock(&mut self, conn: ConnId, node: u32, outcome: &Outcome<'_>) {
-        let backend = &mut self.backends[node as usize];
-        if backend.conn() != Some(conn) {
+    /// The node has said what came of our CLIENT UNBLOCK for `conn`, the connection `ix`; or nobody knows.
+    pub(crate) fn end_unblock(&mut self, conn: ConnId, ix: LinkIx, outcome: &Outcome<'_>) {
+        let link = &mut self.links[ix];
+        if link.conn() != Some(conn) {
             return;
         }
         // A user of the nodes may not be allowed to.
         if matches!(outcome, Outcome::Lost(_)) || matches!(outcome, Outcome::Reply(reply) if is_error(reply))
         {
-            return self.pins.doomed.push(node);
+            return self.pins.doomed.push(ix);
         }
-        backend.is_unblocked = false;
-        if backend.held_by.is_none() {
-            self.return_held(node);
+        link.is_unblocked = false;
+        if link.held_by.is_none() {
+            self.return_held(ix);
         }
     }
 
@@ -380,13 +380,13 @@ impl Core {
             return false;
         }
         // Who was unblocked there by another client, or by us at the end, waits no more at all.
-        let was_sought = was.node().is_some_and(|node| self.backends[node.get() as usize].is_sought);
+        let was_sought = was.link().is_some_and(|ix| self.links[ix].is_sought);
         let ends = fan.absorb(part, outcome) | was_sought;
         let holds = fan.answers.held_bytes();
         self.memory.recount(&mut fan.counted_bytes, holds);
         // A lost connection is given up by whoever found that out.
-        if let Some(node) = was.node().filter(|_| !is_lost) {
-            self.let_go_of(node);
+        if let Some(ix) = was.link().filter(|_| !is_lost) {
+            self.let_go_of(ix);
         }
         if ends {
             self.end_fan(id);
@@ -402,8 +402,8 @@ impl Proxy {
         let Some(fan) = core.fans.get_mut(id) else { return };
         let was = std::mem::replace(&mut fan.parts[part as usize], Part::Parked);
         let (conn, first) = (fan.conn, fan.first_node());
-        if let Some(node) = was.node() {
-            core.let_go_of(node);
+        if let Some(ix) = was.link() {
+            core.let_go_of(ix);
         }
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             core.set_waiting(session, first);

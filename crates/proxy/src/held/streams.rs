@@ -130,8 +130,7 @@ impl Core {
             return;
         }
         for part in 0..keys.parts.len() {
-            let (tail, start) =
-                self.backends[keys.parts[part].node as usize].tail(request.bytes.len(), &mut self.pool);
+            let (tail, start) = self.links[keys.parts[part].link].tail(request.bytes.len(), &mut self.pool);
             write_part(tail, request, keys, part as u32);
             keys.parts[part].start = start;
         }

@@ -14,7 +14,8 @@
 
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::held::{HeldNode, Watch};
+use crate::held::Watch;
+use crate::links::LinkIx;
 use crate::replies::merge::Merge;
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Route};
@@ -29,14 +30,14 @@ use topology::ShardId;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watches {
     /// Keys are watched there.
-    pub on: Vec<HeldNode>,
+    pub on: Vec<LinkIx>,
     /// The first WATCH is in flight there.
-    asked: Vec<HeldNode>,
+    asked: Vec<LinkIx>,
 }
 
 impl Watches {
     /// All of them.
-    pub(crate) fn all(&self) -> impl Iterator<Item = HeldNode> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = LinkIx> {
         self.on.iter().chain(&self.asked).copied()
     }
 
@@ -60,21 +61,21 @@ pub(crate) enum Asking {
 
 impl Watch {
     /// Keys are to be watched on one connection more.
-    pub(crate) fn add(self, node: HeldNode) -> Watch {
+    pub(crate) fn add(self, ix: LinkIx) -> Watch {
         let mut watches = match self {
             Watch::On(first) => Watches { on: vec![first], asked: Vec::new() },
             Watch::Asked(first) => Watches { on: Vec::new(), asked: vec![first] },
             Watch::Several(watches) => *watches,
-            _ => return Watch::Asked(node),
+            _ => return Watch::Asked(ix),
         };
-        watches.asked.push(node);
+        watches.asked.push(ix);
         Watch::Several(Box::new(watches))
     }
 
-    /// The first WATCH on `node` has failed, or not; meanwhile its keys may have gone elsewhere.
-    pub(crate) fn end_asking(self, node: HeldNode, failed: bool, has_lost_keys: bool) -> Asking {
+    /// The first WATCH on `ix` has failed, or not; meanwhile its keys may have gone elsewhere.
+    pub(crate) fn end_asking(self, ix: LinkIx, failed: bool, has_lost_keys: bool) -> Asking {
         let Watch::Several(mut watches) = self else { return Asking::NotIt(self) };
-        let Some(at) = watches.asked.iter().position(|&asked| asked == node) else {
+        let Some(at) = watches.asked.iter().position(|&asked| asked == ix) else {
             return Asking::NotIt(Watch::Several(watches));
         };
         watches.asked.remove(at);
@@ -82,18 +83,18 @@ impl Watch {
             (true, _) => Some(true),
             (false, true) => Some(false),
             (false, false) => {
-                watches.on.push(node);
+                watches.on.push(ix);
                 None
             }
         };
         Asking::Ended(watches.settle(), left)
     }
 
-    /// Whether keys are watched on `node`, among others.
-    pub(crate) fn is_on(&self, node: HeldNode) -> bool {
+    /// Whether keys are watched on `ix`, among others.
+    pub(crate) fn is_on(&self, ix: LinkIx) -> bool {
         match self {
-            Watch::On(own) => *own == node,
-            Watch::Several(watches) => watches.on.contains(&node),
+            Watch::On(own) => *own == ix,
+            Watch::Several(watches) => watches.on.contains(&ix),
             _ => false,
         }
     }
@@ -123,16 +124,16 @@ impl Core {
 
     /// The connection for each part of `keys`: those on which keys are watched already, and new ones. If there cannot be one
     /// for each, an error.
-    fn nodes_to_watch_on(&mut self, session: &mut Session, keys: &Keys) -> Result<Vec<HeldNode>, String> {
+    fn nodes_to_watch_on(&mut self, session: &mut Session, keys: &Keys) -> Result<Vec<LinkIx>, String> {
         if session.watch == Watch::Lost {
             return Ok(Vec::new());
         }
         let watched = self.watched(session);
-        let is_elsewhere = |(node, _): &Watched| self.backends[node.get() as usize].lane != session.lane;
+        let is_elsewhere = |&(ix, _): &Watched| self.links[ix].lane != session.lane;
         if watched.iter().any(is_elsewhere) {
             return Err(errors::WATCH_ELSEWHERE.to_owned());
         }
-        let own = |division| watched.iter().find(|(_, own)| *own == division).map(|(node, _)| *node);
+        let own = |division| watched.iter().find(|(_, own)| *own == division).map(|(ix, _)| *ix);
         let new = keys.parts.iter().filter(|part| own(part.division).is_none()).count();
         if watched.len() + new > self.limits.watched_parts_max {
             return Err(errors::WATCHED_PARTS.to_owned());
@@ -140,43 +141,37 @@ impl Core {
         let mut nodes = Vec::with_capacity(keys.parts.len());
         let mut fresh = Vec::with_capacity(new);
         for part in &keys.parts {
-            let node = match own(part.division) {
-                Some(node) => node,
+            let ix = match own(part.division) {
+                Some(ix) => ix,
                 None => match self.hold_to_watch(session, part.shard, part.division) {
-                    Ok(node) => {
-                        fresh.push(node);
-                        node
+                    Ok(ix) => {
+                        fresh.push(ix);
+                        ix
                     }
                     Err(lost) => {
-                        fresh.into_iter().for_each(|node| self.let_go_of(node));
+                        fresh.into_iter().for_each(|ix| self.let_go_of(ix));
                         return Err(lost.text());
                     }
                 },
             };
-            nodes.push(node);
+            nodes.push(ix);
         }
-        for node in fresh {
-            session.watch = std::mem::take(&mut session.watch).add(node);
+        for ix in fresh {
+            session.watch = std::mem::take(&mut session.watch).add(ix);
         }
         Ok(nodes)
     }
 
-    fn hold_to_watch(&mut self, session: &Session, shard: ShardId, division: u32) -> Result<HeldNode, Lost> {
-        let node = self.hold(session, shard)?;
+    fn hold_to_watch(&mut self, session: &Session, shard: ShardId, division: u32) -> Result<LinkIx, Lost> {
+        let ix = self.hold(session, shard)?;
         if self.topology.is_cluster() {
-            self.backends[node.get() as usize].watched_slot = Some(division as u16);
+            self.links[ix].watched_slot = Some(division as u16);
         }
-        Ok(node)
+        Ok(ix)
     }
 
     /// Sends each part its keys.
-    fn send_watches(
-        &mut self,
-        session: &mut Session,
-        nodes: &[HeldNode],
-        request: &Request<'_>,
-        keys: &Keys,
-    ) {
+    fn send_watches(&mut self, session: &mut Session, nodes: &[LinkIx], request: &Request<'_>, keys: &Keys) {
         let parts = nodes.len() as u32;
         let merge = command::Merge::AllOk;
         // To watch a key once more does no harm.
@@ -188,7 +183,7 @@ impl Core {
         order.sort_by_key(|&key| keys.part_of_key[key]);
         let mut order = order.into_iter();
         let mut bytes = self.pool.take();
-        for ((number, part), node) in (0..).zip(&keys.parts).zip(nodes) {
+        for ((number, part), ix) in (0..).zip(&keys.parts).zip(nodes) {
             bytes.clear();
             encode::array_header(&mut bytes, 1 + part.keys);
             append(&mut bytes, request.raw_arg(0));
@@ -196,7 +191,7 @@ impl Core {
                 append(&mut bytes, request.raw_args(keys.positions[key], 1));
             }
             let asked = Asked { part: number, ..Asked::by_client(session.conn, place) };
-            self.enqueue_on(node.get(), &bytes, asked);
+            self.enqueue_on(*ix, &bytes, asked);
             session.fences += 1;
         }
         self.pool.give(bytes);
@@ -205,20 +200,20 @@ impl Core {
     /// The connections on which keys are watched, and the divisions that these are in.
     pub(crate) fn watched(&self, session: &Session) -> Vec<Watched> {
         let nodes = match &session.watch {
-            Watch::On(node) => std::slice::from_ref(node),
+            Watch::On(ix) => std::slice::from_ref(ix),
             Watch::Several(watches) => &watches.on,
             _ => &[],
         };
-        let division = |node: HeldNode| {
-            let backend = &self.backends[node.get() as usize];
-            backend.watched_slot.map_or(backend.shard.0, u32::from)
+        let division = |ix: LinkIx| {
+            let link = &self.links[ix];
+            link.watched_slot.map_or(link.shard.0, u32::from)
         };
-        nodes.iter().map(|&node| (node, division(node))).collect()
+        nodes.iter().map(|&ix| (ix, division(ix))).collect()
     }
 
     /// A connection on which keys were watched is gone, or its keys are elsewhere: EXEC will fail.
-    pub(crate) fn lose_watches(&mut self, session: &mut Session, gone: HeldNode) {
-        let nodes: Vec<HeldNode> = match std::mem::replace(&mut session.watch, Watch::Lost) {
+    pub(crate) fn lose_watches(&mut self, session: &mut Session, gone: LinkIx) {
+        let nodes: Vec<LinkIx> = match std::mem::replace(&mut session.watch, Watch::Lost) {
             Watch::Several(watches) => watches.all().collect(),
             Watch::On(node) => vec![node],
             _ => Vec::new(),

@@ -1,8 +1,8 @@
 //! CLIENT: what a client may know of itself and of others, and do to them.
 
-use crate::backend::lanes::LaneKind;
 use crate::core::{Asked, Core};
 use crate::errors;
+use crate::link::lanes::LaneKind;
 use crate::local::inquiry::{self, Gathered, Question};
 use crate::session::{Mute, Owed, Phase, Session, Wishes};
 use crate::tracking::{self, Mode};

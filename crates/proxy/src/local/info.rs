@@ -132,7 +132,7 @@ impl Core {
         if self.has_users_of_nodes() || wanted.sections().any(|section| section.asks_nodes) {
             let lane = self.plain_lane(session);
             for shard in Arc::clone(&self.topology).all_shards() {
-                match self.shared_node(lane, shard) {
+                match self.shared_link(lane, shard) {
                     Ok(node) => shards.push((shard, node)),
                     Err(lost) => survey.lose(shard, lost.reason()),
                 }

@@ -10,11 +10,11 @@
 //! or at its deadline, with what is known then: a worker that has stopped must not make anybody wait for ever.
 
 use crate::ConnId;
-use crate::backend::Purpose;
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
-use crate::held::HeldNode;
+use crate::link::Purpose;
+use crate::links::LinkIx;
 use crate::local::clients::{Filter, Listing};
 use crate::local::info::Survey;
 use crate::login::Task;
@@ -130,7 +130,7 @@ pub(crate) enum Findings {
     /// It is here.
     Client(Redirect),
     /// It waits on this connection of ours.
-    WaitsSomewhere(u32),
+    WaitsSomewhere(LinkIx),
     /// It waits there, on the connection to which the node gave this number.
     Waits {
         id: NodeId,
@@ -138,10 +138,10 @@ pub(crate) enum Findings {
     },
 }
 
-/// Who seeks the client that waits on the connection `node`.
+/// Who seeks the client that waits on the connection `link`.
 #[derive(Debug)]
 pub(crate) struct Seeker {
-    node: u32,
+    link: LinkIx,
     worker: usize,
     inquiry: Id,
 }
@@ -314,17 +314,17 @@ impl Core {
         &mut self,
         session: &mut Session,
         request: &[u8],
-        shards: &[(ShardId, u32)],
+        shards: &[(ShardId, LinkIx)],
         survey: Survey,
     ) {
         // Every ticket is answered in its time, if only with the loss of its request: no deadline is needed.
         let survey = Gathered::Survey(survey);
         let Some(inquiry) = self.inquire(session, survey, shards.len(), Instant::NEVER) else { return };
-        for &(shard, node) in shards {
+        for &(shard, ix) in shards {
             // An inquiry has no client of its own: its number takes the place of one.
             let asked =
                 Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry, kept: Kept::NO };
-            self.enqueue_on(node, request, asked);
+            self.enqueue_on(ix, request, asked);
         }
     }
 }
@@ -417,12 +417,12 @@ impl Proxy {
     /// Answers what the worker `from` asks, now or when it is known.
     fn answer_question(&mut self, from: usize, inquiry: Id, question: &Question) {
         let findings = self.find_out(question);
-        let node = match findings {
-            Findings::WaitsSomewhere(node) => node,
+        let link = match findings {
+            Findings::WaitsSomewhere(link) => link,
             findings => return self.send_findings(from, inquiry, findings),
         };
-        self.core.seekers.push(Seeker { node, worker: from, inquiry });
-        self.answer_seekers(node);
+        self.core.seekers.push(Seeker { link, worker: from, inquiry });
+        self.answer_seekers(link);
     }
 
     fn send_findings(&mut self, to: usize, inquiry: Id, findings: Findings) {
@@ -433,23 +433,23 @@ impl Proxy {
         }
     }
 
-    /// Tells those who seek the client that waits on the connection `node` all of it, if it is known by now, or if the
+    /// Tells those who seek the client that waits on the connection `ix` all of it, if it is known by now, or if the
     /// connection is gone.
-    pub(crate) fn answer_seekers(&mut self, node: u32) {
-        let backend = &mut self.core.backends[node as usize];
-        if backend.asked_name && backend.name.is_none() && !backend.hides_name {
+    pub(crate) fn answer_seekers(&mut self, ix: LinkIx) {
+        let link = &mut self.core.links[ix];
+        if link.asked_name && link.name.is_none() && !link.hides_name {
             return;
         }
         let (sought, others) =
-            std::mem::take(&mut self.core.seekers).into_iter().partition(|seeker| seeker.node == node);
+            std::mem::take(&mut self.core.seekers).into_iter().partition(|seeker| seeker.link == ix);
         self.core.seekers = others;
         let sought: Vec<Seeker> = sought;
         for Seeker { worker, inquiry, .. } in sought {
-            let backend = &mut self.core.backends[node as usize];
-            let findings = match backend.name {
-                Some(name) if backend.held_by.is_some() => {
-                    backend.is_sought = true;
-                    Findings::Waits { id: backend.node, name }
+            let link = &mut self.core.links[ix];
+            let findings = match link.name {
+                Some(name) if link.held_by.is_some() => {
+                    link.is_sought = true;
+                    Findings::Waits { id: link.node, name }
                 }
                 _ => Findings::Nothing,
             };
@@ -467,7 +467,7 @@ impl Proxy {
                 found.map_or(Findings::Nothing, Findings::Client)
             }
             Question::Seek { client, user, by_error } => match self.where_waits(*client, user.as_deref()) {
-                (Some(node), _) => Findings::WaitsSomewhere(node.get()),
+                (Some(node), _) => Findings::WaitsSomewhere(node),
                 (None, Some(pop)) => {
                     self.end_wait_for_key(pop, by_error.then_some(errors::UNBLOCKED));
                     Findings::LetGo
@@ -505,7 +505,7 @@ impl Proxy {
     }
 
     /// The connection or the plan that this client waits for, if it is this user's, if that is said.
-    fn where_waits(&self, client: u64, user: Option<&[u8]>) -> (Option<HeldNode>, Option<Id>) {
+    fn where_waits(&self, client: u64, user: Option<&[u8]>) -> (Option<LinkIx>, Option<Id>) {
         let is_sought = |session: &&Session| session.client == client && session.is_of(user);
         let sought = self.sessions().find(is_sought);
         sought.map_or((None, None), |session| (session.waits_on, self.core.waiting_pop(session)))

@@ -16,11 +16,12 @@
 //! others is confined to clients of the same user, sent to the nodes, or refused ([`decided`]).
 
 use crate::ConnId;
-use crate::backend::lanes::{LaneId, LaneKind, PING, Who};
-use crate::backend::{Backend, Purpose, Use};
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::limits::Authority;
+use crate::link::lanes::{LaneId, LaneKind, PING, Who};
+use crate::link::{Link, Purpose, Use};
+use crate::links::LinkIx;
 use crate::local;
 use crate::login::Login;
 use crate::login::credentials::Credentials;
@@ -145,8 +146,8 @@ impl Core {
         if name.len().max(password.len()) > WORD_BYTES_MAX {
             return errors::write(reply, errors::CREDENTIALS_TOO_LONG);
         }
-        let node = match self.login_node() {
-            Ok(node) => node,
+        let ix = match self.login_link() {
+            Ok(ix) => ix,
             Err(lost) => return errors::write(reply, &lost.text()),
         };
         let credentials = Credentials::new(user, password);
@@ -154,15 +155,15 @@ impl Core {
         let place = session.reserve(Owed::Login(self.passing.attempts.insert(attempt)));
         session.fences += 1;
         let request = credentials.request().unwrap_or_default();
-        self.enqueue_on(node, request, Asked::by_client(session.conn, place));
+        self.enqueue_on(ix, request, Asked::by_client(session.conn, place));
     }
 
     /// The connection over which clients log in.
-    fn login_node(&mut self) -> Result<u32, Lost> {
+    fn login_link(&mut self) -> Result<LinkIx, Lost> {
         let kind = LaneKind { who: Who::Nobody, ..LaneKind::default() };
         let lane = self.lanes.of_kind(kind, self.now);
         self.lanes.touch(lane, self.now);
-        self.shared_node(lane, self.topology.keyless())
+        self.shared_link(lane, self.topology.keyless())
     }
 
     /// A node has answered `reply` to what the session says of itself; appends what the client gets.
@@ -228,15 +229,15 @@ impl Core {
         self.has_users_of_nodes().then(|| session.login.name().into())
     }
 
-    /// What is not sent on `backend`, for this reason.
+    /// What is not sent on `link`, for this reason.
     #[cold]
-    pub(crate) fn not_sent_on(&self, backend: &Backend, reason: &str) -> Lost {
-        match self.is_denied(backend.lane, reason) {
+    pub(crate) fn not_sent_on(&self, link: &Link, reason: &str) -> Lost {
+        match self.is_denied(link.lane, reason) {
             true => {
-                let shard = self.shard_name(backend.shard).to_owned();
+                let shard = self.shard_name(link.shard).to_owned();
                 Lost::Denied { shard, error: reason.to_owned() }
             }
-            false => self.not_sent(backend.shard, reason),
+            false => self.not_sent(link.shard, reason),
         }
     }
 
@@ -249,7 +250,7 @@ impl Core {
     pub(crate) fn forget_lanes(&mut self) {
         for lane in self.lanes.deserted(&self.limits, self.now) {
             let is_heard = self.subscriptions.topics.has_lane(lane);
-            if !is_heard && self.backends.iter().all(|backend| backend.lane != lane) {
+            if !is_heard && self.links.iter().all(|link| link.lane != lane) {
                 self.lanes.remove(lane);
             }
         }
@@ -364,12 +365,12 @@ impl Core {
 impl Core {
     /// Sends `request` to a node, to hear whether it may be asked for: then `answer` answers it.
     fn answer_if_allowed(&mut self, session: &mut Session, request: &Request<'_>, answer: Vec<u8>) {
-        let node = match self.node_for(session, self.topology.keyless()) {
-            Ok(node) => node,
+        let ix = match self.link_for(session, self.topology.keyless()) {
+            Ok(ix) => ix,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
         let place = session.reserve(Owed::Judged(self.passing.judged.insert(answer)));
-        self.enqueue_on(node, request.bytes, Asked::by_client(session.conn, place));
+        self.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
     }
 
     /// What no node sees must wait until one has said whether clients must log in. `None` if that is known, or cannot be
@@ -386,13 +387,13 @@ impl Core {
             return None;
         }
         // How the connection is greeted says it: see [`Proxy::note_default_user`].
-        let Ok(node) = self.shared_node(LaneId::FIRST, self.topology.keyless()) else {
+        let Ok(ix) = self.shared_link(LaneId::FIRST, self.topology.keyless()) else {
             session.login.give_up_asking();
             return None;
         };
         session.learning = true;
         let asked = Asked { purpose: Purpose::DefaultUser, ..Asked::by_client(session.conn, 0) };
-        self.enqueue_on(node, PING, asked);
+        self.enqueue_on(ix, PING, asked);
         Some(self.read_again())
     }
 
@@ -418,14 +419,14 @@ impl Proxy {
         self.core.clients_to_resume.push(conn);
     }
 
-    /// The connection `node` was greeted with `reply`: if nobody has logged in on it, that says whether the default user is
+    /// The connection `ix` was greeted with `reply`: if nobody has logged in on it, that says whether the default user is
     /// open. One shard counts; what others think, they say to each request.
-    pub(crate) fn note_default_user(&mut self, node: u32, reply: &[u8]) {
+    pub(crate) fn note_default_user(&mut self, ix: LinkIx, reply: &[u8]) {
         let core = &mut self.core;
-        let backend = &core.backends[node as usize];
-        let is_first = backend.used_by == Use::Shared && backend.lane == LaneId::FIRST;
+        let link = &core.links[ix];
+        let is_first = link.used_by == Use::Shared && link.lane == LaneId::FIRST;
         let is_ours = core.settings.credentials.request().is_some();
-        if !core.has_users_of_nodes() || is_ours || !is_first || backend.shard != core.topology.keyless() {
+        if !core.has_users_of_nodes() || is_ours || !is_first || link.shard != core.topology.keyless() {
             return;
         }
         let is_closed = reply.starts_with(b"-NOAUTH ");

@@ -4,7 +4,7 @@
 //! a message (so many got it) is put right by what is known here: less our connections, plus our clients. Subscribers
 //! that come to the node by other ways stay counted as the node counts them.
 
-use crate::backend::lanes::LaneId;
+use crate::link::lanes::LaneId;
 use command::Topic as Kind;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,7 +129,7 @@ impl Audience {
     }
 
     /// The connection of `ear` to the node of `shard` is subscribed.
-    pub(crate) fn add_node(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
+    pub(crate) fn add_link(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
         self.change(ear, kind, name, |listeners| {
             debug_assert!(!listeners.nodes.contains(&shard), "it leaves before it is added again");
             listeners.nodes.push(shard);
@@ -203,11 +203,11 @@ mod tests {
             |channel: &[u8], counted| audience.receivers(Kind::Channel, channel, ShardId(0)).among(counted);
         assert_eq!(receivers(b"news", 0), 0);
         // Two workers, with three clients between them.
-        (0..2).for_each(|worker| audience.add_node(ear(worker), Kind::Channel, &news, ShardId(0)));
+        (0..2).for_each(|worker| audience.add_link(ear(worker), Kind::Channel, &news, ShardId(0)));
         [0, 0, 1].into_iter().for_each(|worker| audience.add_client(ear(worker), Kind::Channel, &news));
         assert_eq!((receivers(b"news", 2), receivers(b"sports", 0)), (3, 0));
         // A pattern of two clients of one worker.
-        (0..2).for_each(|shard| audience.add_node(ear(0), Kind::Pattern, &all, ShardId(shard)));
+        (0..2).for_each(|shard| audience.add_link(ear(0), Kind::Pattern, &all, ShardId(shard)));
         (0..2).for_each(|_| audience.add_client(ear(0), Kind::Pattern, &all));
         assert_eq!((receivers(b"news", 3), receivers(b"none", 1), receivers(b"sports", 0)), (5, 2, 0));
         assert_eq!(receivers(b"news", 3 + 4), 5 + 4, "four have come to the node by other ways");
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn who_is_here_gets_the_message_though_another_has_just_left() {
         let (audience, news) = (Audience::default(), name("news"));
-        (0..2).for_each(|worker| audience.add_node(ear(worker), Kind::Channel, &news, ShardId(0)));
+        (0..2).for_each(|worker| audience.add_link(ear(worker), Kind::Channel, &news, ShardId(0)));
         (0..2).for_each(|worker| audience.add_client(ear(worker), Kind::Channel, &news));
         audience.remove_client(ear(0), Kind::Channel, &news);
         let receivers = audience.receivers(Kind::Channel, b"news", ShardId(0));
@@ -231,7 +231,7 @@ mod tests {
     fn users_of_the_nodes_are_heard_over_connections_of_their_own() {
         let (audience, news) = (Audience::default(), name("news"));
         let ears = [(0, LaneId::FIRST), (0, LaneId::NONE)];
-        ears.into_iter().for_each(|ear| audience.add_node(ear, Kind::Channel, &news, ShardId(0)));
+        ears.into_iter().for_each(|ear| audience.add_link(ear, Kind::Channel, &news, ShardId(0)));
         [ears[0], ears[1], ears[1]]
             .into_iter()
             .for_each(|ear| audience.add_client(ear, Kind::Channel, &news));
@@ -243,7 +243,7 @@ mod tests {
     fn who_cannot_be_reached_is_no_receiver() {
         let (audience, news) = (Audience::default(), name("news"));
         let receivers = |counted| audience.receivers(Kind::Channel, b"news", ShardId(0)).among(counted);
-        (0..2).for_each(|worker| audience.add_node(ear(worker), Kind::Channel, &news, ShardId(0)));
+        (0..2).for_each(|worker| audience.add_link(ear(worker), Kind::Channel, &news, ShardId(0)));
         [0, 0, 1, 1, 1].into_iter().for_each(|worker| audience.add_client(ear(worker), Kind::Channel, &news));
         assert_eq!(receivers(2), 5);
         audience.remove_node(ear(1), Kind::Channel, &news, ShardId(0));
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn what_nobody_listens_to_is_forgotten() {
         let (audience, news) = (Audience::default(), name("news"));
-        audience.add_node(ear(0), Kind::Channel, &news, ShardId(1));
+        audience.add_link(ear(0), Kind::Channel, &news, ShardId(1));
         assert_eq!(audience.names(Kind::Channel, None), [], "no client has been told");
         audience.add_client(ear(0), Kind::Channel, &news);
         assert_eq!(audience.names(Kind::Channel, Some(b"n?ws")), [Arc::clone(&news)]);

@@ -12,9 +12,10 @@
 //! no node was subscribed to are lost, as they are for that client. Only shard channels belong to a slot; other messages
 //! of a cluster come to all of its nodes, and each topic takes them from one ([`Core::heard`]).
 
-use crate::backend::Ticket;
 use crate::core::Core;
 use crate::errors;
+use crate::link::Ticket;
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub::subscriptions::{Moved, Origin, Setback};
 use crate::pubsub::{Leaving, is_notification};
@@ -118,11 +119,11 @@ impl Proxy {
         core.ask_where_possible(id);
     }
 
-    /// The node of the connection `node` has declined what `ticket` asks for. True if it is asked for elsewhere, or later.
-    pub(crate) fn redirect_topic(&mut self, ticket: &Ticket, node: u32, reply: &[u8]) -> bool {
+    /// The node of the connection `ix` has declined what `ticket` asks for. True if it is asked for elsewhere, or later.
+    pub(crate) fn redirect_topic(&mut self, ticket: &Ticket, ix: LinkIx, reply: &[u8]) -> bool {
         let core = &mut self.core;
         let (id, until) = (ticket.conn, ticket.deadline);
-        let Some(declined) = core.declined_by(node, reply) else { return false };
+        let Some(declined) = core.declined_by(ix, reply) else { return false };
         core.note_declined(&declined);
         let target = match &declined {
             Declined::Moved { address, .. } => core.topology.node_at(address),
@@ -193,8 +194,8 @@ impl Proxy {
         self.core.follow_topics();
         let topology = Arc::clone(&self.core.topology);
         let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
-        for node in gone.flat_map(|(_, id)| self.core.subscriptions.nodes(id)).collect::<Vec<_>>() {
-            self.fail_node(node, Fault::Gone("its shard is gone".to_owned()));
+        for ix in gone.flat_map(|(_, id)| self.core.subscriptions.links(id)).collect::<Vec<_>>() {
+            self.fail_link(ix, Fault::Gone("its shard is gone".to_owned()));
         }
         for id in self.core.subscriptions.topics.ids() {
             self.conclude_subscription(id);

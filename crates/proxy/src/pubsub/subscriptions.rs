@@ -12,8 +12,8 @@
 //! only with clients of the same user.
 
 use crate::ConnId;
-use crate::backend::Ticket;
-use crate::backend::lanes::LaneId;
+use crate::link::Ticket;
+use crate::link::lanes::LaneId;
 use crate::memory::Charge;
 use crate::tracking::Tracking;
 use command::Topic as Kind;

@@ -11,12 +11,13 @@
 //! until the client's reads in flight at replicas were answered, and a read behind a write goes where the write went.
 
 use crate::ConnId;
-use crate::backend::lanes::LaneId;
-use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::held::Watch;
+use crate::link::lanes::LaneId;
+use crate::link::{Link, Purpose, Ticket, Use};
+use crate::links::LinkIx;
 use crate::proxy::Proxy;
 use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica, zone_in};
 use crate::redirect::Kept;
@@ -158,8 +159,8 @@ impl Core {
     ) -> Option<Step> {
         match (route::route(command, request, &self.topology, keys), command.carry) {
             (Route::One(shard), carry) => {
-                let node = match self.choose_reader(session, shard) {
-                    Choice::Replica(id) => self.reader_node(session.lane, id)?,
+                let ix = match self.choose_reader(session, shard) {
+                    Choice::Replica(id) => self.reader_link(session.lane, id)?,
                     Choice::Nowhere => {
                         let lost = self.no_replica(shard);
                         self.refuse(session, &lost.text());
@@ -169,11 +170,11 @@ impl Core {
                 };
                 session.note_replica_read(shard);
                 match carry {
-                    Carry::Script(script) => self.forward_script_to(session, (shard, node), script, request),
+                    Carry::Script(script) => self.forward_script_to(session, (shard, ix), script, request),
                     _ => {
                         let place = session.reserve(Owed::Node);
                         let asked = Asked { kept: Kept::READ, ..Asked::by_client(session.conn, place) };
-                        self.enqueue_on(node, request.bytes, asked);
+                        self.enqueue_on(ix, request.bytes, asked);
                     }
                 }
                 Some(Step::Done)
@@ -196,17 +197,17 @@ impl Core {
         let mut any = false;
         for part in parts.iter_mut() {
             let chosen = match self.choose_reader(session, part.shard) {
-                Choice::Replica(id) => self.reader_node(session.lane, id),
+                Choice::Replica(id) => self.reader_link(session.lane, id),
                 Choice::Nowhere => return Some(Err(self.no_replica(part.shard))),
                 Choice::Primary | Choice::Fallback | Choice::OwnWrite => None,
             };
             any |= chosen.is_some();
-            part.node = match chosen {
+            part.link = match chosen {
                 Some(node) => {
                     session.note_replica_read(part.shard);
                     node
                 }
-                None => match self.shared_node(session.lane, part.shard) {
+                None => match self.shared_link(session.lane, part.shard) {
                     Ok(node) => node,
                     Err(lost) => return Some(Err(lost)),
                 },
@@ -216,8 +217,8 @@ impl Core {
     }
 
     /// The connection of `lane` to the replica `id`, if it takes requests.
-    fn reader_node(&mut self, lane: LaneId, id: NodeId) -> Option<u32> {
-        let node = self.node_in(lane, id).ok()?;
+    fn reader_link(&mut self, lane: LaneId, id: NodeId) -> Option<LinkIx> {
+        let node = self.link_in(lane, id).ok()?;
         self.admit_on(node).ok().map(|()| node)
     }
 
@@ -228,16 +229,16 @@ impl Core {
             return self.count_choice(from, Choice::OwnWrite);
         };
         let asker = Asker { from, client: session.client, written, now: self.now };
-        let (lanes, backends, limits) = (&self.lanes, &self.backends, &self.limits);
+        let (lanes, links, limits) = (&self.lanes, &self.links, &self.limits);
         let primary = self.topology.shard(shard).primary;
-        let link = |id: NodeId| lanes.node(LaneId::FIRST, id).map(|node| &backends[node as usize]);
+        let link = |id: NodeId| lanes.link(LaneId::FIRST, id).map(|ix| &links[ix]);
         let admits = |id: NodeId| {
             // A primary whose connection is being replaced is not down: requests wait for the other.
             link(id).is_some_and(|it| it.is_ready() || Some(id) == primary && it.admit(limits).is_ok())
         };
         let mut choice = self.readers.choose(shard, asker, limits, admits);
         if matches!(choice, Choice::Fallback | Choice::Nowhere)
-            && self.readers.note_heard(shard, |id| link(id).map(Backend::moved_at))
+            && self.readers.note_heard(shard, |id| link(id).map(Link::moved_at))
         {
             choice = self.readers.choose(shard, asker, limits, admits);
         }
@@ -312,9 +313,9 @@ impl Core {
         self.asking = Number::NONE;
         while let Some((shard, nodes)) = self.readers.next_to_poll(&self.limits, self.now) {
             for id in nodes {
-                let Ok(node) = self.node_in(LaneId::FIRST, id) else { continue };
-                let backend = &self.backends[node as usize];
-                if !backend.is_ready() || backend.admit(&self.limits).is_err() {
+                let Ok(ix) = self.link_in(LaneId::FIRST, id) else { continue };
+                let link = &self.links[ix];
+                if !link.is_ready() || link.admit(&self.limits).is_err() {
                     self.readers.absorb((shard, id), 0, None, self.now);
                     continue;
                 }
@@ -322,7 +323,7 @@ impl Core {
                 let conn = ConnId { index: poll as u32, generation: (poll >> 32) as u32 };
                 let (place, part, purpose) = (id.0, shard.0, Purpose::Poll);
                 let question = if self.readers.wants_zone_of((shard, id)) { INFO } else { INFO_REPLICATION };
-                self.enqueue_on(node, question, Asked { conn, place, part, purpose, kept: Kept::NO });
+                self.enqueue_on(ix, question, Asked { conn, place, part, purpose, kept: Kept::NO });
             }
         }
     }
@@ -345,23 +346,20 @@ impl Core {
         self.readers.absorb(who, poll, report, self.now);
     }
 
-    /// Takes the reads in flight on the connection `node` away from it, if it goes to a replica and their bytes are kept:
+    /// Takes the reads in flight on the connection `ix` away from it, if it goes to a replica and their bytes are kept:
     /// the primary can answer them too.
-    pub(crate) fn rescue_reads(&mut self, node: u32) -> Vec<Rescued> {
-        let backend = &mut self.backends[node as usize];
-        if backend.used_by != Use::Replica {
+    pub(crate) fn rescue_reads(&mut self, ix: LinkIx) -> Vec<Rescued> {
+        let link = &mut self.links[ix];
+        if link.used_by != Use::Replica {
             return Vec::new();
         }
-        let (lane, shard) = (backend.lane, backend.shard);
-        let rescued =
-            backend.tickets().enumerate().filter(|(_, ticket)| is_read_of_client(ticket)).filter_map(
-                |(number, &ticket)| {
-                    Some(Rescued { lane, shard, ticket, request: backend.kept_request(number)? })
-                },
-            );
+        let (lane, shard) = (link.lane, link.shard);
+        let rescued = link.tickets().enumerate().filter(|(_, ticket)| is_read_of_client(ticket)).filter_map(
+            |(number, &ticket)| Some(Rescued { lane, shard, ticket, request: link.kept_request(number)? }),
+        );
         let rescued: Vec<Rescued> = rescued.collect();
         let starts: Vec<u64> = rescued.iter().map(|read| read.ticket.start).collect();
-        let taken = backend.tickets_mut().filter(|ticket| starts.binary_search(&ticket.start).is_ok());
+        let taken = link.tickets_mut().filter(|ticket| starts.binary_search(&ticket.start).is_ok());
         taken.for_each(Ticket::bury);
         rescued
     }
@@ -411,43 +409,43 @@ impl Proxy {
         for Rescued { lane, shard, ticket, request } in reads {
             let core = &mut self.core;
             let Ticket { conn, place, part, purpose, command, .. } = ticket;
-            match core.shared_node(lane, shard) {
-                Ok(node) => {
+            match core.shared_link(lane, shard) {
+                Ok(ix) => {
                     core.counters.replica_retries += 1;
                     core.asking = command;
-                    core.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: Kept::READ });
+                    core.enqueue_on(ix, &request, Asked { conn, place, part, purpose, kept: Kept::READ });
                 }
                 Err(lost) => self.deliver_losses(vec![(ticket, lost)]),
             }
         }
     }
 
-    /// What is late on the connection `node`, which goes to a replica, is asked of the primary, if it can be. What the replica
+    /// What is late on the connection `ix`, which goes to a replica, is asked of the primary, if it can be. What the replica
     /// says to it yet is for nobody.
-    pub(crate) fn expire_read(&mut self, node: u32) {
-        let backend = &mut self.core.backends[node as usize];
-        let request = backend.kept_late_request();
-        let Some(ticket) = backend.expire() else {
-            return self.fail_node(node, Fault::Gone("the node takes no bytes".to_owned()));
+    pub(crate) fn expire_read(&mut self, ix: LinkIx) {
+        let link = &mut self.core.links[ix];
+        let request = link.kept_late_request();
+        let Some(ticket) = link.expire() else {
+            return self.fail_link(ix, Fault::Gone("the node takes no bytes".to_owned()));
         };
         match request.filter(|_| is_read_of_client(&ticket)) {
             Some(request) => {
-                let rescued = Rescued { lane: backend.lane, shard: backend.shard, ticket, request };
+                let rescued = Rescued { lane: link.lane, shard: link.shard, ticket, request };
                 self.ask_primary(vec![rescued]);
             }
-            None => self.deliver_timeout(node, ticket),
+            None => self.deliver_timeout(ix, ticket),
         }
     }
 
-    /// Whether the reply on the connection `node` says that this replica cannot answer: then the primary is asked, and the
+    /// Whether the reply on the connection `ix` says that this replica cannot answer: then the primary is asked, and the
     /// replica is not until it has told how it stands.
-    pub(crate) fn handle_turned_away(&mut self, node: u32, ticket: &Ticket, reply: &[u8]) -> bool {
+    pub(crate) fn handle_turned_away(&mut self, ix: LinkIx, ticket: &Ticket, reply: &[u8]) -> bool {
         if !is_turned_away(ticket, reply) {
             return false;
         }
-        let backend = &self.core.backends[node as usize];
-        let Some(request) = backend.kept_request_of(ticket) else { return false };
-        let (lane, shard, id) = (backend.lane, backend.shard, backend.node);
+        let link = &self.core.links[ix];
+        let Some(request) = link.kept_request_of(ticket) else { return false };
+        let (lane, shard, id) = (link.lane, link.shard, link.node);
         self.core.readers.doubt(shard, id);
         // It may not be a replica of this shard any more.
         self.core.wish(None);

@@ -2,8 +2,8 @@
 
 use super::ramp::WHOLE;
 use super::{Reader, Zone};
-use crate::backend::lanes::LaneId;
 use crate::core::Core;
+use crate::link::lanes::LaneId;
 use std::fmt::{Result, Write};
 use topology::{NodeId, ShardId};
 
@@ -37,7 +37,7 @@ impl Core {
     }
 
     fn is_reader_up(&self, id: NodeId) -> bool {
-        let node = self.lanes.node(LaneId::FIRST, id);
-        node.is_some_and(|node| self.backends[node as usize].is_ready())
+        let ix = self.lanes.link(LaneId::FIRST, id);
+        ix.is_some_and(|ix| self.links[ix].is_ready())
     }
 }

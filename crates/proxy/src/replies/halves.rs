@@ -11,7 +11,7 @@
 //! Nobody waits for longer than one turn, and that turn is not waited for: it begins at once, with what has arrived.
 
 use crate::ConnId;
-use crate::backend::pinned::Pinning;
+use crate::link::pinned::Pinning;
 use crate::proxy::{Peer, Proxy};
 use crate::session::Session;
 

@@ -3,9 +3,9 @@
 //! A request that went to several shards holds one place in its client's order and one [`Merge`]. Each reply (or its
 //! loss) is absorbed once; the last one yields the bytes for the client.
 
-use crate::backend::lanes::LaneKind;
 use crate::errors::{self, Lost};
 use crate::held::streams::Streams;
+use crate::link::lanes::LaneKind;
 use crate::replies::reports::Reports;
 use crate::scripts::Library;
 use resp::{encode, reply};
@@ -245,7 +245,7 @@ impl Merge {
         self.left -= 1;
         self.absorbed_bytes += bytes.len();
         if reply::is_error(bytes) {
-            self.fail_by_node(part, bytes);
+            self.fail_by_link(part, bytes);
             return self.left == 0;
         }
         self.may_have_run = true;
@@ -366,7 +366,7 @@ impl Merge {
     }
 
     /// The reply of `part` begins as an error.
-    pub(crate) fn fail_by_node(&mut self, part: u32, error: &[u8]) {
+    pub(crate) fn fail_by_link(&mut self, part: u32, error: &[u8]) {
         self.fail(part, Failure::Node(error.to_vec()));
     }
 
@@ -374,7 +374,7 @@ impl Merge {
     pub(crate) fn fail_merging(&mut self, part: u32) {
         let mut error = Vec::new();
         errors::write(&mut error, errors::MERGE_FAILED);
-        self.fail_by_node(part, &error);
+        self.fail_by_link(part, &error);
     }
 
     /// Whether all parts are here or have begun to come, if `begun` are coming.

@@ -6,8 +6,9 @@
 //! behind the first byte, an error has no place any more, and a node that is lost costs the client its connection.
 
 use crate::ConnId;
-use crate::backend::{Backend, Purpose, Ticket};
 use crate::core::{Control, Core};
+use crate::link::{Link, Purpose, Ticket};
+use crate::links::LinkIx;
 use crate::replies::merge::Merge;
 use crate::replies::{Fault, unasked_push};
 use crate::session::{Owed, Session};
@@ -26,7 +27,7 @@ enum Step {
 /// A node sent what is no reply.
 #[derive(Debug)]
 pub(crate) struct Garbled {
-    pub node: u32,
+    pub link: LinkIx,
     pub fault: Fault,
 }
 
@@ -34,24 +35,24 @@ impl Core {
     /// Passes on what is there for the session's next replies.
     pub(crate) fn relay(&mut self, session: &mut Session) -> Result<(), Garbled> {
         let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) else { return Ok(()) };
-        let mut nodes = std::mem::take(&mut pin.nodes);
-        for &node in &nodes {
-            let ticket = self.backends[node as usize].tickets().next();
+        let mut links = std::mem::take(&mut pin.links);
+        for &ix in &links {
+            let ticket = self.links[ix].tickets().next();
             // What is taken whole is read until it is whole, and what is for nobody until the next is there.
             let is_read_on =
                 |ticket: &Ticket| ticket.purpose == Purpose::Nobody || !self.is_relayed(session, ticket);
             let starved = ticket.is_some_and(is_read_on);
-            self.backends[node as usize].starved = starved;
+            self.links[ix].starved = starved;
         }
-        let relayed = self.relay_all(session, &nodes);
-        for &node in &nodes {
-            self.pace_pinned(node);
-            self.backends[node as usize].forget_answered(&mut self.pool);
-            self.recount_node(node);
+        let relayed = self.relay_all(session, &links);
+        for &ix in &links {
+            self.pace_pinned(ix);
+            self.links[ix].forget_answered(&mut self.pool);
+            self.recount_link(ix);
         }
-        nodes.retain(|node| !self.pins.doomed.contains(node));
+        links.retain(|ix| !self.pins.doomed.contains(ix));
         if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
-            pin.nodes = nodes;
+            pin.links = links;
         }
         self.list_client(session);
         self.count_waiting(session);
@@ -67,12 +68,12 @@ impl Core {
         }
     }
 
-    fn relay_all(&mut self, session: &mut Session, nodes: &[u32]) -> Result<(), Garbled> {
+    fn relay_all(&mut self, session: &mut Session, links: &[LinkIx]) -> Result<(), Garbled> {
         loop {
             let step = match session.front_owed() {
                 _ if session.output().len() >= self.limits.relay_bytes_max => Step::Wait,
-                Some(Owed::Node) => self.relay_reply(session, nodes)?,
-                Some(Owed::Merge(id)) => self.relay_values(session, nodes, id)?,
+                Some(Owed::Node) => self.relay_reply(session, links)?,
+                Some(Owed::Merge(id)) => self.relay_values(session, links, id)?,
                 _ => Step::Wait,
             };
             if step == Step::Wait {
@@ -82,8 +83,8 @@ impl Core {
     }
 
     /// Passes on what is there of one node's reply.
-    fn relay_reply(&mut self, session: &mut Session, nodes: &[u32]) -> Result<Step, Garbled> {
-        let Some((node, ticket)) = self.source(session, nodes, None) else { return Ok(Step::Wait) };
+    fn relay_reply(&mut self, session: &mut Session, links: &[LinkIx]) -> Result<Step, Garbled> {
+        let Some((node, ticket)) = self.source(session, links, None) else { return Ok(Step::Wait) };
         let complete = self.relay_value(session, node, &ticket)?;
         if !complete {
             return Ok(Step::Wait);
@@ -93,65 +94,65 @@ impl Core {
         Ok(Step::Done)
     }
 
-    /// All of a reply on the pinned connection `node` was passed on. What is there already of the next one is not the
+    /// All of a reply on the pinned connection `ix` was passed on. What is there already of the next one is not the
     /// client's, if nobody waits for it.
-    fn finish_reply(&mut self, node: u32) {
-        let backend = &mut self.backends[node as usize];
-        backend.pop();
-        let is_for_nobody = backend.front().is_some_and(|ticket| ticket.purpose == Purpose::Nobody);
-        if is_for_nobody && backend.input_len() > 0 {
-            self.pins.to_read.push(node);
+    fn finish_reply(&mut self, ix: LinkIx) {
+        let link = &mut self.links[ix];
+        link.pop();
+        let is_for_nobody = link.front().is_some_and(|ticket| ticket.purpose == Purpose::Nobody);
+        if is_for_nobody && link.input_len() > 0 {
+            self.pins.to_read.push(ix);
         }
     }
 
     /// The connection whose next reply belongs to the place at the front, and to `part` of it if that is given.
-    fn source(&self, session: &Session, nodes: &[u32], part: Option<u32>) -> Option<(u32, Ticket)> {
-        nodes.iter().find_map(|&node| {
-            let ticket = front_ticket(&self.backends[node as usize], session)?;
-            part.is_none_or(|part| ticket.part == part).then_some((node, *ticket))
+    fn source(&self, session: &Session, links: &[LinkIx], part: Option<u32>) -> Option<(LinkIx, Ticket)> {
+        links.iter().find_map(|&ix| {
+            let ticket = front_ticket(&self.links[ix], session)?;
+            part.is_none_or(|part| ticket.part == part).then_some((ix, *ticket))
         })
     }
 
-    /// Passes on what is there of the next value from `node`. True if that was all of it.
-    fn relay_value(&mut self, session: &mut Session, node: u32, ticket: &Ticket) -> Result<bool, Garbled> {
-        if !session.is_relaying() && self.holds_error(node) {
+    /// Passes on what is there of the next value from `ix`. True if that was all of it.
+    fn relay_value(&mut self, session: &mut Session, ix: LinkIx, ticket: &Ticket) -> Result<bool, Garbled> {
+        if !session.is_relaying() && self.holds_error(ix) {
             return Ok(false);
         }
-        let backend = &mut self.backends[node as usize];
-        let input = backend.lend_input();
+        let link = &mut self.links[ix];
+        let input = link.lend_input();
         if !session.is_relaying() && reply::is_push(&input) {
-            return Err(Garbled { node, fault: unasked_push() });
+            return Err(Garbled { link: ix, fault: unasked_push() });
         }
-        let passed = backend
+        let passed = link
             .pass(&input, &self.limits)
-            .map_err(|error| Garbled { node, fault: Fault::Garbled(error.to_string()) })?;
+            .map_err(|error| Garbled { link: ix, fault: Fault::Garbled(error.to_string()) })?;
         let bytes = &input[..passed.len];
         if !session.is_relaying() && !bytes.is_empty() {
             self.tally.count_reply(ticket.command, ticket.queued_us, self.now_us, bytes);
         }
         session.relay(bytes, &mut self.pool);
-        backend.restore_input(input, passed.len, &mut self.pool);
-        backend.starved = !passed.complete;
+        link.restore_input(input, passed.len, &mut self.pool);
+        link.starved = !passed.complete;
         Ok(passed.complete)
     }
 
-    /// Whether the next reply on the pinned connection `node`, of which nothing was passed on, is an error that may say
+    /// Whether the next reply on the pinned connection `ix`, of which nothing was passed on, is an error that may say
     /// that the request was declined: it is read whole then.
-    fn holds_error(&mut self, node: u32) -> bool {
-        let backend = &mut self.backends[node as usize];
-        let holds = self.keeps.is_kept() && backend.begins_with_error();
+    fn holds_error(&mut self, ix: LinkIx) -> bool {
+        let link = &mut self.links[ix];
+        let holds = self.keeps.is_kept() && link.begins_with_error();
         if holds {
-            backend.starved = true;
-            self.pins.to_read.push(node);
+            link.starved = true;
+            self.pins.to_read.push(ix);
         }
         holds
     }
 
     /// Passes on what is there of an MGET's values.
-    fn relay_values(&mut self, session: &mut Session, nodes: &[u32], id: Id) -> Result<Step, Garbled> {
+    fn relay_values(&mut self, session: &mut Session, links: &[LinkIx], id: Id) -> Result<Step, Garbled> {
         let merge = self.merges.get_mut(id).filter(|merge| merge.is_of_values());
         let Some(mut merge) = merge.map(Merge::lend) else { return Ok(Step::Wait) };
-        let step = self.relay_merge(session, nodes, &mut merge);
+        let step = self.relay_merge(session, links, &mut merge);
         match step {
             Ok(Step::Done) => {
                 self.merges.remove(id);
@@ -172,17 +173,17 @@ impl Core {
     fn relay_merge(
         &mut self,
         session: &mut Session,
-        nodes: &[u32],
+        links: &[LinkIx],
         merge: &mut Merge,
     ) -> Result<Step, Garbled> {
         if !session.is_relaying() {
-            self.read_heads(session, nodes, merge)?;
+            self.read_heads(session, links, merge)?;
             if merge.has_failed() {
-                return Ok(self.answer_failed(session, nodes, merge));
+                return Ok(self.answer_failed(session, links, merge));
             }
-            let begun = nodes.iter().filter(|&&node| {
-                let backend = &self.backends[node as usize];
-                front_ticket(backend, session).is_some() && backend.elements.is_some()
+            let begun = links.iter().filter(|&&ix| {
+                let link = &self.links[ix];
+                front_ticket(link, session).is_some() && link.elements.is_some()
             });
             if !merge.is_complete_with(begun.count()) {
                 return Ok(Step::Wait);
@@ -201,37 +202,36 @@ impl Core {
                 merge.advance(value.len());
                 continue;
             }
-            let Some((node, ticket)) = self.source(session, nodes, Some(part)) else { return Ok(Step::Wait) };
-            if !self.relay_value(session, node, &ticket)? {
+            let Some((ix, ticket)) = self.source(session, links, Some(part)) else { return Ok(Step::Wait) };
+            if !self.relay_value(session, ix, &ticket)? {
                 return Ok(Step::Wait);
             }
             merge.advance(0);
-            self.finish_element(node);
+            self.finish_element(ix);
         }
         session.finish_relay(&mut self.pool);
         Ok(Step::Done)
     }
 
-    /// One element of the array that `node` sends was passed on.
-    fn finish_element(&mut self, node: u32) {
-        let backend = &mut self.backends[node as usize];
-        backend.elements =
-            backend.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
-        if backend.elements.is_none() {
-            self.finish_reply(node);
+    /// One element of the array that `ix` sends was passed on.
+    fn finish_element(&mut self, ix: LinkIx) {
+        let link = &mut self.links[ix];
+        link.elements = link.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
+        if link.elements.is_none() {
+            self.finish_reply(ix);
         }
     }
 
     /// Reads the beginnings of the parts that have not begun.
-    fn read_heads(&mut self, session: &Session, nodes: &[u32], merge: &mut Merge) -> Result<(), Garbled> {
-        for &node in nodes {
-            let backend = &mut self.backends[node as usize];
-            let Some(part) = front_ticket(backend, session).map(|ticket| ticket.part) else { continue };
-            if backend.elements.is_some() || self.holds_error(node) {
+    fn read_heads(&mut self, session: &Session, links: &[LinkIx], merge: &mut Merge) -> Result<(), Garbled> {
+        for &ix in links {
+            let link = &mut self.links[ix];
+            let Some(part) = front_ticket(link, session).map(|ticket| ticket.part) else { continue };
+            if link.elements.is_some() || self.holds_error(ix) {
                 continue;
             }
-            let backend = &mut self.backends[node as usize];
-            let input = backend.lend_input();
+            let link = &mut self.links[ix];
+            let input = link.lend_input();
             let head = read_head(&input, &self.limits.reply);
             let used = match &head {
                 Ok(Head::Array { len, .. }) => *len,
@@ -239,27 +239,27 @@ impl Core {
             };
             match head {
                 Ok(Head::Array { elements, .. }) if elements == merge.keys_of(part) => {
-                    backend.elements = Some(elements);
+                    link.elements = Some(elements);
                 }
                 Ok(Head::Array { .. } | Head::Other) => merge.fail_merging(part),
-                Ok(Head::Error { len }) => merge.fail_by_node(part, &input[..len]),
-                Ok(Head::Unfinished) => backend.starved = true,
+                Ok(Head::Error { len }) => merge.fail_by_link(part, &input[..len]),
+                Ok(Head::Unfinished) => link.starved = true,
                 Err(error) => {
-                    return Err(Garbled { node, fault: Fault::Garbled(error.to_string()) });
+                    return Err(Garbled { link: ix, fault: Fault::Garbled(error.to_string()) });
                 }
             }
-            backend.restore_input(input, used, &mut self.pool);
+            link.restore_input(input, used, &mut self.pool);
         }
         Ok(())
     }
 
     /// A part failed before anything was passed on: that is the answer, and what the other parts bring is not waited for.
-    fn answer_failed(&mut self, session: &mut Session, nodes: &[u32], merge: &Merge) -> Step {
-        for &node in nodes {
+    fn answer_failed(&mut self, session: &mut Session, links: &[LinkIx], merge: &Merge) -> Step {
+        for &ix in links {
             // Also where the connection is not made yet: its first reply would be for a place that is filled.
             let is_first = |ticket: &Ticket| is_for_front(ticket, session);
-            if self.backends[node as usize].tickets().next().is_some_and(is_first) {
-                self.pins.doomed.push(node);
+            if self.links[ix].tickets().next().is_some_and(is_first) {
+                self.pins.doomed.push(ix);
             }
         }
         if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
@@ -283,8 +283,8 @@ impl Core {
 }
 
 /// The ticket of the connection's next reply, if that belongs to the session's place at the front.
-fn front_ticket<'a>(backend: &'a Backend, session: &Session) -> Option<&'a Ticket> {
-    backend.tickets().next().filter(|ticket| backend.is_ready() && is_for_front(ticket, session))
+fn front_ticket<'a>(link: &'a Link, session: &Session) -> Option<&'a Ticket> {
+    link.tickets().next().filter(|ticket| link.is_ready() && is_for_front(ticket, session))
 }
 
 fn is_for_front(ticket: &Ticket, session: &Session) -> bool {

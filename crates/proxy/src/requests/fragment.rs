@@ -1,7 +1,8 @@
 //! Requests that several shards must see: divided, sent, and their replies announced to a merge.
 
-use crate::backend::Purpose;
 use crate::core::{Asked, Core};
+use crate::link::Purpose;
+use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::replies::merge::Merge;
 use crate::requests::route::{Keys, Part};
@@ -42,11 +43,11 @@ impl Core {
         }
         for part in &mut keys.parts {
             let (name, args) = (request.raw_arg(0), 1 + part.keys * step);
-            part.start = self.backends[part.node as usize].append_start(name, args, &mut self.pool);
+            part.start = self.links[part.link].append_start(name, args, &mut self.pool);
         }
         for (&position, &part) in keys.positions.iter().zip(&keys.part_of_key) {
-            let node = keys.parts[part as usize].node;
-            self.backends[node as usize].append(request.raw_args(position, step), &mut self.pool);
+            let ix = keys.parts[part as usize].link;
+            self.links[ix].append(request.raw_args(position, step), &mut self.pool);
         }
         self.expect_parts(session, command, merge, request, keys, None);
     }
@@ -58,10 +59,10 @@ impl Core {
         let mut order = order.into_iter();
         for part in &mut keys.parts {
             let (name, args) = (request.raw_arg(0), 1 + part.keys * step);
-            part.start = self.backends[part.node as usize].append_start(name, args, &mut self.pool);
+            part.start = self.links[part.link].append_start(name, args, &mut self.pool);
             for key in order.by_ref().take(part.keys) {
                 let args = request.raw_args(keys.positions[key], step);
-                self.backends[part.node as usize].append(args, &mut self.pool);
+                self.links[part.link].append(args, &mut self.pool);
             }
         }
     }
@@ -81,7 +82,7 @@ impl Core {
         }
         let library = self.note_scripts(command, request, &keys.parts);
         for part in &mut keys.parts {
-            part.start = self.backends[part.node as usize].append(request.bytes, &mut self.pool);
+            part.start = self.links[part.link].append(request.bytes, &mut self.pool);
         }
         self.expect_parts(session, command, merge, request, keys, library);
         if merge.is_open_ended() {
@@ -93,8 +94,8 @@ impl Core {
     /// safely repeat.
     pub(crate) fn refuse_unless_admitted(&mut self, session: &mut Session, parts: &mut [Part]) -> bool {
         for part in parts {
-            match self.node_for(session, part.shard) {
-                Ok(node) => part.node = node,
+            match self.link_for(session, part.shard) {
+                Ok(node) => part.link = node,
                 Err(lost) => {
                     self.refuse(session, &lost.text());
                     return true;
@@ -146,14 +147,14 @@ impl Core {
         for (number, part) in keys.parts.iter().enumerate() {
             let (part_number, purpose) = (number as u32, Purpose::Client);
             let asked = Asked { conn: session.conn, place, part: part_number, purpose, kept };
-            self.push_ticket(part.node, part.start, asked);
+            self.push_ticket(part.link, part.start, asked);
         }
     }
 }
 
 /// Whether several of `parts` go over one connection.
 fn shares_conns(parts: &[Part]) -> bool {
-    let mut nodes: Vec<u32> = parts.iter().map(|part| part.node).collect();
+    let mut nodes: Vec<LinkIx> = parts.iter().map(|part| part.link).collect();
     nodes.sort_unstable();
     nodes.windows(2).any(|pair| pair[0] == pair[1])
 }

@@ -1,6 +1,7 @@
 //! Where one request goes.
 
 use crate::limits::{SCRATCH_BYTES_KEPT, SPARE_BUFFER_BYTES_MAX};
+use crate::links::LinkIx;
 use command::Command;
 use resp::Request;
 use resp::request::Span;
@@ -71,8 +72,8 @@ pub(crate) struct Part {
     /// How many of the keys.
     pub keys: usize,
     /// The connection over which; set before it is queued.
-    pub node: u32,
-    /// Where its request begins in the backend's output; set when it is queued.
+    pub link: LinkIx,
+    /// Where its request begins in the link's output; set when it is queued.
     pub start: u64,
 }
 
@@ -128,7 +129,7 @@ impl Keys {
             let part = &mut self.part_of_division[division as usize];
             if *part == NO_PART {
                 *part = self.parts.len() as u32;
-                self.parts.push(Part { shard, division, keys: 0, node: 0, start: 0 });
+                self.parts.push(Part { shard, division, keys: 0, link: LinkIx::FIRST, start: 0 });
             }
             self.parts[*part as usize].keys += 1;
             self.part_of_key.push(*part);
@@ -153,7 +154,7 @@ impl Keys {
             shard,
             division: 0,
             keys: 0,
-            node: 0,
+            link: LinkIx::FIRST,
             start: 0,
         }));
     }

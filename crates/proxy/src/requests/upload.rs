@@ -5,9 +5,10 @@
 //! all of it. If the client goes away half-way, the connection is closed, and the node drops what it had: half a
 //! request is never carried out.
 
-use crate::backend::Purpose;
-use crate::backend::pinned::Pinning;
 use crate::core::{Asked, Core};
+use crate::link::Purpose;
+use crate::link::pinned::Pinning;
+use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Number, Resolved};
@@ -20,21 +21,21 @@ use topology::ShardId;
 #[derive(Debug)]
 pub(crate) struct Upload {
     /// Where to; `None` if its rest is dropped, since the request was answered already.
-    node: Option<u32>,
+    link: Option<LinkIx>,
     scanner: Scanner,
 }
 
 impl Upload {
-    /// The connection `node` is gone.
-    pub(crate) fn forget(&mut self, node: u32) {
-        if self.node == Some(node) {
-            self.node = None;
+    /// The connection `ix` is gone.
+    pub(crate) fn forget(&mut self, ix: LinkIx) {
+        if self.link == Some(ix) {
+            self.link = None;
         }
     }
 
     /// The rest is of no use. Returns the connection on which the beginning went out.
-    pub(crate) fn give_up(&mut self) -> Option<u32> {
-        self.node.take()
+    pub(crate) fn give_up(&mut self) -> Option<LinkIx> {
+        self.link.take()
     }
 }
 
@@ -66,15 +67,15 @@ impl Core {
         self.asking = number;
         self.tally.count_call(number);
         self.counters.requests += 1;
-        let node = match self.pinned_node(id, session.lane, shard, None) {
-            Ok(node) => {
+        let ix = match self.pinned_node(id, session.lane, shard, None) {
+            Ok(ix) => {
                 let place = session.reserve(Owed::Node);
-                let start = self.backends[node as usize].end();
+                let start = self.links[ix].end();
                 let asked =
                     Asked { conn: session.conn, place, part: 0, purpose: Purpose::Client, kept: Kept::NO };
-                self.push_ticket(node, start, asked);
-                self.set_deadline(node, Instant::NEVER);
-                Some(node)
+                self.push_ticket(ix, start, asked);
+                self.set_deadline(ix, Instant::NEVER);
+                Some(ix)
             }
             Err(lost) => {
                 self.refuse(session, &lost.text());
@@ -82,7 +83,7 @@ impl Core {
             }
         };
         let pin = self.pins.get_mut(id).expect("a pinned session has a pin");
-        pin.upload = Some(Upload { node, scanner: Scanner::default() });
+        pin.upload = Some(Upload { link: ix, scanner: Scanner::default() });
         self.continue_upload(session, id, bytes)
     }
 
@@ -116,10 +117,11 @@ impl Core {
 
     /// Passes on what belongs to the request. Returns how many bytes were used.
     pub(crate) fn continue_upload(&mut self, session: &mut Session, id: Id, bytes: &[u8]) -> usize {
-        let Some(Upload { node, scanner }) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_mut()) else {
+        let Some(Upload { link: ix, scanner }) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_mut())
+        else {
             return 0;
         };
-        let node = *node;
+        let ix = *ix;
         let passed = match scanner.pass(bytes, &self.limits.request) {
             Ok(passed) => passed,
             Err(error) => {
@@ -128,19 +130,19 @@ impl Core {
                 return bytes.len();
             }
         };
-        if let Some(node) = node {
-            self.backends[node as usize].append(&bytes[..passed.len], &mut self.pool);
-            self.list_node(node);
+        if let Some(ix) = ix {
+            self.links[ix].append(&bytes[..passed.len], &mut self.pool);
+            self.list_link(ix);
         }
         session.request_began = Some(self.now);
         if passed.complete {
-            self.end_upload(session, id, node);
+            self.end_upload(session, id, ix);
         }
         passed.len
     }
 
     /// The request is whole.
-    fn end_upload(&mut self, session: &mut Session, id: Id, node: Option<u32>) {
+    fn end_upload(&mut self, session: &mut Session, id: Id, node: Option<LinkIx>) {
         session.request_began = None;
         if let Some(pin) = self.pins.get_mut(id) {
             pin.upload = None;
@@ -165,9 +167,7 @@ impl Core {
         }
         let Pinning::Busy(id) = session.pinning else { return false };
         let Some(upload) = self.pins.get(id).and_then(|pin| pin.upload.as_ref()) else { return false };
-        upload
-            .node
-            .is_none_or(|node| self.backends[node as usize].queued_bytes() < self.limits.relay_bytes_max)
+        upload.link.is_none_or(|ix| self.links[ix].queued_bytes() < self.limits.relay_bytes_max)
     }
 
     /// Whether the session is in the middle of a large request.

@@ -1,6 +1,6 @@
 //! Transcripts of transactions with commands that all shards or all workers are asked for. `|` stands for CR LF.
 
-use crate::backend::lanes::LaneKind;
+use crate::link::lanes::LaneKind;
 use crate::testing::Rig;
 use crate::tests::pubsub::{message, said};
 use crate::{Event, Limits, Settings, Transactions};

@@ -2,8 +2,8 @@
 //!
 //! Payloads are made and read by a [`Scratch`], as a node would.
 
-use crate::backend::Ticket;
 use crate::cross_slot::Remedy;
+use crate::link::Ticket;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use resp::{Request, Span, encode};

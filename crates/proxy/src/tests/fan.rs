@@ -1,7 +1,7 @@
 //! Transcripts of XREAD over several shards. `|` stands for CR LF.
 
-use crate::backend::lanes::LaneKind;
 use crate::cross_slot::Remedy;
+use crate::link::lanes::LaneKind;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;

@@ -565,7 +565,7 @@ fn mgets_count_with_the_memory_that_they_hold_and_not_with_their_bytes() {
 /// A node that takes no bytes is not asked for the next write: what is queued for it meanwhile has to be counted without one.
 #[test]
 fn what_waits_for_a_node_that_takes_nothing_is_counted() {
-    let limits = Limits { memory_bytes_max: 400_000, backend_output_bytes_max: 400_000, ..Limits::default() };
+    let limits = Limits { memory_bytes_max: 400_000, link_output_bytes_max: 400_000, ..Limits::default() };
     let mut rig = Rig::ready_with(1, limits);
     let node = rig.node(0);
     rig.stick(node);

@@ -1,7 +1,7 @@
 //! What clients leave behind: each command of the table with a huge argument at each place, and with many, at two sizes. What is
 //! allocated afterwards, as the allocator counts it, must not grow with the size beyond what the accounts say.
 
-use crate::backend::State;
+use crate::link::State;
 use crate::testing::Rig;
 use crate::tests::every_command::lines;
 use crate::{CrossShard, Event, Limits, Settings};
@@ -58,7 +58,7 @@ fn serve(rig: &mut Rig) {
     loop {
         rig.proxy.handle_timeouts(rig.now);
         rig.perform();
-        let connecting = rig.proxy.core.backends.iter().find_map(|backend| match backend.state {
+        let connecting = rig.proxy.core.links.iter().find_map(|link| match link.state {
             State::Connecting { conn, .. } => Some(conn),
             _ => None,
         });

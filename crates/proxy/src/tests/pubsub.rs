@@ -1,6 +1,6 @@
 //! Transcripts of publish and subscribe. `|` stands for CR LF.
 
-use crate::backend::lanes::LaneKind;
+use crate::link::lanes::LaneKind;
 use crate::testing::{Rig, deliver_mail};
 use crate::{CloseReason, ConnId, Event, Limits, Notice};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Transcripts of client-side caching. `|` stands for CR LF.
 
-use crate::backend::lanes::LaneKind;
+use crate::link::lanes::LaneKind;
 use crate::testing::{Rig, deliver_mail, even};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use std::time::Duration;

@@ -15,10 +15,11 @@
 //! [`crate::tracking::noloop`].
 
 use crate::ConnId;
-use crate::backend::Purpose;
-use crate::backend::lanes::LaneKind;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
+use crate::link::Purpose;
+use crate::link::lanes::LaneKind;
+use crate::links::LinkIx;
 use crate::local::inquiry::{Gathered, Question};
 use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
@@ -62,8 +63,7 @@ struct Waiting {
 /// Where the changes of a shard come from.
 #[derive(Clone, Debug, Default)]
 struct Source {
-    /// The connection's place among the backends.
-    node: Option<u32>,
+    link: Option<LinkIx>,
     /// The node has confirmed.
     is_confirmed: bool,
     /// It had before the connection was lost.
@@ -88,13 +88,13 @@ impl Invalidations {
     }
 
     /// The connection over which changes of `shard` come.
-    pub(crate) fn node(&self, shard: ShardId) -> Option<u32> {
-        self.sources[shard.0 as usize].node
+    pub(crate) fn link(&self, shard: ShardId) -> Option<LinkIx> {
+        self.sources[shard.0 as usize].link
     }
 
-    /// Whether `node` is the connection over which changes of `shard` come.
-    pub(crate) fn is_source(&self, shard: ShardId, node: u32) -> bool {
-        self.sources[shard.0 as usize].node == Some(node)
+    /// Whether `ix` is the connection over which changes of `shard` come.
+    pub(crate) fn is_source(&self, shard: ShardId, ix: LinkIx) -> bool {
+        self.sources[shard.0 as usize].link == Some(ix)
     }
 
     /// Places in clients' orders that wait to be told that their clients track.
@@ -198,10 +198,10 @@ impl Core {
 
     /// Asks the node of `shard` to tell of changes, for those who wait by the name of `id`.
     fn ask_for_changes(&mut self, shard: ShardId, id: Id) {
-        let node = self.source_of_changes(shard);
+        let ix = self.source_of_changes(shard);
         // Who waits takes the place of a client.
         let asked = Asked { conn: id, place: 0, part: shard.0, purpose: Purpose::Track, kept: Kept::NO };
-        self.enqueue_on(node, TRACK, asked);
+        self.enqueue_on(ix, TRACK, asked);
     }
 
     /// Clients wait for keys of `shards`: their nodes are to tell of changes. True if all do so already; else all clients
@@ -214,7 +214,7 @@ impl Core {
                 continue;
             }
             (all_tell, source.has_gap) = (false, true);
-            if source.node.is_none() && self.topology.shard(shard).primary.is_some() {
+            if source.link.is_none() && self.topology.shard(shard).primary.is_some() {
                 self.ask_for_changes(shard, NOBODY);
             }
         }
@@ -227,11 +227,11 @@ impl Core {
     }
 
     /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
-    fn source_of_changes(&mut self, shard: ShardId) -> u32 {
+    fn source_of_changes(&mut self, shard: ShardId) -> LinkIx {
         let lane = self.lanes.of_kind(LaneKind { resp3: true, ..LaneKind::default() }, self.now);
-        let node = self.source_on(self.invalidations.sources[shard.0 as usize].node, lane, shard);
-        self.invalidations.sources[shard.0 as usize].node = Some(node);
-        node
+        let link = self.source_on(self.invalidations.sources[shard.0 as usize].link, lane, shard);
+        self.invalidations.sources[shard.0 as usize].link = Some(link);
+        link
     }
 
     /// Shards may have come: all that are there are to tell of changes, if anybody wants to know.
@@ -241,7 +241,7 @@ impl Core {
         }
         for shard in self.topology.all_shards().collect::<Vec<_>>() {
             let source = &mut self.invalidations.sources[shard.0 as usize];
-            if source.node.is_none() && self.topology.shard(shard).primary.is_some() {
+            if source.link.is_none() && self.topology.shard(shard).primary.is_some() {
                 // What has changed there so far nobody knows.
                 source.has_gap = true;
                 self.ask_for_changes(shard, NOBODY);
@@ -252,9 +252,9 @@ impl Core {
     /// Gives the connection over which the changes of `shard` came up. Who had asked over it, and was not answered.
     fn leave_source_of_changes(&mut self, shard: ShardId) -> Vec<Id> {
         let source = std::mem::take(&mut self.invalidations.sources[shard.0 as usize]);
-        let Some(node) = source.node else { return Vec::new() };
-        self.pins.doomed.push(node);
-        let tickets = self.backends[node as usize].tickets();
+        let Some(ix) = source.link else { return Vec::new() };
+        self.pins.doomed.push(ix);
+        let tickets = self.links[ix].tickets();
         tickets.filter(|ticket| ticket.purpose == Purpose::Track).map(|ticket| ticket.conn).collect()
     }
 
@@ -350,12 +350,12 @@ impl Core {
     }
 
     /// Connections over which nodes tell of changes that nobody wants to know of.
-    pub(crate) fn next_untracked(&mut self) -> Option<u32> {
+    pub(crate) fn next_untracked(&mut self) -> Option<LinkIx> {
         if self.are_changes_wanted() {
             return None;
         }
-        let source = self.invalidations.sources.iter_mut().find(|source| source.node.is_some())?;
-        std::mem::take(source).node
+        let source = self.invalidations.sources.iter_mut().find(|source| source.link.is_some())?;
+        std::mem::take(source).link
     }
 }
 
@@ -379,9 +379,9 @@ impl Proxy {
     }
 
     /// The connection over which changes of `shard` come is there.
-    pub(crate) fn handle_changes_source(&mut self, shard: ShardId, node: u32) {
+    pub(crate) fn handle_changes_source(&mut self, shard: ShardId, ix: LinkIx) {
         // Made again: those who track have been answered long ago.
-        if self.core.backends[node as usize].in_flight() == 0 {
+        if self.core.links[ix].in_flight() == 0 {
             self.core.ask_for_changes(shard, NOBODY);
         }
     }
@@ -448,7 +448,7 @@ impl Proxy {
         let core = &mut self.core;
         if !core.are_changes_wanted() {
             let source = std::mem::take(&mut core.invalidations.sources[shard.0 as usize]);
-            source.node.into_iter().for_each(|node| core.vacate(node));
+            source.link.into_iter().for_each(|ix| core.vacate(ix));
         }
     }
 

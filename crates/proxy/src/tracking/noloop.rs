@@ -15,9 +15,9 @@
 //! database it is in.
 
 use crate::ConnId;
-use crate::backend::Purpose;
-use crate::backend::lanes::LaneId;
 use crate::core::Asked;
+use crate::link::Purpose;
+use crate::link::lanes::LaneId;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
@@ -145,7 +145,7 @@ impl Proxy {
         let Some(written) = session.tracking().and_then(|tracking| tracking.own.get(key)) else { return };
         let core = &mut self.core;
         // Behind what the client has sent over the same connection.
-        let Ok(node) = core.shared_node(session.lane, shard) else {
+        let Ok(ix) = core.shared_link(session.lane, shard) else {
             return self.tell_changed(conn, Some(&[key]));
         };
         let id = core.invalidations.checks.insert(Check { conn, key: key.into(), written });
@@ -154,7 +154,7 @@ impl Proxy {
         let end = itoa::Buffer::new().format(written.len).to_owned();
         encode::request(&mut request, &[b"GETRANGE", key, b"0", end.as_bytes()]);
         let asked = Asked { conn: id, place: 0, part: 0, purpose: Purpose::Check, kept: Kept::NO };
-        core.enqueue_on(node, &request, asked);
+        core.enqueue_on(ix, &request, asked);
         core.pool.give(request);
     }
 

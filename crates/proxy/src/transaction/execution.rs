@@ -38,11 +38,11 @@
 //! counted as memory until the last one is there.
 
 use crate::ConnId;
-use crate::backend::lanes::LaneId;
-use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
-use crate::held::HeldNode;
+use crate::link::lanes::LaneId;
+use crate::link::{Purpose, Ticket};
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::{Aim, Kept};
 use crate::replies::Outcome;
@@ -93,7 +93,7 @@ struct Part {
     /// What it is sent, until it is answered.
     replay: Id,
     /// The connection on which its keys are watched.
-    watches_on: Option<HeldNode>,
+    watches_on: Option<LinkIx>,
     result: PartResult,
 }
 
@@ -127,7 +127,7 @@ enum Next {
 }
 
 /// Keys that are watched: the connection, and the division that they are in.
-pub(crate) type Watched = (HeldNode, u32);
+pub(crate) type Watched = (LinkIx, u32);
 
 /// Of tickets: [`Ticket::place`].
 const OF_CHECK: u32 = 1;
@@ -276,7 +276,7 @@ impl Core {
     }
 
     /// A part as it is kept until it is answered.
-    fn part(&mut self, part: PartRequests, watches_on: Option<HeldNode>) -> Part {
+    fn part(&mut self, part: PartRequests, watches_on: Option<LinkIx>) -> Part {
         let PartRequests { division, shard, requests, commands, is_waited_for, named } = part;
         let aim = match self.topology.is_cluster() {
             true => Aim::Slot(division as u16),
@@ -307,10 +307,10 @@ impl Core {
 
     fn ask_whether_changed(&mut self, id: Id, part: u32) {
         let Some(execution) = self.executions.get_mut(id) else { return };
-        let Some(node) = execution.parts[part as usize].watches_on else { return };
+        let Some(ix) = execution.parts[part as usize].watches_on else { return };
         execution.left += 1;
         let asked = Asked { conn: id, place: OF_CHECK, part, purpose: Purpose::Execution, kept: Kept::NO };
-        self.enqueue_on(node.get(), CLIENT_INFO, asked);
+        self.enqueue_on(ix, CLIENT_INFO, asked);
     }
 
     /// Sends one part, or notes why that cannot be.
@@ -319,23 +319,23 @@ impl Core {
         let lane = execution.lane;
         let Part { replay, watches_on, shard, .. } = execution.parts[part as usize];
         let shard = self.replays.get(replay).map_or(shard, |replay| self.shard_of(replay.aim));
-        let node = match watches_on {
-            Some(node) => Ok(node.get()),
-            None => self.shared_node(lane, shard),
+        let ix = match watches_on {
+            Some(ix) => Ok(ix),
+            None => self.shared_link(lane, shard),
         };
-        let (result, node) = match node {
-            Ok(node) => (PartResult::Sent, Some(node)),
+        let (result, ix) = match ix {
+            Ok(ix) => (PartResult::Sent, Some(ix)),
             Err(lost) => (PartResult::NotSent(lost), None),
         };
         if let Some(execution) = self.executions.get_mut(id) {
-            execution.left += usize::from(node.is_some());
+            execution.left += usize::from(ix.is_some());
             execution.parts[part as usize].shard = shard;
             execution.set_result(part, result);
         }
-        if let Some(node) = node {
-            self.queue_kept(node, replay, false);
+        if let Some(ix) = ix {
+            self.queue_kept(ix, replay, false);
             let asked = Asked { conn: id, place: OF_EXEC, part, purpose: Purpose::Execution, kept: Kept::NO };
-            self.enqueue_on(node, EXEC, asked);
+            self.enqueue_on(ix, EXEC, asked);
             self.release_unless_kept(replay);
         }
     }
@@ -401,20 +401,20 @@ impl Core {
         shard.map_or_else(String::new, |shard| self.shard_name(shard).to_owned())
     }
 
-    /// The part that went over `node` was answered. An EXEC that was not even discarded has left the keys watched.
-    fn end_of_watched_part(&mut self, node: HeldNode, reply: &[u8]) {
+    /// The part that went over `ix` was answered. An EXEC that was not even discarded has left the keys watched.
+    fn end_of_watched_part(&mut self, ix: LinkIx, reply: &[u8]) {
         if reply::is_error(reply) && !reply.starts_with(b"-EXECABORT ") {
-            return self.pins.doomed.push(node.get());
+            return self.pins.doomed.push(ix);
         }
-        self.let_go_of(node);
+        self.let_go_of(ix);
     }
 
-    /// The connection `node`, on which keys were watched for a transaction that is being carried out, is gone.
-    pub(crate) fn note_watch_lost(&mut self, node: HeldNode) {
+    /// The connection `ix`, on which keys were watched for a transaction that is being carried out, is gone.
+    pub(crate) fn note_watch_lost(&mut self, ix: LinkIx) {
         for index in 0..self.executions.places() {
             let Some(id) = self.executions.id_at(index) else { continue };
             let Some(execution) = self.executions.get_mut(id) else { continue };
-            let of_node = (0..).zip(&mut execution.parts).find(|(_, part)| part.watches_on == Some(node));
+            let of_node = (0..).zip(&mut execution.parts).find(|(_, part)| part.watches_on == Some(ix));
             // What is in flight there is told so by its ticket.
             if let Some((part, of_part)) = of_node
                 && matches!(of_part.result, PartResult::Unsent)

@@ -19,12 +19,12 @@
 //! SELECT goes to the node, since what follows it must run in the other database. The connection is the client's own
 //! then, and is closed afterwards; the client goes on in the lane of that database.
 
-use crate::backend::lanes::LaneKind;
 use crate::core::Core;
 use crate::errors;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::limits::SCRATCH_BYTES_KEPT;
+use crate::link::lanes::LaneKind;
 use crate::requests::Step;
 use crate::requests::route::Scratch;
 use crate::session::{Owed, Session};

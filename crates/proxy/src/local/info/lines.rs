@@ -2,7 +2,7 @@
 
 use super::survey::{KeyCounts, Word};
 use super::{Facts, push};
-use crate::backend::State;
+use crate::link::State;
 use crate::tally::ReadRow;
 use std::fmt::Write;
 
@@ -63,17 +63,17 @@ pub(super) fn nodes(facts: &Facts<'_>, text: &mut String) {
     for id in core.topology.all_shards() {
         let word = facts.survey.word(id);
         let (index, name) = (id.0, core.shard_name(id));
-        let Some(backend) = core.lanes.primary(id).map(|node| &core.backends[node as usize]) else {
+        let Some(link) = core.lanes.primary(id).map(|ix| &core.links[ix]) else {
             push(text, format_args!("node{index}:name={name},address=none,state=down,in_flight=0{word}"));
             continue;
         };
-        let state = match (&backend.state, word) {
+        let state = match (&link.state, word) {
             (State::Ready { .. }, Word::Down(_)) | (State::Waiting { .. }, _) => "down",
             (State::Ready { .. }, _) => "up",
             (State::Connecting { .. } | State::Probing { .. }, _) => "connecting",
         };
-        let in_flight = backend.in_flight();
-        let address = &core.topology.node(backend.node).address;
+        let in_flight = link.in_flight();
+        let address = &core.topology.node(link.node).address;
         let percent = core.ejection.as_ref().map(|ejection| ejection.keys_percent(id));
         let keys = percent.map_or(String::new(), |percent| format!(",keys_at_home={percent}%"));
         // A string takes all.

@@ -14,9 +14,10 @@
 //! been healthy.
 
 use crate::ConnId;
-use crate::backend::lanes::LaneId;
-use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::event::Notice;
+use crate::link::lanes::LaneId;
+use crate::link::{Link, Purpose, Ticket, Use};
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::Rescued;
 use crate::session::{Owed, Session};
@@ -38,58 +39,58 @@ impl Repeat {
 }
 
 impl Proxy {
-    /// Nothing comes on the shared connection `node`: another is made, to find out whether its node is there.
-    pub(crate) fn doubt(&mut self, node: u32) {
+    /// Nothing comes on the shared connection `ix`: another is made, to find out whether its node is there.
+    pub(crate) fn doubt(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        core.backends[node as usize].doubt(core.now);
-        let Backend { shard, lane, node: id, .. } = core.backends[node as usize];
+        core.links[ix].doubt(core.now);
+        let Link { shard, lane, node: id, .. } = core.links[ix];
         let greeting = core.lanes.greeting(lane);
-        core.add_node(Backend::new((shard, id), Use::Relief, lane, greeting));
+        core.add_link(Link::new((shard, id), Use::Relief, lane, greeting));
     }
 
     /// The node has answered on the fresh connection `place`, which takes the place of the one that is doubted, unless that
     /// has spoken meanwhile.
-    pub(crate) fn relieve(&mut self, place: u32) {
+    pub(crate) fn relieve(&mut self, place: LinkIx) {
         let core = &mut self.core;
-        let Backend { lane, node: id, .. } = core.backends[place as usize];
-        let shared = core.lanes.node(lane, id).filter(|&node| {
-            let backend = &core.backends[node as usize];
-            backend.used_by == Use::Shared && backend.is_ready() && backend.is_doubted()
+        let Link { lane, node: id, .. } = core.links[place];
+        let shared = core.lanes.link(lane, id).filter(|&ix| {
+            let link = &core.links[ix];
+            link.used_by == Use::Shared && link.is_ready() && link.is_doubted()
         });
-        let Some(node) = shared else {
-            core.backends[place as usize].used_by = Use::Pinned;
+        let Some(ix) = shared else {
+            core.links[place].used_by = Use::Pinned;
             return core.give_back(place);
         };
-        let reads = self.take_reads(node, |_| true);
-        self.replace(node, place, Use::Draining);
+        let reads = self.take_reads(ix, |_| true);
+        self.replace(ix, place, Use::Draining);
         let core = &mut self.core;
         core.counters.conns_replaced += 1;
-        let shard = core.shard_name(core.backends[node as usize].shard).to_owned();
+        let shard = core.shard_name(core.links[ix].shard).to_owned();
         core.notice(Notice::ConnReplaced { shard });
-        self.ask_again(reads, node);
-        self.core.recount_node(node);
+        self.ask_again(reads, ix);
+        self.core.recount_link(ix);
     }
 
-    /// The connection `node` has ended: takes the reads away from it that may be asked again on the next, if that is tried
+    /// The connection `ix` has ended: takes the reads away from it that may be asked again on the next, if that is tried
     /// at once.
-    pub(crate) fn take_reads_of_ended(&mut self, node: u32) -> Vec<Repeat> {
+    pub(crate) fn take_reads_of_ended(&mut self, ix: LinkIx) -> Vec<Repeat> {
         let core = &self.core;
-        match core.backends[node as usize].was_healthy(core.now, &core.limits) {
-            true => self.take_reads(node, |_| true),
+        match core.links[ix].was_healthy(core.now, &core.limits) {
+            true => self.take_reads(ix, |_| true),
             false => Vec::new(),
         }
     }
 
-    /// Takes the reads in flight on the shared connection `node` away from it that may be asked again, of clients that are
+    /// Takes the reads in flight on the shared connection `ix` away from it that may be asked again, of clients that are
     /// `fit` for it.
-    pub(crate) fn take_reads(&mut self, node: u32, fit: impl Fn(&Session) -> bool) -> Vec<Repeat> {
-        let backend = &self.core.backends[node as usize];
+    pub(crate) fn take_reads(&mut self, ix: LinkIx, fit: impl Fn(&Session) -> bool) -> Vec<Repeat> {
+        let link = &self.core.links[ix];
         // The places of one that has gone are nobody's.
         let awaited =
-            backend.tickets().enumerate().filter_map(|(number, &ticket)| match self.peers.get(ticket.conn) {
+            link.tickets().enumerate().filter_map(|(number, &ticket)| match self.peers.get(ticket.conn) {
                 Some(Peer::Client(session)) if ticket.is_of_client() => {
                     let owed = session.owed(ticket.place)?;
-                    Some((number, ticket, fit(session) && self.may_ask_again(node, &ticket, owed)))
+                    Some((number, ticket, fit(session) && self.may_ask_again(ix, &ticket, owed)))
                 }
                 _ => None,
             });
@@ -97,40 +98,39 @@ impl Proxy {
         let bound: BTreeSet<ConnId> =
             awaited.iter().filter(|(_, _, may)| !may).map(|(_, ticket, _)| ticket.conn).collect();
         let free = awaited.iter().filter(|(_, ticket, _)| !bound.contains(&ticket.conn));
-        let reads = free.filter_map(|&(number, ticket, _)| {
-            Some(Repeat { ticket, request: backend.kept_request(number)? })
-        });
+        let reads = free
+            .filter_map(|&(number, ticket, _)| Some(Repeat { ticket, request: link.kept_request(number)? }));
         let reads: Vec<Repeat> = reads.collect();
         let starts: BTreeSet<u64> = reads.iter().map(|read| read.ticket.start).collect();
-        let backend = &mut self.core.backends[node as usize];
-        for ticket in backend.tickets_mut().filter(|ticket| starts.contains(&ticket.start)) {
+        let link = &mut self.core.links[ix];
+        for ticket in link.tickets_mut().filter(|ticket| starts.contains(&ticket.start)) {
             // No tombstone of the client's: nothing that it sends need wait for it.
             ticket.purpose = Purpose::Nobody;
         }
         reads
     }
 
-    /// Whether the request of `ticket`, in flight on the connection `node` for what is `owed`, may be asked again.
-    fn may_ask_again(&self, node: u32, ticket: &Ticket, owed: Owed) -> bool {
+    /// Whether the request of `ticket`, in flight on the connection `ix` for what is `owed`, may be asked again.
+    fn may_ask_again(&self, ix: LinkIx, ticket: &Ticket, owed: Owed) -> bool {
         ticket.purpose == Purpose::Client
             && ticket.kept.may_be_repeated()
-            && self.core.backends[node as usize].is_kept(ticket)
+            && self.core.links[ix].is_kept(ticket)
             && self.core.limits.over_at(ticket.deadline, self.core.limits.request_timeout) > self.core.now
             && matches!(owed, Owed::Node | Owed::Merge(_))
     }
 
-    /// Asks `reads` on the connection `node`, which has just taken the place of theirs. They had been admitted there.
-    pub(crate) fn ask_again(&mut self, reads: Vec<Repeat>, node: u32) {
+    /// Asks `reads` on the connection `ix`, which has just taken the place of theirs. They had been admitted there.
+    pub(crate) fn ask_again(&mut self, reads: Vec<Repeat>, ix: LinkIx) {
         let core = &mut self.core;
         for Repeat { ticket, request } in reads {
             core.counters.reads_repeated += 1;
             let again = Ticket { kept: ticket.kept.repeated(), ..ticket };
-            core.enqueue_again(node, false, &request, again);
+            core.enqueue_again(ix, false, &request, again);
         }
     }
 }
 
-impl Backend {
+impl Link {
     /// Whether the first late reply is the end of the connection: only one client waits for what comes on it, its node
     /// answers on another meanwhile, or nothing more is sent on it before that reply has come.
     pub(crate) fn is_given_up_when_late(&self) -> bool {

@@ -1,12 +1,12 @@
 //! How a connection to a node begins: greeting, PONG, and what the node must show before it gets requests.
 
-use super::{Backend, State, shown};
+use super::{Link, State, shown};
 use crate::ConnId;
-use crate::backend::proof::Proof;
+use crate::link::proof::Proof;
 use resp::reply;
 use stdx::Instant;
 
-impl Backend {
+impl Link {
     /// What is being said before any request.
     pub(super) fn opening(&self) -> &[u8] {
         if self.is_proving { self.proof.request() } else { self.greeting.bytes() }
@@ -74,8 +74,8 @@ impl Backend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Use;
-    use crate::backend::lanes::{Greeting, LaneId, LaneKind, PING, PONG};
+    use crate::link::Use;
+    use crate::link::lanes::{Greeting, LaneId, LaneKind, PING, PONG};
     use crate::login::credentials::Credentials;
     use stdx::BufferPool;
     use topology::{NodeId, ShardId};
@@ -89,23 +89,20 @@ mod tests {
             [(&cluster[..], None), (plain, Some(&b"-NOPERM no\r\n"[..])), (plain, Some(plain))]
         {
             let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
-            let mut backend = Backend::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting);
-            backend.state = State::Connecting { conn, deadline: Instant::NEVER };
-            backend.handle_connected(Proof::Plain { run_id: "me".into(), is_named_replica: false });
-            backend.handle_sent(PING.len(), &mut pool);
-            assert_eq!(backend.handle_probe_reply(PONG, now), Ok(false));
-            backend.handle_sent(backend.output().len(), &mut pool);
-            let said = backend.handle_probe_reply(first, now);
+            let mut link = Link::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting);
+            link.state = State::Connecting { conn, deadline: Instant::NEVER };
+            link.handle_connected(Proof::Plain { run_id: "me".into(), is_named_replica: false });
+            link.handle_sent(PING.len(), &mut pool);
+            assert_eq!(link.handle_probe_reply(PONG, now), Ok(false));
+            link.handle_sent(link.output().len(), &mut pool);
+            let said = link.handle_probe_reply(first, now);
             match second {
                 None => {
                     assert!(said.expect_err("it is refused").starts_with("it is a node of a Redis Cluster"))
                 }
                 Some(second) => {
-                    assert_eq!((said, backend.is_ready()), (Ok(false), false));
-                    assert_eq!(
-                        (backend.handle_probe_reply(second, now), backend.is_ready()),
-                        (Ok(true), true)
-                    );
+                    assert_eq!((said, link.is_ready()), (Ok(false), false));
+                    assert_eq!((link.handle_probe_reply(second, now), link.is_ready()), (Ok(true), true));
                 }
             }
         }
@@ -118,16 +115,16 @@ mod tests {
         let proof = Proof::Identity("abc".into());
         for (shown, is_it) in [(&b"$3\r\nabc\r\n"[..], true), (b"$3\r\nabd\r\n", false)] {
             let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
-            let mut backend = Backend::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting);
-            backend.state = State::Connecting { conn, deadline: Instant::NEVER };
-            backend.handle_connected(proof.clone());
-            backend.handle_sent(PING.len(), &mut pool);
-            assert_eq!(backend.handle_probe_reply(PONG, now), Ok(false));
-            assert_eq!(backend.output(), proof.request());
-            assert!(backend.handle_probe_reply(shown, now).is_err(), "an answer before the question");
-            backend.handle_sent(proof.request().len(), &mut pool);
-            assert_eq!(backend.handle_probe_reply(shown, now).is_ok(), is_it);
-            assert_eq!(backend.is_ready(), is_it);
+            let mut link = Link::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting);
+            link.state = State::Connecting { conn, deadline: Instant::NEVER };
+            link.handle_connected(proof.clone());
+            link.handle_sent(PING.len(), &mut pool);
+            assert_eq!(link.handle_probe_reply(PONG, now), Ok(false));
+            assert_eq!(link.output(), proof.request());
+            assert!(link.handle_probe_reply(shown, now).is_err(), "an answer before the question");
+            link.handle_sent(proof.request().len(), &mut pool);
+            assert_eq!(link.handle_probe_reply(shown, now).is_ok(), is_it);
+            assert_eq!(link.is_ready(), is_it);
         }
     }
 }

@@ -25,10 +25,11 @@
 //! `output_stall` is closed.
 
 use crate::ConnId;
-use crate::backend::lanes::{Greeting, LaneId};
-use crate::backend::{Backend, Purpose, State, Ticket, Use};
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
+use crate::link::lanes::{Greeting, LaneId};
+use crate::link::{Link, Purpose, State, Ticket, Use};
+use crate::links::LinkIx;
 use crate::memory::Charge;
 use crate::redirect::Kept;
 use crate::requests::upload::Upload;
@@ -43,7 +44,7 @@ pub(crate) enum Pinning {
     /// It has none.
     #[default]
     No,
-    /// It has none, and has changed its lane ([`crate::backend::lanes`]): no request is read until all earlier ones were answered.
+    /// It has none, and has changed its lane ([`crate::link::lanes`]): no request is read until all earlier ones were answered.
     Turning,
     /// It waits for a permit.
     Waiting(Id),
@@ -73,7 +74,7 @@ impl Pinning {
 pub(crate) struct Pin {
     client: ConnId,
     /// The connections that it uses, at most one to each shard and of each lane.
-    pub nodes: Vec<u32>,
+    pub links: Vec<LinkIx>,
     refetches: Vec<Refetch>,
     /// The request that is being passed on while it comes.
     pub upload: Option<Upload>,
@@ -109,14 +110,14 @@ pub(crate) struct Pins {
     /// Permits given.
     granted: usize,
     /// By node: connections that nobody uses at the moment.
-    idle: BTreeMap<NodeId, Vec<u32>>,
+    idle: BTreeMap<NodeId, Vec<LinkIx>>,
     /// Connections that cannot be given to another client: they are to be closed.
-    pub doomed: Vec<u32>,
+    pub doomed: Vec<LinkIx>,
     /// Clients for whom something may be passed on now.
     pub to_relay: Vec<ConnId>,
     /// Connections whose next reply is to be read: an error, which may say that the request was declined, a part of
     /// what is not passed on part by part any more, or what is for nobody.
-    pub to_read: Vec<u32>,
+    pub to_read: Vec<LinkIx>,
 }
 
 impl Pins {
@@ -156,23 +157,23 @@ impl Pins {
         self.granted
     }
 
-    /// The connection `node` is gone.
-    fn vacate(&mut self, node: u32) {
+    /// The connection `ix` is gone.
+    fn vacate(&mut self, ix: LinkIx) {
         for index in 0..self.pins.places() {
             let Some(pin) = self.pins.id_at(index).and_then(|id| self.pins.get_mut(id)) else { continue };
-            pin.nodes.retain(|&used| used != node);
+            pin.links.retain(|&used| used != ix);
             if let Some(upload) = &mut pin.upload {
-                upload.forget(node);
+                upload.forget(ix);
             }
         }
-        self.idle.values_mut().for_each(|idle| idle.retain(|&unused| unused != node));
-        self.doomed.retain(|&closing| closing != node);
-        self.to_read.retain(|&reading| reading != node);
+        self.idle.values_mut().for_each(|idle| idle.retain(|&unused| unused != ix));
+        self.doomed.retain(|&closing| closing != ix);
+        self.to_read.retain(|&reading| reading != ix);
     }
 
-    /// The connection `node` to the node `id` is free for the next who needs one.
-    pub(crate) fn add_idle(&mut self, id: NodeId, node: u32) {
-        self.idle.entry(id).or_default().push(node);
+    /// The connection `ix` to the node `id` is free for the next who needs one.
+    pub(crate) fn add_idle(&mut self, id: NodeId, ix: LinkIx) {
+        self.idle.entry(id).or_default().push(ix);
     }
 
     /// Nobody will need a connection to the node `id` any more.
@@ -181,7 +182,7 @@ impl Pins {
     }
 
     /// A connection that nobody uses.
-    pub(crate) fn next_idle(&self, fits: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(crate) fn next_idle(&self, fits: impl Fn(LinkIx) -> bool) -> Option<LinkIx> {
         self.idle.values().flatten().copied().find(|&node| fits(node))
     }
 }
@@ -198,7 +199,7 @@ impl Core {
         if let Some(id) = session.pinning.id() {
             return id;
         }
-        let pin = Pin { client: session.conn, nodes: Vec::new(), refetches: Vec::new(), upload: None };
+        let pin = Pin { client: session.conn, links: Vec::new(), refetches: Vec::new(), upload: None };
         let id = self.pins.pins.insert(pin);
         if self.pins.waiting.is_empty() && self.pins.granted < self.limits.pinned_clients_max {
             self.pins.granted += 1;
@@ -243,7 +244,7 @@ impl Core {
         lane: LaneId,
         shard: ShardId,
         place: Option<u32>,
-    ) -> Result<u32, Lost> {
+    ) -> Result<LinkIx, Lost> {
         let at = self.primary_of(shard)?;
         self.pinned_to(id, lane, at, place)
     }
@@ -257,35 +258,35 @@ impl Core {
         lane: LaneId,
         at: NodeId,
         place: Option<u32>,
-    ) -> Result<u32, Lost> {
+    ) -> Result<LinkIx, Lost> {
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
-        let is_it = |backend: &Backend| {
-            let last = backend.tickets().last().map(|ticket| ticket.place);
+        let is_it = |link: &Link| {
+            let last = link.tickets().last().map(|ticket| ticket.place);
             let is_in_order = last.zip(place).is_none_or(|(last, own)| !is_behind(last, own));
-            backend.node == at && backend.lane == lane && is_in_order
+            link.node == at && link.lane == lane && is_in_order
         };
-        if let Some(&node) = pin.nodes.iter().find(|&&node| is_it(&self.backends[node as usize])) {
-            return Ok(node);
+        if let Some(&ix) = pin.links.iter().find(|&&ix| is_it(&self.links[ix])) {
+            return Ok(ix);
         }
-        let node = self.own_node(lane, at)?;
-        self.pins.pins.get_mut(id).expect("as above").nodes.push(node);
-        Ok(node)
+        let ix = self.own_link(lane, at)?;
+        self.pins.pins.get_mut(id).expect("as above").links.push(ix);
+        Ok(ix)
     }
 
     /// A connection to the node `id` for one client, in `lane`, unless the node is down.
-    pub(crate) fn own_node(&mut self, lane: LaneId, id: NodeId) -> Result<u32, Lost> {
-        let fits = |&node: &u32| self.backends[node as usize].lane == lane;
+    pub(crate) fn own_link(&mut self, lane: LaneId, id: NodeId) -> Result<LinkIx, Lost> {
+        let fits = |&ix: &LinkIx| self.links[ix].lane == lane;
         if !self.pins.idle.get(&id).is_some_and(|idle| idle.iter().any(fits)) {
-            let shared = self.lanes.node(lane, id).or_else(|| self.lanes.node(LaneId::FIRST, id));
-            shared.map_or(Ok(()), |node| self.admit_on(node))?;
+            let shared = self.lanes.link(lane, id).or_else(|| self.lanes.link(LaneId::FIRST, id));
+            shared.map_or(Ok(()), |ix| self.admit_on(ix))?;
         }
-        Ok(self.unused_node(lane, id))
+        Ok(self.unused_link(lane, id))
     }
 
     /// A connection to the node `id` that nobody uses, in `lane`: one that is there, or one that will be made.
-    pub(crate) fn unused_node(&mut self, lane: LaneId, id: NodeId) -> u32 {
+    pub(crate) fn unused_link(&mut self, lane: LaneId, id: NodeId) -> LinkIx {
         let idle = self.pins.idle.entry(id).or_default();
-        if let Some(at) = idle.iter().rposition(|&node| self.backends[node as usize].lane == lane) {
+        if let Some(at) = idle.iter().rposition(|&ix| self.links[ix].lane == lane) {
             return idle.remove(at);
         }
         let is_told = self.topology.is_cluster() && self.is_replica(id);
@@ -293,7 +294,7 @@ impl Core {
             true => self.lanes.greeting_of_replica(lane),
             false => self.lanes.greeting(lane),
         };
-        self.add_node(Backend::new((self.shard_of_node(id), id), Use::Pinned, lane, greeting))
+        self.add_link(Link::new((self.shard_of_node(id), id), Use::Pinned, lane, greeting))
     }
 
     /// The shard that the node `id` is of.
@@ -301,28 +302,27 @@ impl Core {
         self.topology.node(id).shard.unwrap_or_else(|| self.topology.keyless())
     }
 
-    /// Nobody uses the connection `node` any more, on which all was answered: the next who needs one gets it, or it is
+    /// Nobody uses the connection `ix` any more, on which all was answered: the next who needs one gets it, or it is
     /// closed, if requests do not go to its node any more.
-    pub(crate) fn give_back(&mut self, node: u32) {
-        let id = self.backends[node as usize].node;
-        match self.lanes.node(LaneId::FIRST, id) {
-            Some(_) => self.pins.add_idle(id, node),
-            None => self.pins.doomed.push(node),
+    pub(crate) fn give_back(&mut self, ix: LinkIx) {
+        let id = self.links[ix].node;
+        match self.lanes.link(LaneId::FIRST, id) {
+            Some(_) => self.pins.add_idle(id, ix),
+            None => self.pins.doomed.push(ix),
         }
     }
 
-    /// What `session` has in flight on the connection `node`, on which a large reply to it begins: all of that is to be asked
+    /// What `session` has in flight on the connection `ix`, on which a large reply to it begins: all of that is to be asked
     /// again with it. `None` if that must not be.
-    pub(crate) fn refetches(&self, session: &Session, node: u32) -> Option<Vec<Refetch>> {
-        let backend = &self.backends[node as usize];
-        let (from, first, lane, shard) =
-            (backend.conn()?, backend.front()?.start, backend.lane, backend.shard);
+    pub(crate) fn refetches(&self, session: &Session, ix: LinkIx) -> Option<Vec<Refetch>> {
+        let link = &self.links[ix];
+        let (from, first, lane, shard) = (link.conn()?, link.front()?.start, link.lane, link.shard);
         let mut refetches = Vec::new();
-        for (number, &ticket) in backend.tickets().enumerate() {
+        for (number, &ticket) in link.tickets().enumerate() {
             if ticket.conn != session.conn || ticket.purpose != Purpose::Client {
                 continue;
             }
-            if !ticket.kept.is_read() || !backend.is_kept(&ticket) {
+            if !ticket.kept.is_read() || !link.is_kept(&ticket) {
                 return None;
             }
             match session.owed(ticket.place) {
@@ -332,7 +332,7 @@ impl Core {
                 // What it is a part of has failed.
                 None => continue,
             }
-            let request = backend.kept_request(number)?;
+            let request = link.kept_request(number)?;
             let charge = self.memory.charge(request.len());
             refetches.push(Refetch { from, first, lane, shard, ticket, request, charge });
         }
@@ -346,13 +346,13 @@ impl Core {
         self.pins.pins.get_mut(id).expect("a pinned session has a pin").refetches.extend(refetches);
     }
 
-    /// The connection `node`, on which nobody else waits for anything, is from now on one of the session's own, if that has
+    /// The connection `ix`, on which nobody else waits for anything, is from now on one of the session's own, if that has
     /// its permit, or gets it at once.
-    pub(crate) fn leave_to(&mut self, session: &mut Session, node: u32) -> bool {
+    pub(crate) fn leave_to(&mut self, session: &mut Session, ix: LinkIx) -> bool {
         self.want_pin(session);
         let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return false };
         session.pinning = Pinning::Busy(id);
-        self.pins.pins.get_mut(id).expect("a pinned session has a pin").nodes.push(node);
+        self.pins.pins.get_mut(id).expect("a pinned session has a pin").links.push(ix);
         self.pins.to_relay.push(session.conn);
         true
     }
@@ -360,10 +360,9 @@ impl Core {
     /// Whether `refetch` is not sent yet: what comes on a retired connection is passed over first, since somebody waits behind
     /// it.
     fn waits(&self, refetch: &Refetch) -> bool {
-        let is_it = |backend: &&Backend| backend.conn() == Some(refetch.from);
-        self.backends.iter().find(is_it).is_some_and(|backend| {
-            backend.used_by == Use::Retired
-                && backend.front().is_some_and(|ticket| ticket.start == refetch.first)
+        let is_it = |link: &&Link| link.conn() == Some(refetch.from);
+        self.links.iter().find(is_it).is_some_and(|link| {
+            link.used_by == Use::Retired && link.front().is_some_and(|ticket| ticket.start == refetch.first)
         })
     }
 
@@ -378,16 +377,16 @@ impl Core {
         for Refetch { lane, shard, ticket, request, .. } in refetches {
             session.pinning = Pinning::Busy(id);
             match self.pinned_node(id, lane, shard, Some(ticket.place)) {
-                Ok(node) => {
+                Ok(ix) => {
                     let Ticket { conn, place, part, purpose, .. } = ticket;
                     let is_same = |other: &Ticket| (other.conn, other.place) == (conn, place);
-                    let is_behind_another = self.backends[node as usize].tickets().any(is_same);
+                    let is_behind_another = self.links[ix].tickets().any(is_same);
                     if let (true, Some(Owed::Merge(merge))) = (is_behind_another, session.owed(place)) {
                         // A redirect has brought parts of one request together.
                         self.take_whole(conn, merge);
                     }
                     self.asking = ticket.command;
-                    self.enqueue_on(node, &request, Asked { conn, place, part, purpose, kept: Kept::NO });
+                    self.enqueue_on(ix, &request, Asked { conn, place, part, purpose, kept: Kept::NO });
                 }
                 Err(reason) => lost.push((ticket, reason)),
             }
@@ -412,29 +411,29 @@ impl Core {
         }
     }
 
-    /// The connection `node` is gone and is not made again: its place is free.
-    pub(crate) fn vacate(&mut self, node: u32) {
-        let backend = &mut self.backends[node as usize];
-        backend.state = State::Waiting { until: Instant::NEVER };
-        self.lanes.forget(backend.lane, backend.node, node);
+    /// The connection `ix` is gone and is not made again: its place is free.
+    pub(crate) fn vacate(&mut self, ix: LinkIx) {
+        let link = &mut self.links[ix];
+        link.state = State::Waiting { until: Instant::NEVER };
+        self.lanes.forget(link.lane, link.node, ix);
         // There may be a password in what it began with.
-        (backend.greeting, backend.lane) = (Greeting::never(), LaneId::NONE);
-        self.recount_node(node);
-        self.held -= usize::from(self.backends[node as usize].used_by == Use::Held);
-        self.pins.vacate(node);
-        debug_assert!(!self.vacant.contains(&node), "a place is given up once");
-        // The first place is never a held one's: see [`crate::held::HeldNode`].
-        self.vacant.extend((node > 0).then_some(node));
+        (link.greeting, link.lane) = (Greeting::never(), LaneId::NONE);
+        self.recount_link(ix);
+        self.held -= usize::from(self.links[ix].used_by == Use::Held);
+        self.pins.vacate(ix);
+        if ix != LinkIx::FIRST {
+            self.links.vacate(ix);
+        }
     }
 
     /// Ends the session's pin. What is unfinished on its connections is lost.
     pub(crate) fn unpin(&mut self, session: &mut Session) {
         let was = std::mem::take(&mut session.pinning);
         let Some(pin) = was.id().and_then(|id| self.pins.pins.remove(id)) else { return };
-        for node in pin.nodes {
-            match self.backends[node as usize].is_clean() {
-                true => self.give_back(node),
-                false => self.pins.doomed.push(node),
+        for ix in pin.links {
+            match self.links[ix].is_clean() {
+                true => self.give_back(ix),
+                false => self.pins.doomed.push(ix),
             }
         }
         if !matches!(was, Pinning::Waiting(_)) {
@@ -445,23 +444,23 @@ impl Core {
 
     /// Stops or goes on reading from a pinned connection: what it brings is taken if there is no other way on, or if
     /// nothing of it waits here.
-    pub(crate) fn pace_pinned(&mut self, node: u32) {
-        let backend = &mut self.backends[node as usize];
-        let State::Ready { conn, .. } = backend.state else { return };
-        let pauses = backend.input_len() > 0 && !backend.starved;
-        if pauses == backend.paused {
+    pub(crate) fn pace_pinned(&mut self, ix: LinkIx) {
+        let link = &mut self.links[ix];
+        let State::Ready { conn, .. } = link.state else { return };
+        let pauses = link.input_len() > 0 && !link.starved;
+        if pauses == link.paused {
             return;
         }
-        backend.paused = pauses;
-        backend.handle_progress(self.now);
-        let deadline = backend.deadline(&self.limits);
+        link.paused = pauses;
+        link.handle_progress(self.now);
+        let deadline = link.deadline(&self.limits);
         self.check_at = self.check_at.min(deadline);
         self.pace(conn, pauses);
     }
 
     /// A pinned connection that nobody has used for long.
-    pub(crate) fn next_stale(&self, now: Instant) -> Option<u32> {
+    pub(crate) fn next_stale(&self, now: Instant) -> Option<LinkIx> {
         let after = self.limits.pinned_idle;
-        self.pins.next_idle(|node| self.backends[node as usize].is_silent_for(after, now))
+        self.pins.next_idle(|ix| self.links[ix].is_silent_for(after, now))
     }
 }

@@ -14,10 +14,11 @@
 //! Writes get its own READONLY there, which libraries know. A node that does not let us ask, or does not know the question, is
 //! taken for what it is named. One that ends the connection when it is asked (twemproxy does) is not asked any more.
 
-use crate::backend::proof::Proof;
-use crate::backend::{Purpose, Ticket};
 use crate::core::{Asked, Core};
 use crate::event::Notice;
+use crate::link::proof::Proof;
+use crate::link::{Purpose, Ticket};
+use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::{ConnId, Proxy};
@@ -56,7 +57,7 @@ pub(crate) struct Inspection {
     /// Run ids of the processes that requests reach through nodes which are shardis: theirs, and those behind them.
     behind: BTreeMap<NodeId, BTreeSet<String>>,
     /// Connections of nodes that are to be refused, with the reasons.
-    unfit: Vec<(u32, String)>,
+    unfit: Vec<(LinkIx, String)>,
     /// The next round of questions is due then.
     ask_at: Instant,
 }
@@ -163,11 +164,11 @@ impl Core {
         shard.is_some_and(|shard| self.topology.shard(shard).primary == Some(id))
     }
 
-    /// The new connection `node` has brought `reply` to what its node was asked.
-    pub(crate) fn note_inspected(&mut self, node: u32, reply: &[u8]) {
-        let backend = &self.backends[node as usize];
-        let (id, shard, stands_for_node) = (backend.node, backend.shard, backend.stands_for_node());
-        if !backend.is_inspected() {
+    /// The new connection `ix` has brought `reply` to what its node was asked.
+    pub(crate) fn note_inspected(&mut self, ix: LinkIx, reply: &[u8]) {
+        let link = &self.links[ix];
+        let (id, shard, stands_for_node) = (link.node, link.shard, link.stands_for_node());
+        if !link.is_inspected() {
             return;
         }
         self.inspection.ended.remove(&id);
@@ -184,16 +185,16 @@ impl Core {
     }
 
     /// A connection is given up.
-    pub(crate) fn note_inspection_ended(&mut self, node: u32, fault: &Fault) {
-        let backend = &self.backends[node as usize];
-        let id = backend.node;
-        if backend.stands_for_node() {
+    pub(crate) fn note_inspection_ended(&mut self, ix: LinkIx, fault: &Fault) {
+        let link = &self.links[ix];
+        let id = link.node;
+        if link.stands_for_node() {
             self.inspection.behind.remove(&id);
         }
-        if backend.is_inspected() && matches!(fault, Fault::Gone(_)) {
+        if link.is_inspected() && matches!(fault, Fault::Gone(_)) {
             let ended = self.inspection.ended.entry(id).or_default();
             *ended = ended.saturating_add(1);
-        } else if backend.is_ready() && backend.stands_for_node() {
+        } else if link.is_ready() && link.stands_for_node() {
             // Another node may be there the next time.
             self.inspection.ended.remove(&id);
         }
@@ -221,35 +222,36 @@ impl Core {
             return;
         }
         self.inspection.ask_at = self.now + self.limits.inspect_every;
-        for node in 0..self.backends.len() as u32 {
-            let backend = &self.backends[node as usize];
-            let (id, shard) = (backend.node, backend.shard);
-            let is_asked = backend.stands_for_node()
-                && backend.is_ready()
-                && backend.admit(&self.limits).is_ok()
+        for ix in self.links.indexes() {
+            let link = &self.links[ix];
+            let (id, shard) = (link.node, link.shard);
+            let is_asked = link.stands_for_node()
+                && link.is_ready()
+                && link.admit(&self.limits).is_ok()
                 && self.inspection.telling.contains(&id);
             if !is_asked {
                 continue;
             }
-            let conn = ConnId { index: node, generation: 0 };
+            let conn = ConnId { index: ix.to_u32(), generation: 0 };
             let (place, part, purpose) = (id.0, shard.0, Purpose::Role);
             let asked = || Asked { conn, place, part, purpose, kept: Kept::NO };
-            self.enqueue_on(node, INFO_REPLICATION, asked());
+            self.enqueue_on(ix, INFO_REPLICATION, asked());
             if self.inspection.behind.contains_key(&id) {
-                self.enqueue_on(node, INFO_SERVER, asked());
+                self.enqueue_on(ix, INFO_SERVER, asked());
             }
         }
     }
 
     /// A node has said which role it has, or will not.
     pub(crate) fn absorb_role(&mut self, ticket: &Ticket, outcome: &Outcome<'_>) {
-        let (node, id, shard) = (ticket.conn.index, NodeId(ticket.place), ShardId(ticket.part));
+        let (ix, id, shard) =
+            (LinkIx::from_u32(ticket.conn.index), NodeId(ticket.place), ShardId(ticket.part));
         let Outcome::Reply(reply) = outcome else { return };
         self.inspection.note_behind(id, reply);
         match Said::read(reply, &self.run_id, false) {
             Said::Primary => self.note_role(shard, id, None),
             Said::Replica(of) => self.note_role(shard, id, Some(of)),
-            Said::Unfit(reason) => self.inspection.unfit.push((node, reason)),
+            Said::Unfit(reason) => self.inspection.unfit.push((ix, reason)),
             Said::Nothing => {}
         }
     }
@@ -258,8 +260,8 @@ impl Core {
 impl Proxy {
     /// Once a second: refuses nodes that have become unfit, and asks the others.
     pub(crate) fn inspect_nodes(&mut self) {
-        for (node, reason) in std::mem::take(&mut self.core.inspection.unfit) {
-            self.fail_node(node, Fault::Refused(reason));
+        for (ix, reason) in std::mem::take(&mut self.core.inspection.unfit) {
+            self.fail_link(ix, Fault::Refused(reason));
         }
         self.core.ask_for_roles();
     }

@@ -15,29 +15,30 @@
 //! from until that was answered: what it sends next must not overtake it.
 
 use crate::ConnId;
-use crate::backend::pinned::Refetch;
-use crate::backend::{Backend, Purpose, Ticket, Use};
 use crate::errors::Lost;
+use crate::link::pinned::Refetch;
+use crate::link::{Link, Purpose, Ticket, Use};
+use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Session, is_behind};
 
 impl Proxy {
-    /// Retires the connection `node` if many share it and what comes on it for one of them would keep the others for too
+    /// Retires the connection `ix` if many share it and what comes on it for one of them would keep the others for too
     /// long. Closes it then, if nobody waits for anything on it.
-    pub(crate) fn unclog(&mut self, node: u32) {
-        let place = self.retire_if_clogged(node);
+    pub(crate) fn unclog(&mut self, ix: LinkIx) {
+        let place = self.retire_if_clogged(ix);
         self.close_if_abandoned(place);
     }
 
-    /// The reply that comes on the connection `node` for a client is large. `refetches`, all that it waits for there, is asked
+    /// The reply that comes on the connection `ix` for a client is large. `refetches`, all that it waits for there, is asked
     /// again on a connection of its own, and what comes here is passed over; or, if nobody else waits for anything here and
     /// this is retired, it is that connection.
-    pub(crate) fn refetch(&mut self, node: u32, refetches: Vec<Refetch>) {
+    pub(crate) fn refetch(&mut self, ix: LinkIx, refetches: Vec<Refetch>) {
         let Some(conn) = refetches.first().map(|refetch| refetch.ticket.conn) else { return };
         let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
-        self.core.backends[node as usize].tickets_mut().filter(is_ours).for_each(Ticket::bury);
-        let place = self.retire_if_clogged(node);
+        self.core.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::bury);
+        let place = self.retire_if_clogged(ix);
         if self.leave_to_client(place, conn, &refetches) {
             return;
         }
@@ -45,35 +46,35 @@ impl Proxy {
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             core.add_refetches(session, refetches);
         }
-        core.backends[place as usize].pass_over(&mut core.pool);
+        core.links[place].pass_over(&mut core.pool);
         self.close_if_abandoned(place);
         self.send_refetches_of(conn);
     }
 
-    /// Leaves the retired connection `node` to the client `conn`, who waits for `refetches`, if these come first there and
+    /// Leaves the retired connection `ix` to the client `conn`, who waits for `refetches`, if these come first there and
     /// nobody waits for anything else.
-    fn leave_to_client(&mut self, node: u32, conn: ConnId, refetches: &[Refetch]) -> bool {
+    fn leave_to_client(&mut self, ix: LinkIx, conn: ConnId, refetches: &[Refetch]) -> bool {
         let core = &mut self.core;
-        let backend = &core.backends[node as usize];
+        let link = &core.links[ix];
         let is_ours = |ticket: &&Ticket| ticket.conn == conn && ticket.is_of_client();
-        let starts = backend.tickets().take_while(is_ours).map(|ticket| ticket.start);
+        let starts = link.tickets().take_while(is_ours).map(|ticket| ticket.start);
         let come_first = starts.eq(refetches.iter().map(|refetch| refetch.ticket.start))
-            && backend.tickets().filter(is_ours).count() == refetches.len();
+            && link.tickets().filter(is_ours).count() == refetches.len();
         // A redirect may have brought parts of one request together, which are passed on side by side.
         let are_in_order =
             refetches.windows(2).all(|pair| is_behind(pair[1].ticket.place, pair[0].ticket.place));
-        if backend.used_by != Use::Retired || !come_first || !are_in_order || !backend.is_abandoned() {
+        if link.used_by != Use::Retired || !come_first || !are_in_order || !link.is_abandoned() {
             return false;
         }
-        let tickets: Vec<Ticket> = backend.tickets().copied().collect();
-        let shard = core.shard_name(backend.shard).to_owned();
+        let tickets: Vec<Ticket> = link.tickets().copied().collect();
+        let shard = core.shard_name(link.shard).to_owned();
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return false };
-        if !core.leave_to(session, node) {
+        if !core.leave_to(session, ix) {
             return false;
         }
-        let backend = &mut core.backends[node as usize];
-        backend.take_for_one();
-        for (number, ticket) in backend.tickets_mut().enumerate() {
+        let link = &mut core.links[ix];
+        link.take_for_one();
+        for (number, ticket) in link.tickets_mut().enumerate() {
             ticket.purpose = refetches.get(number).map_or(Purpose::Nobody, |_| Purpose::Client);
         }
         for ticket in tickets {
@@ -85,76 +86,76 @@ impl Proxy {
         true
     }
 
-    /// Retires the connection `node` if it is clogged. Returns where it is then.
-    fn retire_if_clogged(&mut self, node: u32) -> u32 {
+    /// Retires the connection `ix` if it is clogged. Returns where it is then.
+    fn retire_if_clogged(&mut self, ix: LinkIx) -> LinkIx {
         let core = &self.core;
-        let backend = &core.backends[node as usize];
+        let link = &core.links[ix];
         let bytes = match () {
-            () if backend.passes_over => backend.passed_over_bytes + backend.bytes_announced(),
-            () if backend.holds_reply => backend.bytes_announced(),
+            () if link.passes_over => link.passed_over_bytes + link.bytes_announced(),
+            () if link.holds_reply => link.bytes_announced(),
             () => 0,
         };
-        let is_shared = matches!(backend.used_by, Use::Shared | Use::Replica);
-        if is_shared && bytes > core.limits.pass_over_bytes_max { self.retire(node) } else { node }
+        let is_shared = matches!(link.used_by, Use::Shared | Use::Replica);
+        if is_shared && bytes > core.limits.pass_over_bytes_max { self.retire(ix) } else { ix }
     }
 
-    fn retire(&mut self, node: u32) -> u32 {
+    fn retire(&mut self, ix: LinkIx) -> LinkIx {
         // What others ask for may be as large: the node would do all of it twice.
-        let mut reads = self.take_reads(node, Session::expects_little);
+        let mut reads = self.take_reads(ix, Session::expects_little);
         let core = &mut self.core;
         // The node was at work for another, and may be for a while.
         let deadline = core.now + core.limits.request_timeout;
         reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
-        let Backend { lane, node: id, shard, used_by, .. } = core.backends[node as usize];
-        let place = core.unused_node(lane, id);
-        self.replace(node, place, Use::Retired);
+        let Link { lane, node: id, shard, used_by, .. } = core.links[ix];
+        let place = core.unused_link(lane, id);
+        self.replace(ix, place, Use::Retired);
         self.core.counters.retirements += 1;
         match used_by {
             // The replica was fit for them when they came; when it takes another connection, it may not be.
             Use::Replica => self.ask_primary(reads.into_iter().map(|read| read.of(lane, shard)).collect()),
-            _ => self.ask_again(reads, node),
+            _ => self.ask_again(reads, ix),
         }
-        self.core.recount_node(node);
+        self.core.recount_link(ix);
         place
     }
 
-    /// Closes the retired connection `node` if nobody waits for anything on it.
-    fn close_if_abandoned(&mut self, node: u32) {
+    /// Closes the retired connection `ix` if nobody waits for anything on it.
+    fn close_if_abandoned(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        let backend = &core.backends[node as usize];
-        if backend.used_by == Use::Retired && backend.is_abandoned() {
-            core.pins.doomed.push(node);
+        let link = &core.links[ix];
+        if link.used_by == Use::Retired && link.is_abandoned() {
+            core.pins.doomed.push(ix);
         }
     }
 
-    /// The connection at `place` takes the place of `node`, which many share, and that, which is left to `heirs`, its own.
-    pub(crate) fn replace(&mut self, node: u32, place: u32, heirs: Use) {
+    /// The connection at `place` takes the place of `ix`, which many share, and that, which is left to `heirs`, its own.
+    pub(crate) fn replace(&mut self, ix: LinkIx, place: LinkIx, heirs: Use) {
         let core = &mut self.core;
-        core.backends.swap(node as usize, place as usize);
-        let old = &mut core.backends[place as usize];
+        core.links.swap(ix, place);
+        let old = &mut core.links[place];
         let used_by = std::mem::replace(&mut old.used_by, heirs);
         let (reported, loaded) = (old.reported, std::mem::take(&mut old.loaded));
-        let fresh = &mut core.backends[node as usize];
+        let fresh = &mut core.links[ix];
         fresh.used_by = used_by;
         (fresh.reported, fresh.loaded) = (reported, loaded);
         core.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
-        core.backends[place as usize].listed = false;
-        core.backends[node as usize].listed = false;
-        for index in [node, place] {
-            if let Some(conn) = core.backends[index as usize].conn()
+        core.links[place].listed = false;
+        core.links[ix].listed = false;
+        for index in [ix, place] {
+            if let Some(conn) = core.links[index].conn()
                 && let Some(peer) = self.peers.get_mut(conn)
             {
-                *peer = Peer::Node(index);
+                *peer = Peer::Link(index);
             }
-            core.list_node(index);
+            core.list_link(index);
         }
         self.raise_fences(place);
         self.core.check_at = self.core.now;
     }
 
-    /// Nothing overtakes the requests that are in flight on connection `node`.
-    pub(crate) fn raise_fences(&mut self, node: u32) {
-        for ticket in self.core.backends[node as usize].tickets().filter(|ticket| ticket.is_of_client()) {
+    /// Nothing overtakes the requests that are in flight on connection `ix`.
+    pub(crate) fn raise_fences(&mut self, ix: LinkIx) {
+        for ticket in self.core.links[ix].tickets().filter(|ticket| ticket.is_of_client()) {
             if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
                 session.fences += 1;
             }
@@ -185,21 +186,21 @@ impl Proxy {
 
     /// A retired connection on which nothing is in flight any more can serve large transfers, unless its node has lost
     /// its task. A fresh one whose node has answered relieves the one that is doubted.
-    pub(crate) fn reuse_retired(&mut self, node: u32) {
-        let backend = &mut self.core.backends[node as usize];
-        match backend.used_by {
-            Use::Retired if backend.is_clean() => {
-                backend.used_by = Use::Pinned;
-                self.core.give_back(node);
+    pub(crate) fn reuse_retired(&mut self, ix: LinkIx) {
+        let link = &mut self.core.links[ix];
+        match link.used_by {
+            Use::Retired if link.is_clean() => {
+                link.used_by = Use::Pinned;
+                self.core.give_back(ix);
             }
-            Use::Draining if backend.is_clean() => self.core.pins.doomed.push(node),
-            Use::Relief if backend.is_ready() => self.relieve(node),
+            Use::Draining if link.is_clean() => self.core.pins.doomed.push(ix),
+            Use::Relief if link.is_ready() => self.relieve(ix),
             _ => {}
         }
     }
 }
 
-impl Backend {
+impl Link {
     /// Whether nobody waits for what is in flight on it, and none of that changes anything.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.tickets().all(|ticket| match ticket.purpose {

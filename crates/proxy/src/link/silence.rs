@@ -19,13 +19,13 @@
 //! whose node answers everything but this.
 
 use crate::ConnId;
-use crate::backend::{Backend, State, Ticket, Use};
 use crate::limits::Limits;
+use crate::link::{Link, State, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 use std::time::Duration;
 use stdx::Instant;
 
-/// What the time asks of a backend.
+/// What the time asks of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Nothing.
@@ -34,13 +34,13 @@ pub(crate) enum Due {
     Connect,
     /// Give the connection up.
     Fail(&'static str),
-    /// The ticket at the front of those not yet expired is late: take it with [`Backend::expire`].
+    /// The ticket at the front of those not yet expired is late: take it with [`Link::expire`].
     Expire,
     /// Nothing has come for a good part of a request's time: see `doubt.rs`.
     Doubt,
 }
 
-impl Backend {
+impl Link {
     /// Something came, or counts as if it had: the silence begins anew.
     pub(crate) fn handle_progress(&mut self, now: Instant) {
         self.moved_at = now;
@@ -67,7 +67,7 @@ impl Backend {
         now.since(self.moved_at) >= time
     }
 
-    /// When [`Backend::due`] may say something else than now.
+    /// When [`Link::due`] may say something else than now.
     pub(crate) fn deadline(&self, limits: &Limits) -> Instant {
         match self.state {
             State::Waiting { until } => until,
@@ -213,14 +213,14 @@ impl Proxy {
     pub fn handle_lateness(&mut self, late: Duration, now: Instant) {
         let core = &mut self.core;
         if late >= core.limits.stall_min() {
-            core.backends.iter_mut().for_each(|backend| backend.handle_stall(now, &core.limits));
+            core.links.iter_mut().for_each(|link| link.handle_stall(now, &core.limits));
         }
     }
 
     /// Bytes of `conn` have come and are not read yet.
     pub fn handle_unread(&mut self, conn: ConnId, now: Instant) {
-        if let Some(&Peer::Node(node)) = self.peers.get(conn) {
-            self.core.backends[node as usize].handle_progress(now);
+        if let Some(&Peer::Link(ix)) = self.peers.get(conn) {
+            self.core.links[ix].handle_progress(now);
         }
     }
 }

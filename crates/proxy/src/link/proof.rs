@@ -9,8 +9,8 @@
 //!                                    INFO: nothing else than what --nodes can name (inspection.rs)?
 //! ```
 
-use crate::backend::inspection::{self, Said};
 use crate::core::Core;
+use crate::link::inspection::{self, Said};
 use resp::reply::{as_bulk, elements, is_error};
 use std::sync::Arc;
 use topology::NodeId;

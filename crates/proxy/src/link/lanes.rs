@@ -6,18 +6,19 @@
 //! the lane for a while.
 //!
 //! ```text
-//!   session ─ lane 0 ──────────────────► backend of the shard
-//!           └ SELECT 3 ─► lane 5 ─ first request ─► greeting: SELECT 3, PING ─► a backend more
+//!   session ─ lane 0 ──────────────────► link of the shard
+//!           └ SELECT 3 ─► lane 5 ─ first request ─► greeting: SELECT 3, PING ─► a link more
 //! ```
 //!
 //! SELECT costs no round trip: it is answered here. But what follows it takes another connection than what went before,
 //! so it is held back until all of that was answered ([`Session::turn`]): nothing of one client overtakes.
 
-use crate::backend::{Backend, Use};
 use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
 use crate::limits::{Authority, Limits};
+use crate::link::{Link, Use};
+use crate::links::LinkIx;
 use crate::login::credentials::Credentials;
 use crate::login::identities::Identities;
 use crate::login::passing;
@@ -207,8 +208,8 @@ struct Lane {
     generation: u16,
     kind: LaneKind,
     greeting: Greeting,
-    /// By node: the connection, or [`NO_NODE`]. Empty as long as there is none.
-    nodes: Vec<u32>,
+    /// By node: the link. Empty as long as there is none.
+    links: Vec<Option<LinkIx>>,
     /// How many clients are in it.
     clients: usize,
     /// When the last of them went.
@@ -217,8 +218,6 @@ struct Lane {
     refused_by: BTreeSet<ShardId>,
 }
 
-const NO_NODE: u32 = u32::MAX;
-
 /// All lanes of a worker.
 #[derive(Debug)]
 pub(crate) struct Lanes {
@@ -226,8 +225,8 @@ pub(crate) struct Lanes {
     by_kind: HashMap<LaneKind, LaneId>,
     /// Places of lanes that are gone.
     free: Vec<u16>,
-    /// By shard: the first lane's connection to its primary, or [`NO_NODE`].
-    primaries: Vec<u32>,
+    /// By shard: the first lane's connection to its primary.
+    primaries: Vec<Option<LinkIx>>,
     credentials: Credentials,
     /// Where the nodes decide who clients are, those that are in.
     pub identities: Identities,
@@ -257,8 +256,8 @@ impl Lanes {
             return lane;
         }
         let Some(greeting) = self.greeting_for(kind, false) else { return LaneId::NONE };
-        let (nodes, refused_by) = (Vec::new(), BTreeSet::new());
-        let lane = Lane { generation: 0, kind, greeting, nodes, clients: 0, left_at: now, refused_by };
+        let (links, refused_by) = (Vec::new(), BTreeSet::new());
+        let lane = Lane { generation: 0, kind, greeting, links, clients: 0, left_at: now, refused_by };
         let id = match self.free.pop() {
             Some(index) => {
                 let place = &mut self.lanes[usize::from(index)];
@@ -314,39 +313,37 @@ impl Lanes {
 
     /// The first lane's connection to the primary of `shard`, if it has one.
     #[inline]
-    pub(crate) fn primary(&self, shard: ShardId) -> Option<u32> {
-        let node = self.primaries[shard.0 as usize];
-        (node != NO_NODE).then_some(node)
+    pub(crate) fn primary(&self, shard: ShardId) -> Option<LinkIx> {
+        self.primaries[shard.0 as usize]
     }
 
     /// The connection of `lane` to the node `id`, if there is one.
-    pub(crate) fn node(&self, lane: LaneId, id: NodeId) -> Option<u32> {
-        let node = self.lane(lane)?.nodes.get(id.0 as usize).copied()?;
-        (node != NO_NODE).then_some(node)
+    pub(crate) fn link(&self, lane: LaneId, id: NodeId) -> Option<LinkIx> {
+        *self.lane(lane)?.links.get(id.0 as usize)?
     }
 
-    fn set_node(&mut self, lane: LaneId, id: NodeId, node: u32) {
+    fn set_link(&mut self, lane: LaneId, id: NodeId, ix: LinkIx) {
         let Some(place) = self.lane_mut(lane) else { return };
-        let nodes = &mut place.nodes;
-        if nodes.len() <= id.0 as usize {
-            nodes.resize(id.0 as usize + 1, NO_NODE);
+        let links = &mut place.links;
+        if links.len() <= id.0 as usize {
+            links.resize(id.0 as usize + 1, None);
         }
-        nodes[id.0 as usize] = node;
+        links[id.0 as usize] = Some(ix);
         self.nodes += usize::from(lane != LaneId::FIRST);
     }
 
     /// The primaries of all shards are reached over these connections of the first lane, as far as there are any.
-    fn set_primaries(&mut self, nodes: impl Iterator<Item = Option<u32>>) {
+    fn set_primaries(&mut self, nodes: impl Iterator<Item = Option<LinkIx>>) {
         self.primaries.clear();
-        self.primaries.extend(nodes.map(|node| node.unwrap_or(NO_NODE)));
+        self.primaries.extend(nodes);
     }
 
-    /// The connection `node` of `lane` to the node `id` is gone, if it was one of these.
-    pub(crate) fn forget(&mut self, lane: LaneId, id: NodeId, node: u32) {
-        if self.node(lane, id) == Some(node)
+    /// The connection `ix` of `lane` to the node `id` is gone, if it was one of these.
+    pub(crate) fn forget(&mut self, lane: LaneId, id: NodeId, ix: LinkIx) {
+        if self.link(lane, id) == Some(ix)
             && let Some(place) = self.lane_mut(lane)
         {
-            place.nodes[id.0 as usize] = NO_NODE;
+            place.links[id.0 as usize] = None;
             self.nodes -= usize::from(lane != LaneId::FIRST);
         }
     }
@@ -407,31 +404,31 @@ impl Lanes {
     }
 
     /// Connections of lanes that no client was in for `lane_idle`.
-    fn unused<'a>(&'a self, limits: &'a Limits, now: Instant) -> impl Iterator<Item = u32> + 'a {
+    fn unused<'a>(&'a self, limits: &'a Limits, now: Instant) -> impl Iterator<Item = LinkIx> + 'a {
         let empty = move |lane: &&Lane| lane.clients == 0 && now.since(lane.left_at) >= limits.lane_idle;
-        let nodes = self.lanes.iter().skip(1).filter(empty).flat_map(|lane| &lane.nodes);
-        nodes.copied().filter(|&node| node != NO_NODE)
+        let nodes = self.lanes.iter().skip(1).filter(empty).flat_map(|lane| &lane.links);
+        nodes.copied().flatten()
     }
 }
 
 impl Core {
     /// The connection to `shard` that the clients of `lane` share, if it takes a request now.
     #[inline(always)]
-    pub(crate) fn shared_node(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+    pub(crate) fn shared_link(&mut self, lane: LaneId, shard: ShardId) -> Result<LinkIx, Lost> {
         if lane == LaneId::FIRST
-            && let Some(node) = self.lanes.primary(shard)
-            && self.backends[node as usize].admit(&self.limits).is_ok()
+            && let Some(ix) = self.lanes.primary(shard)
+            && self.links[ix].admit(&self.limits).is_ok()
         {
-            return Ok(node);
+            return Ok(ix);
         }
-        self.node_of_lane(lane, shard)
+        self.link_of_lane(lane, shard)
     }
 
-    /// As [`Core::shared_node`], which does by itself what is usual.
+    /// As [`Core::shared_link`], which does by itself what is usual.
     #[inline(never)]
-    fn node_of_lane(&mut self, lane: LaneId, shard: ShardId) -> Result<u32, Lost> {
+    fn link_of_lane(&mut self, lane: LaneId, shard: ShardId) -> Result<LinkIx, Lost> {
         let id = self.primary_of(shard)?;
-        let node = self.node_in(lane, id)?;
+        let node = self.link_in(lane, id)?;
         self.admit_on(node).map(|()| node)
     }
 
@@ -457,15 +454,15 @@ impl Core {
     }
 
     /// The connection to the node `id` that the clients of `lane` share; it is made if there is none.
-    pub(crate) fn node_in(&mut self, lane: LaneId, id: NodeId) -> Result<u32, Lost> {
-        match self.lanes.node(lane, id) {
+    pub(crate) fn link_in(&mut self, lane: LaneId, id: NodeId) -> Result<LinkIx, Lost> {
+        match self.lanes.link(lane, id) {
             Some(node) => Ok(node),
-            None => self.open_node(lane, id),
+            None => self.open_link(lane, id),
         }
     }
 
     /// Makes the connection of `lane` to the node `id`.
-    fn open_node(&mut self, lane: LaneId, id: NodeId) -> Result<u32, Lost> {
+    fn open_link(&mut self, lane: LaneId, id: NodeId) -> Result<LinkIx, Lost> {
         let is_full = lane != LaneId::FIRST && self.lanes.nodes >= self.limits.lane_nodes_max;
         let reason = match self.lanes.lane(lane).map(|lane| lane.kind.who) {
             None => Some(errors::NO_LANE),
@@ -477,10 +474,10 @@ impl Core {
         if let Some(reason) = reason {
             return Err(self.not_sent(self.shard_of_node(id), reason));
         }
-        let node = self.unused_node(lane, id);
-        self.backends[node as usize].used_by = if self.is_replica(id) { Use::Replica } else { Use::Shared };
-        self.lanes.set_node(lane, id, node);
-        Ok(node)
+        let ix = self.unused_link(lane, id);
+        self.links[ix].used_by = if self.is_replica(id) { Use::Replica } else { Use::Shared };
+        self.lanes.set_link(lane, id, ix);
+        Ok(ix)
     }
 
     /// Finds, or makes, the first lane's connections to all primaries of the present topology.
@@ -488,7 +485,7 @@ impl Core {
         let topology = Arc::clone(&self.topology);
         let primaries = topology.shards().iter().map(|shard| {
             // The first lane's connections have no limit.
-            shard.primary.and_then(|id| self.node_in(LaneId::FIRST, id).ok())
+            shard.primary.and_then(|id| self.link_in(LaneId::FIRST, id).ok())
         });
         let primaries: Vec<_> = primaries.collect();
         self.lanes.set_primaries(primaries.into_iter());
@@ -515,24 +512,15 @@ impl Core {
     }
 
     /// A connection of a lane that no client needs any more, and on which nothing is in flight.
-    pub(crate) fn next_unused_node(&self, now: Instant) -> Option<u32> {
-        let is_quiet = |backend: &Backend| backend.in_flight() == 0;
-        self.lanes.unused(&self.limits, now).find(|&node| is_quiet(&self.backends[node as usize]))
+    pub(crate) fn next_unused_link(&self, now: Instant) -> Option<LinkIx> {
+        let is_quiet = |link: &Link| link.in_flight() == 0;
+        self.lanes.unused(&self.limits, now).find(|&ix| is_quiet(&self.links[ix]))
     }
 
-    /// A place for `backend` among the connections.
-    pub(crate) fn add_node(&mut self, mut backend: Backend) -> u32 {
-        backend.keeps_all = self.keeps.is_kept();
+    /// A place for `link` among the connections.
+    pub(crate) fn add_link(&mut self, mut link: Link) -> LinkIx {
+        link.keeps_all = self.keeps.is_kept();
         self.check_at = self.now;
-        match self.vacant.pop() {
-            Some(node) => {
-                self.backends[node as usize] = backend;
-                node
-            }
-            None => {
-                self.backends.push(backend);
-                self.backends.len() as u32 - 1
-            }
-        }
+        self.links.add(link)
     }
 }

@@ -27,11 +27,12 @@ mod silence;
 mod tests;
 
 use crate::ConnId;
-use crate::backend::lanes::{Greeting, LaneId, PING};
-use crate::backend::outbox::Outbox;
-use crate::backend::proof::Proof;
-pub(crate) use crate::backend::silence::Due;
 use crate::limits::Limits;
+use crate::link::lanes::{Greeting, LaneId, PING};
+use crate::link::outbox::Outbox;
+use crate::link::proof::Proof;
+pub(crate) use crate::link::silence::Due;
+use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::scripts::Loaded;
 use command::Number;
@@ -55,7 +56,7 @@ pub(crate) struct Ticket {
     pub purpose: Purpose,
     /// What was asked for, for the statistics.
     pub command: Number,
-    /// The request may be asked again, if it is still kept: see [`Backend::kept_request`].
+    /// The request may be asked again, if it is still kept: see [`Link::kept_request`].
     pub kept: Kept,
     /// When it was queued: the low bits of the microseconds, see [`crate::tally::low_us`].
     pub queued_us: u32,
@@ -98,7 +99,7 @@ pub(crate) enum Purpose {
     Fan,
     /// It goes into the transaction over several shards that `conn` names; `part` is the part, and `place` says what was asked.
     Execution,
-    /// It says whether a fan's part was let go; `conn` names its connection, which is that of the backend `part`.
+    /// It says whether a fan's part was let go; `conn` names its connection, which is that of the link `part`.
     Unblock,
     /// It says that the topic that `conn` names is subscribed to.
     Subscribe,
@@ -205,7 +206,7 @@ impl Use {
 
 /// One connection to a node, or the wish for one.
 #[derive(Debug)]
-pub(crate) struct Backend {
+pub(crate) struct Link {
     /// The shard that the node was of when it was connected to.
     pub shard: ShardId,
     /// The node at the other end.
@@ -293,15 +294,15 @@ pub(crate) struct Backend {
 /// An idle connection keeps room for so many tickets.
 const TICKETS_KEPT: usize = 1024;
 
-impl Backend {
+impl Link {
     /// A node that was not connected to yet, and is to be at once.
     pub(crate) fn new(
         (shard, node): (ShardId, NodeId),
         used_by: Use,
         lane: LaneId,
         greeting: Greeting,
-    ) -> Backend {
-        Backend {
+    ) -> Link {
+        Link {
             shard,
             node,
             used_by,
@@ -366,7 +367,7 @@ impl Backend {
         if self.in_flight.len() >= limits.in_flight_max {
             return Err("too many requests in flight");
         }
-        if self.outbox.unsent_len() >= limits.backend_output_bytes_max {
+        if self.outbox.unsent_len() >= limits.link_output_bytes_max {
             return Err("too many bytes wait to be sent");
         }
         Ok(())
@@ -433,12 +434,12 @@ impl Backend {
         self.in_flight.len() == 1
     }
 
-    /// Lists this connection, which is number `node`, for sending, or at least for being counted.
+    /// Lists this connection, which is number `ix`, for sending, or at least for being counted.
     #[inline]
-    pub(crate) fn list(&mut self, node: u32, nodes_to_send: &mut Vec<u32>) {
+    pub(crate) fn list(&mut self, ix: LinkIx, links_to_send: &mut Vec<LinkIx>) {
         if !self.listed {
             self.listed = true;
-            nodes_to_send.push(node);
+            links_to_send.push(ix);
         }
     }
 
@@ -452,7 +453,7 @@ impl Backend {
         self.kept_until(ticket, self.in_flight.front())
     }
 
-    /// The request of the ticket that [`Backend::expire`] would take, if it may be asked again and is kept.
+    /// The request of the ticket that [`Link::expire`] would take, if it may be asked again and is kept.
     pub(crate) fn kept_late_request(&self) -> Option<Vec<u8>> {
         self.kept_request(self.expired)
     }
@@ -618,7 +619,7 @@ impl Backend {
         self.scanner.pass(bytes, &limits.reply)
     }
 
-    /// What was read and not used yet is handed out; [`Backend::restore_input`] takes the rest back.
+    /// What was read and not used yet is handed out; [`Link::restore_input`] takes the rest back.
     pub(crate) fn lend_input(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.input)
     }
@@ -656,7 +657,7 @@ impl Backend {
     }
 
     /// Drops the ticket at the front: its reply is here. Whoever needs it has read what he needs of it by
-    /// [`Backend::front`]; to hand all of it out was 3 % of a GET, since the processor waits when bytes that were just
+    /// [`Link::front`]; to hand all of it out was 3 % of a GET, since the processor waits when bytes that were just
     /// written in two pieces are read as one.
     #[inline]
     pub(crate) fn pop(&mut self) {
