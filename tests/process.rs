@@ -116,7 +116,7 @@ fn words_of_other_programs_and_slips_are_explained() {
         let finished = run(command);
         assert_eq!(finished.code, Some(2), "{words:?}: {finished:?}");
         assert_one_line(&finished, told);
-        assert!(!finished.stderr.contains("leash"), "it is no command for people: {finished:?}");
+        assert!(!finished.stderr.contains("die-with-parent"), "it is no command for people: {finished:?}");
     }
 }
 

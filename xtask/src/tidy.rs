@@ -27,6 +27,7 @@ use measure::{Measure, Unit};
 use ratchet::Ratchet;
 use source::Source;
 use tree::Tree;
+use words::{GLOSSARY_PATH, Glossary};
 
 /// The exceptions to the sizes, relative to the root.
 const RATCHET_PATH: &str = "xtask/ratchet.txt";
@@ -72,8 +73,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         std::fs::write(root().join(RATCHET_PATH), ratchet.to_string())?;
     }
     findings.extend(ratchet.check(&measures));
+    let glossary = Glossary::parse(tree.text(GLOSSARY_PATH).context(GLOSSARY_PATH)?);
     for source in &sources {
-        let suspicions = forbidden::check(source).into_iter().chain(words::check(source)).collect();
+        let suspicions = forbidden::check(source).into_iter().chain(glossary.check(source)).collect();
         findings.extend(permissions::apply(source, suspicions));
     }
     findings.extend(walk::check(&tree));

@@ -9,19 +9,19 @@
 #![expect(clippy::disallowed_types, reason = "sockets live here")]
 
 mod credentials;
+mod handshakes;
 mod header;
-mod lobby;
 mod secure;
 mod socket;
 mod tls;
 
 pub use credentials::{Acceptor, ClientAuth, Connector, CredentialsError, Identity, Trust};
+pub use handshakes::{Entry, PendingClient, Verdict};
 pub use header::{HeaderVersion, header};
-pub use lobby::{Entry, Guest, Verdict};
 pub use mio::Waker;
 pub use socket::canonical;
 
-use lobby::Lobby;
+use handshakes::Handshakes;
 use mio::event::Event as Readiness;
 use mio::{Events, Interest, Poll, Token};
 use socket::Socket;
@@ -74,7 +74,7 @@ pub struct Driver {
     /// How much of it the last [`Event::Received`] filled.
     received: usize,
     /// Clients whose connections have no id yet.
-    lobby: Lobby,
+    handshakes: Handshakes,
     /// What connections with TLS hold.
     tls: Account,
     /// See [`Driver::set_busy_poll`].
@@ -127,7 +127,7 @@ impl Driver {
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             read_bytes_max: BUFFER_BYTES,
             received: 0,
-            lobby: Lobby::default(),
+            handshakes: Handshakes::default(),
             tls: Account::default(),
             busy_poll: Duration::ZERO,
         })
@@ -141,9 +141,9 @@ impl Driver {
     /// Waits until something happens, somebody wakes us, or `timeout` is over. Does not wait while a connection has
     /// more to read.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let is_idle = self.due_next.is_empty() && self.due.is_empty() && !self.lobby.is_due();
+        let is_idle = self.due_next.is_empty() && self.due.is_empty() && !self.handshakes.is_due();
         let timeout = if is_idle { timeout } else { Duration::ZERO };
-        self.lobby.begin_turn();
+        self.handshakes.begin_turn();
         self.due.extend(self.due_next.drain(..));
         if !self.poll_busily(timeout)? {
             self.poll_once(timeout.saturating_sub(self.busy_poll))?;
@@ -168,7 +168,7 @@ impl Driver {
                     self.due.push_back(index);
                 }
             } else {
-                self.lobby.note(readiness);
+                self.handshakes.note(readiness);
             }
         }
         count

@@ -1,7 +1,7 @@
 //! What is different about a socket with TLS, and the driver's doors for such. Plain sockets pass by here.
 
 use crate::credentials::Connector;
-use crate::lobby::{Entry, Guest, Verdict};
+use crate::handshakes::{Entry, PendingClient, Verdict};
 use crate::socket::Socket;
 use crate::tls::{Account, Then, TlsStream};
 use crate::{Advance, Conn, Driver, More};
@@ -111,7 +111,7 @@ impl Driver {
     }
 
     /// Takes in a client that was accepted elsewhere and that has to do what `entry` asks for, until `deadline`. What becomes
-    /// of it is told by [`Driver::poll_guest`].
+    /// of it is told by [`Driver::poll_pending_client`].
     pub fn receive(
         &mut self,
         stream: std::net::TcpStream,
@@ -119,7 +119,7 @@ impl Driver {
         entry: &Entry,
         deadline: Instant,
     ) -> io::Result<()> {
-        self.lobby.receive(self.poll.registry(), stream, peer, entry, deadline, self.tls.another())
+        self.handshakes.receive(self.poll.registry(), stream, peer, entry, deadline, self.tls.another())
     }
 
     /// Bytes that connections with TLS hold here, beside what their user holds.
@@ -134,31 +134,35 @@ impl Driver {
     }
 
     /// How many clients have not yet done what was asked of them.
-    pub fn guests(&self) -> usize {
-        self.lobby.len()
+    pub fn pending_clients(&self) -> usize {
+        self.handshakes.len()
     }
 
-    /// When [`Driver::poll_guest`] must be called at the latest.
-    pub fn guests_deadline(&self) -> Instant {
-        self.lobby.deadline()
+    /// When [`Driver::poll_pending_client`] must be called at the latest.
+    pub fn pending_clients_deadline(&self) -> Instant {
+        self.handshakes.deadline()
     }
 
     /// A client that was received and has done what was asked of it, or was refused. Goes on with a few in each turn, so
     /// that they do not delay those that are in.
-    pub fn poll_guest(&mut self, now: Instant) -> Option<Verdict> {
-        self.lobby.poll(self.poll.registry(), now)
+    pub fn poll_pending_client(&mut self, now: Instant) -> Option<Verdict> {
+        self.handshakes.poll(self.poll.registry(), now)
     }
 
     /// Closes the client that has been waiting for the longest, to make room for another.
-    pub fn refuse_oldest_guest(&mut self, reason: &str) -> Option<Verdict> {
-        self.lobby.refuse_oldest(self.poll.registry(), reason)
+    pub fn refuse_oldest_pending_client(&mut self, reason: &str) -> Option<Verdict> {
+        self.handshakes.refuse_oldest(self.poll.registry(), reason)
     }
 
     /// Takes over a client that is ready and calls it `id`.
-    pub fn admit(&mut self, id: Id, mut guest: Guest) -> io::Result<()> {
+    pub fn admit(&mut self, id: Id, mut pending_client: PendingClient) -> io::Result<()> {
         let token = Token(id.index as usize);
-        self.poll.registry().reregister(&mut guest.socket, token, Interest::READABLE | Interest::WRITABLE)?;
-        let mut conn = Conn::new(id, guest.socket, false);
+        self.poll.registry().reregister(
+            &mut pending_client.socket,
+            token,
+            Interest::READABLE | Interest::WRITABLE,
+        )?;
+        let mut conn = Conn::new(id, pending_client.socket, false);
         // What it has sent behind its handshake may be here already, and the kernel does not know.
         conn.readable = true;
         self.place(conn);

@@ -11,30 +11,30 @@ use crate::held::acknowledged::Losses;
 use crate::held::fan::Fan;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX, Settings};
 use crate::link::inspection::Inspection;
-use crate::link::lanes::Lanes;
 use crate::link::pinned::{Pinning, Pins};
+use crate::link::profiles::Profiles;
 use crate::link::{Link, Purpose, Ticket, Use};
-use crate::links::{LinkIx, Links};
+use crate::link::{LinkIx, Links};
 use crate::local::inquiry::{Inquiries, Mail, Question, Seeker};
-use crate::login::Errand;
+use crate::login::ControlJob;
 use crate::login::passing::Passing;
 use crate::memory::Memory;
 use crate::monitor::Monitor;
 use crate::pause::Pause;
 use crate::pubsub::Subscriptions;
 use crate::reading::Readers;
-use crate::redirect::{Kept, Parking, Wishes};
-use crate::replies::halves::Halves;
+use crate::redirect::{Kept, RetryQueue, Wishes};
+use crate::replies::cork::Cork;
 use crate::replies::merge::{Merge, SpareValues};
-use crate::requests::heads::Heads;
 use crate::requests::learn::Learner;
+use crate::requests::prefix_cache::PrefixCache;
 use crate::requests::route::Scratch;
 use crate::rounds::Rounds;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
 use crate::session::Session;
-use crate::succession::ejection::Ejection;
 use crate::tally::{self, Tally};
+use crate::topology_update::ejection::Ejection;
 use crate::tracking::invalidations::Invalidations;
 use crate::transaction::Replay;
 use crate::transaction::execution::Execution;
@@ -59,7 +59,7 @@ pub(crate) struct Core {
     pub users: Arc<Users>,
     /// The connections to nodes, of all uses.
     pub links: Links,
-    pub lanes: Lanes,
+    pub profiles: Profiles,
     pub passing: Passing,
     pub pins: Pins,
     pub pause: Pause,
@@ -87,8 +87,8 @@ pub(crate) struct Core {
     pub spare_values: SpareValues,
     pub learner: Learner,
     pub scratch: Scratch,
-    pub heads: Heads,
-    pub halves: Halves,
+    pub prefix_cache: PrefixCache,
+    pub cork: Cork,
     pub pool: BufferPool,
     pub prng: Prng,
     pub counters: Counters,
@@ -101,7 +101,7 @@ pub(crate) struct Core {
     /// Questions to all workers that are to be put once the session that asks is out of hand.
     pub questions: VecDeque<(stdx::Id, Arc<Question>)>,
     /// For whoever drives the proxy.
-    pub errands: VecDeque<Errand>,
+    pub jobs: VecDeque<ControlJob>,
     /// For other workers.
     pub mail: VecDeque<(usize, Mail)>,
     /// Names this process, in 40 hexadecimal digits.
@@ -115,8 +115,8 @@ pub(crate) struct Core {
     pub now_us: u32,
     /// A request that is queued now for a shared connection is not late before.
     late_at: Instant,
-    /// See [`Limits::doubt_after`].
-    doubt_after: Duration,
+    /// See [`Limits::suspect_after`].
+    suspect_after: Duration,
     pub started_at: Instant,
     /// A link may need attention then.
     pub check_at: Instant,
@@ -125,7 +125,7 @@ pub(crate) struct Core {
     /// Whether all requests are kept until they are answered, since their nodes may decline them.
     pub keeps: Kept,
     /// Requests that were declined and wait.
-    pub parking: Parking,
+    pub retry_queue: RetryQueue,
     pub wishes: Wishes,
     /// Transactions that may have to be sent again.
     pub replays: Slab<Replay>,
@@ -169,12 +169,12 @@ impl Core {
     ) -> Core {
         let shards = topology.shard_count();
         let keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
-        let lanes = Lanes::new(settings.credentials.clone(), settings.authority);
+        let profiles = Profiles::new(settings.credentials.clone(), settings.authority);
         let passing = Passing::new(&settings.credentials);
         let memory = Memory::default();
         let mut core = Core {
             links: Links::default(),
-            lanes,
+            profiles,
             passing,
             pins: Pins::default(),
             pause: Pause::default(),
@@ -188,8 +188,8 @@ impl Core {
             held: 0,
             seekers: Vec::new(),
             scratch: Scratch::new(topology.divisions()),
-            heads: Heads::default(),
-            halves: Halves::default(),
+            prefix_cache: PrefixCache::default(),
+            cork: Cork::default(),
             prng: Prng::new(settings.seed),
             run_id: run_id(settings.process_seed),
             inspection: Inspection::default(),
@@ -215,19 +215,19 @@ impl Core {
             asking: Number::NONE,
             inquiries: Inquiries::default(),
             questions: VecDeque::new(),
-            errands: VecDeque::new(),
+            jobs: VecDeque::new(),
             mail: VecDeque::new(),
             board,
             now,
             now_us: tally::low_us(now),
             late_at: now,
-            doubt_after: limits.doubt_after(),
+            suspect_after: limits.suspect_after(),
             started_at: now,
             check_at: now,
             controls: VecDeque::new(),
             notices: VecDeque::new(),
             keeps,
-            parking: Parking::default(),
+            retry_queue: RetryQueue::default(),
             wishes: Wishes::default(),
             replays: Slab::default(),
             executions: Slab::default(),
@@ -265,7 +265,7 @@ impl Core {
     /// Whether `shard` takes a request of ours now; else what the client is to be told.
     #[inline]
     pub(crate) fn admit(&self, shard: ShardId) -> Result<(), Lost> {
-        match self.lanes.primary(shard) {
+        match self.profiles.primary(shard) {
             Some(node) => self.admit_on(node),
             None => Err(self.not_sent(shard, errors::NO_PRIMARY)),
         }
@@ -313,15 +313,15 @@ impl Core {
             }
             // What is subscribed to is known: it is asked for again without the bytes.
             Use::Subscription => (self.late_at, Kept::NO),
-            Use::Relief => (self.late_at, self.keeps),
+            Use::Standby => (self.late_at, self.keeps),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, self.keeps),
         };
         let Asked { conn, place, part, purpose, .. } = asked;
         let (command, queued_us) = (self.asking, self.now_us);
         let ticket = Ticket { conn, place, part, purpose, command, kept, queued_us, start, deadline };
         if link.push(ticket) {
-            // Doubt comes before the deadline.
-            self.check_at = self.check_at.min(self.now + self.doubt_after);
+            // Suspicion comes before the deadline.
+            self.check_at = self.check_at.min(self.now + self.suspect_after);
         }
         link.list(ix, &mut self.links_to_send);
     }

@@ -4,8 +4,8 @@
 use crate::monitor::Monitors;
 use crate::pubsub::audience::Audience;
 use crate::scripts::Scripts;
-use crate::succession::discovered::{Discovered, DiscoveryBoard};
 use crate::tally::Tally;
+use crate::topology_update::discovered::{Discovered, DiscoveryBoard};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -179,7 +179,7 @@ pub struct Board {
     /// Clients of all workers.
     seats_taken: AtomicUsize,
     /// By worker: who has a descriptor and is no client yet.
-    guests: Vec<AtomicUsize>,
+    pending_clients: Vec<AtomicUsize>,
     /// See [`Board::show_clock_step`].
     clock_step_us: AtomicI64,
     pub(crate) discovery: DiscoveryBoard,
@@ -193,7 +193,7 @@ impl Board {
             tallies: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
             seats_taken: AtomicUsize::new(0),
-            guests: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            pending_clients: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             clock_step_us: AtomicI64::new(0),
             discovery: DiscoveryBoard::default(),
             scripts: Scripts::default(),
@@ -215,13 +215,14 @@ impl Board {
 
     /// How many more clients there may be, of `max`, if all who want to become one do.
     pub(crate) fn seats_left(&self, max: usize) -> usize {
-        let guests: usize = self.guests.iter().map(|guests| guests.load(Ordering::Relaxed)).sum();
-        max.saturating_sub(self.seats_taken.load(Ordering::Relaxed) + guests)
+        let pending_clients: usize =
+            self.pending_clients.iter().map(|pending_clients| pending_clients.load(Ordering::Relaxed)).sum();
+        max.saturating_sub(self.seats_taken.load(Ordering::Relaxed) + pending_clients)
     }
 
     /// So many at `worker` have yet to shake hands.
-    pub(crate) fn show_guests(&self, worker: usize, guests: usize) {
-        self.guests[worker].store(guests, Ordering::Relaxed);
+    pub(crate) fn show_pending_clients(&self, worker: usize, pending_clients: usize) {
+        self.pending_clients[worker].store(pending_clients, Ordering::Relaxed);
     }
 
     /// Shows by how much the wall clock was set since the process began. What the proxy says of the time of day follows it;

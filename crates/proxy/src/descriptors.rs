@@ -9,7 +9,7 @@ use crate::{ConnId, errors};
 pub fn may_have_last(proxy: &Proxy, conn: ConnId) -> bool {
     let Some(&Peer::Link(ix)) = proxy.peers.get(conn) else { return false };
     let link = &proxy.core.links[ix];
-    link.stands_for_node() || matches!(link.used_by, Use::Replica | Use::Relief)
+    link.stands_for_node() || matches!(link.used_by, Use::Replica | Use::Standby)
 }
 
 /// A client has arrived for which none is left: the bytes to send it before it is closed.

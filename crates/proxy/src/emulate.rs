@@ -27,7 +27,7 @@ use crate::cross_slot::Remedy;
 use crate::errors::{self, Lost};
 use crate::limits::CrossShard;
 use crate::link::Purpose;
-use crate::link::lanes::{LaneId, LaneKind};
+use crate::link::profiles::{Profile, ProfileId};
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
@@ -54,7 +54,7 @@ pub(crate) struct Emulation {
     /// In the client's order.
     place: u32,
     /// Over whose connections it asks.
-    lane: LaneId,
+    profile: ProfileId,
     /// What was asked, and when, for the statistics.
     command: Number,
     asked_us: u32,
@@ -350,12 +350,12 @@ impl Core {
         }
         let (plan, questions) = self.plan(session, command, request, deadline)?;
         for part in &keys.parts {
-            self.shared_link(session.lane, part.shard).map_err(|lost| lost.text())?;
+            self.shared_link(session.profile, part.shard).map_err(|lost| lost.text())?;
         }
         let id = self.emulations.insert(Emulation {
             conn: session.conn,
             place: session.next_place(),
-            lane: session.lane,
+            profile: session.profile,
             command: self.asking,
             asked_us: self.now_us,
             plan,
@@ -440,21 +440,21 @@ impl Core {
     /// Sends the questions of a step. What cannot be sent is lost at once.
     fn ask(&mut self, id: Id, questions: Vec<Question>) {
         let Some(emulation) = self.emulations.get_mut(id) else { return };
-        let lane = emulation.lane;
+        let profile = emulation.profile;
         emulation.answered_bytes = 0;
         // A plan has up to thousands of keys: they are looked at once for each step, and not for each answer.
         emulation.planned_bytes = emulation.plan.held_bytes();
         emulation.left = questions.len();
         emulation.answers = (0..questions.len()).map(|_| None).collect();
         for (part, question) in questions.into_iter().enumerate() {
-            let lane = match question.database {
-                None => lane,
+            let profile = match question.database {
+                None => profile,
                 Some(database) => {
-                    let kind = LaneKind { database, ..self.lanes.kind(lane) };
-                    self.lanes.of_kind(kind, self.now)
+                    let kind = Profile { database, ..self.profiles.kind(profile) };
+                    self.profiles.of_kind(kind, self.now)
                 }
             };
-            match self.shared_link(lane, question.shard) {
+            match self.shared_link(profile, question.shard) {
                 Ok(ix) => {
                     // An emulation outlives its client: its number takes the place of one.
                     let (part, purpose) = (part as u32, Purpose::Emulation);

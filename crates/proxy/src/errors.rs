@@ -232,9 +232,9 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
 /// Reasons, not whole texts.
 pub(crate) const NO_PRIMARY: &str = "it has no primary at the moment";
 pub(crate) const REDIRECTED: &str = "its keys move, and the request did not find them in time";
-pub(crate) const LANE_NODES_MAX: &str = "too many databases are in use at once";
+pub(crate) const PROFILE_NODES_MAX: &str = "too many databases are in use at once";
 pub(crate) const USER_NODES_MAX: &str = "too many users are logged in at once";
-pub(crate) const NO_LANE: &str = "too many users and databases are in use at once";
+pub(crate) const NO_PROFILE: &str = "too many users and databases are in use at once";
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
 pub(crate) const EXEC_WITHOUT_MULTI: &str = "ERR EXEC without MULTI";

@@ -23,10 +23,10 @@ use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
 use crate::held::watches::{Asking, Watches};
-use crate::link::lanes::{LaneId, Who};
+use crate::link::LinkIx;
 use crate::link::pinned::Pinning;
+use crate::link::profiles::{ProfileId, Who};
 use crate::link::{Purpose, Ticket, Use};
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
 use crate::requests::Step;
@@ -81,7 +81,7 @@ impl Core {
 
     /// The same, to the node `id`.
     fn hold_on(&mut self, session: &Session, id: NodeId) -> Result<LinkIx, Lost> {
-        let ix = self.own_link(session.lane, id)?;
+        let ix = self.own_link(session.profile, id)?;
         let shard = self.shard_of_node(id);
         let link = &mut self.links[ix];
         link.used_by = Use::Held;
@@ -287,25 +287,25 @@ impl Core {
     /// not yet said how it calls the connection.
     pub(crate) fn end_wait(&mut self, ix: LinkIx) {
         let link = &mut self.links[ix];
-        let (lane, id) = (link.lane, link.node);
+        let (profile, id) = (link.profile, link.node);
         let Some(name) = link.name else { return };
-        if self.ask_to_unblock((lane, id), name, false, Asked::by_nobody()) {
+        if self.ask_to_unblock((profile, id), name, false, Asked::by_nobody()) {
             self.links[ix].is_sought = true;
         }
     }
 
-    /// Asks the node `id` to let the client go that waits on the connection which it calls `name`; as whoever is in `lane`,
+    /// Asks the node `id` to let the client go that waits on the connection which it calls `name`; as whoever is in `profile`,
     /// where the nodes decide who may. False if it cannot be asked.
     pub(crate) fn ask_to_unblock(
         &mut self,
-        (lane, id): (LaneId, NodeId),
+        (profile, id): (ProfileId, NodeId),
         name: i64,
         by_error: bool,
         asked: Asked,
     ) -> bool {
-        let shared = match self.lanes.kind(lane).who {
-            Who::Client(_) => self.link_in(lane, id).ok(),
-            Who::Pool | Who::Nobody => self.lanes.link(LaneId::FIRST, id),
+        let shared = match self.profiles.kind(profile).who {
+            Who::Client(_) => self.link_in(profile, id).ok(),
+            Who::Pool | Who::Nobody => self.profiles.link(ProfileId::FIRST, id),
         };
         let Some(ix) = shared.filter(|&ix| self.admit_on(ix).is_ok()) else { return false };
         let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };

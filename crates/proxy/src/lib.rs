@@ -20,7 +20,6 @@ mod event;
 mod held;
 mod limits;
 mod link;
-mod links;
 mod local;
 mod login;
 mod memory;
@@ -36,8 +35,8 @@ mod rounds;
 mod scan;
 mod scripts;
 mod session;
-mod succession;
 mod tally;
+mod topology_update;
 mod tracking;
 mod transaction;
 
@@ -47,12 +46,12 @@ pub use limits::{Authority, CrossShard, Limits, Settings, Transactions};
 pub use local::info::info_reference;
 pub use local::inquiry::Mail;
 pub use login::credentials::Credentials;
-pub use login::{Errand, Task};
+pub use login::{ControlJob, Task};
 pub use proxy::Proxy;
 pub use reading::{ReadFrom, Reading};
 pub use rounds::Rounds;
-pub use succession::discovered::Discovered;
-pub use succession::ejection::Ejecting;
+pub use topology_update::discovered::Discovered;
+pub use topology_update::ejection::Ejecting;
 
 /// Names one connection, of a client or to a node, for as long as it lives.
 pub type ConnId = stdx::Id;

@@ -1,9 +1,9 @@
 //! The named bounds of one worker, and what it is told at start.
 
-use crate::link::lanes;
+use crate::link::profiles;
 use crate::login::credentials::Credentials;
 use crate::reading::Reading;
-use crate::succession::ejection::Ejecting;
+use crate::topology_update::ejection::Ejecting;
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
 use std::sync::Arc;
@@ -116,11 +116,11 @@ pub struct Limits {
     pub transfer_timeout: Duration,
     /// A pinned connection that nobody has used for so long is closed.
     pub pinned_idle: Duration,
-    /// The connections of a lane that no client was in for so long are closed.
-    pub lane_idle: Duration,
-    /// Connections of all lanes of a worker but the first: enough for four nodes and 128 databases in both versions of
+    /// The connections of a profile that no client was in for so long are closed.
+    pub profile_idle: Duration,
+    /// Connections of all profiles of a worker but the first: enough for four nodes and 128 databases in both versions of
     /// the protocol. Requests that would need more are refused at once.
-    pub lane_nodes_max: usize,
+    pub profile_nodes_max: usize,
     /// Where the nodes decide who clients are: users and passwords that clients of one worker may be logged in by at once.
     /// Who would be one more is refused.
     pub identities_max: usize,
@@ -212,9 +212,9 @@ impl Limits {
         }
     }
 
-    /// After a silence of this a connection with something in flight is doubted. A quarter of a request's time leaves the
+    /// After a silence of this a connection with something in flight is suspect. A quarter of a request's time leaves the
     /// others to find out and to ask again.
-    pub(crate) fn doubt_after(&self) -> Duration {
+    pub(crate) fn suspect_after(&self) -> Duration {
         self.request_timeout / 4
     }
 
@@ -302,8 +302,8 @@ impl Default for Limits {
             pass_over_bytes_max: 1 << 20,
             transfer_timeout: Duration::from_secs(10),
             pinned_idle: Duration::from_secs(5),
-            lane_idle: Duration::from_secs(5),
-            lane_nodes_max: 1024,
+            profile_idle: Duration::from_secs(5),
+            profile_nodes_max: 1024,
             // As many as there may be connections of theirs.
             identities_max: 1024,
             connect_timeout: Duration::from_secs(1),
@@ -412,7 +412,7 @@ pub struct Settings {
 
 impl Settings {
     /// More databases cannot be had: there is a number for the connections of each.
-    pub const DATABASES_MAX: u16 = lanes::DATABASES_MAX;
+    pub const DATABASES_MAX: u16 = profiles::DATABASES_MAX;
 }
 
 impl Default for Settings {

@@ -13,13 +13,14 @@
 //! cost anybody time. Replies match tickets by order alone, so a ticket stays in the queue until its reply came or the
 //! connection is gone, also when its client has long been told that the time was up.
 
-pub(crate) mod doubt;
 pub(crate) mod inspection;
-pub(crate) mod lanes;
 pub(crate) mod pinned;
+pub(crate) mod profiles;
 pub(crate) mod proof;
 pub(crate) mod retire;
+pub(crate) mod suspect;
 
+mod links;
 mod opening;
 mod outbox;
 mod silence;
@@ -28,11 +29,11 @@ mod tests;
 
 use crate::ConnId;
 use crate::limits::Limits;
-use crate::link::lanes::{Greeting, LaneId, PING};
+pub(crate) use crate::link::links::{LinkIx, Links};
 use crate::link::outbox::Outbox;
+use crate::link::profiles::{Greeting, PING, ProfileId};
 use crate::link::proof::Proof;
 pub(crate) use crate::link::silence::Due;
-use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::scripts::Loaded;
 use command::Number;
@@ -73,7 +74,7 @@ impl Ticket {
     }
 
     /// Nobody waits for the reply any more.
-    pub(crate) fn bury(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.purpose = match self.purpose {
             Purpose::Client | Purpose::Late => Purpose::Late,
             Purpose::Queued => Purpose::Queued,
@@ -180,11 +181,11 @@ pub(crate) enum Use {
     Replica,
     /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
     Retired,
-    /// Those whose requests were in flight when its node lost its task (see `succession.rs`), or when it was doubted (see
-    /// `doubt.rs`). It is closed afterwards.
+    /// Those whose requests were in flight when its node lost its task (see `topology_update.rs`), or when it was suspected (see
+    /// `suspect.rs`). It is closed afterwards.
     Draining,
-    /// Nobody yet: if its node answers, it takes the place of a shared one that is doubted. It is not made again.
-    Relief,
+    /// Nobody yet: if its node answers, it takes the place of a shared one that is suspect. It is not made again.
+    Standby,
 }
 
 /// What the log was told of a node. More is told, less is not.
@@ -214,7 +215,7 @@ pub(crate) struct Link {
     /// Who uses it.
     pub used_by: Use,
     /// What those have chosen alike.
-    pub lane: LaneId,
+    pub profile: ProfileId,
     /// What it begins with.
     pub greeting: Greeting,
     /// What its node must show once that was answered.
@@ -269,7 +270,7 @@ pub(crate) struct Link {
     pub knows_waitaof: Option<bool>,
     /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
     pub is_sought: bool,
-    /// It is not any more what its lane wants.
+    /// It is not any more what its profile wants.
     pub is_altered: bool,
     /// CLIENT UNBLOCK of ours may yet come, until the node has said what came of it.
     pub is_unblocked: bool,
@@ -285,8 +286,8 @@ pub(crate) struct Link {
     scanner: reply::Scanner,
     /// When something last came from the node.
     moved_at: Instant,
-    /// When it was doubted last.
-    doubted_at: Instant,
+    /// When it was suspected last.
+    suspected_at: Instant,
     /// What is in flight is late then, whatever comes.
     pub late_at_most: Instant,
 }
@@ -299,14 +300,14 @@ impl Link {
     pub(crate) fn new(
         (shard, node): (ShardId, NodeId),
         used_by: Use,
-        lane: LaneId,
+        profile: ProfileId,
         greeting: Greeting,
     ) -> Link {
         Link {
             shard,
             node,
             used_by,
-            lane,
+            profile,
             greeting,
             proof: Proof::Nothing,
             is_proving: false,
@@ -343,7 +344,7 @@ impl Link {
             input: Vec::new(),
             scanner: reply::Scanner::default(),
             moved_at: Instant::ZERO,
-            doubted_at: Instant::ZERO,
+            suspected_at: Instant::ZERO,
             late_at_most: Instant::NEVER,
         }
     }
@@ -699,7 +700,7 @@ impl Link {
 
     /// Whether the node counts as up as long as this connection is.
     pub(crate) fn stands_for_node(&self) -> bool {
-        self.used_by == Use::Shared && self.lane == LaneId::FIRST
+        self.used_by == Use::Shared && self.profile == ProfileId::FIRST
     }
 
     /// Whether requests would flow, if there were any.

@@ -10,7 +10,7 @@ pub(crate) mod inquiry;
 use crate::core::Core;
 use crate::errors;
 use crate::limits::CLIENT_NAME_BYTES_MAX;
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::local::inquiry::{Gathered, Question};
 use crate::pubsub;
 use crate::session::{Mute, Name, Phase, Session};
@@ -67,7 +67,7 @@ impl Core {
                 session.name = None;
                 session.wishes.replica_reads = false;
                 self.set_reads(session, false);
-                self.change_lane(session, LaneKind::default());
+                self.change_profile(session, Profile::default());
                 session.login = self.newcomer();
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
@@ -116,12 +116,12 @@ impl Core {
         }
     }
 
-    /// SELECT: the session's next requests go over the lane of another database.
+    /// SELECT: the session's next requests go over the profile of another database.
     fn select(&mut self, session: &mut Session, index: &[u8], reply: &mut Vec<u8>) {
         match self.database(index) {
             Err(text) => errors::write(reply, text),
             Ok(database) => {
-                self.change_lane(session, LaneKind { database, ..self.lanes.kind(session.lane) });
+                self.change_profile(session, Profile { database, ..self.profiles.kind(session.profile) });
                 encode::simple(reply, b"OK");
             }
         }
@@ -197,7 +197,7 @@ impl Core {
             // Messages come in the new protocol from now on: not before the client knows.
             session.raise_fence(session.next_place());
         }
-        self.change_lane(session, LaneKind { resp3, ..self.lanes.kind(session.lane) });
+        self.change_profile(session, Profile { resp3, ..self.profiles.kind(session.profile) });
         write_hello(session, reply);
     }
 

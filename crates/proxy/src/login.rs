@@ -295,16 +295,16 @@ impl Core {
     }
 
     /// ACL LOAD and SAVE: whoever drives the proxy is to do it, for files are none of our business.
-    pub(crate) fn send_errand(&mut self, session: &mut Session, task: Task) {
+    pub(crate) fn send_job(&mut self, session: &mut Session, task: Task) {
         let deadline = self.now + self.limits.request_timeout;
-        let inquiry = self.inquire(session, Gathered::Errand(task), self.settings.workers, deadline);
-        self.errands.extend(inquiry.map(|inquiry| Errand { inquiry, task }));
+        let inquiry = self.inquire(session, Gathered::ControlJob(task), self.settings.workers, deadline);
+        self.jobs.extend(inquiry.map(|inquiry| ControlJob { inquiry, task }));
     }
 }
 
 /// The wish of a client that something be done with the ACL file.
 #[derive(Debug)]
-pub struct Errand {
+pub struct ControlJob {
     inquiry: Id,
     /// What is to be done.
     pub task: Task,
@@ -321,35 +321,35 @@ pub enum Task {
 
 impl Proxy {
     /// What is to be done with the ACL file next.
-    pub fn poll_errand(&mut self) -> Option<Errand> {
-        self.core.errands.pop_front()
+    pub fn poll_job(&mut self) -> Option<ControlJob> {
+        self.core.jobs.pop_front()
     }
 
     /// The ACL file was read: the users, which are in the registry already, or what is wrong with the file.
-    pub fn handle_loaded(&mut self, errand: Errand, outcome: Result<Arc<Users>, String>, now: Instant) {
+    pub fn handle_loaded(&mut self, job: ControlJob, outcome: Result<Arc<Users>, String>, now: Instant) {
         self.core.begin(now);
         match outcome {
             Ok(users) => {
-                self.replace_gathered(errand.inquiry, Gathered::Users { deleted: None });
-                self.core.questions.push_back((errand.inquiry, Arc::new(Question::Users(users))));
+                self.replace_gathered(job.inquiry, Gathered::Users { deleted: None });
+                self.core.questions.push_back((job.inquiry, Arc::new(Question::Users(users))));
             }
             Err(text) => {
-                self.replace_gathered(errand.inquiry, Gathered::Refused(text));
-                self.conclude(errand.inquiry);
+                self.replace_gathered(job.inquiry, Gathered::Refused(text));
+                self.conclude(job.inquiry);
             }
         }
         self.follow_up();
     }
 
     /// The ACL file was written, or not.
-    pub fn handle_saved(&mut self, errand: Errand, is_saved: bool, now: Instant) {
+    pub fn handle_saved(&mut self, job: ControlJob, is_saved: bool, now: Instant) {
         self.core.begin(now);
         let gathered = match is_saved {
             true => Gathered::Done,
             false => Gathered::Refused(errors::USERS_NOT_SAVED.to_owned()),
         };
-        self.replace_gathered(errand.inquiry, gathered);
-        self.conclude(errand.inquiry);
+        self.replace_gathered(job.inquiry, gathered);
+        self.conclude(job.inquiry);
         self.follow_up();
     }
 

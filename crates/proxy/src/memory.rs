@@ -12,7 +12,7 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::event::CloseReason;
-use crate::links::LinkIx;
+use crate::link::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::session::{Phase, Session};
 use std::sync::Arc;

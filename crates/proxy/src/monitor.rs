@@ -118,7 +118,7 @@ impl Core {
         }
         let carry = command.map(|command| command.carry);
         let now_us = self.unix_time_us();
-        let database = self.lanes.kind(session.lane).database;
+        let database = self.profiles.kind(session.profile).database;
         let lines = &mut self.monitor.lines;
         let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
         // Writing to a Vec cannot fail.

@@ -8,9 +8,9 @@ use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::limits::{Limits, Settings};
+use crate::link::LinkIx;
 use crate::link::pinned::Pinning;
 use crate::link::{Due, Link, Purpose, State, Use};
-use crate::links::LinkIx;
 use crate::reading::replicas::Reads;
 use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
@@ -109,8 +109,8 @@ impl Proxy {
     }
 
     /// So many who came to this worker have yet to do what their listener asks for.
-    pub fn handle_guests(&mut self, guests: usize) {
-        self.core.board.show_guests(self.core.settings.worker, guests);
+    pub fn handle_pending_clients(&mut self, pending_clients: usize) {
+        self.core.board.show_pending_clients(self.core.settings.worker, pending_clients);
     }
 
     /// Somebody has done what its listener asks for and is to be accepted; or has not, by its address and the reason.
@@ -380,7 +380,7 @@ impl Proxy {
         core.unsubscribe_from_all(&mut session);
         core.end_to_monitor(&mut session);
         core.end_tracking(&mut session);
-        core.lanes.leave(session.lane, core.now);
+        core.profiles.leave(session.profile, core.now);
         core.let_holds_go(&mut session);
         core.forget_held_back(&mut session);
         core.end_transaction(&mut session);
@@ -458,7 +458,7 @@ impl Proxy {
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
                 session.listed = false;
                 self.core.recount_client(session);
-                if !session.output().is_empty() && !self.core.halves.hold(session) {
+                if !session.output().is_empty() && !self.core.cork.hold(session) {
                     return Some(conn);
                 }
             }
@@ -471,7 +471,7 @@ impl Proxy {
         let soon = self.sweep_at.min(self.core.check_at);
         let soon = soon.min(self.core.inquiries.deadline()).min(self.core.pause.until);
         let soon = soon.min(self.core.readers.deadline()).min(self.core.ejection_deadline());
-        soon.min(self.core.parking.due_at).min(self.core.waits.deadline())
+        soon.min(self.core.retry_queue.due_at).min(self.core.waits.deadline())
     }
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
@@ -480,7 +480,7 @@ impl Proxy {
         if self.core.check_at <= now {
             self.check_nodes();
         }
-        if self.core.parking.due_at <= now {
+        if self.core.retry_queue.due_at <= now {
             self.retry_parked(false);
         }
         if self.sweep_at <= now {
@@ -509,7 +509,7 @@ impl Proxy {
                     Due::Nothing => break,
                     Due::Connect => self.connect(ix),
                     Due::Fail(reason) => self.fail_link(ix, Fault::Gone(reason.to_owned())),
-                    Due::Doubt => self.doubt(ix),
+                    Due::Suspect => self.suspect(ix),
                     Due::Expire if link.used_by == Use::Replica => self.expire_read(ix),
                     Due::Expire => match link.expire() {
                         Some(ticket) if link.is_given_up_when_late() => {
@@ -564,7 +564,7 @@ impl Proxy {
                 self.core.enqueue_on(ix, probe, asked);
             }
         }
-        self.core.forget_lanes();
+        self.core.forget_profiles();
         self.inspect_nodes();
         self.relieve_memory();
         self.measure_rates();

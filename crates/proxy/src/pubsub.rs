@@ -28,9 +28,9 @@ use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
-use crate::link::lanes::LaneId;
+use crate::link::LinkIx;
+use crate::link::profiles::ProfileId;
 use crate::link::{Link, Purpose, State, Ticket, Use};
-use crate::links::LinkIx;
 use crate::login::passing::is_denial;
 use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
@@ -77,7 +77,7 @@ struct Source {
 /// Nodes are told that a topic is of no interest any more.
 #[derive(Debug)]
 pub(crate) struct Leaving {
-    lane: LaneId,
+    profile: ProfileId,
     kind: Kind,
     name: Arc<[u8]>,
     /// Shards whose node counts our connection as a subscriber.
@@ -90,8 +90,8 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     /// Nobody waits for it to leave, and no node that counts us.
-    pub(crate) fn of(lane: LaneId, kind: Kind, name: &Arc<[u8]>, left: usize) -> Leaving {
-        Leaving { lane, kind, name: Arc::clone(name), counted: Vec::new(), left, client: None }
+    pub(crate) fn of(profile: ProfileId, kind: Kind, name: &Arc<[u8]>, left: usize) -> Leaving {
+        Leaving { profile, kind, name: Arc::clone(name), counted: Vec::new(), left, client: None }
     }
 }
 
@@ -172,7 +172,7 @@ impl Core {
 
     /// The topic, if the session may be subscribed to it now; else what it is told.
     fn topic_for(&mut self, session: &Session, kind: Kind, name: &[u8]) -> Result<Id, String> {
-        let lane = self.plain_lane(session);
+        let profile = self.plain_profile(session);
         if kind == Kind::Pattern && name.len() > self.limits.pattern_bytes_max {
             return Err(errors::PATTERN_TOO_LONG.to_owned());
         }
@@ -180,7 +180,7 @@ impl Core {
         if topics.held_bytes() + name.len() > self.limits.subscription_bytes_max {
             return Err(errors::SUBSCRIPTIONS_MAX.to_owned());
         }
-        let known = topics.find(lane, kind, name);
+        let known = topics.find(profile, kind, name);
         let home = self.home_of(kind, name);
         let needed: Vec<ShardId> = match known.and_then(|id| topics.get(id)) {
             Some(topic) => topic.lacking().collect(),
@@ -188,19 +188,19 @@ impl Core {
         };
         for shard in needed {
             self.admit(shard)
-                .and_then(|()| self.admit_source(Origin { shard, lane }))
+                .and_then(|()| self.admit_source(Origin { shard, profile }))
                 .map_err(|lost| lost.text())?;
         }
         let speaker = self.topology.shard_of(name);
-        Ok(known.unwrap_or_else(|| self.subscriptions.topics.insert(lane, (kind, name), home, speaker)))
+        Ok(known.unwrap_or_else(|| self.subscriptions.topics.insert(profile, (kind, name), home, speaker)))
     }
 
     /// Whether there may be a connection over which messages come from `origin`.
     fn admit_source(&self, origin: Origin) -> Result<(), Lost> {
-        let is_full = self.subscriptions.sources.len() >= self.limits.lane_nodes_max;
-        match origin.lane {
-            LaneId::FIRST => Ok(()),
-            LaneId::NONE => Err(self.not_sent(origin.shard, errors::NO_LANE)),
+        let is_full = self.subscriptions.sources.len() >= self.limits.profile_nodes_max;
+        match origin.profile {
+            ProfileId::FIRST => Ok(()),
+            ProfileId::NONE => Err(self.not_sent(origin.shard, errors::NO_PROFILE)),
             _ if is_full && !self.subscriptions.has_source(origin) => {
                 Err(self.not_sent(origin.shard, errors::USER_NODES_MAX))
             }
@@ -208,9 +208,9 @@ impl Core {
         }
     }
 
-    /// By what a node counts clients that hear something over connections of `lane`.
-    pub(crate) fn ear(&self, lane: LaneId) -> Ear {
-        (self.settings.worker, lane)
+    /// By what a node counts clients that hear something over connections of `profile`.
+    pub(crate) fn ear(&self, profile: ProfileId) -> Ear {
+        (self.settings.worker, profile)
     }
 
     /// The shard from which all messages of a topic come; `None` if they may come from any.
@@ -230,7 +230,7 @@ impl Core {
         let Some(topic) = self.subscriptions.topics.get(id) else { return false };
         session.subscribed.get_or_insert_default().insert(kind, &topic.name, id);
         if is_there {
-            self.board.audience.add_client(self.ear(topic.lane), kind, &topic.name);
+            self.board.audience.add_client(self.ear(topic.profile), kind, &topic.name);
         }
         is_there
     }
@@ -263,7 +263,7 @@ impl Core {
     /// Ends a subscription. What was still to be confirmed is; with `is_told`, the client is told once the nodes know.
     fn leave(&mut self, session: &mut Session, kind: Kind, id: Id, is_told: bool) {
         let Some(topic) = self.subscriptions.topics.get(id) else { return };
-        let (ear, name) = (self.ear(topic.lane), Arc::clone(&topic.name));
+        let (ear, name) = (self.ear(topic.profile), Arc::clone(&topic.name));
         let Some((subscription, deserted)) = self.subscriptions.topics.leave(id, session.conn) else {
             return;
         };
@@ -288,16 +288,16 @@ impl Core {
 
     /// Tells the nodes that nobody is left. What waits for their answers; nothing if none has to be told.
     fn desert(&mut self, deserted: Deserted) -> Option<Id> {
-        let Deserted { lane, kind, name, asked } = deserted;
+        let Deserted { profile, kind, name, asked } = deserted;
         if asked.is_empty() {
             return None;
         }
         let confirmed = asked.iter().filter(|(_, confirmed)| *confirmed);
         let counted = confirmed.map(|(shard, _)| *shard).collect();
-        let leaving = Leaving { counted, ..Leaving::of(lane, kind, &name, asked.len()) };
+        let leaving = Leaving { counted, ..Leaving::of(profile, kind, &name, asked.len()) };
         let id = self.subscriptions.leaving.insert(leaving);
         for (shard, _) in asked {
-            self.say_unsubscribed(Origin { shard, lane }, kind, &name, id);
+            self.say_unsubscribed(Origin { shard, profile }, kind, &name, id);
         }
         Some(id)
     }
@@ -311,8 +311,8 @@ impl Core {
     pub(crate) fn ask_for(&mut self, id: Id, shard: ShardId) {
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
         let question = topic.ask(shard);
-        let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
-        self.say(Origin { shard, lane }, kind.subscribe(), &name, (id, question), Purpose::Subscribe);
+        let (profile, kind, name) = (topic.profile, topic.kind, Arc::clone(&topic.name));
+        self.say(Origin { shard, profile }, kind.subscribe(), &name, (id, question), Purpose::Subscribe);
     }
 
     /// Queues a request with one name, which has one answer.
@@ -332,18 +332,18 @@ impl Core {
     /// The connection over which messages come from `origin`; one is made if there is none, and at once.
     fn source_of(&mut self, origin: Origin) -> LinkIx {
         let known = self.subscriptions.sources.get(&origin).map(|source| source.link);
-        let link = self.source_on(known, origin.lane, origin.shard);
+        let link = self.source_on(known, origin.profile, origin.shard);
         self.subscriptions.sources.entry(origin).or_insert(Source { link, has_gap: false, ended: None });
         link
     }
 
-    /// A connection of `lane` to `shard` for what is not asked for: `ix`, which is tried at once if it is not there, or a
+    /// A connection of `profile` to `shard` for what is not asked for: `ix`, which is tried at once if it is not there, or a
     /// new one.
-    pub(crate) fn source_on(&mut self, ix: Option<LinkIx>, lane: LaneId, shard: ShardId) -> LinkIx {
+    pub(crate) fn source_on(&mut self, ix: Option<LinkIx>, profile: ProfileId, shard: ShardId) -> LinkIx {
         let Some(ix) = ix else {
-            let greeting = self.lanes.greeting(lane);
+            let greeting = self.profiles.greeting(profile);
             let id = self.topology.shard(shard).primary.expect("a shard that admits requests has a primary");
-            return self.add_link(Link::new((shard, id), Use::Subscription, lane, greeting));
+            return self.add_link(Link::new((shard, id), Use::Subscription, profile, greeting));
         };
         if let State::Waiting { until } = &mut self.links[ix].state {
             *until = (*until).min(self.now);
@@ -357,7 +357,7 @@ impl Core {
         let leaving = self.subscriptions.leaving.get_mut(id)?;
         if leaving.counted.contains(&shard) {
             leaving.counted.retain(|counted| *counted != shard);
-            let ear = (self.settings.worker, leaving.lane);
+            let ear = (self.settings.worker, leaving.profile);
             self.board.audience.remove_node(ear, leaving.kind, &leaving.name, shard);
         }
         leaving.left -= 1;
@@ -507,8 +507,8 @@ impl Core {
 
     /// Where messages over the connection `ix` come from.
     fn origin_of(&self, ix: LinkIx) -> Origin {
-        let Link { shard, lane, .. } = self.links[ix];
-        Origin { shard, lane }
+        let Link { shard, profile, .. } = self.links[ix];
+        Origin { shard, profile }
     }
 }
 
@@ -698,8 +698,8 @@ impl Proxy {
         if !confirms(reply, topic.kind.subscribe(), &topic.name) {
             return Err(Fault::Garbled("a subscription that nobody asked for".to_owned()));
         }
-        let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
-        core.board.audience.add_link((core.settings.worker, lane), kind, &name, shard);
+        let (profile, kind, name) = (topic.profile, topic.kind, Arc::clone(&topic.name));
+        core.board.audience.add_link((core.settings.worker, profile), kind, &name, shard);
         if topic.confirm(shard) {
             self.conclude_subscription(id);
         }
@@ -771,7 +771,7 @@ impl Proxy {
         let origin = core.origin_of(ix);
         core.subscriptions.sources.get_mut(&origin).into_iter().for_each(|source| source.ended = None);
         let loss = core.subscriptions.topics.lose(origin);
-        let ear = core.ear(origin.lane);
+        let ear = core.ear(origin.profile);
         for topic in loss.confirmed.iter().filter_map(|id| core.subscriptions.topics.get(*id)) {
             core.board.audience.remove_node(ear, topic.kind, &topic.name, shard);
         }

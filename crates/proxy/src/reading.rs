@@ -281,7 +281,7 @@ impl Readers {
     }
 
     /// What `node` of `shard` has told may not be true any more: it may have begun anew, with nothing.
-    pub(crate) fn doubt(&mut self, shard: ShardId, node: NodeId) {
+    pub(crate) fn suspect(&mut self, shard: ShardId, node: NodeId) {
         if let Some(watched) = self.shards.get_mut(shard.0 as usize)
             && let Some(reader) = watched.reader(node)
         {

@@ -12,7 +12,7 @@
 //!
 //! All of these say that nothing was carried out, so that writes may be repeated too. The bytes of a request are kept by
 //! its connection until it is answered ([`Kept`]). Only a script can lie here, with an error of its own that begins so: it
-//! is run again, a few times. What waits for a connection that a new topology has no use for (`succession.rs`) was not
+//! is run again, a few times. What waits for a connection that a new topology has no use for (`topology_update.rs`) was not
 //! carried out either, and goes the same way.
 //!
 //! One client's requests stay in order: those for one slot are declined and sent again one behind the other. Where a
@@ -24,10 +24,10 @@ pub(crate) mod kept;
 use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
-use crate::link::lanes::LaneId;
+use crate::link::LinkIx;
 use crate::link::pinned::Pinning;
+use crate::link::profiles::ProfileId;
 use crate::link::{Link, Purpose, Ticket, Use};
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::is_turned_away;
 use crate::replies::Outcome;
@@ -213,7 +213,7 @@ pub(crate) struct Stray {
     ticket: Ticket,
     request: Vec<u8>,
     /// Over which kind of connection it goes.
-    lane: LaneId,
+    profile: ProfileId,
     used_by: Use,
     /// It watches keys, or else waits for an element, if it goes over a connection of its client's own.
     watches: bool,
@@ -225,7 +225,7 @@ pub(crate) struct Stray {
 
 /// Requests that wait for a newer topology, or for a while.
 #[derive(Debug)]
-pub(crate) struct Parking {
+pub(crate) struct RetryQueue {
     strays: VecDeque<Stray>,
     bytes: usize,
     counted_bytes: usize,
@@ -233,7 +233,7 @@ pub(crate) struct Parking {
     pub due_at: Instant,
 }
 
-impl Parking {
+impl RetryQueue {
     /// What is known of each request that waits.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
         self.strays.iter().map(|stray| &stray.ticket)
@@ -258,9 +258,9 @@ fn is_ahead(one: &Ticket, other: &Ticket) -> bool {
     are_of_clients && one.conn == other.conn && is_behind(other.place, one.place)
 }
 
-impl Default for Parking {
-    fn default() -> Parking {
-        Parking { strays: VecDeque::new(), bytes: 0, counted_bytes: 0, due_at: Instant::NEVER }
+impl Default for RetryQueue {
+    fn default() -> RetryQueue {
+        RetryQueue { strays: VecDeque::new(), bytes: 0, counted_bytes: 0, due_at: Instant::NEVER }
     }
 }
 
@@ -292,7 +292,7 @@ impl Proxy {
 
     /// How many requests wait for a newer topology or for a while; 0 once no client is left.
     pub fn requests_parked(&self) -> usize {
-        self.core.parking.strays.len()
+        self.core.retry_queue.strays.len()
     }
 
     /// Whether `reply`, an error, says that the first request on connection `ix` was declined; then it is taken care
@@ -386,7 +386,7 @@ impl Proxy {
     ) -> Result<Stray, String> {
         let core = &mut self.core;
         let link = &core.links[ix];
-        let (lane, used_by) = (link.lane, link.used_by);
+        let (profile, used_by) = (link.profile, link.used_by);
         let (request, aim) = core.request_again((ix, 0), owed);
         let aim = match declined {
             Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
@@ -403,7 +403,7 @@ impl Proxy {
                 watches = self.watches_on(ix, ticket.conn);
                 self.note_held_reply(ix, &ticket, reply);
             }
-            Use::Shared | Use::Replica | Use::Pinned | Use::Subscription | Use::Relief => {}
+            Use::Shared | Use::Replica | Use::Pinned | Use::Subscription | Use::Standby => {}
         }
         // EXEC says that the transaction was discarded; why, a command of it was told.
         let refused = match owed {
@@ -414,7 +414,7 @@ impl Proxy {
         match request {
             Some(request) if !overtaken => {
                 let retry_at = Instant::NEVER;
-                Ok(Stray { ticket, request, lane, used_by, watches, aim, reason, retry_at })
+                Ok(Stray { ticket, request, profile, used_by, watches, aim, reason, retry_at })
             }
             _ => Err(reason),
         }
@@ -424,7 +424,7 @@ impl Proxy {
     /// where nobody could. `reason` is what its client is told if its time is up.
     pub(crate) fn unsent_on(&self, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
         let link = &self.core.links[ix];
-        let (lane, used_by) = (link.lane, link.used_by);
+        let (profile, used_by) = (link.profile, link.used_by);
         let stray = |(number, &ticket): (usize, &Ticket)| {
             let owed = match self.peers.get(ticket.conn) {
                 Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => {
@@ -437,7 +437,7 @@ impl Proxy {
             let (request, kept) = (request?, ticket.kept.redirected()?);
             let (ticket, reason) = (Ticket { kept, ..ticket }, reason.to_owned());
             let retry_at = Instant::NEVER;
-            Some(Stray { ticket, request, lane, used_by, watches: false, aim, reason, retry_at })
+            Some(Stray { ticket, request, profile, used_by, watches: false, aim, reason, retry_at })
         };
         let waiting = link.tickets().enumerate();
         waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()
@@ -525,7 +525,7 @@ impl Proxy {
     /// Lets a request wait. Meanwhile its client's next ones are not read.
     fn park(&mut self, stray: Stray) {
         let core = &mut self.core;
-        if core.parking.bytes + stray.request.len() > PARKED_BYTES_MAX {
+        if core.retry_queue.bytes + stray.request.len() > PARKED_BYTES_MAX {
             return self.give_up(stray);
         }
         let mut has_parked = false;
@@ -535,23 +535,23 @@ impl Proxy {
             has_parked = session.fences > 0;
             session.fences += 1;
         }
-        core.parking.bytes += stray.request.len();
-        core.parking.due_at = core.parking.due_at.min(stray.retry_at).min(stray.ticket.deadline);
-        core.parking.add(stray, has_parked);
+        core.retry_queue.bytes += stray.request.len();
+        core.retry_queue.due_at = core.retry_queue.due_at.min(stray.retry_at).min(stray.ticket.deadline);
+        core.retry_queue.add(stray, has_parked);
         core.recount_parked();
     }
 
     /// Sends again what is due, or all if there is a new topology; whose time is up is told so. Of topics (`homes.rs`) what is due.
     pub(crate) fn retry_parked(&mut self, all: bool) {
         let now = self.core.now;
-        let strays = std::mem::take(&mut self.core.parking.strays);
-        (self.core.parking.bytes, self.core.parking.due_at) = (0, Instant::NEVER);
+        let strays = std::mem::take(&mut self.core.retry_queue.strays);
+        (self.core.retry_queue.bytes, self.core.retry_queue.due_at) = (0, Instant::NEVER);
         for stray in strays {
             if !all && stray.retry_at > now && stray.ticket.deadline > now {
-                let parking = &mut self.core.parking;
-                parking.bytes += stray.request.len();
-                parking.due_at = parking.due_at.min(stray.retry_at).min(stray.ticket.deadline);
-                parking.strays.push_back(stray);
+                let retry_queue = &mut self.core.retry_queue;
+                retry_queue.bytes += stray.request.len();
+                retry_queue.due_at = retry_queue.due_at.min(stray.retry_at).min(stray.ticket.deadline);
+                retry_queue.strays.push_back(stray);
                 continue;
             }
             if stray.ticket.is_of_client() {
@@ -565,7 +565,7 @@ impl Proxy {
             self.send_in_turn(stray, id, false);
         }
         let topics_due_at = self.retry_topics();
-        self.core.parking.due_at = self.core.parking.due_at.min(topics_due_at);
+        self.core.retry_queue.due_at = self.core.retry_queue.due_at.min(topics_due_at);
         self.core.recount_parked();
     }
 
@@ -589,7 +589,7 @@ impl Proxy {
 
     fn try_to_send(&mut self, stray: &Stray, id: NodeId, asks: bool) -> Result<(), Lost> {
         let core = &mut self.core;
-        let Stray { ticket, lane, .. } = *stray;
+        let Stray { ticket, profile, .. } = *stray;
         let mut session = match core.client_of(&ticket).and_then(|conn| self.peers.get_mut(conn)) {
             Some(Peer::Client(session)) => Some(session),
             // It has gone.
@@ -622,11 +622,11 @@ impl Proxy {
             }
             (Use::Pinned, Some(session)) => match session.pinning {
                 Pinning::Ready(pin) | Pinning::Busy(pin) => {
-                    core.pinned_to(pin, lane, id, Some(ticket.place))?
+                    core.pinned_to(pin, profile, id, Some(ticket.place))?
                 }
-                _ => core.link_in(lane, id)?,
+                _ => core.link_in(profile, id)?,
             },
-            _ => core.link_in(lane, id)?,
+            _ => core.link_in(profile, id)?,
         };
         core.admit_on(node)?;
         match owed {
@@ -710,7 +710,7 @@ impl Core {
             return false;
         }
         let is_later = |other: &Ticket| is_ahead(ticket, other);
-        let mut strays = self.parking.strays.iter();
+        let mut strays = self.retry_queue.strays.iter();
         if strays.any(|stray| is_later(&stray.ticket) && self.overlap(stray.aim, aim)) {
             return true;
         }
@@ -730,7 +730,7 @@ impl Core {
     fn is_behind_parked(&self, stray: &Stray) -> bool {
         let is_it =
             |other: &Stray| is_ahead(&other.ticket, &stray.ticket) && self.overlap(other.aim, stray.aim);
-        self.parking.strays.iter().any(is_it)
+        self.retry_queue.strays.iter().any(is_it)
     }
 
     /// Whether it was redirected and is in flight to another node than `id`.
@@ -829,8 +829,8 @@ impl Core {
     }
 
     fn recount_parked(&mut self) {
-        let bytes = self.parking.bytes;
-        self.memory.recount(&mut self.parking.counted_bytes, bytes);
+        let bytes = self.retry_queue.bytes;
+        self.memory.recount(&mut self.retry_queue.counted_bytes, bytes);
     }
 }
 

@@ -1,6 +1,6 @@
 //! From a node's bytes to what waits for clients: the way up.
 
-pub(crate) mod halves;
+pub(crate) mod cork;
 pub(crate) mod merge;
 pub(crate) mod relay;
 pub(crate) mod reports;
@@ -10,9 +10,9 @@ use crate::core::{Asked, Control, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::limits::SCRATCH_BYTES_KEPT;
+use crate::link::LinkIx;
 use crate::link::pinned::Pinning;
 use crate::link::{Purpose, Reported, Ticket, Use};
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub;
 use crate::session::{Owed, Session};
@@ -137,7 +137,7 @@ impl Proxy {
             }
             // Also for an answer that has failed.
             (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => {
-                link.tickets_mut().take(1).for_each(Ticket::bury);
+                link.tickets_mut().take(1).for_each(Ticket::discard);
                 link.pass_over(&mut core.pool);
             }
             (Purpose::Emulation, _) if !core.may_gather(ticket.conn, core.links[ix].bytes_announced()) => {
@@ -153,7 +153,7 @@ impl Proxy {
         let core = &mut self.core;
         let link = &mut core.links[ix];
         // Its answer is that it is too large: the reply has no holder any more.
-        link.tickets_mut().take(1).for_each(Ticket::bury);
+        link.tickets_mut().take(1).for_each(Ticket::discard);
         link.pass_over(&mut core.pool);
         self.refuse_answer(ticket.conn, ticket.part);
     }
@@ -326,7 +326,7 @@ impl Proxy {
     fn handle_unusual_reply(&mut self, ix: LinkIx, ticket: Ticket, reply: &[u8]) {
         let used_by = self.core.links[ix].used_by;
         match used_by {
-            Use::Shared | Use::Pinned | Use::Subscription | Use::Relief => {}
+            Use::Shared | Use::Pinned | Use::Subscription | Use::Standby => {}
             Use::Retired | Use::Draining => self.lift_fence(ticket),
             Use::Held => self.note_held_reply(ix, &ticket, reply),
             Use::Replica if self.handle_turned_away(ix, &ticket, reply) => return,
@@ -353,16 +353,16 @@ impl Proxy {
         let core = &mut self.core;
         core.note_inspected(ix, reply);
         let link = &mut core.links[ix];
-        let (shard, lane, was_inspected) = (link.shard, link.lane, link.is_inspected());
+        let (shard, profile, was_inspected) = (link.shard, link.profile, link.is_inspected());
         match link.handle_probe_reply(reply, core.now) {
             Ok(false) => {
                 // It may be asked something more.
                 core.list_link(ix);
                 return Ok(());
             }
-            Ok(true) => core.lanes.note_taken(lane, shard),
+            Ok(true) => core.profiles.note_taken(profile, shard),
             Err(reason) => {
-                core.note_refused(lane, shard, &reason);
+                core.note_refused(profile, shard, &reason);
                 return Err(if was_inspected { Fault::Refused(reason) } else { Fault::Gone(reason) });
             }
         }
@@ -673,7 +673,7 @@ impl Proxy {
             self.peers.remove(conn);
         }
         let (used_by, held_by, shard) = (link.used_by, link.held_by, link.shard);
-        let (is_node, lane) = (link.stands_for_node(), link.lane);
+        let (is_node, profile) = (link.stands_for_node(), link.profile);
         let was_ready = link.is_ready();
         core.counters.nodes_up -= u64::from(is_node && was_ready);
         core.counters.node_failures += 1;
@@ -684,7 +684,7 @@ impl Proxy {
         };
         let core = &mut self.core;
         if used_by == Use::Replica {
-            core.readers.doubt(shard, core.links[ix].node);
+            core.readers.suspect(shard, core.links[ix].node);
         }
         let link = &mut core.links[ix];
         let (garbled, is_refused) = (matches!(fault, Fault::Garbled(_)), matches!(fault, Fault::Refused(_)));
@@ -694,20 +694,20 @@ impl Proxy {
         };
         let (tickets, written) =
             link.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
-        // That another connection is lost says little: if the node is down, the first lane's will tell.
+        // That another connection is lost says little: if the node is down, the first profile's will tell.
         let now_known = if is_refused { Reported::Refused } else { Reported::Down };
         let is_news = is_node && link.reported < now_known;
         if is_news {
             link.reported = now_known;
         }
-        let is_denied = core.is_denied(lane, &reason);
+        let is_denied = core.is_denied(profile, &reason);
         let owner = shard;
         let shard = core.shard_name(shard).to_owned();
         match used_by {
             Use::Shared | Use::Replica | Use::Subscription => {
                 core.check_at = core.check_at.min(core.links[ix].deadline(&core.limits))
             }
-            Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Relief => core.vacate(ix),
+            Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Standby => core.vacate(ix),
         }
         if used_by == Use::Held {
             self.note_held_loss(ix, held_by, &tickets);

@@ -1,17 +1,17 @@
 //! From a client's bytes to what is queued for nodes: the way down.
 
 pub(crate) mod fragment;
-pub(crate) mod heads;
 pub(crate) mod learn;
+pub(crate) mod prefix_cache;
 pub(crate) mod route;
 pub(crate) mod upload;
 
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::link::LinkIx;
 use crate::link::Purpose;
 use crate::link::pinned::Pinning;
-use crate::links::LinkIx;
 use crate::login;
 use crate::redirect::Kept;
 use crate::requests::learn::Lookup;
@@ -68,7 +68,7 @@ impl Core {
             let rest = &bytes[at..];
             // A client of whom nobody knows who it is may announce less: it is looked at closely.
             let is_closely = is_strict | !session.scanner.is_fresh();
-            let known = if is_closely { None } else { self.heads.find(rest) };
+            let known = if is_closely { None } else { self.prefix_cache.find(rest) };
             let scanned = match known.and_then(|known| known.scan(rest, &limits, &mut scratch.args)) {
                 Some(len) => Ok(Scanned::Request { len }),
                 None => session.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline),
@@ -157,13 +157,13 @@ impl Core {
         let mut room = session.room(&self.limits);
         while room > 0 {
             let rest = &bytes[at..];
-            let Some(known) = self.heads.find(rest) else { break };
+            let Some(known) = self.prefix_cache.find(rest) else { break };
             let Some((key, len)) = known.scan_key(rest, &self.limits.request) else { break };
             if len > self.limits.large_bytes {
                 break;
             }
             let shard = self.topology.shard_of(key);
-            let Ok(node) = self.shared_link(session.lane, shard) else { break };
+            let Ok(node) = self.shared_link(session.profile, shard) else { break };
             self.count_request(session, known.number);
             self.send_over(session, known.command, node, &rest[..len]);
             at += len;
@@ -206,7 +206,7 @@ impl Core {
     fn resolve(&mut self, request: &Request<'_>) -> (Resolved<'static>, Number) {
         let (resolved, number) = command::resolve_numbered(request);
         if let Resolved::Command(command) = resolved {
-            self.heads.note(request, command, number);
+            self.prefix_cache.note(request, command, number);
         }
         (resolved, number)
     }
@@ -451,8 +451,8 @@ impl Core {
     #[inline]
     pub(crate) fn link_for(&mut self, session: &Session, shard: ShardId) -> Result<LinkIx, Lost> {
         match session.pinning {
-            Pinning::Ready(pin) => self.pinned_node(pin, session.lane, shard, None),
-            _ => self.shared_link(session.lane, shard),
+            Pinning::Ready(pin) => self.pinned_node(pin, session.profile, shard, None),
+            _ => self.shared_link(session.profile, shard),
         }
     }
 
@@ -474,10 +474,10 @@ impl Core {
 
     /// Asks a node what the request's command is. The request is read again when the answer has come.
     fn learn(&mut self, session: &mut Session, request: &Request<'_>) -> Step {
-        let lane = self.plain_lane(session);
+        let profile = self.plain_profile(session);
         let mut shards = self.topology.all_shards().collect::<Vec<_>>().into_iter();
-        let Some(node) = shards.find_map(|shard| self.shared_link(lane, shard).ok()) else {
-            let lost = self.shared_link(lane, self.topology.keyless()).err();
+        let Some(node) = shards.find_map(|shard| self.shared_link(profile, shard).ok()) else {
+            let lost = self.shared_link(profile, self.topology.keyless()).err();
             self.refuse(session, &lost.map_or_else(String::new, |lost| lost.text()));
             return Step::Done;
         };

@@ -9,8 +9,8 @@ pub(crate) mod cursor;
 
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::link::lanes::LaneId;
-use crate::links::LinkIx;
+use crate::link::LinkIx;
+use crate::link::profiles::ProfileId;
 use crate::memory::Charge;
 use crate::scan::cursor::Cursor;
 use crate::session::{Owed, Session};
@@ -22,7 +22,7 @@ use stdx::{BufferPool, Id};
 #[derive(Debug)]
 pub(crate) struct Scan {
     /// That of the session when it asked.
-    lane: LaneId,
+    profile: ProfileId,
     /// What the shard that works on it was asked.
     cursor: Cursor,
     /// Whether shards before that one are through: then there is a reply, whatever comes.
@@ -50,7 +50,7 @@ const END: &[u8] = b"*2\r\n$1\r\n0\r\n*0\r\n";
 
 impl Scan {
     fn new(
-        (lane, cursor): (LaneId, Cursor),
+        (profile, cursor): (ProfileId, Cursor),
         request: &Request<'_>,
         pool: &mut BufferPool,
         mut charge: Charge,
@@ -62,7 +62,7 @@ impl Scan {
         charge.set(copy.len());
         Scan {
             charge,
-            lane,
+            profile,
             cursor,
             has_page: false,
             count: count(request),
@@ -110,12 +110,12 @@ impl Core {
         let Some(cursor) = cursor.among(self.topology.all_shards()) else {
             return self.answer(session, END);
         };
-        let node = match self.shared_link(session.lane, cursor.shard) {
+        let node = match self.shared_link(session.profile, cursor.shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
         let scan = self.scans.insert(Scan::new(
-            (session.lane, cursor),
+            (session.profile, cursor),
             request,
             &mut self.pool,
             self.memory.charge(0),
@@ -149,8 +149,8 @@ impl Core {
             && scan.found < scan.count
         {
             (scan.cursor, scan.has_page) = (next, true);
-            let lane = scan.lane;
-            if let Ok(node) = self.shared_link(lane, next.shard) {
+            let profile = scan.profile;
+            if let Ok(node) = self.shared_link(profile, next.shard) {
                 self.ask_for_page(id, node, asked);
                 return false;
             }

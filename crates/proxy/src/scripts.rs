@@ -13,8 +13,8 @@
 
 use crate::core::{Asked, Core};
 use crate::cross_slot::Remedy;
-use crate::link::lanes::LaneId;
-use crate::links::LinkIx;
+use crate::link::LinkIx;
+use crate::link::profiles::ProfileId;
 use crate::memory::Charge;
 use crate::requests::route::{self, Keys, Part, Route};
 use crate::session::{Owed, Session};
@@ -72,7 +72,7 @@ pub(crate) enum Named {
 /// A request that is sent once more if its node misses what it names.
 #[derive(Debug)]
 pub(crate) struct Repeat {
-    lane: LaneId,
+    profile: ProfileId,
     shard: ShardId,
     named: Named,
     request: Vec<u8>,
@@ -235,7 +235,7 @@ impl Repeats {
     /// Keeps a copy of `request`, unless it is too long or there are too many.
     fn keep(
         &mut self,
-        (lane, shard): (LaneId, ShardId),
+        (profile, shard): (ProfileId, ShardId),
         named: Named,
         request: &[u8],
         pool: &mut BufferPool,
@@ -246,7 +246,7 @@ impl Repeats {
         let mut copy = pool.take();
         copy.extend_from_slice(request);
         self.charge.add(copy.len());
-        Some(self.requests.insert(Repeat { lane, shard, named, request: copy }))
+        Some(self.requests.insert(Repeat { profile, shard, named, request: copy }))
     }
 
     fn remove(&mut self, id: Id) -> Option<Repeat> {
@@ -290,7 +290,7 @@ impl Core {
         let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
             return self.refuse_cross_slot(session, Remedy::HashTag);
         };
-        let node = match self.shared_link(session.lane, shard) {
+        let node = match self.shared_link(session.profile, shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
@@ -307,7 +307,7 @@ impl Core {
     ) {
         let copy = match self.named(ix, script, request) {
             Some(named) if self.bring_along(ix, &named) => {
-                self.repeats.keep((session.lane, shard), named, request.bytes, &mut self.pool)
+                self.repeats.keep((session.profile, shard), named, request.bytes, &mut self.pool)
             }
             _ => None,
         };
@@ -372,7 +372,7 @@ impl Core {
             Named::Functions => reply == FUNCTION_NOT_FOUND,
         };
         let ix = (missing && session.is_last(place))
-            .then(|| self.shared_link(repeat.lane, repeat.shard).ok())
+            .then(|| self.shared_link(repeat.profile, repeat.shard).ok())
             .flatten()
             .filter(|&ix| self.bring_again(ix, &repeat.named));
         if let Some(ix) = ix {
@@ -474,7 +474,7 @@ mod tests {
     fn copies_of_requests_are_bounded() {
         let (mut repeats, mut pool) = (Repeats::new(Charge::default()), BufferPool::new(16, 1 << 20));
         let mut keep =
-            |len| repeats.keep((LaneId::FIRST, ShardId(0)), Named::Functions, &vec![b'x'; len], &mut pool);
+            |len| repeats.keep((ProfileId::FIRST, ShardId(0)), Named::Functions, &vec![b'x'; len], &mut pool);
         assert!(keep(REPEAT_BYTES_MAX + 1).is_none());
         let kept = std::iter::from_fn(|| keep(REPEAT_BYTES_MAX)).collect::<Vec<_>>();
         assert_eq!(kept.len(), REPEATS_BYTES_MAX / REPEAT_BYTES_MAX);

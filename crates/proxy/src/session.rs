@@ -7,9 +7,9 @@ use crate::ConnId;
 use crate::event::Arrival;
 use crate::held::Watch;
 use crate::limits::Limits;
-use crate::link::lanes::LaneId;
+use crate::link::LinkIx;
 use crate::link::pinned::Pinning;
-use crate::links::LinkIx;
+use crate::link::profiles::ProfileId;
 use crate::login::Login;
 use crate::memory::Charge;
 use crate::pubsub::audience::Receivers;
@@ -55,9 +55,9 @@ pub(crate) struct Session {
     pub input: Vec<u8>,
     /// Where in `input` the scan stopped.
     pub scanner: request::Scanner,
-    /// Whose connections its requests go over; [`crate::core::Core::change_lane`] sets it.
-    pub lane: LaneId,
-    /// It speaks RESP3, as its lane does.
+    /// Whose connections its requests go over; [`crate::core::Core::change_profile`] sets it.
+    pub profile: ProfileId,
+    /// It speaks RESP3, as its profile does.
     pub resp3: bool,
     /// What the session does with what comes.
     pub phase: Phase,
@@ -84,8 +84,8 @@ pub(crate) struct Session {
     pub blocked: bool,
     /// Listed for sending in this turn.
     pub listed: bool,
-    /// What waits for it was held once, so that more could come: see `halves.rs`.
-    pub is_held_half: bool,
+    /// What waits for it was held once, so that more could come: see `cork.rs`.
+    pub is_corked: bool,
     /// The log was told that a request of it was refused with CROSSSLOT.
     pub is_cross_slot_told: bool,
     /// Counted among those that wait for a reply.
@@ -304,7 +304,7 @@ impl Session {
             login: Login::default(),
             input: Vec::new(),
             scanner: request::Scanner::default(),
-            lane: LaneId::FIRST,
+            profile: ProfileId::FIRST,
             resp3: false,
             phase: Phase::Open,
             paused: false,
@@ -318,7 +318,7 @@ impl Session {
             holds_request: false,
             blocked: false,
             listed: false,
-            is_held_half: false,
+            is_corked: false,
             is_cross_slot_told: false,
             waiting: false,
             active_at: now,
@@ -943,7 +943,7 @@ mod tests {
             (0, 0, 0)
         );
         // A look into a box would cost each request more than these few bytes more cost an idle client. Eight of them are
-        // for the generation of its lane, and eight for keys that are watched on several shards.
+        // for the generation of its profile, and eight for keys that are watched on several shards.
         assert!(size_of::<Session>() <= 400, "{}", size_of::<Session>());
         assert!(size_of::<Place>() <= 32, "{}", size_of::<Place>());
     }

@@ -1,9 +1,9 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
 use crate::cross_slot::Remedy;
+use crate::link::LinkIx;
 use crate::link::State;
-use crate::link::lanes::LaneKind;
-use crate::links::LinkIx;
+use crate::link::profiles::Profile;
 use crate::proxy::Peer;
 use crate::{Action, Arrival, Authority, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
@@ -277,10 +277,10 @@ impl Rig {
         self.proxy.accept(&arrival, self.now).expect("not full")
     }
 
-    /// The client has chosen another lane.
-    pub(crate) fn change_lane(&mut self, conn: ConnId, kind: LaneKind) {
+    /// The client has chosen another profile.
+    pub(crate) fn change_profile(&mut self, conn: ConnId, kind: Profile) {
         let Some(Peer::Client(session)) = self.proxy.peers.get_mut(conn) else { panic!("a client") };
-        self.proxy.core.change_lane(session, kind);
+        self.proxy.core.change_profile(session, kind);
     }
 
     /// The client sends `text`, in which `|` stands for CR LF.

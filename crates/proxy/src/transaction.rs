@@ -28,8 +28,8 @@ use crate::cross_slot::Remedy;
 use crate::errors;
 use crate::held::Watch;
 use crate::limits::Transactions;
+use crate::link::LinkIx;
 use crate::link::{Purpose, Ticket};
-use crate::links::LinkIx;
 use crate::login::passing;
 use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
@@ -321,7 +321,7 @@ impl Core {
             Watch::On(ix) if self.watched_shard(ix) != shard => {
                 self.refuse_cross_slot(session, Remedy::PerShard);
             }
-            Watch::On(ix) if self.links[ix].lane != session.lane => {
+            Watch::On(ix) if self.links[ix].profile != session.profile => {
                 self.refuse(session, errors::WATCH_ELSEWHERE);
             }
             Watch::On(ix) => self.send_held(session, ix, request.bytes, Owed::Node),
@@ -590,7 +590,7 @@ impl Core {
                 self.answer(session, &reply);
                 self.pool.give(reply);
             }
-            _ if self.watches_in_other_lane(session) => {
+            _ if self.watches_in_other_profile(session) => {
                 self.end_watch(session);
                 self.refuse(session, errors::EXEC_ELSEWHERE);
             }
@@ -606,7 +606,7 @@ impl Core {
                 Err(lost) => self.refuse(session, &lost.text_of_exec()),
             },
             _ if transaction.commands == 0 => self.execute_here(session, &mut transaction),
-            _ => match self.shared_link(session.lane, shard) {
+            _ => match self.shared_link(session.profile, shard) {
                 Ok(ix) => {
                     let owed = self.queue_transaction(session, ix, &mut transaction, None);
                     let place = session.reserve(owed);
@@ -633,8 +633,8 @@ impl Core {
     }
 
     /// Whether keys are watched in another database, or by another protocol.
-    fn watches_in_other_lane(&self, session: &Session) -> bool {
-        self.watched(session).first().is_some_and(|&(ix, _)| self.links[ix].lane != session.lane)
+    fn watches_in_other_profile(&self, session: &Session) -> bool {
+        self.watched(session).first().is_some_and(|&(ix, _)| self.links[ix].profile != session.profile)
     }
 
     /// EXEC of a transaction over several shards. Nothing is sent if a shard is known to be down.
@@ -655,7 +655,7 @@ impl Core {
             }
             let is_watched = watched.iter().any(|(_, division)| *division == part.division);
             let admitted =
-                if is_watched { Ok(()) } else { self.shared_link(session.lane, part.shard).map(|_| ()) };
+                if is_watched { Ok(()) } else { self.shared_link(session.profile, part.shard).map(|_| ()) };
             if let Err(lost) = admitted {
                 self.end_watch(session);
                 return self.refuse(session, &lost.text_of_exec());

@@ -10,7 +10,7 @@ mod service;
 mod serving;
 
 use crate::config::{self, Depth};
-use crate::leash::LeashArgs;
+use crate::die_with_parent::DieWithParentArgs;
 use crate::local::LocalArgs;
 use crate::tcp::TcpArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -50,16 +50,16 @@ enum Commands {
     Check(CheckArgs),
 }
 
-/// `shardis leash`, which runs a program that ends when another process does. It is no command of [`Cli`], so that nobody is
+/// `shardis die-with-parent`, which runs a program that ends when another process does. It is no command of [`Cli`], so that nobody is
 /// pointed at it: `shardis local` alone has a use for it.
 #[derive(Debug, Parser)]
-#[command(name = "shardis leash")]
-struct LeashCli {
+#[command(name = "shardis die-with-parent")]
+struct DieWithParentCli {
     #[command(flatten)]
-    args: LeashArgs,
+    args: DieWithParentArgs,
 }
 
-const LEASH: &str = "leash";
+const DIE_WITH_PARENT: &str = "die-with-parent";
 
 impl Commands {
     /// As it is written.
@@ -123,8 +123,8 @@ pub(crate) enum Task {
     Check(PathBuf),
     /// Start nodes.
     Local(LocalArgs),
-    /// Run a program on a leash.
-    Leash(LeashArgs),
+    /// Run a program that ends with the one that starts it.
+    DieWithParent(DieWithParentArgs),
 }
 
 /// Reads the command line, and the configuration file that it names. On `Err` everything was said already: help to stdout
@@ -136,10 +136,10 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
             Some(file) => parse_with_file(&file, flags),
             None => parse_words(&words),
         },
-        Some((command, _)) if command == LEASH => {
-            let parsed = LeashCli::try_parse_from(&words);
+        Some((command, _)) if command == DIE_WITH_PARENT => {
+            let parsed = DieWithParentCli::try_parse_from(&words);
             parsed
-                .map(|cli| Task::Leash(cli.args))
+                .map(|cli| Task::DieWithParent(cli.args))
                 .map_err(|error| refuse(&plainly(&error.to_string()), None))
         }
         _ => parse_words(&words),

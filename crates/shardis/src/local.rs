@@ -1,16 +1,16 @@
 //! `shardis local`: real topologies on this machine, for people and tests, until it is told to end.
 //!
 //! ```text
-//!     shardis local ── pipe ──► shardis local --supervised=FOLDER ──► shardis leash ═► redis-server …
-//!     (supervisor.rs)           (host.rs)                         └─► shardis leash ═► shardis proxy
+//!     shardis local ── pipe ──► shardis local --supervised=FOLDER ──► shardis die-with-parent ═► redis-server …
+//!     (supervisor.rs)           (host.rs)                         └─► shardis die-with-parent ═► shardis proxy
 //! ```
 //!
 //! Two processes, so that each clears up after the other, even after SIGKILL: the end of the first closes the pipe, and the
-//! second stops all nodes and removes their data; the end of the second ends the nodes (`leash.rs`), and the first removes what
+//! second stops all nodes and removes their data; the end of the second ends the nodes (`die_with_parent.rs`), and the first removes what
 //! is left.
 
 mod arguments;
-mod crew;
+mod children;
 mod folder;
 mod host;
 mod layout;

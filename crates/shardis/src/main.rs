@@ -13,9 +13,9 @@ mod config;
 mod control;
 mod descriptors;
 mod dial;
+mod die_with_parent;
 mod discovery;
 mod embedded;
-mod leash;
 mod line_limit;
 mod listeners;
 mod local;
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Task::Serve(serving) => control::run(serving).map(|()| ExitCode::SUCCESS),
         Task::Check(file) => Ok(config::check(file)),
         Task::Local(args) => local::run(args),
-        Task::Leash(args) => leash::run(args).map(|()| ExitCode::SUCCESS),
+        Task::DieWithParent(args) => die_with_parent::run(args).map(|()| ExitCode::SUCCESS),
     };
     log_sink::finish();
     match outcome {

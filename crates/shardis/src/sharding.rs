@@ -16,11 +16,11 @@ use crate::team::{Signs, Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
 use crate::wall_clock::WallClock;
-use crate::worker::{Clock, GUESTS_MIN, Mailbox, Message, Neighbours, Worker};
+use crate::worker::{Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
-use proxy::{Board, Credentials, Errand, Limits, Notice, Proxy, Reading, Settings, Task, Usage};
+use proxy::{Board, ControlJob, Credentials, Limits, Notice, Proxy, Reading, Settings, Task, Usage};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -147,7 +147,7 @@ impl Plan for ShardingPlan {
 
     fn clients_max(&self) -> ClientsMax {
         let workers = self.args.service.workers();
-        let own = workers * (PINNED_DESCRIPTORS + GUESTS_MIN + Limits::default().held_conns_max);
+        let own = workers * (PINNED_DESCRIPTORS + PENDING_CLIENTS_MIN + Limits::default().held_conns_max);
         // Of nodes that are to be discovered there may be some more.
         let nodes = match self.topology.is_discovered() {
             true => DISCOVERED_NODES.max(self.topology.nodes().len()),
@@ -179,7 +179,7 @@ impl Plan for ShardingPlan {
             self.args.embedded(self.seed).map(|settings| Embedded::start(&settings)).transpose()?;
         let embedded = embedded.map(Arc::new);
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
-        let (errand_sender, errands) = mpsc::channel();
+        let (job_sender, jobs) = mpsc::channel();
         let resolver = resolver::start()?;
         let board = Arc::new(Board::new(count));
         let mailboxes = Arc::new(OnceLock::new());
@@ -206,7 +206,7 @@ impl Plan for ShardingPlan {
                 embedded: embedded.clone(),
                 node_tls: self.node_tls.clone(),
                 discovery: wishes.clone(),
-                errands: errand_sender.clone(),
+                jobs: job_sender.clone(),
                 log: log_sender.clone(),
                 descriptors_kept_from: kept_from,
                 signs: signs.clone(),
@@ -228,7 +228,7 @@ impl Plan for ShardingPlan {
             is_tls: self.is_tls,
             node_tls: self.node_tls,
             registry: self.registry,
-            errands,
+            jobs,
             team,
             log,
             merged_log: MergedLog::default(),
@@ -259,7 +259,7 @@ pub(crate) struct Sharding {
     is_tls: Vec<bool>,
     node_tls: Option<Arc<NodeTls>>,
     registry: Arc<Registry>,
-    errands: mpsc::Receiver<(usize, Errand)>,
+    jobs: mpsc::Receiver<(usize, ControlJob)>,
     team: Team<Mailbox>,
     log: mpsc::Receiver<(usize, Notice)>,
     merged_log: MergedLog,
@@ -298,7 +298,7 @@ impl Service for Sharding {
 
     fn turn(&mut self) {
         self.write_log();
-        self.run_errands();
+        self.run_jobs();
         self.measure();
         self.team.watch(None);
     }
@@ -410,18 +410,18 @@ impl Sharding {
     }
 
     /// Reads and writes the file of the users for workers whose clients ask for it.
-    fn run_errands(&mut self) {
-        while let Ok((worker, errand)) = self.errands.try_recv() {
-            let message = match errand.task {
+    fn run_jobs(&mut self) {
+        while let Ok((worker, job)) = self.jobs.try_recv() {
+            let message = match job.task {
                 Task::LoadUsers => {
                     let outcome = self.load_users().map_err(|error| {
                         format!(
                             "ERR {error}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
                         )
                     });
-                    Message::Loaded(errand, outcome)
+                    Message::Loaded(job, outcome)
                 }
-                Task::SaveUsers => Message::Saved(errand, self.save_users()),
+                Task::SaveUsers => Message::Saved(job, self.save_users()),
             };
             // A worker that has stopped has nobody to tell.
             let _ = self.team.mailbox(worker).send(message);

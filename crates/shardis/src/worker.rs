@@ -8,8 +8,8 @@ use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
 use crate::team::Signs;
 use crate::transport::NodeTls;
-use driver::{Driver, Entry, Guest, SHARE_BYTES, Target, Verdict, canonical};
-use proxy::{Action, Arrival, Errand, Event, Mail, Notice, Proxy};
+use driver::{Driver, Entry, PendingClient, SHARE_BYTES, Target, Verdict, canonical};
+use proxy::{Action, Arrival, ControlJob, Event, Mail, Notice, Proxy};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
@@ -59,9 +59,9 @@ pub(crate) enum Message {
     /// There are other users.
     Users(Arc<Users>),
     /// The ACL file was read for it: the users, or what is wrong with the file.
-    Loaded(Errand, Result<Arc<Users>, String>),
+    Loaded(ControlJob, Result<Arc<Users>, String>),
     /// The users were written to their file, or not, as a client of this worker wished.
-    Saved(Errand, bool),
+    Saved(ControlJob, bool),
     /// Take no more, finish what is here, and stop.
     Drain,
 }
@@ -116,7 +116,7 @@ pub(crate) struct Neighbours {
     /// Who learns of other topologies, if these change.
     pub discovery: Option<Wishes>,
     /// The ACL file is read there.
-    pub errands: mpsc::Sender<(usize, Errand)>,
+    pub jobs: mpsc::Sender<(usize, ControlJob)>,
     /// The log is written there; what does not fit is dropped.
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// The control thread sees the worker by these.
@@ -151,7 +151,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// What a client has for a handshake or a PROXY header. A second is usual where a network loses much.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// So many may shake hands at once even when there are as many clients as may be: they are told so.
-pub(crate) const GUESTS_MIN: usize = 4;
+pub(crate) const PENDING_CLIENTS_MIN: usize = 4;
 /// Requests that have so many bytes on average are little work for their size: 128 of them may be read at once.
 const BULKY_FROM: u64 = 1024;
 /// How much later than asked for the kernel may end a sleep.
@@ -216,10 +216,10 @@ impl Worker {
 
     /// How long it may sleep at `now`.
     fn wait_max(&self, now: Instant) -> Duration {
-        if self.proxy.has_halves() || self.proxy.has_postponed() || self.driver.has_more() {
+        if self.proxy.has_corked() || self.proxy.has_postponed() || self.driver.has_more() {
             return Duration::ZERO;
         }
-        let deadline = self.proxy.poll_deadline().min(self.driver.guests_deadline());
+        let deadline = self.proxy.poll_deadline().min(self.driver.pending_clients_deadline());
         deadline.min(self.dials.deadline()).since(now).min(WAIT_MAX)
     }
 
@@ -237,8 +237,8 @@ impl Worker {
             self.handle_events(now);
         }
         self.pace.note_turn(self.asked());
-        self.proxy.hold_halves(self.pace.is_pressed());
-        self.proxy.release_halves();
+        self.proxy.cork(self.pace.is_pressed());
+        self.proxy.uncork();
         self.proxy.resume_postponed(now);
         if self.proxy.poll_deadline() <= now {
             // A reply that waits to be read must not be called late.
@@ -253,7 +253,7 @@ impl Worker {
         self.proxy.handle_held_below(self.driver.held_bytes());
         self.allocator.note_turn(self.proxy.held_bytes(), now);
         self.perform(now);
-        self.receive_guests(now);
+        self.receive_pending_clients(now);
         self.report(now);
         Ok(())
     }
@@ -497,12 +497,12 @@ impl Worker {
                     // As above: clients may have been closed.
                     self.perform(now);
                 }
-                Message::Loaded(errand, outcome) => self.proxy.handle_loaded(errand, outcome, now),
-                Message::Saved(errand, is_saved) => self.proxy.handle_saved(errand, is_saved, now),
+                Message::Loaded(job, outcome) => self.proxy.handle_loaded(job, outcome, now),
+                Message::Saved(job, is_saved) => self.proxy.handle_saved(job, is_saved, now),
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);
-                    while self.driver.refuse_oldest_guest("draining").is_some() {}
+                    while self.driver.refuse_oldest_pending_client("draining").is_some() {}
                 }
             }
         }
@@ -555,36 +555,36 @@ impl Worker {
     /// Lets a client shake hands, which it is not before. Who waits for it counts as a client: where that makes too many,
     /// the one that has been at it for the longest goes.
     fn receive(&mut self, stream: TcpStream, peer: SocketAddr, entry: &Entry, now: Instant) {
-        if self.driver.guests() >= GUESTS_MIN {
+        if self.driver.pending_clients() >= PENDING_CLIENTS_MIN {
             self.make_room(now);
         }
         if let Err(reason) = self.driver.receive(stream, peer, entry, now + HANDSHAKE_TIMEOUT) {
             self.conclude(Verdict::Refused { peer, reason }, now);
         }
-        self.proxy.handle_guests(self.driver.guests());
+        self.proxy.handle_pending_clients(self.driver.pending_clients());
     }
 
     /// With no place left for a client, whoever has been shaking hands for the longest makes room.
     fn make_room(&mut self, now: Instant) {
         if self.proxy.clients_left() == 0
-            && let Some(verdict) = self.driver.refuse_oldest_guest("others want to shake hands")
+            && let Some(verdict) = self.driver.refuse_oldest_pending_client("others want to shake hands")
         {
             self.conclude(verdict, now);
         }
     }
 
     /// Goes on with handshakes.
-    fn receive_guests(&mut self, now: Instant) {
-        while let Some(verdict) = self.driver.poll_guest(now) {
+    fn receive_pending_clients(&mut self, now: Instant) {
+        while let Some(verdict) = self.driver.poll_pending_client(now) {
             self.conclude(verdict, now);
         }
     }
 
-    /// A guest has left the lobby.
+    /// A pending client has left the handshakes.
     fn conclude(&mut self, verdict: Verdict, now: Instant) {
-        self.proxy.handle_guests(self.driver.guests());
+        self.proxy.handle_pending_clients(self.driver.pending_clients());
         match verdict {
-            Verdict::Ready(guest) => self.admit(guest, now),
+            Verdict::Ready(pending_client) => self.admit(pending_client, now),
             Verdict::Refused { peer, reason } => {
                 self.proxy.handle_handshake(Err((peer.to_string(), self::reason(&reason))));
             }
@@ -592,19 +592,19 @@ impl Worker {
     }
 
     /// A client has shaken hands.
-    fn admit(&mut self, guest: Guest, now: Instant) {
+    fn admit(&mut self, pending_client: PendingClient, now: Instant) {
         self.proxy.handle_handshake(Ok(()));
-        let local = guest.local().map(|addr| addr.to_string()).unwrap_or_default();
-        let named_by = guest.named_by().map(|addr| addr.to_string()).unwrap_or_default();
-        let (descriptor, listener) = (guest.descriptor(), guest.listener());
-        let peer = guest.peer().to_string();
+        let local = pending_client.local().map(|addr| addr.to_string()).unwrap_or_default();
+        let named_by = pending_client.named_by().map(|addr| addr.to_string()).unwrap_or_default();
+        let (descriptor, listener) = (pending_client.descriptor(), pending_client.listener());
+        let peer = pending_client.peer().to_string();
         let arrival = Arrival { peer: &peer, named_by: &named_by, local: &local, descriptor, listener };
         match self.try_accept(&arrival, now) {
             Ok(conn) => {
-                let admitted = self.driver.admit(conn, guest);
+                let admitted = self.driver.admit(conn, pending_client);
                 self.check_begun(conn, admitted, now);
             }
-            Err(refusal) => guest.dismiss(&refusal),
+            Err(refusal) => pending_client.dismiss(&refusal),
         }
     }
 
@@ -646,9 +646,9 @@ impl Worker {
             // A log that does not keep up loses lines; it does not stop the worker.
             let _ = self.neighbours.log.try_send((self.number, notice));
         }
-        while let Some(errand) = self.proxy.poll_errand() {
+        while let Some(job) = self.proxy.poll_job() {
             // The control thread outlives its workers.
-            let _ = self.neighbours.errands.send((self.number, errand));
+            let _ = self.neighbours.jobs.send((self.number, job));
         }
         self.show_clients_gone();
     }

@@ -6,7 +6,7 @@ use crate::ledger::{is_journal, text};
 use crate::listeners;
 use crate::model::shown;
 use crate::node::Node;
-use crate::program::{Expect, LANES, LASTING_KEYS, Program, lasting_key, lasting_value, words_of};
+use crate::program::{Expect, LASTING_KEYS, PROFILES, Program, lasting_key, lasting_value, words_of};
 use crate::tenants::Account;
 use crate::world::World;
 use resp::{encode, reply};
@@ -239,7 +239,7 @@ impl World<'_> {
     /// parts of answers that have come.
     fn answers_under_way(&self) -> usize {
         let reports = if self.plan.reads_replicas() { self.nodes.len() } else { 0 };
-        PROBE_BYTES_MAX * self.nodes.len() * LANES + REPORT_BYTES_MAX * reports
+        PROBE_BYTES_MAX * self.nodes.len() * PROFILES + REPORT_BYTES_MAX * reports
     }
 
     /// All clients leave; nothing of them stays.

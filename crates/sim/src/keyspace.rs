@@ -204,25 +204,25 @@ pub(crate) const CLOCK_STEP_MS: u64 = 500;
 
 /// What a connection has chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lane {
+pub(crate) struct Profile {
     pub database: u8,
     pub resp3: bool,
 }
 
 /// Runs a request of these words, in database 0 and in RESP2.
 pub(crate) fn ask(store: &mut Store, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) {
-    ask_in(store, Lane::default(), words, now_ms, out);
+    ask_in(store, Profile::default(), words, now_ms, out);
 }
 
 /// Runs a request of these words.
-pub(crate) fn ask_in(store: &mut Store, lane: Lane, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) {
+pub(crate) fn ask_in(store: &mut Store, profile: Profile, words: &[&[u8]], now_ms: u64, out: &mut Vec<u8>) {
     // A connection of its own: nothing that others selected or chose.
     let caller = store.admit();
-    if lane.database > 0 {
-        let database = lane.database.to_string();
+    if profile.database > 0 {
+        let database = profile.database.to_string();
         run(store, caller, &[b"SELECT", database.as_bytes()], now_ms, &mut Vec::new());
     }
-    if lane.resp3 {
+    if profile.resp3 {
         run(store, caller, &[b"HELLO", b"3"], now_ms, &mut Vec::new());
     }
     run(store, caller, words, now_ms, out);
@@ -241,8 +241,8 @@ fn run(store: &mut Store, caller: CallerId, words: &[&[u8]], now_ms: u64, out: &
 
 /// Everything that can be known of a key: its type, what it holds, and when it expires. Equal bytes, equal keys.
 pub(crate) fn read_key(store: &mut Store, database: u8, key: &[u8], now_ms: u64) -> Vec<u8> {
-    let lane = Lane { database, ..Lane::default() };
-    let mut ask = |words: &[&[u8]], out: &mut Vec<u8>| ask_in(store, lane, words, now_ms, out);
+    let profile = Profile { database, ..Profile::default() };
+    let mut ask = |words: &[&[u8]], out: &mut Vec<u8>| ask_in(store, profile, words, now_ms, out);
     let mut told = Vec::new();
     ask(&[b"TYPE", key], &mut told);
     let mut value = Vec::new();

@@ -153,7 +153,7 @@ impl Program {
     /// What a client that listens sends next; `None` if it does what all do.
     pub(crate) fn listen(&mut self, now: Instant, prng: &mut Prng, radio: &mut Radio) -> Option<Sent> {
         let listener = self.listener.as_mut()?;
-        let is_restricted = listener.has_topics() && !self.lane.resp3;
+        let is_restricted = listener.has_topics() && !self.profile.resp3;
         let drawn = prng.below(16);
         Some(match drawn {
             0..=2 => {
@@ -174,9 +174,9 @@ impl Program {
                 }
             }
             5 => Sent { bytes: words(&[b"PING"]), expect: Some(Expect::Radio(Expected::Pong)) },
-            10 if self.lane.resp3 && prng.one_in(4) => {
+            10 if self.profile.resp3 && prng.one_in(4) => {
                 // It stays subscribed, and is told so in the other way from then on.
-                self.lane.resp3 = false;
+                self.profile.resp3 = false;
                 Sent { bytes: words(&[b"HELLO", b"2"]), expect: Some(Expect::Greeting { resp3: false }) }
             }
             6..=9 if !is_restricted => radio.publish(self.client, now, prng),
@@ -188,12 +188,12 @@ impl Program {
     /// What a client sends that is told of changes for others: it does nothing but listen.
     pub(crate) fn lend_ear(&mut self, prng: &mut Prng) -> Option<Sent> {
         let listener = self.listener.as_mut().filter(|_| self.is_ear)?;
-        if self.lane.resp3 || listener.has_topics() {
+        if self.profile.resp3 || listener.has_topics() {
             let bytes = words(&[b"PING"]);
             return Some(Sent { bytes, expect: Some(Expect::Radio(Expected::Pong)) });
         }
         if prng.one_in(2) {
-            self.lane.resp3 = true;
+            self.profile.resp3 = true;
             let expect = Some(Expect::Greeting { resp3: true });
             return Some(Sent { bytes: words(&[b"HELLO", b"3"]), expect });
         }

@@ -8,7 +8,7 @@
 //! its own in the reference store; a reply that fits none is a violation, and one that fits some leaves these.
 
 use crate::draw::{Drawn, LETTERS, Shape};
-use crate::keyspace::{CLOCK_STEP_MS, Lane, ask_in, new_store, read_key, sorted};
+use crate::keyspace::{CLOCK_STEP_MS, Profile, ask_in, new_store, read_key, sorted};
 use crate::ledger::text;
 use command::Across;
 use std::collections::{BTreeMap, BTreeSet};
@@ -338,7 +338,7 @@ impl Model {
         self.spaces += 1;
         for key in id.keys() {
             let (from, to) = (in_space(space, &key), in_space(self.spaces, &key));
-            ask_in(&mut self.store, lane_of(id), &[b"COPY", &from, &to, b"REPLACE"], 0, &mut Vec::new());
+            ask_in(&mut self.store, profile_of(id), &[b"COPY", &from, &to, b"REPLACE"], 0, &mut Vec::new());
         }
         self.spaces
     }
@@ -350,7 +350,7 @@ impl Model {
 
     fn forget(&mut self, id: FamilyId, space: u64) {
         for key in id.keys() {
-            ask_in(&mut self.store, lane_of(id), &[b"DEL", &in_space(space, &key)], 0, &mut Vec::new());
+            ask_in(&mut self.store, profile_of(id), &[b"DEL", &in_space(space, &key)], 0, &mut Vec::new());
         }
     }
 
@@ -398,14 +398,14 @@ fn run_in(store: &mut Store, space: u64, asked: &Asked, at_ms: u64) -> Vec<u8> {
     let words = words_in(&asked.drawn.words, |letter| in_space(space, &asked.family.key(letter)));
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let mut reply = Vec::new();
-    let lane = Lane { resp3: asked.resp3, ..lane_of(asked.family) };
-    ask_in(store, lane, &words, at_ms, &mut reply);
+    let profile = Profile { resp3: asked.resp3, ..profile_of(asked.family) };
+    ask_in(store, profile, &words, at_ms, &mut reply);
     reply
 }
 
 /// Where the keys of a family are.
-fn lane_of(family: FamilyId) -> Lane {
-    Lane { database: family.database, ..Lane::default() }
+fn profile_of(family: FamilyId) -> Profile {
+    Profile { database: family.database, ..Profile::default() }
 }
 
 /// Keys for a message.

@@ -1,7 +1,7 @@
 //! What clients send, and what must come back.
 
 use crate::draw::{self, Drawn, LETTERS, Shape};
-use crate::keyspace::{Lane, unix_ms};
+use crate::keyspace::{Profile, unix_ms};
 use crate::ledger::{Ledger, STAMPED};
 use crate::listeners::{self, Listener};
 use crate::model::{Asked, FamilyId, Word};
@@ -23,8 +23,8 @@ const FAMILIES: usize = 8;
 
 /// Databases that clients go to.
 const DATABASES: u64 = 3;
-/// As many lanes may be open at once: a database in one of the two protocols.
-pub(crate) const LANES: usize = 2 * DATABASES as usize;
+/// As many profiles may be open at once: a database in one of the two protocols.
+pub(crate) const PROFILES: usize = 2 * DATABASES as usize;
 
 /// A key whose values have stamps. They are in database 0 only.
 fn stamped_key(client: usize, number: u64) -> Vec<u8> {
@@ -121,7 +121,7 @@ pub(crate) struct Program {
     /// A page of the walk is on its way: the next one's cursor is not known yet.
     pub scanning: bool,
     /// Where the next request runs, and in what its reply comes.
-    pub lane: Lane,
+    pub profile: Profile,
     /// How many databases it goes to.
     databases: u64,
     /// By database: families of keys in use, by their place, and how many were ever.
@@ -149,7 +149,7 @@ impl Program {
         (0..STAMPED_KEYS).for_each(|number| ledger.name(stamped_key(client, number)));
         sessions::queue_names().chain(trackers::shared_names()).for_each(|key| ledger.name(key));
         ledger.name(muted_key(client));
-        let (lane, families) = (Lane::default(), Default::default());
+        let (profile, families) = (Profile::default(), Default::default());
         // A cluster has one, and so have nodes that are followed here.
         let databases = if ledger.is_cluster() || ledger.has_replicas() { 1 } else { DATABASES };
         Program {
@@ -158,7 +158,7 @@ impl Program {
             filling_max,
             cursor: 0,
             scanning: false,
-            lane,
+            profile,
             databases,
             families,
             listener: None,
@@ -202,7 +202,7 @@ impl Program {
 
     /// Its next connection knows nothing of this one.
     pub(crate) fn forget_connection(&mut self) {
-        self.lane = Lane::default();
+        self.profile = Profile::default();
         self.has_written = false;
         self.listener.iter_mut().for_each(Listener::reset);
         self.tracker.iter_mut().for_each(Tracker::reset);
@@ -258,12 +258,13 @@ impl Program {
             drawn => drawn,
         };
         // What follows up to 15, and from 38 on, is about keys of database 0, or about all of them.
-        if self.lane.database > 0 && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45 || drawn == 47)
+        if self.profile.database > 0
+            && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45 || drawn == 47)
         {
             return if drawn < 2 { self.get_nothing(prng) } else { self.modelled(now, prng, ledger) };
         }
         match drawn {
-            36..=37 => self.change_lane(prng),
+            36..=37 => self.change_profile(prng),
             45 | 47 => self.overwrite(prng),
             46 if prng.one_in(20) => self.flush_nothing(),
             44 | 46 => ledger.radio.publish(self.client, now, prng),
@@ -288,7 +289,7 @@ impl Program {
             16 => nothing(prng),
             18 if prng.one_in(9) => wait_for_replicas(prng),
             17 => self.refused(prng),
-            18 => local(self.lane.resp3, prng),
+            18 => local(self.profile.resp3, prng),
             19..=21 => self.parts(now, prng, ledger),
             _ => self.modelled(now, prng, ledger),
         }
@@ -307,14 +308,14 @@ impl Program {
             21 if prng.one_in(2) => self.mute(prng),
             21 => nothing(prng),
             22 => self.refused(prng),
-            _ => local(self.lane.resp3, prng),
+            _ => local(self.profile.resp3, prng),
         }
     }
 
     /// A family to use: a new one in place of one whose keys are not known well any more.
     fn family(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> FamilyId {
         let place = prng.below(FAMILIES as u64) as usize;
-        let database = self.lane.database;
+        let database = self.profile.database;
         let (families, total) = &mut self.families[usize::from(database)];
         match families.get(place) {
             Some(&family) if !ledger.model.is_doubtful(family) => return family,
@@ -342,7 +343,7 @@ impl Program {
             family,
             drawn: self.draw(family, now, prng, ledger),
             sent_ms: unix_ms(now),
-            resp3: self.lane.resp3,
+            resp3: self.profile.resp3,
         };
         let bytes = words_of(&asked.words());
         let expect = match ledger.model.is_refused(&asked) {
@@ -378,7 +379,7 @@ impl Program {
             }
             let reads = !matches!(name, "MSET" | "DEL" | "UNLINK");
             let drawn = Drawn { words, reads, timed: false, shape: Shape::Exact };
-            let part = Asked { family, drawn, sent_ms: unix_ms(now), resp3: self.lane.resp3 };
+            let part = Asked { family, drawn, sent_ms: unix_ms(now), resp3: self.profile.resp3 };
             request.extend(part.words().into_iter().skip(1));
             parts.push(part);
         }
@@ -386,7 +387,7 @@ impl Program {
     }
 
     /// Goes to another database, or to the other protocol.
-    fn change_lane(&mut self, prng: &mut Prng) -> Sent {
+    fn change_profile(&mut self, prng: &mut Prng) -> Sent {
         let (bytes, expect) = match prng.below(8) {
             drawn if self.tracker.is_some() && drawn > 0 => {
                 // It stays where it is told of changes of the keys that it keeps.
@@ -398,12 +399,12 @@ impl Program {
             }
             1..=2 => {
                 let resp3 = prng.one_in(2);
-                self.lane.resp3 = resp3;
+                self.profile.resp3 = resp3;
                 (words(&[b"HELLO", if resp3 { b"3" } else { b"2" }]), Expect::Greeting { resp3 })
             }
             _ => {
-                self.lane.database = prng.below(self.databases) as u8;
-                let index = self.lane.database.to_string();
+                self.profile.database = prng.below(self.databases) as u8;
+                let index = self.profile.database.to_string();
                 (words(&[b"SELECT", index.as_bytes()]), Expect::Exactly(b"+OK\r\n".to_vec()))
             }
         };
@@ -414,7 +415,7 @@ impl Program {
     fn get_nothing(&self, prng: &mut Prng) -> Sent {
         let key = if prng.one_in(2) { self.foreign_key(prng) } else { lasting_key(0) };
         let mut nil = Vec::new();
-        resp::encode::null(&mut nil, self.lane.resp3);
+        resp::encode::null(&mut nil, self.profile.resp3);
         Sent { bytes: words(&[b"GET", &key]), expect: Some(Expect::Reply(nil)) }
     }
 

@@ -166,7 +166,7 @@ impl Program {
 
     /// A database in which nothing is, is flushed: nodes tell those who track that all keys may be gone.
     pub(crate) fn flush_nothing(&self) -> Sent {
-        let home = self.lane.database.to_string();
+        let home = self.profile.database.to_string();
         let requests: [&[&[u8]]; 3] = [&[b"SELECT", b"9"], &[b"FLUSHDB"], &[b"SELECT", home.as_bytes()]];
         let ok = || b"+OK\r\n".to_vec();
         let expects = vec![Expect::Exactly(ok()), Expect::Reply(ok()), Expect::Exactly(ok())];
@@ -221,8 +221,8 @@ impl Program {
     fn begin_to_track(&mut self, prng: &mut Prng, caches: &mut Caches) -> Sent {
         let ears: Vec<u64> = caches.ears.values().copied().collect();
         let wish = Wish::draw(self.clients, &ears, prng);
-        if wish.redirect.is_none() && !self.lane.resp3 {
-            self.lane.resp3 = true;
+        if wish.redirect.is_none() && !self.profile.resp3 {
+            self.profile.resp3 = true;
             let bytes = words(&[b"HELLO", b"3"]);
             return Sent { bytes, expect: Some(Expect::Greeting { resp3: true }) };
         }

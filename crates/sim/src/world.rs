@@ -430,7 +430,7 @@ impl<'p> World<'p> {
         loop {
             let next = self.agenda.peek().map_or(Instant::NEVER, |Reverse((at, _, _))| *at);
             // A worker that holds replies for others does not wait, nor one that has left something for this turn.
-            let is_due = self.proxy.has_halves() || self.proxy.has_postponed();
+            let is_due = self.proxy.has_corked() || self.proxy.has_postponed();
             let now = if is_due { self.now } else { Instant::NEVER };
             let scout_at = self.scout.as_ref().map_or(Instant::NEVER, Scout::deadline);
             let at = next.min(self.proxy.poll_deadline()).min(now).min(scout_at);
@@ -465,8 +465,8 @@ impl<'p> World<'p> {
         if self.proxy.poll_deadline() <= self.now {
             self.proxy.handle_timeouts(self.now);
         }
-        self.proxy.hold_halves(self.plan.is_pressed());
-        self.proxy.release_halves();
+        self.proxy.cork(self.plan.is_pressed());
+        self.proxy.uncork();
         self.proxy.resume_postponed(self.now);
         self.perform();
         self.scout_turn();

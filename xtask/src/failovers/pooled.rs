@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_are_alike_leave_no_doubt_and_others_do() {
+    fn rounds_that_are_alike_are_certain() {
         let same = Sides { quiet: times([100; 50]), during: times([120; 50]) };
         let pool = Pool::of("same".to_owned(), &[&same, &same, &same]).expect("there are requests");
         for compared in &pool.compared {

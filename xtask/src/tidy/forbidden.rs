@@ -27,7 +27,7 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Suspicion> {
                 suspicions.push(suspicion(
                     token.line,
                     format!("`{}`: {instead}", words.concat()),
-                    *permission,
+                    permission.map(str::to_owned),
                 ));
             }
         }

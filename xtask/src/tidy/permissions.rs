@@ -15,7 +15,7 @@ const PREFIX: &str = "// tidy: allow(";
 pub(super) struct Suspicion {
     pub(super) finding: Finding,
     /// The word that permits it, if there is one.
-    pub(super) permission: Option<&'static str>,
+    pub(super) permission: Option<String>,
 }
 
 struct Permission<'a> {
@@ -39,7 +39,7 @@ pub(super) fn apply(source: &Source<'_>, suspicions: Vec<Suspicion>) -> Vec<Find
     let mut findings: Vec<Finding> = judged.collect();
     let is_permitted = |word: &str| permissions.iter().any(|permission| permission.word == word);
     for Suspicion { mut finding, permission } in suspicions {
-        if permission.is_some_and(is_permitted) {
+        if permission.as_deref().is_some_and(is_permitted) {
             continue;
         }
         if let Some(word) = permission {
@@ -58,7 +58,7 @@ impl<'a> Permission<'a> {
 
     /// What is wrong with it.
     fn judge(&self, suspicions: &[Suspicion]) -> Option<String> {
-        if !suspicions.iter().any(|suspicion| suspicion.permission == Some(self.word)) {
+        if !suspicions.iter().any(|suspicion| suspicion.permission.as_deref() == Some(self.word)) {
             return Some(format!("nothing needs the permission for `{}`; remove it", self.word));
         }
         self.reason.is_empty().then(|| format!("say why `{}` is right here", self.word))
@@ -70,9 +70,12 @@ mod tests {
     use super::*;
 
     /// What is left of one suspicion with this permission, in a file of this text.
-    fn findings(text: &str, permission: Option<&'static str>) -> Vec<String> {
+    fn findings(text: &str, permission: Option<&str>) -> Vec<String> {
         let source = Source::parse("a.rs", text).expect("it is Rust");
-        let suspicion = Suspicion { finding: Finding::new("a.rs", 9, "wrong"), permission };
+        let suspicion = Suspicion {
+            finding: Finding::new("a.rs", 9, "wrong"),
+            permission: permission.map(str::to_owned),
+        };
         apply(&source, vec![suspicion]).iter().map(Finding::to_string).collect()
     }
 

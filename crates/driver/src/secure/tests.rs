@@ -56,9 +56,9 @@ impl Ends {
                 Event::Connected(ID) if !is_us => is_connected = true,
                 other => panic!("{other:?}"),
             });
-            if let Some(Verdict::Ready(guest)) = ends.us.poll_guest(NOW) {
-                assert_eq!((guest.peer(), guest.local()), (peer, Some(addr)));
-                ends.us.admit(ID, guest).expect("a live socket");
+            if let Some(Verdict::Ready(pending_client)) = ends.us.poll_pending_client(NOW) {
+                assert_eq!((pending_client.peer(), pending_client.local()), (peer, Some(addr)));
+                ends.us.admit(ID, pending_client).expect("a live socket");
                 is_admitted = true;
             }
             if is_admitted && is_connected {
@@ -90,15 +90,15 @@ fn verdict(driver: &mut Driver, now: Instant) -> Verdict {
     for _ in 0..TURNS_MAX {
         driver.wait(Duration::from_millis(1)).expect("polls");
         assert!(driver.next_event().is_none());
-        if let Some(verdict) = driver.poll_guest(now) {
+        if let Some(verdict) = driver.poll_pending_client(now) {
             return verdict;
         }
     }
     panic!("no verdict");
 }
 
-/// A driver with one guest, and the other end of it.
-fn with_guest(entry: &Entry, deadline: Instant) -> (Driver, std::net::TcpStream) {
+/// A driver with one pending client, and the other end of it.
+fn with_pending_client(entry: &Entry, deadline: Instant) -> (Driver, std::net::TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let other = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
     let (stream, peer) = listener.accept().expect("accepts");
@@ -207,37 +207,38 @@ fn a_node_that_does_not_speak_tls_is_no_connection() {
 }
 
 #[test]
-fn a_guest_that_says_nothing_is_refused_at_its_deadline() {
+fn a_client_that_says_nothing_is_refused_at_its_deadline() {
     let (acceptor, _) = credentials();
     let deadline = NOW + Duration::from_secs(10);
-    let (mut driver, _other) = with_guest(&Entry { acceptor: Some(acceptor), ..Entry::default() }, deadline);
+    let (mut driver, _other) =
+        with_pending_client(&Entry { acceptor: Some(acceptor), ..Entry::default() }, deadline);
     driver.wait(Duration::ZERO).expect("polls");
-    assert!(driver.poll_guest(NOW).is_none());
-    assert_eq!((driver.guests(), driver.guests_deadline()), (1, deadline));
-    assert!(matches!(driver.poll_guest(deadline), Some(Verdict::Refused { .. })));
-    assert_eq!((driver.guests(), driver.guests_deadline()), (0, NEVER));
+    assert!(driver.poll_pending_client(NOW).is_none());
+    assert_eq!((driver.pending_clients(), driver.pending_clients_deadline()), (1, deadline));
+    assert!(matches!(driver.poll_pending_client(deadline), Some(Verdict::Refused { .. })));
+    assert_eq!((driver.pending_clients(), driver.pending_clients_deadline()), (0, NEVER));
 }
 
 #[test]
 fn a_header_that_comes_in_pieces_tells_the_client_and_loses_no_byte_behind_it() {
-    let (mut driver, mut other) = with_guest(&Entry { header: true, ..Entry::default() }, NEVER);
+    let (mut driver, mut other) = with_pending_client(&Entry { header: true, ..Entry::default() }, NEVER);
     let (first, second) = (b"PROXY TCP4 10.0.0.7 ", b"10.0.0.1 12345 6379\r\nPING\r\n");
     other.write_all(first).expect("writes");
     for _ in 0..5 {
         driver.wait(Duration::from_millis(1)).expect("polls");
-        assert!(driver.poll_guest(NOW).is_none());
+        assert!(driver.poll_pending_client(NOW).is_none());
     }
     other.write_all(second).expect("writes");
-    let Verdict::Ready(guest) = verdict(&mut driver, NOW) else { panic!("it was fine") };
-    assert_eq!(guest.peer().to_string(), "10.0.0.7:12345");
-    assert_eq!(guest.local().map(|addr| addr.to_string()).as_deref(), Some("10.0.0.1:6379"));
-    driver.admit(ID, guest).expect("a live socket");
+    let Verdict::Ready(pending_client) = verdict(&mut driver, NOW) else { panic!("it was fine") };
+    assert_eq!(pending_client.peer().to_string(), "10.0.0.7:12345");
+    assert_eq!(pending_client.local().map(|addr| addr.to_string()).as_deref(), Some("10.0.0.1:6379"));
+    driver.admit(ID, pending_client).expect("a live socket");
     until(&mut driver, |event| matches!(event, Event::Received(ID, b"PING\r\n")).then_some(()));
 }
 
 #[test]
 fn a_client_without_the_header_is_refused_by_name() {
-    let (mut driver, mut other) = with_guest(&Entry { header: true, ..Entry::default() }, NEVER);
+    let (mut driver, mut other) = with_pending_client(&Entry { header: true, ..Entry::default() }, NEVER);
     other.write_all(b"*1\r\n$4\r\nPING\r\n").expect("writes");
     let Verdict::Refused { peer, reason } = verdict(&mut driver, NOW) else { panic!("it said nothing") };
     assert_eq!(peer, other.local_addr().expect("connected"));
@@ -245,7 +246,7 @@ fn a_client_without_the_header_is_refused_by_name() {
 }
 
 #[test]
-fn few_guests_go_on_in_a_turn_and_all_in_the_end() {
+fn few_pending_clients_go_on_in_a_turn_and_all_in_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("bound");
     let (mut driver, mut others) = (Driver::new().expect("a poll"), Vec::new());
@@ -261,10 +262,10 @@ fn few_guests_go_on_in_a_turn_and_all_in_the_end() {
     while ready < others.len() {
         driver.wait(Duration::from_millis(1)).expect("polls");
         let mut ready_now = 0;
-        while let Some(verdict) = driver.poll_guest(NOW) {
+        while let Some(verdict) = driver.poll_pending_client(NOW) {
             match verdict {
-                Verdict::Ready(guest) => {
-                    driver.admit(Id { index: ready as u32, generation: 0 }, guest).expect("live");
+                Verdict::Ready(pending_client) => {
+                    driver.admit(Id { index: ready as u32, generation: 0 }, pending_client).expect("live");
                     (ready, ready_now) = (ready + 1, ready_now + 1);
                 }
                 Verdict::Refused { reason, .. } => panic!("{reason}"),
@@ -277,14 +278,14 @@ fn few_guests_go_on_in_a_turn_and_all_in_the_end() {
 }
 
 #[test]
-fn the_oldest_guest_goes_first_to_make_room() {
-    let (mut driver, first) = with_guest(&Entry { header: true, ..Entry::default() }, NEVER);
-    assert_eq!(driver.guests(), 1);
-    let Some(Verdict::Refused { peer, reason }) = driver.refuse_oldest_guest("no room") else {
+fn the_oldest_pending_client_goes_first_to_make_room() {
+    let (mut driver, first) = with_pending_client(&Entry { header: true, ..Entry::default() }, NEVER);
+    assert_eq!(driver.pending_clients(), 1);
+    let Some(Verdict::Refused { peer, reason }) = driver.refuse_oldest_pending_client("no room") else {
         panic!("there is one")
     };
     assert_eq!((peer, reason.to_string().as_str()), (first.local_addr().expect("connected"), "no room"));
-    assert!(driver.refuse_oldest_guest("no room").is_none());
+    assert!(driver.refuse_oldest_pending_client("no room").is_none());
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Core {
         let replays: usize = self.replays.iter().map(|(_, replay)| replay.account().0).sum();
         let executions: usize = self.executions.iter().map(|(_, execution)| execution.account().0).sum();
         let mixtures: usize = self.mixtures.iter().map(|(_, mixture)| mixture.account().0).sum();
-        links + merges + emulations + fans + replays + executions + mixtures + self.parking.account().0
+        links + merges + emulations + fans + replays + executions + mixtures + self.retry_queue.account().0
     }
 
     /// What is left behind by clients, but for what is a client's own.
@@ -142,7 +142,7 @@ impl Core {
         accounts.push(named("users and their rules", self.users.account()));
         accounts.push(named("reads that are asked again", self.pins.account()));
         accounts.push(named("scripts", self.board.scripts.account()));
-        accounts.push(named("requests that were declined", self.parking.account()));
+        accounts.push(named("requests that were declined", self.retry_queue.account()));
         accounts.push(named("copies of requests with scripts", self.repeats.account()));
         accounts.push(named("spare values", self.spare_values.account()));
         accounts.push(named("subscriptions", self.subscriptions.topics.account()));

@@ -97,7 +97,7 @@ impl Core {
         for link in &self.links {
             link.tickets().for_each(|ticket| coming.add_ticket(link, ticket));
         }
-        self.parking.tickets().for_each(|ticket| coming.add_stray(ticket));
+        self.retry_queue.tickets().for_each(|ticket| coming.add_stray(ticket));
         coming.places.extend(self.pins.refetched());
         coming.places.extend(self.subscriptions.awaited());
         coming.lessons.extend(self.learner.waiting());
@@ -125,7 +125,7 @@ impl Core {
                 Some("waits for a reply that nobody will bring")
             }
             () if session.front_is_ready() => Some("has a reply that does not leave"),
-            () if !session.output().is_empty() && !session.blocked && !session.is_held_half => {
+            () if !session.output().is_empty() && !session.blocked && !session.is_corked => {
                 Some("is not sent what waits for it")
             }
             () if session.fences != fences => Some("waits for something that is not there"),

@@ -22,8 +22,8 @@
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::held::fan::Answers;
+use crate::link::LinkIx;
 use crate::link::Purpose;
-use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::session::Session;
 use resp::reply::{as_integer, elements, is_error};

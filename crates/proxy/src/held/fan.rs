@@ -24,8 +24,8 @@ use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::held::acknowledged::Acknowledged;
 use crate::held::streams::Streams;
+use crate::link::LinkIx;
 use crate::link::Purpose;
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
@@ -346,10 +346,10 @@ impl Core {
     /// Lets the part go that waits on the connection `ix`, if its node has said how it calls it.
     fn end_part(&mut self, ix: LinkIx) {
         let link = &self.links[ix];
-        let (lane, id) = (link.lane, link.node);
+        let (profile, id) = (link.profile, link.node);
         let (Some(name), Some(conn)) = (link.name, link.conn()) else { return };
         let asked = Asked { conn, place: 0, part: ix.to_u32(), purpose: Purpose::Unblock, kept: Kept::NO };
-        if self.ask_to_unblock((lane, id), name, false, asked) {
+        if self.ask_to_unblock((profile, id), name, false, asked) {
             self.links[ix].is_unblocked = true;
         }
     }

@@ -135,7 +135,7 @@ impl Core {
             keys.parts[part].start = start;
         }
         let merge = Merge::of_streams(Streams::new(request, keys), keys.parts.len() as u32);
-        self.expect_merge(session, merge.in_lane(self.lanes.kind(session.lane)), keys, Kept::NO);
+        self.expect_merge(session, merge.in_profile(self.profiles.kind(session.profile)), keys, Kept::NO);
     }
 }
 

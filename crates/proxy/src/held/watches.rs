@@ -15,7 +15,7 @@
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::held::Watch;
-use crate::links::LinkIx;
+use crate::link::LinkIx;
 use crate::replies::merge::Merge;
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Route};
@@ -129,7 +129,7 @@ impl Core {
             return Ok(Vec::new());
         }
         let watched = self.watched(session);
-        let is_elsewhere = |&(ix, _): &Watched| self.links[ix].lane != session.lane;
+        let is_elsewhere = |&(ix, _): &Watched| self.links[ix].profile != session.profile;
         if watched.iter().any(is_elsewhere) {
             return Err(errors::WATCH_ELSEWHERE.to_owned());
         }

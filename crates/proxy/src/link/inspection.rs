@@ -16,9 +16,9 @@
 
 use crate::core::{Asked, Core};
 use crate::event::Notice;
+use crate::link::LinkIx;
 use crate::link::proof::Proof;
 use crate::link::{Purpose, Ticket};
-use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::{ConnId, Proxy};

@@ -75,7 +75,7 @@ impl Link {
 mod tests {
     use super::*;
     use crate::link::Use;
-    use crate::link::lanes::{Greeting, LaneId, LaneKind, PING, PONG};
+    use crate::link::profiles::{Greeting, PING, PONG, Profile, ProfileId};
     use crate::login::credentials::Credentials;
     use stdx::BufferPool;
     use topology::{NodeId, ShardId};
@@ -88,8 +88,8 @@ mod tests {
         for (first, second) in
             [(&cluster[..], None), (plain, Some(&b"-NOPERM no\r\n"[..])), (plain, Some(plain))]
         {
-            let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
-            let mut link = Link::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting);
+            let greeting = Greeting::of(Profile::default(), &Credentials::default());
+            let mut link = Link::new((ShardId(0), NodeId(0)), Use::Shared, ProfileId::FIRST, greeting);
             link.state = State::Connecting { conn, deadline: Instant::NEVER };
             link.handle_connected(Proof::Plain { run_id: "me".into(), is_named_replica: false });
             link.handle_sent(PING.len(), &mut pool);
@@ -114,8 +114,8 @@ mod tests {
         let (conn, now) = (ConnId { index: 1, generation: 0 }, Instant::ZERO);
         let proof = Proof::Identity("abc".into());
         for (shown, is_it) in [(&b"$3\r\nabc\r\n"[..], true), (b"$3\r\nabd\r\n", false)] {
-            let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
-            let mut link = Link::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting);
+            let greeting = Greeting::of(Profile::default(), &Credentials::default());
+            let mut link = Link::new((ShardId(0), NodeId(0)), Use::Shared, ProfileId::FIRST, greeting);
             link.state = State::Connecting { conn, deadline: Instant::NEVER };
             link.handle_connected(proof.clone());
             link.handle_sent(PING.len(), &mut pool);

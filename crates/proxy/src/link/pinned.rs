@@ -27,9 +27,9 @@
 use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
-use crate::link::lanes::{Greeting, LaneId};
+use crate::link::LinkIx;
+use crate::link::profiles::{Greeting, ProfileId};
 use crate::link::{Link, Purpose, State, Ticket, Use};
-use crate::links::LinkIx;
 use crate::memory::Charge;
 use crate::redirect::Kept;
 use crate::requests::upload::Upload;
@@ -44,7 +44,7 @@ pub(crate) enum Pinning {
     /// It has none.
     #[default]
     No,
-    /// It has none, and has changed its lane ([`crate::link::lanes`]): no request is read until all earlier ones were answered.
+    /// It has none, and has changed its profile ([`crate::link::profiles`]): no request is read until all earlier ones were answered.
     Turning,
     /// It waits for a permit.
     Waiting(Id),
@@ -73,7 +73,7 @@ impl Pinning {
 #[derive(Debug)]
 pub(crate) struct Pin {
     client: ConnId,
-    /// The connections that it uses, at most one to each shard and of each lane.
+    /// The connections that it uses, at most one to each shard and of each profile.
     pub links: Vec<LinkIx>,
     refetches: Vec<Refetch>,
     /// The request that is being passed on while it comes.
@@ -94,7 +94,7 @@ pub(crate) struct Refetch {
     from: ConnId,
     /// The first of the requests that are asked again from there: on a retired connection its reply is waited for.
     first: u64,
-    lane: LaneId,
+    profile: ProfileId,
     shard: ShardId,
     pub ticket: Ticket,
     request: Vec<u8>,
@@ -236,17 +236,17 @@ impl Core {
         self.send_refetches(session)
     }
 
-    /// The connection of the session's pin to `shard`, in `lane`, for a request whose `place` is reserved, if it is: see
+    /// The connection of the session's pin to `shard`, in `profile`, for a request whose `place` is reserved, if it is: see
     /// [`Core::pinned_to`]. One is made if there is none.
     pub(crate) fn pinned_node(
         &mut self,
         id: Id,
-        lane: LaneId,
+        profile: ProfileId,
         shard: ShardId,
         place: Option<u32>,
     ) -> Result<LinkIx, Lost> {
         let at = self.primary_of(shard)?;
-        self.pinned_to(id, lane, at, place)
+        self.pinned_to(id, profile, at, place)
     }
 
     /// The same, to the node `at`. What moved to another node may be behind
@@ -255,7 +255,7 @@ impl Core {
     pub(crate) fn pinned_to(
         &mut self,
         id: Id,
-        lane: LaneId,
+        profile: ProfileId,
         at: NodeId,
         place: Option<u32>,
     ) -> Result<LinkIx, Lost> {
@@ -263,38 +263,38 @@ impl Core {
         let is_it = |link: &Link| {
             let last = link.tickets().last().map(|ticket| ticket.place);
             let is_in_order = last.zip(place).is_none_or(|(last, own)| !is_behind(last, own));
-            link.node == at && link.lane == lane && is_in_order
+            link.node == at && link.profile == profile && is_in_order
         };
         if let Some(&ix) = pin.links.iter().find(|&&ix| is_it(&self.links[ix])) {
             return Ok(ix);
         }
-        let ix = self.own_link(lane, at)?;
+        let ix = self.own_link(profile, at)?;
         self.pins.pins.get_mut(id).expect("as above").links.push(ix);
         Ok(ix)
     }
 
-    /// A connection to the node `id` for one client, in `lane`, unless the node is down.
-    pub(crate) fn own_link(&mut self, lane: LaneId, id: NodeId) -> Result<LinkIx, Lost> {
-        let fits = |&ix: &LinkIx| self.links[ix].lane == lane;
+    /// A connection to the node `id` for one client, in `profile`, unless the node is down.
+    pub(crate) fn own_link(&mut self, profile: ProfileId, id: NodeId) -> Result<LinkIx, Lost> {
+        let fits = |&ix: &LinkIx| self.links[ix].profile == profile;
         if !self.pins.idle.get(&id).is_some_and(|idle| idle.iter().any(fits)) {
-            let shared = self.lanes.link(lane, id).or_else(|| self.lanes.link(LaneId::FIRST, id));
+            let shared = self.profiles.link(profile, id).or_else(|| self.profiles.link(ProfileId::FIRST, id));
             shared.map_or(Ok(()), |ix| self.admit_on(ix))?;
         }
-        Ok(self.unused_link(lane, id))
+        Ok(self.unused_link(profile, id))
     }
 
-    /// A connection to the node `id` that nobody uses, in `lane`: one that is there, or one that will be made.
-    pub(crate) fn unused_link(&mut self, lane: LaneId, id: NodeId) -> LinkIx {
+    /// A connection to the node `id` that nobody uses, in `profile`: one that is there, or one that will be made.
+    pub(crate) fn unused_link(&mut self, profile: ProfileId, id: NodeId) -> LinkIx {
         let idle = self.pins.idle.entry(id).or_default();
-        if let Some(at) = idle.iter().rposition(|&ix| self.links[ix].lane == lane) {
+        if let Some(at) = idle.iter().rposition(|&ix| self.links[ix].profile == profile) {
             return idle.remove(at);
         }
         let is_told = self.topology.is_cluster() && self.is_replica(id);
         let greeting = match is_told {
-            true => self.lanes.greeting_of_replica(lane),
-            false => self.lanes.greeting(lane),
+            true => self.profiles.greeting_of_replica(profile),
+            false => self.profiles.greeting(profile),
         };
-        self.add_link(Link::new((self.shard_of_node(id), id), Use::Pinned, lane, greeting))
+        self.add_link(Link::new((self.shard_of_node(id), id), Use::Pinned, profile, greeting))
     }
 
     /// The shard that the node `id` is of.
@@ -306,7 +306,7 @@ impl Core {
     /// closed, if requests do not go to its node any more.
     pub(crate) fn give_back(&mut self, ix: LinkIx) {
         let id = self.links[ix].node;
-        match self.lanes.link(LaneId::FIRST, id) {
+        match self.profiles.link(ProfileId::FIRST, id) {
             Some(_) => self.pins.add_idle(id, ix),
             None => self.pins.doomed.push(ix),
         }
@@ -316,7 +316,7 @@ impl Core {
     /// again with it. `None` if that must not be.
     pub(crate) fn refetches(&self, session: &Session, ix: LinkIx) -> Option<Vec<Refetch>> {
         let link = &self.links[ix];
-        let (from, first, lane, shard) = (link.conn()?, link.front()?.start, link.lane, link.shard);
+        let (from, first, profile, shard) = (link.conn()?, link.front()?.start, link.profile, link.shard);
         let mut refetches = Vec::new();
         for (number, &ticket) in link.tickets().enumerate() {
             if ticket.conn != session.conn || ticket.purpose != Purpose::Client {
@@ -334,7 +334,7 @@ impl Core {
             }
             let request = link.kept_request(number)?;
             let charge = self.memory.charge(request.len());
-            refetches.push(Refetch { from, first, lane, shard, ticket, request, charge });
+            refetches.push(Refetch { from, first, profile, shard, ticket, request, charge });
         }
         Some(refetches)
     }
@@ -374,9 +374,9 @@ impl Core {
         let (awaiting, refetches) = refetches.into_iter().partition(|refetch| self.waits(refetch));
         self.pins.pins.get_mut(id).expect("as above").refetches = awaiting;
         let mut lost = Vec::new();
-        for Refetch { lane, shard, ticket, request, .. } in refetches {
+        for Refetch { profile, shard, ticket, request, .. } in refetches {
             session.pinning = Pinning::Busy(id);
-            match self.pinned_node(id, lane, shard, Some(ticket.place)) {
+            match self.pinned_node(id, profile, shard, Some(ticket.place)) {
                 Ok(ix) => {
                     let Ticket { conn, place, part, purpose, .. } = ticket;
                     let is_same = |other: &Ticket| (other.conn, other.place) == (conn, place);
@@ -415,9 +415,9 @@ impl Core {
     pub(crate) fn vacate(&mut self, ix: LinkIx) {
         let link = &mut self.links[ix];
         link.state = State::Waiting { until: Instant::NEVER };
-        self.lanes.forget(link.lane, link.node, ix);
+        self.profiles.forget(link.profile, link.node, ix);
         // There may be a password in what it began with.
-        (link.greeting, link.lane) = (Greeting::never(), LaneId::NONE);
+        (link.greeting, link.profile) = (Greeting::never(), ProfileId::NONE);
         self.recount_link(ix);
         self.held -= usize::from(self.links[ix].used_by == Use::Held);
         self.pins.vacate(ix);

@@ -11,14 +11,14 @@
 //!                 the large reply is asked for again once that is done, since both would share the node and the way
 //! ```
 //!
-//! Which reads may be asked again, `doubt.rs` says. A client with a request in flight on a retired connection is not read
+//! Which reads may be asked again, `suspect.rs` says. A client with a request in flight on a retired connection is not read
 //! from until that was answered: what it sends next must not overtake it.
 
 use crate::ConnId;
 use crate::errors::Lost;
+use crate::link::LinkIx;
 use crate::link::pinned::Refetch;
 use crate::link::{Link, Purpose, Ticket, Use};
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Session, is_behind};
@@ -37,7 +37,7 @@ impl Proxy {
     pub(crate) fn refetch(&mut self, ix: LinkIx, refetches: Vec<Refetch>) {
         let Some(conn) = refetches.first().map(|refetch| refetch.ticket.conn) else { return };
         let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
-        self.core.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::bury);
+        self.core.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::discard);
         let place = self.retire_if_clogged(ix);
         if self.leave_to_client(place, conn, &refetches) {
             return;
@@ -106,13 +106,13 @@ impl Proxy {
         // The node was at work for another, and may be for a while.
         let deadline = core.now + core.limits.request_timeout;
         reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
-        let Link { lane, node: id, shard, used_by, .. } = core.links[ix];
-        let place = core.unused_link(lane, id);
+        let Link { profile, node: id, shard, used_by, .. } = core.links[ix];
+        let place = core.unused_link(profile, id);
         self.replace(ix, place, Use::Retired);
         self.core.counters.retirements += 1;
         match used_by {
             // The replica was fit for them when they came; when it takes another connection, it may not be.
-            Use::Replica => self.ask_primary(reads.into_iter().map(|read| read.of(lane, shard)).collect()),
+            Use::Replica => self.ask_primary(reads.into_iter().map(|read| read.of(profile, shard)).collect()),
             _ => self.ask_again(reads, ix),
         }
         self.core.recount_link(ix);
@@ -185,7 +185,7 @@ impl Proxy {
     }
 
     /// A retired connection on which nothing is in flight any more can serve large transfers, unless its node has lost
-    /// its task. A fresh one whose node has answered relieves the one that is doubted.
+    /// its task. A fresh one whose node has answered relieves the one that is suspect.
     pub(crate) fn reuse_retired(&mut self, ix: LinkIx) {
         let link = &mut self.core.links[ix];
         match link.used_by {
@@ -194,7 +194,7 @@ impl Proxy {
                 self.core.give_back(ix);
             }
             Use::Draining if link.is_clean() => self.core.pins.doomed.push(ix),
-            Use::Relief if link.is_ready() => self.relieve(ix),
+            Use::Standby if link.is_ready() => self.use_standby(ix),
             _ => {}
         }
     }

@@ -36,8 +36,8 @@ pub(crate) enum Due {
     Fail(&'static str),
     /// The ticket at the front of those not yet expired is late: take it with [`Link::expire`].
     Expire,
-    /// Nothing has come for a good part of a request's time: see `doubt.rs`.
-    Doubt,
+    /// Nothing has come for a good part of a request's time: see `suspect.rs`.
+    Suspect,
 }
 
 impl Link {
@@ -73,7 +73,7 @@ impl Link {
             State::Waiting { until } => until,
             State::Connecting { deadline, .. } | State::Probing { deadline, .. } => deadline,
             State::Ready { .. } => {
-                self.late_at(limits).min(self.hopeless_at(limits)).min(self.doubtful_at(limits))
+                self.late_at(limits).min(self.hopeless_at(limits)).min(self.suspect_at(limits))
             }
         }
     }
@@ -86,7 +86,7 @@ impl Link {
             State::Probing { deadline, .. } if deadline <= now => Due::Fail("no answer to PING in time"),
             State::Ready { .. } if self.hopeless_at(limits) <= now => Due::Fail("no reply in time"),
             State::Ready { .. } if self.late_at(limits) <= now => Due::Expire,
-            State::Ready { .. } if self.doubtful_at(limits) <= now => Due::Doubt,
+            State::Ready { .. } if self.suspect_at(limits) <= now => Due::Suspect,
             _ => Due::Nothing,
         }
     }
@@ -122,7 +122,7 @@ impl Link {
     /// How long the node may be silent.
     pub(crate) fn silence_max(&self, limits: &Limits) -> Duration {
         match self.used_by {
-            Use::Shared | Use::Replica | Use::Held | Use::Subscription | Use::Draining | Use::Relief => {
+            Use::Shared | Use::Replica | Use::Held | Use::Subscription | Use::Draining | Use::Standby => {
                 limits.request_timeout
             }
             Use::Pinned | Use::Retired => limits.transfer_timeout,
@@ -147,28 +147,28 @@ impl Link {
         }
     }
 
-    /// When it is to be doubted that what is sent still arrives: once in each silence, and not while it is new, so that it
+    /// When it is to be suspected that what is sent still arrives: once in each silence, and not while it is new, so that it
     /// is not replaced again and again where a node leaves some requests waiting on purpose (CLIENT PAUSE).
-    fn doubtful_at(&self, limits: &Limits) -> Instant {
+    fn suspect_at(&self, limits: &Limits) -> Instant {
         match (self.state, self.in_flight.front()) {
             (State::Ready { since, .. }, Some(first))
-                if self.used_by == Use::Shared && self.expired == 0 && !self.is_doubted() =>
+                if self.used_by == Use::Shared && self.expired == 0 && !self.is_suspect() =>
             {
                 let asked_at = first.deadline - limits.request_timeout;
-                asked_at.max(self.moved_at).max(since + limits.backoff_max) + limits.doubt_after()
+                asked_at.max(self.moved_at).max(since + limits.backoff_max) + limits.suspect_after()
             }
             _ => Instant::NEVER,
         }
     }
 
-    /// Whether nothing has come since it was doubted.
-    pub(crate) fn is_doubted(&self) -> bool {
-        self.doubted_at > self.moved_at
+    /// Whether nothing has come since it was suspected.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.suspected_at > self.moved_at
     }
 
-    /// It is doubted from now on.
-    pub(crate) fn doubt(&mut self, now: Instant) {
-        self.doubted_at = now;
+    /// It is suspect from now on.
+    pub(crate) fn suspect(&mut self, now: Instant) {
+        self.suspected_at = now;
     }
 
     /// The node has no room for more of what is sent.
@@ -189,7 +189,7 @@ impl Link {
             return None;
         }
         let late = *ticket;
-        ticket.bury();
+        ticket.discard();
         self.expired += 1;
         Some(late)
     }

@@ -1,7 +1,7 @@
 //! A connection's queue and its states.
 
 use super::*;
-use crate::link::lanes::{LaneKind, PING, PONG};
+use crate::link::profiles::{PING, PONG, Profile};
 use crate::login::credentials::Credentials;
 
 const CONN: ConnId = ConnId { index: 1, generation: 0 };
@@ -12,8 +12,8 @@ fn at(ms: u64) -> Instant {
 
 /// A node that was not connected to yet.
 fn waiting() -> Link {
-    let greeting = Greeting::of(LaneKind::default(), &Credentials::default());
-    Link::new((ShardId(0), NodeId(0)), Use::Shared, LaneId::FIRST, greeting)
+    let greeting = Greeting::of(Profile::default(), &Credentials::default());
+    Link::new((ShardId(0), NodeId(0)), Use::Shared, ProfileId::FIRST, greeting)
 }
 
 /// A link through which requests flow since `at(0)`.
@@ -142,7 +142,7 @@ fn a_reply_on_its_way_is_late_once_its_node_is_silent() {
     link.handle_sent(PING.len(), &mut pool);
     link.keep_input(b"$", &mut pool);
     link.handle_progress(at(990));
-    link.doubt(at(1500));
+    link.suspect(at(1500));
     assert_eq!(link.due(at(1989), &limits), Due::Nothing);
     assert_eq!(link.due(at(1990), &limits), Due::Expire);
 }

@@ -2,7 +2,7 @@
 
 use crate::core::{Asked, Core};
 use crate::errors;
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::local::inquiry::{self, Gathered, Question};
 use crate::session::{Mute, Owed, Phase, Session, Wishes};
 use crate::tracking::{self, Mode};
@@ -95,7 +95,7 @@ impl Core {
 
     /// The session's line in CLIENT LIST.
     pub(crate) fn client_line(&self, session: &Session) -> String {
-        session.line(self.lanes.kind(session.lane), self.now)
+        session.line(self.profiles.kind(session.profile), self.now)
     }
 
     fn list_clients(&mut self, session: &mut Session, listing: Listing) {
@@ -145,7 +145,7 @@ impl Core {
         by_error: bool,
     ) -> bool {
         let asked = Asked::by_client(session.conn, place);
-        let is_asked = self.ask_to_unblock((session.lane, id), name, by_error, asked);
+        let is_asked = self.ask_to_unblock((session.profile, id), name, by_error, asked);
         if is_asked {
             session.expect(place, Owed::Node);
         }
@@ -260,7 +260,7 @@ impl Session {
     }
 
     /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
-    fn line(&self, lane: LaneKind, now: Instant) -> String {
+    fn line(&self, profile: Profile, now: Instant) -> String {
         let mut line = String::new();
         let seconds = |since: Instant| now.since(since).as_secs();
         let flags = self.flags();
@@ -275,7 +275,7 @@ impl Session {
         let multi = transaction.map_or(-1, |transaction| i64::from(transaction.commands()));
         let multi_mem = transaction.map_or(0, Transaction::held_bytes);
         let [sub, psub, ssub] = Topic::ALL.map(|kind| self.topic_count(kind));
-        let _ = write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub}", lane.database);
+        let _ = write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub}", profile.database);
         let _ = write!(line, " multi={multi}");
         let (used, size) = (self.input.len(), self.input.capacity());
         let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem={multi_mem}", size - used);
@@ -284,7 +284,7 @@ impl Session {
         line.extend((!self.paused).then_some('r'));
         line.extend(self.blocked.then_some('w'));
         let name = self.last.name().unwrap_or("NULL");
-        let (user, version) = (String::from_utf8_lossy(self.login.name()), 2 + u8::from(lane.resp3));
+        let (user, version) = (String::from_utf8_lossy(self.login.name()), 2 + u8::from(profile.resp3));
         let redirect = self.redirect_number();
         let _ = writeln!(line, " cmd={name} user={user} redir={redirect} resp={version}");
         line

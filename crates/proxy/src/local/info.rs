@@ -130,9 +130,9 @@ impl Core {
         let mut shards = Vec::new();
         // Where nodes decide who may ask for it, they are asked.
         if self.has_users_of_nodes() || wanted.sections().any(|section| section.asks_nodes) {
-            let lane = self.plain_lane(session);
+            let profile = self.plain_profile(session);
             for shard in Arc::clone(&self.topology).all_shards() {
-                match self.shared_link(lane, shard) {
+                match self.shared_link(profile, shard) {
                     Ok(node) => shards.push((shard, node)),
                     Err(lost) => survey.lose(shard, lost.reason()),
                 }

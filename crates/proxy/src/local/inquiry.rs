@@ -13,8 +13,8 @@ use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors;
 use crate::event::CloseReason;
+use crate::link::LinkIx;
 use crate::link::Purpose;
-use crate::links::LinkIx;
 use crate::local::clients::{Filter, Listing};
 use crate::local::info::Survey;
 use crate::login::Task;
@@ -181,7 +181,7 @@ pub(crate) enum Gathered {
     /// CLIENT TRACKING with REDIRECT: the client that is to be told, and what.
     Redirect { found: Option<Redirect>, tracking: Box<Tracking> },
     /// ACL LOAD and SAVE, before it was done.
-    Errand(Task),
+    ControlJob(Task),
     /// All workers are to know new users: ACL LOAD and SETUSER; or how many there are less: DELUSER.
     Users { deleted: Option<usize> },
     /// It cannot be done.
@@ -610,8 +610,8 @@ impl Gathered {
             Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
             // Its client has gone.
             Gathered::Redirect { .. } => {}
-            Gathered::Errand(Task::LoadUsers) => errors::write(out, errors::USERS_LATE_LOADED),
-            Gathered::Errand(Task::SaveUsers) => errors::write(out, errors::USERS_LATE_SAVED),
+            Gathered::ControlJob(Task::LoadUsers) => errors::write(out, errors::USERS_LATE_LOADED),
+            Gathered::ControlJob(Task::SaveUsers) => errors::write(out, errors::USERS_LATE_SAVED),
             Gathered::Refused(text) => errors::write(out, &text),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
             Gathered::Unblocked { .. } => encode::integer(out, 0),

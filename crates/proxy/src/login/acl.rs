@@ -38,8 +38,8 @@ impl Core {
             AclQuestion::Load | AclQuestion::Save if !self.settings.registry.has_file() => {
                 errors::write(reply, errors::NO_ACL_FILE);
             }
-            AclQuestion::Load => self.send_errand(session, Task::LoadUsers),
-            AclQuestion::Save => self.send_errand(session, Task::SaveUsers),
+            AclQuestion::Load => self.send_job(session, Task::LoadUsers),
+            AclQuestion::Save => self.send_job(session, Task::SaveUsers),
             AclQuestion::Log => self.acl_log(session.resp3, request, reply),
             AclQuestion::SetUser => self.set_user(session, request, reply),
             AclQuestion::Users => {

@@ -70,7 +70,7 @@ mod tests {
         let late = other.proxy.accept(&Arrival::of("127.0.0.1:6"), other.now).expect("the last");
         assert_eq!(told(&mut one, "127.0.0.1:7"), "-ERR max number of clients reached\r\n");
         one.proxy.close_client(late);
-        other.proxy.handle_guests(1);
+        other.proxy.handle_pending_clients(1);
         assert_eq!(one.proxy.clients_left(), 0, "who shakes hands elsewhere may become one");
         assert_eq!(told(&mut one, "127.0.0.1:7"), "", "but is none yet");
         assert_eq!(one.proxy.counters().clients_refused + other.proxy.counters().clients_refused, 3);

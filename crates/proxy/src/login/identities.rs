@@ -1,5 +1,5 @@
 //! Who clients have said to be, where the nodes decide that: a number for each user and password that a node has taken,
-//! for as long as a lane is theirs.
+//! for as long as a profile is theirs.
 
 use crate::login::credentials::Credentials;
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ pub(crate) struct Identities {
 struct Identity {
     credentials: Credentials,
     user: Arc<User>,
-    /// How many lanes are its own.
-    lanes: usize,
+    /// How many profiles are its own.
+    profiles: usize,
 }
 
 impl Identities {
@@ -32,7 +32,7 @@ impl Identities {
             return None;
         }
         let user = Arc::new(User::unlimited(name));
-        let id = self.identities.insert(Identity { credentials: credentials.clone(), user, lanes: 0 });
+        let id = self.identities.insert(Identity { credentials: credentials.clone(), user, profiles: 0 });
         self.by_credentials.insert(credentials.clone(), id);
         Some(id)
     }
@@ -47,23 +47,23 @@ impl Identities {
         self.identities.get(id).map(|identity| &identity.user)
     }
 
-    /// One lane more is its own.
-    pub(crate) fn add_lane(&mut self, id: Id) {
+    /// One profile more is its own.
+    pub(crate) fn add_profile(&mut self, id: Id) {
         if let Some(identity) = self.identities.get_mut(id) {
-            identity.lanes += 1;
+            identity.profiles += 1;
         }
     }
 
-    /// One lane less is. Without any it is forgotten.
-    pub(crate) fn remove_lane(&mut self, id: Id) {
+    /// One profile less is. Without any it is forgotten.
+    pub(crate) fn remove_profile(&mut self, id: Id) {
         let Some(identity) = self.identities.get_mut(id) else { return };
-        identity.lanes -= 1;
+        identity.profiles -= 1;
         self.forget_unused(id);
     }
 
-    /// It has got no lane: it is forgotten, unless it has one from before.
+    /// It has got no profile: it is forgotten, unless it has one from before.
     pub(crate) fn forget_unused(&mut self, id: Id) {
-        if self.identities.get(id).is_some_and(|identity| identity.lanes == 0)
+        if self.identities.get(id).is_some_and(|identity| identity.profiles == 0)
             && let Some(identity) = self.identities.remove(id)
         {
             self.by_credentials.remove(&identity.credentials);
@@ -82,17 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_lives_as_long_as_a_lane_of_it_and_its_number_names_nobody_else() {
+    fn an_identity_lives_as_long_as_a_profile_of_it_and_its_number_names_nobody_else() {
         let mut identities = Identities::default();
         let [one, other] = [b"a", b"b"].map(|password| Credentials::new(Some(b"bob"), password));
         let id = identities.enter(&one, b"bob", 1).expect("there is room");
         assert_eq!(identities.enter(&one, b"bob", 1), Some(id), "it is the same for all who say the same");
         assert_eq!(identities.enter(&other, b"bob", 1), None, "another password is another identity");
-        identities.add_lane(id);
-        identities.add_lane(id);
-        identities.remove_lane(id);
+        identities.add_profile(id);
+        identities.add_profile(id);
+        identities.remove_profile(id);
         assert_eq!(identities.credentials(id), Some(&one));
-        identities.remove_lane(id);
+        identities.remove_profile(id);
         assert_eq!((identities.credentials(id), identities.len()), (None, 0));
         let next = identities.enter(&other, b"bob", 1).expect("there is room again");
         assert_eq!((identities.credentials(id), identities.credentials(next)), (None, Some(&other)));

@@ -2,15 +2,15 @@
 //! it may do.
 //!
 //! ```text
-//!   AUTH bob b ─► a connection over which only AUTH goes ─┬─► +OK ─────────► bob's own lanes: AUTH bob b, HELLO, requests
+//!   AUTH bob b ─► a connection over which only AUTH goes ─┬─► +OK ─────────► bob's own profiles: AUTH bob b, HELLO, requests
 //!                                                        └─► -WRONGPASS … ─► the client, which stays who it was
-//!   nothing said ─► is the nodes' default user open? ─ yes ─► the first lane
+//!   nothing said ─► is the nodes' default user open? ─ yes ─► the first profile
 //!                                                    └ no ──► NOAUTH
 //! ```
 //!
-//! A lane is of one user and one password ([`Who::Client`]), so that no request ever goes over a connection that somebody
+//! A profile is of one user and one password ([`Who::Client`]), so that no request ever goes over a connection that somebody
 //! else has logged in on. Whoever says the same shares the connections. One shard is asked for all; the others are told
-//! when their connections of the lane begin, and what they have against it is what requests to them are answered.
+//! when their connections of the profile begin, and what they have against it is what requests to them are answered.
 //!
 //! What the proxy answers itself no node judges. So of that, only what concerns the client alone is left; what concerns
 //! others is confined to clients of the same user, sent to the nodes, or refused ([`decided`]).
@@ -19,9 +19,9 @@ use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
 use crate::limits::Authority;
-use crate::link::lanes::{LaneId, LaneKind, PING, Who};
+use crate::link::LinkIx;
+use crate::link::profiles::{PING, Profile, ProfileId, Who};
 use crate::link::{Link, Purpose, Use};
-use crate::links::LinkIx;
 use crate::local;
 use crate::login::Login;
 use crate::login::credentials::Credentials;
@@ -77,7 +77,7 @@ const WORD_BYTES_MAX: usize = 16 * 1024;
 
 impl Passing {
     pub(crate) fn new(credentials: &Credentials) -> Passing {
-        // The first lane's connections are ours alone if we are somebody by ourselves.
+        // The first profile's connections are ours alone if we are somebody by ourselves.
         let is_ours = credentials.request().is_some();
         let default_user = if is_ours { DefaultUser::Closed } else { DefaultUser::Unknown };
         Passing { default_user, attempts: Slab::default(), judged: Slab::default() }
@@ -160,10 +160,10 @@ impl Core {
 
     /// The connection over which clients log in.
     fn login_link(&mut self) -> Result<LinkIx, Lost> {
-        let kind = LaneKind { who: Who::Nobody, ..LaneKind::default() };
-        let lane = self.lanes.of_kind(kind, self.now);
-        self.lanes.touch(lane, self.now);
-        self.shared_link(lane, self.topology.keyless())
+        let kind = Profile { who: Who::Nobody, ..Profile::default() };
+        let profile = self.profiles.of_kind(kind, self.now);
+        self.profiles.touch(profile, self.now);
+        self.shared_link(profile, self.topology.keyless())
     }
 
     /// A node has answered `reply` to what the session says of itself; appends what the client gets.
@@ -199,29 +199,29 @@ impl Core {
         name: &[u8],
         resp3: bool,
     ) -> bool {
-        let identities = &mut self.lanes.identities;
+        let identities = &mut self.profiles.identities;
         let Some(id) = identities.enter(credentials, name, self.limits.identities_max) else { return false };
         let Some(login) = identities.user(id).map(Login::of_nodes) else { return false };
-        let kind = LaneKind { resp3, who: Who::Client(id), ..self.lanes.kind(session.lane) };
-        if self.lanes.of_kind(kind, self.now) == LaneId::NONE {
-            self.lanes.identities.forget_unused(id);
+        let kind = Profile { resp3, who: Who::Client(id), ..self.profiles.kind(session.profile) };
+        if self.profiles.of_kind(kind, self.now) == ProfileId::NONE {
+            self.profiles.identities.forget_unused(id);
             return false;
         }
         if session.resp3 != resp3 {
             // Messages come in the new protocol from now on: not before the client knows.
             session.raise_fence(session.front());
         }
-        self.change_lane(session, kind);
+        self.change_profile(session, kind);
         session.login = login;
         true
     }
 
-    /// A lane of whom the session is, in which replies are of RESP2.
-    pub(crate) fn plain_lane(&mut self, session: &Session) -> LaneId {
-        let kind = self.lanes.kind(session.lane).plain();
-        let lane = self.lanes.of_kind(kind, self.now);
-        self.lanes.touch(lane, self.now);
-        lane
+    /// A profile of whom the session is, in which replies are of RESP2.
+    pub(crate) fn plain_profile(&mut self, session: &Session) -> ProfileId {
+        let kind = self.profiles.kind(session.profile).plain();
+        let profile = self.profiles.of_kind(kind, self.now);
+        self.profiles.touch(profile, self.now);
+        profile
     }
 
     /// The clients that `session` may know of and do something to: those of this user; without one, all.
@@ -232,7 +232,7 @@ impl Core {
     /// What is not sent on `link`, for this reason.
     #[cold]
     pub(crate) fn not_sent_on(&self, link: &Link, reason: &str) -> Lost {
-        match self.is_denied(link.lane, reason) {
+        match self.is_denied(link.profile, reason) {
             true => {
                 let shard = self.shard_name(link.shard).to_owned();
                 Lost::Denied { shard, error: reason.to_owned() }
@@ -241,17 +241,17 @@ impl Core {
         }
     }
 
-    /// Whether `reason`, for which a connection of `lane` cannot be had, is what its node has against the client.
-    pub(crate) fn is_denied(&self, lane: LaneId, reason: &str) -> bool {
-        matches!(self.lanes.kind(lane).who, Who::Client(_)) && is_denial(reason)
+    /// Whether `reason`, for which a connection of `profile` cannot be had, is what its node has against the client.
+    pub(crate) fn is_denied(&self, profile: ProfileId, reason: &str) -> bool {
+        matches!(self.profiles.kind(profile).who, Who::Client(_)) && is_denial(reason)
     }
 
-    /// Clients' own lanes that nothing is left of are forgotten, and so are passwords with them.
-    pub(crate) fn forget_lanes(&mut self) {
-        for lane in self.lanes.deserted(&self.limits, self.now) {
-            let is_heard = self.subscriptions.topics.has_lane(lane);
-            if !is_heard && self.links.iter().all(|link| link.lane != lane) {
-                self.lanes.remove(lane);
+    /// Clients' own profiles that nothing is left of are forgotten, and so are passwords with them.
+    pub(crate) fn forget_profiles(&mut self) {
+        for profile in self.profiles.deserted(&self.limits, self.now) {
+            let is_heard = self.subscriptions.topics.has_profile(profile);
+            if !is_heard && self.links.iter().all(|link| link.profile != profile) {
+                self.profiles.remove(profile);
             }
         }
     }
@@ -387,7 +387,7 @@ impl Core {
             return None;
         }
         // How the connection is greeted says it: see [`Proxy::note_default_user`].
-        let Ok(ix) = self.shared_link(LaneId::FIRST, self.topology.keyless()) else {
+        let Ok(ix) = self.shared_link(ProfileId::FIRST, self.topology.keyless()) else {
             session.login.give_up_asking();
             return None;
         };
@@ -424,7 +424,7 @@ impl Proxy {
     pub(crate) fn note_default_user(&mut self, ix: LinkIx, reply: &[u8]) {
         let core = &mut self.core;
         let link = &core.links[ix];
-        let is_first = link.used_by == Use::Shared && link.lane == LaneId::FIRST;
+        let is_first = link.used_by == Use::Shared && link.profile == ProfileId::FIRST;
         let is_ours = core.settings.credentials.request().is_some();
         if !core.has_users_of_nodes() || is_ours || !is_first || link.shard != core.topology.keyless() {
             return;
@@ -437,7 +437,7 @@ impl Proxy {
         for index in 0..self.peers.places() {
             let Some(conn) = self.peers.id_at(index) else { continue };
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn)
-                && core.lanes.kind(session.lane).who == Who::Pool
+                && core.profiles.kind(session.profile).who == Who::Pool
             {
                 session.login = core.newcomer();
             }

@@ -4,7 +4,7 @@
 //! a message (so many got it) is put right by what is known here: less our connections, plus our clients. Subscribers
 //! that come to the node by other ways stay counted as the node counts them.
 
-use crate::link::lanes::LaneId;
+use crate::link::profiles::ProfileId;
 use command::Topic as Kind;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,12 +23,12 @@ pub(crate) struct Audience {
 /// By kind and name.
 type Names = [BTreeMap<Arc<[u8]>, Figures>; Kind::COUNT];
 
-/// Who listens to one topic: by worker and lane.
+/// Who listens to one topic: by worker and profile.
 #[derive(Debug, Default)]
 struct Figures(Vec<Listeners>);
 
-/// A worker, and the lane whose connections to nodes it hears a topic over: a node counts each.
-pub(crate) type Ear = (usize, LaneId);
+/// A worker, and the profile whose connections to nodes it hears a topic over: a node counts each.
+pub(crate) type Ear = (usize, ProfileId);
 
 /// Those of one ear.
 #[derive(Debug)]
@@ -188,7 +188,7 @@ mod tests {
 
     /// That of a worker whose clients are all of the same user.
     fn ear(worker: usize) -> Ear {
-        (worker, LaneId::FIRST)
+        (worker, ProfileId::FIRST)
     }
 
     fn name(text: &str) -> Arc<[u8]> {
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn users_of_the_nodes_are_heard_over_connections_of_their_own() {
         let (audience, news) = (Audience::default(), name("news"));
-        let ears = [(0, LaneId::FIRST), (0, LaneId::NONE)];
+        let ears = [(0, ProfileId::FIRST), (0, ProfileId::NONE)];
         ears.into_iter().for_each(|ear| audience.add_link(ear, Kind::Channel, &news, ShardId(0)));
         [ears[0], ears[1], ears[1]]
             .into_iter()

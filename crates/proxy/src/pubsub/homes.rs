@@ -14,8 +14,8 @@
 
 use crate::core::Core;
 use crate::errors;
+use crate::link::LinkIx;
 use crate::link::Ticket;
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub::subscriptions::{Moved, Origin, Setback};
 use crate::pubsub::{Leaving, is_notification};
@@ -54,10 +54,10 @@ impl Core {
         let Some(moved) = self.subscriptions.topics.move_home(id, shard) else { return };
         let Moved { kind, name, from, asked, confirmed } = moved;
         if confirmed {
-            self.board.audience.remove_node(self.ear(from.lane), kind, &name, from.shard);
+            self.board.audience.remove_node(self.ear(from.profile), kind, &name, from.shard);
         }
         if asked && self.subscriptions.has_source(from) {
-            let leaving = self.subscriptions.begin_to_leave(Leaving::of(from.lane, kind, &name, 1));
+            let leaving = self.subscriptions.begin_to_leave(Leaving::of(from.profile, kind, &name, 1));
             self.say_unsubscribed(from, kind, &name, leaving);
         }
     }
@@ -82,15 +82,15 @@ impl Core {
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
         let due_at = topic.set_back(until, reason, self.now);
         self.subscriptions.set_back.insert(id);
-        self.parking.due_at = self.parking.due_at.min(due_at);
+        self.retry_queue.due_at = self.retry_queue.due_at.min(due_at);
     }
 
     /// The topic of a message that comes from `origin`, if it counts: somebody is still subscribed, and the topic has not
     /// moved since, of which what is said here last could come behind what is said there first. In a cluster, every node
     /// passes on what was published to any, and each only what happens to its own keys.
     pub(crate) fn heard(&self, origin: Origin, kind: Kind, name: &[u8], message: &[u8]) -> Option<Id> {
-        let Origin { shard, lane } = origin;
-        let id = self.subscriptions.topics.find(lane, kind, name)?;
+        let Origin { shard, profile } = origin;
+        let id = self.subscriptions.topics.find(profile, kind, name)?;
         let topic = self.subscriptions.topics.get(id).filter(|topic| topic.lives_on(shard))?;
         let is_told_by_all = || {
             let channel = elements(message).and_then(|mut fields| fields.nth(2)).and_then(as_bulk);
@@ -104,17 +104,17 @@ impl Core {
 
 impl Proxy {
     /// The node at `origin` says that it has ended our subscription to the shard channel `name`: its slot has moved.
-    pub(crate) fn handle_dropped(&mut self, Origin { shard, lane }: Origin, name: &[u8]) {
+    pub(crate) fn handle_dropped(&mut self, Origin { shard, profile }: Origin, name: &[u8]) {
         let core = &mut self.core;
         core.wish(None);
         let topics = &mut core.subscriptions.topics;
-        let Some(id) = topics.find(lane, Kind::ShardChannel, name) else { return };
+        let Some(id) = topics.find(profile, Kind::ShardChannel, name) else { return };
         let Some(topic) = topics.get_mut(id).filter(|topic| topic.home() == Some(shard)) else { return };
         if !topic.drop_at(shard) {
             return;
         }
         let name = Arc::clone(&topic.name);
-        core.board.audience.remove_node(core.ear(lane), Kind::ShardChannel, &name, shard);
+        core.board.audience.remove_node(core.ear(profile), Kind::ShardChannel, &name, shard);
         // It will say where the slot is.
         core.ask_where_possible(id);
     }
@@ -181,7 +181,7 @@ impl Proxy {
             return;
         }
         let (kind, name, waits) = (topic.kind, Arc::clone(&topic.name), topic.take_waits());
-        let ear = (self.core.settings.worker, topic.lane);
+        let ear = (self.core.settings.worker, topic.profile);
         for (conn, waits) in waits {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             self.core.board.audience.add_client(ear, kind, &name);

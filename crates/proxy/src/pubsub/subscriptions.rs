@@ -8,12 +8,12 @@
 //! A topic lives on one shard, or, if its messages may come from any node (a pattern, a keyspace notification), on all.
 //! A client's subscription waits as long as a node of its topic has not confirmed.
 //!
-//! A topic is of one lane, so that users of the nodes (`passing.rs`) each hear what a node lets them hear: clients share it
+//! A topic is of one profile, so that users of the nodes (`passing.rs`) each hear what a node lets them hear: clients share it
 //! only with clients of the same user.
 
 use crate::ConnId;
 use crate::link::Ticket;
-use crate::link::lanes::LaneId;
+use crate::link::profiles::ProfileId;
 use crate::memory::Charge;
 use crate::tracking::Tracking;
 use command::Topic as Kind;
@@ -29,8 +29,8 @@ use topology::{ShardId, Topology};
 #[derive(Debug)]
 pub(crate) struct Topics {
     topics: Slab<Topic>,
-    /// By lane, of those that have topics, and kind.
-    by_name: BTreeMap<LaneId, Names>,
+    /// By profile, of those that have topics, and kind.
+    by_name: BTreeMap<ProfileId, Names>,
     /// How many topics' messages come from there, if any.
     at_origin: BTreeMap<Origin, usize>,
     /// Those that are there.
@@ -41,17 +41,17 @@ pub(crate) struct Topics {
 /// Looked up only: the order in a hash table is nobody's business.
 type Names = [HashMap<Arc<[u8]>, Id>; Kind::COUNT];
 
-/// Where messages come from: a shard's node, over the connection on which it takes us for whoever the lane is of.
+/// Where messages come from: a shard's node, over the connection on which it takes us for whoever the profile is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     pub shard: ShardId,
-    pub lane: LaneId,
+    pub profile: ProfileId,
 }
 
 impl Origin {
-    /// All of `shard`, whatever their lane.
+    /// All of `shard`, whatever their profile.
     pub(crate) fn all_of(shard: ShardId) -> RangeInclusive<Origin> {
-        Origin { shard, lane: LaneId::FIRST }..=Origin { shard, lane: LaneId::NONE }
+        Origin { shard, profile: ProfileId::FIRST }..=Origin { shard, profile: ProfileId::NONE }
     }
 }
 
@@ -59,7 +59,7 @@ impl Origin {
 #[derive(Debug)]
 pub(crate) struct Topic {
     /// Whose it is.
-    pub lane: LaneId,
+    pub profile: ProfileId,
     pub kind: Kind,
     pub name: Arc<[u8]>,
     /// Where its messages come from; `None` is every shard.
@@ -117,7 +117,7 @@ pub(crate) struct Wait {
 /// What is left of a topic that nobody is subscribed to any more.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Deserted {
-    pub lane: LaneId,
+    pub profile: ProfileId,
     pub kind: Kind,
     pub name: Arc<[u8]>,
     /// Shards whose nodes were asked, and whether they have confirmed: they are to be told.
@@ -178,9 +178,9 @@ impl Topics {
             let Some(topic) = self.topics.get_mut(id).filter(|topic| topic.home.is_none()) else { continue };
             topic.lacking.retain(|lack| !went.contains(&lack.shard));
             topic.lacking.extend(came.iter().map(|&shard| Lack { shard, asked: None }));
-            let lane = topic.lane;
-            came.iter().for_each(|&shard| self.count_in(Origin { shard, lane }));
-            went.iter().for_each(|&shard| self.count_out(Origin { shard, lane }));
+            let profile = topic.profile;
+            came.iter().for_each(|&shard| self.count_in(Origin { shard, profile }));
+            went.iter().for_each(|&shard| self.count_out(Origin { shard, profile }));
         }
     }
 
@@ -195,10 +195,10 @@ impl Topics {
         let from = topic.home.filter(|home| *home != shard)?;
         let lack = topic.lacking.first().copied();
         (topic.home, topic.lacking) = (Some(shard), vec![Lack { shard, asked: None }]);
-        let (lane, kind, name) = (topic.lane, topic.kind, Arc::clone(&topic.name));
-        let from = Origin { shard: from, lane };
+        let (profile, kind, name) = (topic.profile, topic.kind, Arc::clone(&topic.name));
+        let from = Origin { shard: from, profile };
         self.count_out(from);
-        self.count_in(Origin { shard, lane });
+        self.count_in(Origin { shard, profile });
         let (asked, confirmed) = (lack.is_none_or(|lack| lack.asked.is_some()), lack.is_none());
         Some(Moved { kind, name, from, asked, confirmed })
     }
@@ -216,13 +216,13 @@ impl Topics {
         }
     }
 
-    pub(crate) fn find(&self, lane: LaneId, kind: Kind, name: &[u8]) -> Option<Id> {
-        self.by_name.get(&lane)?[kind as usize].get(name).copied()
+    pub(crate) fn find(&self, profile: ProfileId, kind: Kind, name: &[u8]) -> Option<Id> {
+        self.by_name.get(&profile)?[kind as usize].get(name).copied()
     }
 
-    /// Whether there is a topic of `lane`.
-    pub(crate) fn has_lane(&self, lane: LaneId) -> bool {
-        self.by_name.contains_key(&lane)
+    /// Whether there is a topic of `profile`.
+    pub(crate) fn has_profile(&self, profile: ProfileId) -> bool {
+        self.by_name.contains_key(&profile)
     }
 
     pub(crate) fn get(&self, id: Id) -> Option<&Topic> {
@@ -233,10 +233,10 @@ impl Topics {
         self.topics.get_mut(id)
     }
 
-    /// Adds a topic of `lane`, on the shard `home` or on all. Nobody is subscribed to it yet and no node was asked.
+    /// Adds a topic of `profile`, on the shard `home` or on all. Nobody is subscribed to it yet and no node was asked.
     pub(crate) fn insert(
         &mut self,
-        lane: LaneId,
+        profile: ProfileId,
         (kind, name): (Kind, &[u8]),
         home: Option<ShardId>,
         speaker: ShardId,
@@ -246,7 +246,7 @@ impl Topics {
         let lacking = self.homes(home).map(|shard| Lack { shard, asked: None }).collect();
         let subscribers = BTreeMap::new();
         let topic = Topic {
-            lane,
+            profile,
             kind,
             name: Arc::clone(&name),
             home,
@@ -257,9 +257,9 @@ impl Topics {
             subscribers,
             setback: None,
         };
-        self.homes(home).for_each(|shard| self.count_in(Origin { shard, lane }));
+        self.homes(home).for_each(|shard| self.count_in(Origin { shard, profile }));
         let id = self.topics.insert(topic);
-        self.by_name.entry(lane).or_default()[kind as usize].insert(name, id);
+        self.by_name.entry(profile).or_default()[kind as usize].insert(name, id);
         id
     }
 
@@ -287,8 +287,8 @@ impl Topics {
 
     fn remove(&mut self, id: Id) -> Option<Deserted> {
         let topic = self.topics.remove(id)?;
-        let lane = topic.lane;
-        if let Entry::Occupied(mut names) = self.by_name.entry(lane) {
+        let profile = topic.profile;
+        if let Entry::Occupied(mut names) = self.by_name.entry(profile) {
             names.get_mut()[topic.kind as usize].remove(&topic.name);
             if names.get().iter().all(HashMap::is_empty) {
                 names.remove();
@@ -297,14 +297,14 @@ impl Topics {
         self.charge.take(TOPIC_BYTES + topic.name.len());
         let mut asked = Vec::new();
         for shard in self.homes(topic.home) {
-            self.count_out(Origin { shard, lane });
+            self.count_out(Origin { shard, profile });
             match topic.lacking.iter().find(|lack| lack.shard == shard) {
                 None => asked.push((shard, true)),
                 Some(Lack { asked: Some(_), .. }) => asked.push((shard, false)),
                 Some(_) => {}
             }
         }
-        Some(Deserted { lane, kind: topic.kind, name: topic.name, asked })
+        Some(Deserted { profile, kind: topic.kind, name: topic.name, asked })
     }
 
     /// Bytes that all this is counted for.
@@ -338,9 +338,9 @@ impl Topics {
     }
 
     /// The topics whose messages come from `origin`.
-    pub(crate) fn ids_at(&self, Origin { shard, lane }: Origin) -> impl Iterator<Item = Id> {
+    pub(crate) fn ids_at(&self, Origin { shard, profile }: Origin) -> impl Iterator<Item = Id> {
         let ids = (0..self.topics.places()).filter_map(|index| self.topics.id_at(index));
-        let comes_from_there = move |topic: &Topic| topic.lane == lane && topic.lives_on(shard);
+        let comes_from_there = move |topic: &Topic| topic.profile == profile && topic.lives_on(shard);
         ids.filter(move |id| self.topics.get(*id).is_some_and(comes_from_there))
     }
 
@@ -504,7 +504,7 @@ impl Topic {
 /// What comes to one client beside replies: what it is subscribed to, and whether it monitors or tracks keys.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
-    /// By kind and name. A client that has become another user stays subscribed to what another lane is for, as in Redis.
+    /// By kind and name. A client that has become another user stays subscribed to what another profile is for, as in Redis.
     topics: [BTreeMap<Arc<[u8]>, Id>; Kind::COUNT],
     /// The last place in its order that must not be overtaken by a message: that of a confirmation, or of a message
     /// that waits there itself.
@@ -569,13 +569,13 @@ mod tests {
     const WAIT: Wait = Wait { place: 3, count: 1, resp3: false };
 
     fn at(shard: u32) -> Origin {
-        Origin { shard: ShardId(shard), lane: LaneId::FIRST }
+        Origin { shard: ShardId(shard), profile: ProfileId::FIRST }
     }
 
     /// Over two shards, with a topic that `ONE` is subscribed to and whose nodes were asked.
     fn asked(kind: Kind, home: Option<ShardId>) -> (Topics, Id) {
         let mut topics = Topics::new(2, Charge::default());
-        let id = topics.insert(LaneId::FIRST, (kind, b"news"), home, ShardId(0));
+        let id = topics.insert(ProfileId::FIRST, (kind, b"news"), home, ShardId(0));
         assert!(!topics.join(id, ONE), "no node has confirmed");
         let topic = topics.get_mut(id).expect("it is there");
         topic.wait(ONE, WAIT);
@@ -602,10 +602,14 @@ mod tests {
     #[test]
     fn the_last_who_leaves_takes_the_topic_with_him() {
         let (mut topics, id) = asked(Kind::Channel, Some(ShardId(1)));
-        let find = |topics: &Topics, lane, kind| topics.find(lane, kind, b"news");
-        assert_eq!(find(&topics, LaneId::FIRST, Kind::Channel), Some(id));
-        assert_eq!(find(&topics, LaneId::FIRST, Kind::ShardChannel), None, "kinds have names of their own");
-        assert_eq!(find(&topics, LaneId::NONE, Kind::Channel), None, "and so have lanes");
+        let find = |topics: &Topics, profile, kind| topics.find(profile, kind, b"news");
+        assert_eq!(find(&topics, ProfileId::FIRST, Kind::Channel), Some(id));
+        assert_eq!(
+            find(&topics, ProfileId::FIRST, Kind::ShardChannel),
+            None,
+            "kinds have names of their own"
+        );
+        assert_eq!(find(&topics, ProfileId::NONE, Kind::Channel), None, "and so have profiles");
         topics.join(id, OTHER);
         topics.get_mut(id).expect("it is there").confirm(ShardId(1));
         assert_eq!(topics.leave(id, ONE), Some((Subscription { waits: vec![WAIT] }, None)));
@@ -614,11 +618,11 @@ mod tests {
         let name: Arc<[u8]> = b"news"[..].into();
         assert_eq!(subscription, Subscription::default());
         let asked = vec![(ShardId(1), true)];
-        let expected = Deserted { lane: LaneId::FIRST, kind: Kind::Channel, name, asked };
+        let expected = Deserted { profile: ProfileId::FIRST, kind: Kind::Channel, name, asked };
         assert_eq!(deserted, Some(expected));
         assert_eq!((topics.len(), topics.held_bytes(), topics.at(at(1))), (0, 0, 0));
-        assert_eq!(find(&topics, LaneId::FIRST, Kind::Channel), None);
-        assert!(!topics.has_lane(LaneId::FIRST));
+        assert_eq!(find(&topics, ProfileId::FIRST, Kind::Channel), None);
+        assert!(!topics.has_profile(ProfileId::FIRST));
     }
 
     #[test]
@@ -634,7 +638,7 @@ mod tests {
     fn what_a_lost_node_had_confirmed_is_asked_for_again() {
         let (mut topics, id) = asked(Kind::Channel, Some(ShardId(0)));
         let home = Some(ShardId(1));
-        let elsewhere = topics.insert(LaneId::FIRST, (Kind::Channel, b"sports"), home, ShardId(1));
+        let elsewhere = topics.insert(ProfileId::FIRST, (Kind::Channel, b"sports"), home, ShardId(1));
         assert_eq!(topics.lose(at(0)), Loss { confirmed: vec![], waited_for: vec![id] });
         assert_eq!(topics.unasked(at(0)), [id]);
         topics.get_mut(id).expect("it is there").confirm(ShardId(0));
@@ -645,7 +649,7 @@ mod tests {
         topic.ask(ShardId(0));
         assert_eq!(topics.unasked(at(0)), []);
         assert_eq!(topics.unasked(at(1)), [elsewhere]);
-        let others = Origin { shard: ShardId(1), lane: LaneId::NONE };
+        let others = Origin { shard: ShardId(1), profile: ProfileId::NONE };
         assert_eq!((topics.unasked(others), topics.lose(others)), (vec![], Loss::default()), "not theirs");
     }
 

@@ -15,9 +15,9 @@ use crate::core::{Asked, Core};
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::held::Watch;
-use crate::link::lanes::LaneId;
+use crate::link::LinkIx;
+use crate::link::profiles::ProfileId;
 use crate::link::{Link, Purpose, Ticket, Use};
-use crate::links::LinkIx;
 use crate::proxy::Proxy;
 use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica, zone_in};
 use crate::redirect::Kept;
@@ -160,7 +160,7 @@ impl Core {
         match (route::route(command, request, &self.topology, keys), command.carry) {
             (Route::One(shard), carry) => {
                 let ix = match self.choose_reader(session, shard) {
-                    Choice::Replica(id) => self.reader_link(session.lane, id)?,
+                    Choice::Replica(id) => self.reader_link(session.profile, id)?,
                     Choice::Nowhere => {
                         let lost = self.no_replica(shard);
                         self.refuse(session, &lost.text());
@@ -197,7 +197,7 @@ impl Core {
         let mut any = false;
         for part in parts.iter_mut() {
             let chosen = match self.choose_reader(session, part.shard) {
-                Choice::Replica(id) => self.reader_link(session.lane, id),
+                Choice::Replica(id) => self.reader_link(session.profile, id),
                 Choice::Nowhere => return Some(Err(self.no_replica(part.shard))),
                 Choice::Primary | Choice::Fallback | Choice::OwnWrite => None,
             };
@@ -207,7 +207,7 @@ impl Core {
                     session.note_replica_read(part.shard);
                     node
                 }
-                None => match self.shared_link(session.lane, part.shard) {
+                None => match self.shared_link(session.profile, part.shard) {
                     Ok(node) => node,
                     Err(lost) => return Some(Err(lost)),
                 },
@@ -216,9 +216,9 @@ impl Core {
         any.then_some(Ok(()))
     }
 
-    /// The connection of `lane` to the replica `id`, if it takes requests.
-    fn reader_link(&mut self, lane: LaneId, id: NodeId) -> Option<LinkIx> {
-        let node = self.link_in(lane, id).ok()?;
+    /// The connection of `profile` to the replica `id`, if it takes requests.
+    fn reader_link(&mut self, profile: ProfileId, id: NodeId) -> Option<LinkIx> {
+        let node = self.link_in(profile, id).ok()?;
         self.admit_on(node).ok().map(|()| node)
     }
 
@@ -229,9 +229,9 @@ impl Core {
             return self.count_choice(from, Choice::OwnWrite);
         };
         let asker = Asker { from, client: session.client, written, now: self.now };
-        let (lanes, links, limits) = (&self.lanes, &self.links, &self.limits);
+        let (profiles, links, limits) = (&self.profiles, &self.links, &self.limits);
         let primary = self.topology.shard(shard).primary;
-        let link = |id: NodeId| lanes.link(LaneId::FIRST, id).map(|ix| &links[ix]);
+        let link = |id: NodeId| profiles.link(ProfileId::FIRST, id).map(|ix| &links[ix]);
         let admits = |id: NodeId| {
             // A primary whose connection is being replaced is not down: requests wait for the other.
             link(id).is_some_and(|it| it.is_ready() || Some(id) == primary && it.admit(limits).is_ok())
@@ -313,7 +313,7 @@ impl Core {
         self.asking = Number::NONE;
         while let Some((shard, nodes)) = self.readers.next_to_poll(&self.limits, self.now) {
             for id in nodes {
-                let Ok(ix) = self.link_in(LaneId::FIRST, id) else { continue };
+                let Ok(ix) = self.link_in(ProfileId::FIRST, id) else { continue };
                 let link = &self.links[ix];
                 if !link.is_ready() || link.admit(&self.limits).is_err() {
                     self.readers.absorb((shard, id), 0, None, self.now);
@@ -353,14 +353,14 @@ impl Core {
         if link.used_by != Use::Replica {
             return Vec::new();
         }
-        let (lane, shard) = (link.lane, link.shard);
+        let (profile, shard) = (link.profile, link.shard);
         let rescued = link.tickets().enumerate().filter(|(_, ticket)| is_read_of_client(ticket)).filter_map(
-            |(number, &ticket)| Some(Rescued { lane, shard, ticket, request: link.kept_request(number)? }),
+            |(number, &ticket)| Some(Rescued { profile, shard, ticket, request: link.kept_request(number)? }),
         );
         let rescued: Vec<Rescued> = rescued.collect();
         let starts: Vec<u64> = rescued.iter().map(|read| read.ticket.start).collect();
         let taken = link.tickets_mut().filter(|ticket| starts.binary_search(&ticket.start).is_ok());
-        taken.for_each(Ticket::bury);
+        taken.for_each(Ticket::discard);
         rescued
     }
 
@@ -382,7 +382,7 @@ impl Core {
 /// A read that a replica will not answer.
 #[derive(Debug)]
 pub(crate) struct Rescued {
-    pub lane: LaneId,
+    pub profile: ProfileId,
     pub shard: ShardId,
     pub ticket: Ticket,
     pub request: Vec<u8>,
@@ -406,10 +406,10 @@ pub(crate) fn is_turned_away(ticket: &Ticket, reply: &[u8]) -> bool {
 impl Proxy {
     /// Asks the primary what a replica did not answer.
     pub(crate) fn ask_primary(&mut self, reads: Vec<Rescued>) {
-        for Rescued { lane, shard, ticket, request } in reads {
+        for Rescued { profile, shard, ticket, request } in reads {
             let core = &mut self.core;
             let Ticket { conn, place, part, purpose, command, .. } = ticket;
-            match core.shared_link(lane, shard) {
+            match core.shared_link(profile, shard) {
                 Ok(ix) => {
                     core.counters.replica_retries += 1;
                     core.asking = command;
@@ -430,7 +430,7 @@ impl Proxy {
         };
         match request.filter(|_| is_read_of_client(&ticket)) {
             Some(request) => {
-                let rescued = Rescued { lane: link.lane, shard: link.shard, ticket, request };
+                let rescued = Rescued { profile: link.profile, shard: link.shard, ticket, request };
                 self.ask_primary(vec![rescued]);
             }
             None => self.deliver_timeout(ix, ticket),
@@ -445,11 +445,11 @@ impl Proxy {
         }
         let link = &self.core.links[ix];
         let Some(request) = link.kept_request_of(ticket) else { return false };
-        let (lane, shard, id) = (link.lane, link.shard, link.node);
-        self.core.readers.doubt(shard, id);
+        let (profile, shard, id) = (link.profile, link.shard, link.node);
+        self.core.readers.suspect(shard, id);
         // It may not be a replica of this shard any more.
         self.core.wish(None);
-        self.ask_primary(vec![Rescued { lane, shard, ticket: *ticket, request }]);
+        self.ask_primary(vec![Rescued { profile, shard, ticket: *ticket, request }]);
         true
     }
 

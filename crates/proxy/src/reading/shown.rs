@@ -3,7 +3,7 @@
 use super::ramp::WHOLE;
 use super::{Reader, Zone};
 use crate::core::Core;
-use crate::link::lanes::LaneId;
+use crate::link::profiles::ProfileId;
 use std::fmt::{Result, Write};
 use topology::{NodeId, ShardId};
 
@@ -37,7 +37,7 @@ impl Core {
     }
 
     fn is_reader_up(&self, id: NodeId) -> bool {
-        let ix = self.lanes.link(LaneId::FIRST, id);
+        let ix = self.profiles.link(ProfileId::FIRST, id);
         ix.is_some_and(|ix| self.links[ix].is_ready())
     }
 }

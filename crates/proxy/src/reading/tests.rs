@@ -362,7 +362,7 @@ fn who_has_no_replica_in_his_zone_reads_from_its_primary_and_then_from_afar() {
 fn a_replica_that_was_lost_and_is_back_is_read_from_by_more_and_more_clients() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let whole = rig.shares(1)[1];
-    rig.readers.doubt(SHARD, NodeId(1));
+    rig.readers.suspect(SHARD, NodeId(1));
     assert_eq!(rig.all_read(2), 2);
     rig.tell(1000, 1, |_| {});
     let mut before = 0;
@@ -388,7 +388,7 @@ fn what_the_only_replica_has_not_got_back_yet_the_primary_answers_if_it_may() {
     ] {
         let mut rig = Rig::healthy(from);
         rig.down = vec![1];
-        rig.readers.doubt(SHARD, NodeId(2));
+        rig.readers.suspect(SHARD, NodeId(2));
         rig.tell(1000, 2, |_| {});
         assert_eq!(rig.choose(1000, 1, None), while_coming_back, "{from}");
         rig.down = vec![0, 1];
@@ -418,7 +418,7 @@ fn where_nodes_are_the_operator_says_or_else_they_themselves() {
     assert_eq!(zones(&readers), [said, [Zone::Told(true), Zone::Told(false)]].concat());
     // What was told is known until the node may be another, what was said for as long as it is said.
     readers.follow(&topology("a:1@y|b:1@z|c:1|d:1@z"), at(1));
-    (1..4).for_each(|number| readers.doubt(SHARD, NodeId(number)));
+    (1..4).for_each(|number| readers.suspect(SHARD, NodeId(number)));
     assert_eq!(zones(&readers), [said, [Zone::Unknown, Zone::Said(true)]].concat());
     assert!(readers.wants_zone_of(node(2)));
     // Who does not go by zones asks nobody.

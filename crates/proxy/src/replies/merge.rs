@@ -5,7 +5,7 @@
 
 use crate::errors::{self, Lost};
 use crate::held::streams::Streams;
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::replies::reports::Reports;
 use crate::scripts::Library;
 use resp::{encode, reply};
@@ -29,7 +29,7 @@ pub(crate) struct Merge {
     /// FUNCTION LOAD: kept if no part fails.
     library: Option<Box<Library>>,
     /// That over which its parts went.
-    lane: LaneKind,
+    profile: Profile,
     /// What it held when that was counted last.
     pub counted_bytes: usize,
     absorbed_bytes: usize,
@@ -197,15 +197,15 @@ impl Merge {
             reads,
             shares_conns: false,
             library: None,
-            lane: LaneKind::default(),
+            profile: Profile::default(),
             counted_bytes: 0,
             absorbed_bytes: 0,
         }
     }
 
-    /// This merge, of parts that went over a lane of this kind.
-    pub(crate) fn in_lane(self, lane: LaneKind) -> Merge {
-        Merge { lane, ..self }
+    /// This merge, of parts that went over a profile of this kind.
+    pub(crate) fn in_profile(self, profile: Profile) -> Merge {
+        Merge { profile, ..self }
     }
 
     /// This merge, of which part after part is a shard of `topology`, if it needs to know their names.
@@ -441,9 +441,9 @@ impl Merge {
     pub(crate) fn finish(mut self, out: &mut Vec<u8>, spare: &mut SpareValues) -> Option<Library> {
         debug_assert!(self.left == 0, "every part was absorbed");
         match &self.failure {
-            None => self.kind.write(out, self.lane),
+            None => self.kind.write(out, self.profile),
             Some(_) if matches!(&self.kind, Kind::OneSucceeded(success) if !success.is_empty()) => {
-                self.kind.write(out, self.lane);
+                self.kind.write(out, self.profile);
             }
             Some(_) => self.write_failure(out),
         }
@@ -455,7 +455,7 @@ impl Merge {
 }
 
 impl Kind {
-    fn write(&mut self, out: &mut Vec<u8>, lane: LaneKind) {
+    fn write(&mut self, out: &mut Vec<u8>, profile: Profile) {
         match self {
             Kind::Sum(sum) => encode::integer(out, *sum),
             Kind::AllOk => out.extend_from_slice(b"+OK\r\n"),
@@ -466,7 +466,7 @@ impl Kind {
                 body.splice(..0, out.drain(..));
                 std::mem::swap(body, out);
             }
-            Kind::Random { chosen, .. } if chosen.is_empty() => encode::null(out, lane.resp3),
+            Kind::Random { chosen, .. } if chosen.is_empty() => encode::null(out, profile.resp3),
             Kind::Random { chosen, .. } => out.extend_from_slice(chosen),
             Kind::First(first) => out.extend_from_slice(first),
             Kind::And { all, loadable } => {
@@ -477,14 +477,14 @@ impl Kind {
                     encode::integer(out, i64::from(is_there));
                 }
             }
-            Kind::Any(None) => encode::null(out, lane.resp3),
+            Kind::Any(None) => encode::null(out, profile.resp3),
             Kind::Any(Some((_, reply))) | Kind::OneSucceeded(reply) => out.extend_from_slice(reply),
             Kind::Least(least) => encode::integer(out, *least),
-            Kind::Reports(reports) => match reports.merged(lane) {
+            Kind::Reports(reports) => match reports.merged(profile) {
                 Some(reply) => out.extend_from_slice(&reply),
                 None => errors::write(out, errors::MERGE_FAILED),
             },
-            Kind::Streams(streams) if streams.write(out, lane.resp3).is_some() => {}
+            Kind::Streams(streams) if streams.write(out, profile.resp3).is_some() => {}
             Kind::Streams(_) => errors::write(out, errors::MERGE_FAILED),
         }
     }

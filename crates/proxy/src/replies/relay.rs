@@ -7,8 +7,8 @@
 
 use crate::ConnId;
 use crate::core::{Control, Core};
+use crate::link::LinkIx;
 use crate::link::{Link, Purpose, Ticket};
-use crate::links::LinkIx;
 use crate::replies::merge::Merge;
 use crate::replies::{Fault, unasked_push};
 use crate::session::{Owed, Session};

@@ -2,7 +2,7 @@
 //! not by the thousand: replies are kept whole until the last one is here. They are of the protocol that the client speaks,
 //! and so is what is made of them.
 
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use command::Report;
 use resp::encode;
 use resp::integer::parse_i64;
@@ -47,9 +47,9 @@ impl Reports {
         self.replies[part as usize] = reply.to_vec();
     }
 
-    /// The one reply, in the protocol of `lane`. `None` if the replies are not of the kind that belongs here.
-    pub(crate) fn merged(&self, lane: LaneKind) -> Option<Vec<u8>> {
-        let resp3 = lane.resp3;
+    /// The one reply, in the protocol of `profile`. `None` if the replies are not of the kind that belongs here.
+    pub(crate) fn merged(&self, profile: Profile) -> Option<Vec<u8>> {
+        let resp3 = profile.resp3;
         match self.report {
             Report::SlowlogEntries => self.slowlog(),
             Report::LatencyHistory => self.latency_history(),
@@ -60,7 +60,7 @@ impl Reports {
             Report::Config => self.config(resp3),
             Report::Libraries => self.libraries(),
             Report::RunningScript => self.running_script(),
-            Report::Digest => self.digest(lane.database),
+            Report::Digest => self.digest(profile.database),
         }
     }
 
@@ -322,15 +322,15 @@ mod tests {
 
     /// What two shards' replies become; `|` stands for CR LF.
     fn merged(report: Report, one: &str, other: &str) -> String {
-        merged_in(LaneKind::default(), report, one, other)
+        merged_in(Profile::default(), report, one, other)
     }
 
-    fn merged_in(lane: LaneKind, report: Report, one: &str, other: &str) -> String {
+    fn merged_in(profile: Profile, report: Report, one: &str, other: &str) -> String {
         let mut reports = Reports::new(report, 2, None);
         reports.set_names(vec!["a".into(), "b".into()]);
         reports.absorb(1, other.replace('|', "\r\n").as_bytes());
         reports.absorb(0, one.replace('|', "\r\n").as_bytes());
-        let reply = reports.merged(lane).unwrap_or_else(|| b"none".to_vec());
+        let reply = reports.merged(profile).unwrap_or_else(|| b"none".to_vec());
         String::from_utf8(reply).expect("text").replace("\r\n", "|")
     }
 
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn reports_of_resp3_stay_what_they_are() {
-        let resp3 = LaneKind { resp3: true, ..LaneKind::default() };
+        let resp3 = Profile { resp3: true, ..Profile::default() };
         let one = "%3|$4|peak|:10|$5|ratio|,1.5|$4|db.0|%1|$8|overhead|:1|";
         let other = "%3|$4|peak|:20|$5|ratio|,12.5|$4|db.0|%1|$8|overhead|:2|";
         let both = "%3|$4|peak|:30|$5|ratio|,12.5|$4|db.0|%1|$8|overhead|:3|";

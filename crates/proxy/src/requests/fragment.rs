@@ -1,8 +1,8 @@
 //! Requests that several shards must see: divided, sent, and their replies announced to a merge.
 
 use crate::core::{Asked, Core};
+use crate::link::LinkIx;
 use crate::link::Purpose;
-use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::replies::merge::Merge;
 use crate::requests::route::{Keys, Part};
@@ -133,7 +133,7 @@ impl Core {
         .with_loadable(loadable)
         .of_shards(&self.topology)
         .over(self.topology.is_cluster() && shares_conns(&keys.parts))
-        .in_lane(self.lanes.kind(session.lane));
+        .in_profile(self.profiles.kind(session.profile));
         let kept = Kept::only_if(reads);
         self.expect_merge(session, merge, keys, kept);
     }

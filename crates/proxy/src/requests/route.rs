@@ -1,7 +1,7 @@
 //! Where one request goes.
 
 use crate::limits::{SCRATCH_BYTES_KEPT, SPARE_BUFFER_BYTES_MAX};
-use crate::links::LinkIx;
+use crate::link::LinkIx;
 use command::Command;
 use resp::Request;
 use resp::request::Span;

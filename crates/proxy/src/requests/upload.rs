@@ -6,9 +6,9 @@
 //! request is never carried out.
 
 use crate::core::{Asked, Core};
+use crate::link::LinkIx;
 use crate::link::Purpose;
 use crate::link::pinned::Pinning;
-use crate::links::LinkIx;
 use crate::redirect::Kept;
 use crate::session::{Mute, Owed, Phase, Session};
 use command::{Carry, Number, Resolved};
@@ -67,7 +67,7 @@ impl Core {
         self.asking = number;
         self.tally.count_call(number);
         self.counters.requests += 1;
-        let ix = match self.pinned_node(id, session.lane, shard, None) {
+        let ix = match self.pinned_node(id, session.profile, shard, None) {
             Ok(ix) => {
                 let place = session.reserve(Owed::Node);
                 let start = self.links[ix].end();

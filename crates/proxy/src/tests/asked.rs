@@ -1,6 +1,6 @@
 //! Transcripts of transactions with commands that all shards or all workers are asked for. `|` stands for CR LF.
 
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::testing::Rig;
 use crate::tests::pubsub::{message, said};
 use crate::{Event, Limits, Settings, Transactions};
@@ -142,18 +142,19 @@ fn a_muted_exec_stays_silent_and_later_replies_are_heard() {
 fn messages_stay_behind_the_whole_reply_to_exec() {
     let mut rig = Rig::ready(2);
     let (client, channel) = (rig.client(), rig.key(0));
-    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
+    rig.change_profile(client, Profile { resp3: true, ..Profile::default() });
     rig.client_sends(client, &format!("subscribe {channel}|"));
     let source = rig.bring_up_pinned(0);
     rig.sends(source, &said("subscribe", &channel, Some(1)));
     rig.taken(client);
     rig.client_sends(client, "multi|dbsize|dbsize|exec|");
-    let lanes = [0, 1].map(|shard| rig.bring_up_greeted(shard, "*2|$5|HELLO|$1|3|*1|$4|PING|", "%0|+PONG|"));
+    let profiles =
+        [0, 1].map(|shard| rig.bring_up_greeted(shard, "*2|$5|HELLO|$1|3|*1|$4|PING|", "%0|+PONG|"));
     let mut replies = rig.taken(client);
     for _ in 0..2 {
         rig.sends(source, &message(&channel, "hi"));
         replies += &rig.taken(client);
-        lanes.iter().for_each(|lane| rig.sends(*lane, ":1|"));
+        profiles.iter().for_each(|profile| rig.sends(*profile, ":1|"));
         replies += &rig.taken(client);
     }
     let told = message(&channel, "hi").replacen('*', ">", 1);

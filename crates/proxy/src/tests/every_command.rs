@@ -1,7 +1,7 @@
 //! Every command and subcommand of the table, in each state that a client may be in: what becomes of it, and what must
 //! not reach a node. In a transaction: see `inlays.rs`. `|` stands for CR LF.
 
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::testing::Rig;
 use crate::{ConnId, Event};
 use command::{Carry, Command, Flags, Local};
@@ -91,18 +91,17 @@ fn who_is_subscribed_and_speaks_resp2_may_do_little_else() {
 }
 
 #[test]
-fn in_a_lane_of_its_own_nothing_of_a_client_goes_over_the_connections_of_others() {
+fn in_a_profile_of_its_own_nothing_of_a_client_goes_over_the_connections_of_others() {
     // What tells of the nodes themselves, and of no database: INFO, and how many get a message.
-    let is_of_no_lane = |command: &Command| {
+    let is_of_no_profile = |command: &Command| {
         matches!(command.carry, Carry::Here(Local::Info | Local::Select | Local::Reset | Local::Hello))
     };
-    for kind in
-        [LaneKind { database: 3, ..LaneKind::default() }, LaneKind { resp3: true, ..LaneKind::default() }]
+    for kind in [Profile { database: 3, ..Profile::default() }, Profile { resp3: true, ..Profile::default() }]
     {
         let mut rig = Rig::ready_for_admin(2);
         let mut seen = 0;
-        for (command, line) in lines().filter(|(command, _)| !is_of_no_lane(command)) {
-            told(&mut rig, &line, |rig, client| rig.change_lane(client, kind));
+        for (command, line) in lines().filter(|(command, _)| !is_of_no_profile(command)) {
+            told(&mut rig, &line, |rig, client| rig.change_profile(client, kind));
             let got = [0, 1].map(|shard| rig.node_got(shard));
             assert_eq!(got, ["", ""], "{line} in {kind:?}, {}", command.name);
             seen += 1;

@@ -1,7 +1,7 @@
 //! Transcripts of XREAD over several shards. `|` stands for CR LF.
 
 use crate::cross_slot::Remedy;
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;
@@ -187,7 +187,7 @@ fn nothing_in_time_is_told_as_each_protocol_tells_it() {
 
     let mut rig = Rig::ready(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
-    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
+    rig.change_profile(client, Profile { resp3: true, ..Profile::default() });
     rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|"));
     let greeting = "*2|$5|HELLO|$1|3|*1|$4|PING|";
     let held = [0, 1].map(|shard| rig.bring_up_greeted(shard, greeting, "%0|+PONG|"));

@@ -159,7 +159,7 @@ fn who_becomes_somebody_else_stays_subscribed_and_leaves_as_who_he_was() {
         quiet_second(&mut rig);
     }
     assert_eq!((rig.is_closed(bobs), rig.is_closed(eves)), (true, true));
-    assert_eq!(rig.proxy.core.lanes.identities.len(), 0, "and with it all passwords are forgotten");
+    assert_eq!(rig.proxy.core.profiles.identities.len(), 0, "and with it all passwords are forgotten");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_silent_connection_of_a_listener_is_asked_what_a_listener_may_be_asked() {
 
 #[test]
 fn connections_of_listeners_are_bounded() {
-    let (mut rig, _, [bob]) = world(Limits { lane_nodes_max: 0, ..Limits::default() }, ["bob"]);
+    let (mut rig, _, [bob]) = world(Limits { profile_nodes_max: 0, ..Limits::default() }, ["bob"]);
     rig.client_sends(bob, "subscribe tea|ping|");
     let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: too many users are logged in at once|";
     assert_eq!(rig.taken(bob), format!("{refusal}+PONG|"));

@@ -360,7 +360,7 @@ fn acl_load_is_answered_when_all_workers_know() {
     let client = rigs[0].client();
     rigs[0].client_sends(client, "auth secret|acl load|acl load|");
     let (first, second) =
-        (rigs[0].proxy.poll_errand().expect("a wish"), rigs[0].proxy.poll_errand().expect("another"));
+        (rigs[0].proxy.poll_job().expect("a wish"), rigs[0].proxy.poll_job().expect("another"));
     let users = registry.replace(users::Users::default());
     let now = rigs[0].now;
     rigs[0].proxy.handle_loaded(first, Ok(users), now);
@@ -380,10 +380,10 @@ fn acl_save_is_answered_when_the_file_was_written_or_could_not_be() {
     let rig = &mut rigs[0];
     let client = rig.client();
     rig.client_sends(client, "auth secret|acl save|acl save|acl save|ping|");
-    let errands: Vec<_> = std::iter::from_fn(|| rig.proxy.poll_errand()).collect();
-    assert!(errands.iter().all(|errand| errand.task == Task::SaveUsers));
-    for (errand, is_saved) in errands.into_iter().zip([true, false]) {
-        rig.proxy.handle_saved(errand, is_saved, rig.now);
+    let jobs: Vec<_> = std::iter::from_fn(|| rig.proxy.poll_job()).collect();
+    assert!(jobs.iter().all(|job| job.task == Task::SaveUsers));
+    for (job, is_saved) in jobs.into_iter().zip([true, false]) {
+        rig.proxy.handle_saved(job, is_saved, rig.now);
     }
     rig.perform();
     let failed =

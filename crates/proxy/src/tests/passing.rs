@@ -369,11 +369,11 @@ fn a_password_is_forgotten_when_nobody_has_said_it_for_a_while() {
     assert!(!rig.taken(client).contains("hush-said"));
     rig.event(Event::Ended { conn: client });
     (0..4).for_each(|_| quiet_second(&mut rig));
-    assert_eq!((rig.is_closed(own), rig.proxy.core.lanes.identities.len()), (false, 1));
+    assert_eq!((rig.is_closed(own), rig.proxy.core.profiles.identities.len()), (false, 1));
     (0..4).for_each(|_| quiet_second(&mut rig));
     assert_eq!((rig.is_closed(own), rig.is_closed(door)), (true, true));
-    assert_eq!(rig.proxy.core.lanes.identities.len(), 0);
-    // What was his lane is somebody else's, and begins as such.
+    assert_eq!(rig.proxy.core.profiles.identities.len(), 0);
+    // What was his profile is somebody else's, and begins as such.
     let client = rig.client();
     rig.client_sends(client, "auth eve e|get k|");
     let door = rig.bring_up_greeted(0, HELLO, "*0|");
@@ -398,7 +398,7 @@ fn no_more_users_are_let_in_than_may_be() {
     rig.client_sends(eve, &format!("*3|$4|auth|$1|x|$16385|{long}|"));
     assert_eq!(rig.taken(eve), "-ERR the user's name or the password is too long|");
     // Connections are bounded too.
-    let mut rig = closed(1, Limits { lane_nodes_max: 0, ..Limits::default() });
+    let mut rig = closed(1, Limits { profile_nodes_max: 0, ..Limits::default() });
     let bob = rig.client();
     as_bob(&mut rig, bob);
     rig.client_sends(bob, "get k|");
@@ -453,7 +453,7 @@ fn a_login_that_no_node_answers_is_an_error_and_changes_nothing() {
     rig.event(Event::Closed { conn: client, reason: "reset" });
     rig.sends(door, "+OK|");
     assert_eq!(rig.proxy.core.passing.attempts.len(), 0);
-    assert_eq!(rig.proxy.core.lanes.identities.len(), 0);
+    assert_eq!(rig.proxy.core.profiles.identities.len(), 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Transcripts of publish and subscribe. `|` stands for CR LF.
 
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::testing::{Rig, deliver_mail};
 use crate::{CloseReason, ConnId, Event, Limits, Notice};
 use std::time::Duration;
@@ -147,15 +147,15 @@ fn pushes_come_between_the_replies_of_a_client_that_speaks_resp3() {
     let mut rig = Rig::ready(1);
     let (_, source) = subscribed(&mut rig, 0, "a");
     let client = rig.client();
-    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
+    rig.change_profile(client, Profile { resp3: true, ..Profile::default() });
     let pushed = |text: String| text.replacen('*', ">", 1);
     rig.client_sends(client, "subscribe a|get k|ping|");
     assert_eq!(rig.taken(client), pushed(said("subscribe", "a", Some(1))));
-    let lane = rig.bring_up_greeted(0, "*2|$5|HELLO|$1|3|*1|$4|PING|", "%0|+PONG|");
-    assert_eq!(rig.taken(lane), "*2|$3|get|$1|k|");
+    let profile = rig.bring_up_greeted(0, "*2|$5|HELLO|$1|3|*1|$4|PING|", "%0|+PONG|");
+    assert_eq!(rig.taken(profile), "*2|$3|get|$1|k|");
     rig.sends(source, &message("a", "hi"));
     assert_eq!(rig.taken(client), pushed(message("a", "hi")), "it does not wait for a reply");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     assert_eq!(rig.taken(client), "_|+PONG|");
     rig.client_sends(client, "unsubscribe|unsubscribe|");
     let none = ">3|$11|unsubscribe|_|:0|";
@@ -579,16 +579,16 @@ fn who_unsubscribes_is_told_so_by_a_node_that_does_not_answer_in_time() {
 fn messages_do_not_come_in_a_protocol_that_the_client_does_not_know_of() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
-    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
+    rig.change_profile(client, Profile { resp3: true, ..Profile::default() });
     rig.client_sends(client, "subscribe a|");
     let source = rig.bring_up_pinned(0);
     rig.sends(source, &said("subscribe", "a", Some(1)));
     rig.client_sends(client, "get k|hello 2|");
-    let lane = rig.bring_up_greeted(0, "*2|$5|HELLO|$1|3|*1|$4|PING|", "%0|+PONG|");
+    let profile = rig.bring_up_greeted(0, "*2|$5|HELLO|$1|3|*1|$4|PING|", "%0|+PONG|");
     rig.taken(client);
     rig.sends(source, &message("a", "hi"));
     assert_eq!(rig.taken(client), "", "it would be taken for the value");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     let told = rig.taken(client);
     assert!(told.starts_with("_|*14|$6|server|") && told.ends_with(&message("a", "hi")), "{told}");
 }

@@ -1,6 +1,6 @@
 //! Transcripts of client-side caching. `|` stands for CR LF.
 
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::testing::{Rig, deliver_mail, even};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use std::time::Duration;
@@ -17,15 +17,15 @@ fn changed(keys: &[&str]) -> String {
     format!(">2|$10|invalidate|*{count}|{keys}")
 }
 
-/// A client that speaks RESP3, with a connection of its lane to the one shard.
+/// A client that speaks RESP3, with a connection of its profile to the one shard.
 fn client_of_resp3(rig: &mut Rig) -> (ConnId, ConnId) {
     let client = rig.client();
-    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
+    rig.change_profile(client, Profile { resp3: true, ..Profile::default() });
     rig.client_sends(client, "get k|");
-    let lane = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
-    rig.sends(lane, "_|");
-    assert_eq!((rig.taken(lane).as_str(), rig.taken(client).as_str()), ("*2|$3|get|$1|k|", "_|"));
-    (client, lane)
+    let profile = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
+    rig.sends(profile, "_|");
+    assert_eq!((rig.taken(profile).as_str(), rig.taken(client).as_str()), ("*2|$3|get|$1|k|", "_|"));
+    (client, profile)
 }
 
 /// The connection over which the node of shard 0 tells of changes, which was just asked for.
@@ -38,20 +38,20 @@ fn source(rig: &mut Rig) -> ConnId {
 
 /// The same, with a client that tracks as `options` say.
 fn tracking(rig: &mut Rig, options: &str) -> (ConnId, ConnId, ConnId) {
-    let (client, lane) = client_of_resp3(rig);
+    let (client, profile) = client_of_resp3(rig);
     rig.client_sends(client, &format!("client tracking on {options}|"));
     assert_eq!(rig.taken(client), "", "the node has not confirmed");
     let source = source(rig);
     assert_eq!(rig.taken(client), "+OK|");
-    (client, lane, source)
+    (client, profile, source)
 }
 
 #[test]
 fn a_client_is_told_once_of_a_key_that_it_has_read() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "mget a b|set c 1|");
-    rig.sends(lane, "*2|_|_|+OK|");
+    rig.sends(profile, "*2|_|_|+OK|");
     rig.taken(client);
     rig.sends(source, &changed(&["b", "c"]));
     rig.sends(source, &changed(&["b"]));
@@ -92,41 +92,41 @@ fn who_is_to_be_told_that_it_tracks_does_not_wait_for_a_shard_that_is_gone() {
 #[test]
 fn a_change_that_is_told_behind_a_request_does_not_keep_the_script_that_it_lacks_from_being_loaded() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "get k|*3|$6|script|$4|load|$8|return 1|");
-    rig.sends(lane, &format!("_|$40|{SHA}|"));
+    rig.sends(profile, &format!("_|$40|{SHA}|"));
     rig.taken(client);
-    rig.taken(lane);
+    rig.taken(profile);
     let evalsha = format!("*4|$7|evalsha|$40|{SHA}|$1|1|$1|k|");
     rig.client_sends(client, &evalsha);
-    assert_eq!(rig.taken(lane), evalsha);
+    assert_eq!(rig.taken(profile), evalsha);
     rig.sends(source, &changed(&["k"]));
-    rig.sends(lane, "-NOSCRIPT No matching script. Please use EVAL.|");
+    rig.sends(profile, "-NOSCRIPT No matching script. Please use EVAL.|");
     assert_eq!(rig.taken(client), "");
-    assert_eq!(rig.taken(lane), format!("*3|$6|SCRIPT|$4|LOAD|$8|return 1|{evalsha}"));
-    rig.sends(lane, &format!("$40|{SHA}|:1|"));
+    assert_eq!(rig.taken(profile), format!("*3|$6|SCRIPT|$4|LOAD|$8|return 1|{evalsha}"));
+    rig.sends(profile, &format!("$40|{SHA}|:1|"));
     assert_eq!(rig.taken(client), format!(":1|{}", changed(&["k"])));
 }
 
 #[test]
 fn a_change_does_not_overtake_the_value_before_it() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "get a|");
     rig.sends(source, &changed(&["a"]));
     assert_eq!(rig.taken(client), "");
-    rig.sends(lane, "$3|old|");
+    rig.sends(profile, "$3|old|");
     assert_eq!(rig.taken(client), "$3|old|".to_owned() + &changed(&["a"]));
 }
 
 #[test]
 fn a_transaction_reads_when_it_is_executed() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "multi|get a|");
     assert_eq!((rig.taken(client).as_str(), rig.proxy.tracked_keys()), ("+OK|+QUEUED|", 0));
     rig.client_sends(client, "exec|");
-    rig.sends(lane, "+OK|+QUEUED|*1|$1|v|");
+    rig.sends(profile, "+OK|+QUEUED|*1|$1|v|");
     assert_eq!(rig.taken(client), "*1|$1|v|");
     rig.sends(source, &changed(&["a"]));
     assert_eq!(rig.taken(client), changed(&["a"]));
@@ -152,34 +152,34 @@ fn broadcasts_are_of_keys_that_begin_so() {
     assert_eq!(rig.taken(client), changed(&["item:3"]) + &changed(&["x1"]));
 }
 
-/// The node is asked over `lane` whether `key` has a text of `len` bytes, and says `found`.
-fn check(rig: &mut Rig, lane: ConnId, (key, len): (&str, usize), found: &str) {
+/// The node is asked over `profile` whether `key` has a text of `len` bytes, and says `found`.
+fn check(rig: &mut Rig, profile: ConnId, (key, len): (&str, usize), found: &str) {
     let asked = format!("*4|$8|GETRANGE|${}|{key}|$1|0|${}|{len}|", key.len(), len.to_string().len());
-    assert_eq!(rig.taken(lane), asked);
-    rig.sends(lane, found);
+    assert_eq!(rig.taken(profile), asked);
+    rig.sends(profile, found);
 }
 
 #[test]
 fn what_a_client_has_written_is_not_told_to_itself_if_it_does_not_want_that() {
     for options in ["noloop", "bcast noloop"] {
         let mut rig = Rig::ready(1);
-        let (client, lane, source) = tracking(&mut rig, options);
+        let (client, profile, source) = tracking(&mut rig, options);
         rig.client_sends(client, "mget a b c|set a 1|set b 1 nx|del c|");
-        rig.sends(lane, "*3|_|_|_|+OK|+OK|:0|");
-        [client, lane].iter().for_each(|conn| drop(rig.taken(*conn)));
+        rig.sends(profile, "*3|_|_|_|+OK|+OK|:0|");
+        [client, profile].iter().for_each(|conn| drop(rig.taken(*conn)));
         rig.sends(source, &changed(&["a"]));
-        check(&mut rig, lane, ("a", 1), "$1|1|");
+        check(&mut rig, profile, ("a", 1), "$1|1|");
         assert_eq!(rig.taken(client), "", "it is as the client has written it");
         rig.sends(source, &changed(&["b"]));
         rig.sends(source, &changed(&["c"]));
         let told = changed(&["b"]) + &changed(&["c"]);
         assert_eq!(rig.taken(client), told, "of what it may not have changed it is told");
         rig.client_sends(client, "get a|");
-        rig.sends(lane, "$1|1|");
-        [client, lane].iter().for_each(|conn| drop(rig.taken(*conn)));
+        rig.sends(profile, "$1|1|");
+        [client, profile].iter().for_each(|conn| drop(rig.taken(*conn)));
         rig.sends(source, &changed(&["a"]));
         assert_eq!(
-            (rig.taken(client), rig.taken(lane).as_str()),
+            (rig.taken(client), rig.taken(profile).as_str()),
             (changed(&["a"]), ""),
             "it may have read another's"
         );
@@ -191,21 +191,21 @@ fn what_a_client_has_written_is_not_told_to_itself_if_it_does_not_want_that() {
 fn what_cannot_be_looked_at_is_told() {
     for found in ["$2|12|", "$0||", "_|", "-WRONGTYPE no|"] {
         let mut rig = Rig::ready(1);
-        let (client, lane, source) = tracking(&mut rig, "noloop");
+        let (client, profile, source) = tracking(&mut rig, "noloop");
         rig.client_sends(client, "get a|setex a 10 1|");
-        rig.sends(lane, "_|+OK|");
-        [client, lane].iter().for_each(|conn| drop(rig.taken(*conn)));
+        rig.sends(profile, "_|+OK|");
+        [client, profile].iter().for_each(|conn| drop(rig.taken(*conn)));
         rig.sends(source, &changed(&["a"]));
-        check(&mut rig, lane, ("a", 1), found);
+        check(&mut rig, profile, ("a", 1), found);
         assert_eq!(rig.taken(client), changed(&["a"]), "{found}");
     }
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "noloop");
+    let (client, profile, source) = tracking(&mut rig, "noloop");
     rig.client_sends(client, "get a|set a 1|");
-    rig.sends(lane, "_|+OK|");
+    rig.sends(profile, "_|+OK|");
     rig.taken(client);
     rig.sends(source, &changed(&["a"]));
-    rig.event(Event::Ended { conn: lane });
+    rig.event(Event::Ended { conn: profile });
     assert_eq!(rig.taken(client), changed(&["a"]), "the connection was lost");
 }
 
@@ -215,14 +215,14 @@ fn what_may_be_another_databases_or_nobodys_is_told() {
     let long = "x".repeat(20_000);
     for written in ["select 3|set a 1", "set a 1|select 3|get b", "mset a 1 a ''", &format!("set a {long}")] {
         let mut rig = Rig::ready(1);
-        let (client, lane, source) = tracking(&mut rig, "noloop");
+        let (client, profile, source) = tracking(&mut rig, "noloop");
         rig.client_sends(client, &format!("get a|{written}|"));
-        rig.taken(lane);
-        rig.sends(lane, "_|");
+        rig.taken(profile);
+        rig.sends(profile, "_|");
         rig.taken(client);
-        let selected = rig.last_pinned().filter(|conn| *conn != source && *conn != lane);
+        let selected = rig.last_pinned().filter(|conn| *conn != source && *conn != profile);
         rig.sends(source, &changed(&["a"]));
-        let asked = rig.taken(lane) + &selected.map(|conn| rig.taken(conn)).unwrap_or_default();
+        let asked = rig.taken(profile) + &selected.map(|conn| rig.taken(conn)).unwrap_or_default();
         assert!(!asked.contains("GETRANGE"), "{written}: {asked}");
     }
 }
@@ -230,38 +230,38 @@ fn what_may_be_another_databases_or_nobodys_is_told() {
 #[test]
 fn a_client_that_leaves_while_its_write_is_looked_at_is_not_missed() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "bcast noloop");
+    let (client, profile, source) = tracking(&mut rig, "bcast noloop");
     rig.client_sends(client, "mset a 1 b 2|");
-    rig.sends(lane, "+OK|");
-    rig.taken(lane);
+    rig.sends(profile, "+OK|");
+    rig.taken(profile);
     rig.sends(source, &changed(&["a"]));
     rig.event(Event::Closed { conn: client, reason: "gone" });
-    check(&mut rig, lane, ("a", 1), "$1|9|");
+    check(&mut rig, profile, ("a", 1), "$1|9|");
     assert!(rig.proxy.core.invalidations.checks.is_empty());
 }
 
 #[test]
 fn who_wants_to_know_of_other_keys_meanwhile_is_not_told_of_what_is_looked_at() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "bcast prefix a noloop");
+    let (client, profile, source) = tracking(&mut rig, "bcast prefix a noloop");
     rig.client_sends(client, "set a 1|");
-    rig.sends(lane, "+OK|");
-    [client, lane].iter().for_each(|conn| drop(rig.taken(*conn)));
+    rig.sends(profile, "+OK|");
+    [client, profile].iter().for_each(|conn| drop(rig.taken(*conn)));
     rig.sends(source, &changed(&["a"]));
     rig.client_sends(client, "client tracking off|client tracking on bcast prefix b|");
     rig.sends(source, "+OK|");
     assert_eq!(rig.taken(client), "+OK|+OK|");
-    check(&mut rig, lane, ("a", 1), "$1|9|");
+    check(&mut rig, profile, ("a", 1), "$1|9|");
     assert_eq!(rig.taken(client), "");
 }
 
 #[test]
 fn who_goes_over_to_broadcasts_is_not_told_twice() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     let _other = rig.client();
     rig.client_sends(client, "get a|client tracking off|client tracking on bcast|");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     rig.sends(source, "+OK|");
     assert_eq!(rig.taken(client), "_|+OK|+OK|");
     rig.sends(source, &changed(&["a"]));
@@ -271,16 +271,16 @@ fn who_goes_over_to_broadcasts_is_not_told_twice() {
 #[test]
 fn who_opts_in_is_told_of_what_it_asked_for() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "optin");
+    let (client, profile, source) = tracking(&mut rig, "optin");
     rig.client_sends(client, "get a|client caching yes|get b|get c|");
-    rig.sends(lane, "_|_|_|");
+    rig.sends(profile, "_|_|_|");
     assert_eq!(rig.taken(client), "_|+OK|_|_|");
     rig.sends(source, &changed(&["a", "b", "c"]));
     assert_eq!(rig.taken(client), changed(&["b"]));
     rig.client_sends(client, "client tracking off|client tracking on optout|client caching no|get a|get b|");
     assert_eq!(rig.taken(client), "+OK|");
     rig.sends(source, "+OK|");
-    rig.sends(lane, "_|_|");
+    rig.sends(profile, "_|_|");
     assert_eq!(rig.taken(client), "+OK|+OK|_|_|");
     rig.sends(source, &changed(&["a", "b", "c"]));
     assert_eq!(rig.taken(client), changed(&["b"]));
@@ -290,10 +290,10 @@ fn who_opts_in_is_told_of_what_it_asked_for() {
 /// its keys it is told of.
 fn told_of_transaction(options: &str, (word, before, behind): (&str, &str, &str)) -> String {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, options);
+    let (client, profile, source) = tracking(&mut rig, options);
     rig.client_sends(client, &format!("client caching {word}|{before}multi|get a|{behind}exec|get b|"));
     let queued = if behind.contains("get") { "+OK|+QUEUED|+QUEUED|*2|_|_|_|" } else { "+OK|+QUEUED|*1|_|_|" };
-    rig.sends(lane, queued);
+    rig.sends(profile, queued);
     rig.taken(client);
     rig.sends(source, &changed(&["a", "b", "c"]));
     rig.taken(client)
@@ -329,9 +329,9 @@ fn caching_within_a_transaction_holds_for_the_rest_of_it() {
 fn caching_is_forgotten_with_a_transaction_that_fails() {
     for ends in ["get|exec|", "discard|", "client id|nosuch|exec|"] {
         let mut rig = Rig::ready(1);
-        let (client, lane, source) = tracking(&mut rig, "optin");
+        let (client, profile, source) = tracking(&mut rig, "optin");
         rig.client_sends(client, &format!("client caching yes|multi|get a|{ends}get b|"));
-        rig.sends(lane, "_|");
+        rig.sends(profile, "_|");
         rig.taken(client);
         rig.sends(source, &changed(&["a", "b"]));
         assert_eq!(rig.taken(client), "", "{ends}");
@@ -341,10 +341,10 @@ fn caching_is_forgotten_with_a_transaction_that_fails() {
 #[test]
 fn caching_outlasts_another_wish_to_track() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "optin");
+    let (client, profile, source) = tracking(&mut rig, "optin");
     rig.client_sends(client, "client caching yes|client tracking on optin|get a|");
     rig.sends(source, "+OK|");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     rig.taken(client);
     rig.sends(source, &changed(&["a"]));
     assert_eq!(rig.taken(client), changed(&["a"]));
@@ -353,7 +353,7 @@ fn caching_outlasts_another_wish_to_track() {
 #[test]
 fn an_exec_that_waits_its_turn_reads_when_it_is_sent() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "optin");
+    let (client, profile, source) = tracking(&mut rig, "optin");
     rig.client_sends(client, "watch w|");
     let held = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
     assert_eq!(rig.taken(held), "*2|$5|watch|$1|w|");
@@ -362,7 +362,7 @@ fn an_exec_that_waits_its_turn_reads_when_it_is_sent() {
     assert_eq!(rig.taken(client), "+OK|");
     rig.sends(source, &changed(&["a"]));
     assert_eq!(rig.taken(held), "", "the reply to GET is to come first");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     rig.sends(held, "+OK|+QUEUED|*1|$3|new|");
     rig.taken(client);
     rig.sends(source, &changed(&["a"]));
@@ -372,13 +372,13 @@ fn an_exec_that_waits_its_turn_reads_when_it_is_sent() {
 #[test]
 fn caching_is_not_lost_on_a_request_that_is_read_twice() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "optin");
+    let (client, profile, source) = tracking(&mut rig, "optin");
     // The node is asked for a command that nobody knows yet.
     rig.client_sends(client, "get x|client caching yes|foo.get a|");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     let command = "*1|*7|$7|foo.get|:2|*1|+readonly|:1|:1|:1|*0|";
     rig.node_sends(0, command);
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     rig.taken(client);
     rig.sends(source, &changed(&["a"]));
     assert_eq!(rig.taken(client), changed(&["a"]));
@@ -387,11 +387,11 @@ fn caching_is_not_lost_on_a_request_that_is_read_twice() {
 #[test]
 fn nothing_is_read_before_nodes_tell_of_changes() {
     let mut rig = Rig::ready(1);
-    let (client, lane) = client_of_resp3(&mut rig);
+    let (client, profile) = client_of_resp3(&mut rig);
     rig.client_sends(client, "client tracking on|get a|");
-    assert_eq!(rig.taken(lane), "", "what it finds could change before anybody says so");
+    assert_eq!(rig.taken(profile), "", "what it finds could change before anybody says so");
     source(&mut rig);
-    assert_eq!((rig.taken(client).as_str(), rig.taken(lane).as_str()), ("+OK|", "*2|$3|get|$1|a|"));
+    assert_eq!((rig.taken(client).as_str(), rig.taken(profile).as_str()), ("+OK|", "*2|$3|get|$1|a|"));
 }
 
 #[test]
@@ -428,9 +428,9 @@ fn who_asks_for_more_goes_on_tracking_meanwhile_and_if_it_cannot_be() {
 fn who_has_read_its_own_value_is_told_when_another_may_have_changed_it() {
     for options in ["noloop", "bcast noloop"] {
         let mut rig = Rig::ready(1);
-        let (client, lane, source) = tracking(&mut rig, options);
+        let (client, profile, source) = tracking(&mut rig, options);
         rig.client_sends(client, "set a 1|get a|");
-        rig.sends(lane, "+OK|$1|1|");
+        rig.sends(profile, "+OK|$1|1|");
         rig.taken(client);
         // Of its change, and of another's that was so close behind that the node tells once.
         rig.sends(source, &changed(&["a"]));
@@ -441,9 +441,9 @@ fn who_has_read_its_own_value_is_told_when_another_may_have_changed_it() {
 #[test]
 fn who_was_told_its_last_word_is_told_of_no_changes() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "get a|");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     rig.client_sends(client, "*1|:1|");
     assert_eq!(rig.taken(client), "_|-ERR Protocol error: expected '$', got ':'|");
     rig.sends(source, &changed(&["a"]));
@@ -453,9 +453,9 @@ fn who_was_told_its_last_word_is_told_of_no_changes() {
 #[test]
 fn who_waits_for_an_element_is_told_at_once() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "get a|");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     rig.client_sends(client, "blpop q 0|");
     rig.taken(client);
     rig.sends(source, &changed(&["a"]));
@@ -468,9 +468,9 @@ fn who_waits_for_an_element_is_told_at_once() {
 fn what_is_said_of_caching_is_of_a_request_that_is_refused_as_well() {
     let users = "user default on nopass ~* &* +@all\nuser bob on >b ~a &* +@all";
     let mut rig = Rig::ready_with_users(1, users);
-    let (client, lane, source) = tracking(&mut rig, "optout");
+    let (client, profile, source) = tracking(&mut rig, "optout");
     rig.client_sends(client, "auth bob b|client caching no|get b|get a|");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     let denied = "-NOPERM this user has no permissions to access one of the keys used as arguments|";
     assert_eq!(rig.taken(client), format!("+OK|+OK|{denied}_|"));
     rig.sends(source, &changed(&["a"]));
@@ -482,7 +482,7 @@ fn what_is_said_of_caching_is_of_a_request_that_has_to_wait_for_its_turn_as_well
     let settings = Settings { cross_shard: CrossShard::Emulate, ..Settings::default() };
     let mut rig = Rig::ready_as(2, Limits::default(), settings);
     let client = rig.client();
-    rig.change_lane(client, LaneKind { resp3: true, ..LaneKind::default() });
+    rig.change_profile(client, Profile { resp3: true, ..Profile::default() });
     rig.client_sends(client, "client tracking on optin|");
     let sources = [0, 1].map(|shard| rig.bring_up_greeted(shard, GREETING, "%0|+PONG|"));
     sources.into_iter().for_each(|source| rig.sends(source, "+OK|"));
@@ -490,8 +490,8 @@ fn what_is_said_of_caching_is_of_a_request_that_has_to_wait_for_its_turn_as_well
     rig.client_sends(client, &format!("get {here}|client caching yes|sunion {here} {there}|"));
     rig.sends(sources[0], &changed(&[&here]));
     rig.sends(sources[1], &changed(&[&there]));
-    let lane = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
-    rig.sends(lane, "_|");
+    let profile = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
+    rig.sends(profile, "_|");
     assert_eq!(rig.proxy.tracked_keys(), 2, "it is read now");
 }
 
@@ -500,11 +500,11 @@ fn who_waits_for_an_element_is_told_at_once_that_nobody_hears_for_it() {
     let mut rig = Rig::ready(1);
     let listener = rig.client();
     rig.client_sends(listener, "hello 3|");
-    let (client, lane) = client_of_resp3(&mut rig);
+    let (client, profile) = client_of_resp3(&mut rig);
     rig.client_sends(client, "client tracking on redirect 1|");
     let source = source(&mut rig);
     rig.client_sends(client, "get a|");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     rig.client_sends(client, "blpop q 0|");
     rig.taken(client);
     rig.event(Event::Closed { conn: listener, reason: "reset" });
@@ -529,7 +529,7 @@ fn a_node_that_is_lost_may_have_changed_anything() {
 #[test]
 fn a_flush_of_all_nodes_is_told_once_and_not_to_who_comes_later() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     let flushed = FORGET_ALL;
     rig.sends(source, flushed);
     rig.sends(source, flushed);
@@ -542,7 +542,7 @@ fn a_flush_of_all_nodes_is_told_once_and_not_to_who_comes_later() {
     rig.client_sends(client, "client tracking off|client tracking on|get a|");
     rig.sends(source, "+OK|");
     rig.sends(source, flushed);
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     assert_eq!(rig.taken(client), format!("+OK|+OK|_|{flushed}"));
 }
 
@@ -601,18 +601,18 @@ fn another_client_is_told_wherever_it_is() {
 #[test]
 fn keys_that_are_too_many_are_forgotten_as_if_they_had_changed() {
     let mut rig = Rig::ready_with(1, Limits { tracked_bytes_max: 400, ..Limits::default() });
-    let (client, lane, _) = tracking(&mut rig, "");
+    let (client, profile, _) = tracking(&mut rig, "");
     rig.client_sends(client, "mget a b c d|");
-    rig.sends(lane, "*4|_|_|_|_|");
+    rig.sends(profile, "*4|_|_|_|_|");
     assert_eq!(rig.taken(client), "*4|_|_|_|_|".to_owned() + &changed(&["a"]) + &changed(&["b"]));
 }
 
 #[test]
 fn a_client_that_goes_is_tracked_no_more() {
     let mut rig = Rig::ready(1);
-    let (client, lane, source) = tracking(&mut rig, "");
+    let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "get a|");
-    rig.sends(lane, "_|");
+    rig.sends(profile, "_|");
     rig.event(Event::Closed { conn: client, reason: "reset" });
     rig.sends(source, &changed(&["a"]));
     assert_eq!((rig.proxy.tracked_keys(), rig.proxy.counters().trackers), (0, 0));

@@ -17,9 +17,9 @@
 use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
+use crate::link::LinkIx;
 use crate::link::Purpose;
-use crate::link::lanes::LaneKind;
-use crate::links::LinkIx;
+use crate::link::profiles::Profile;
 use crate::local::inquiry::{Gathered, Question};
 use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
@@ -228,8 +228,8 @@ impl Core {
 
     /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
     fn source_of_changes(&mut self, shard: ShardId) -> LinkIx {
-        let lane = self.lanes.of_kind(LaneKind { resp3: true, ..LaneKind::default() }, self.now);
-        let link = self.source_on(self.invalidations.sources[shard.0 as usize].link, lane, shard);
+        let profile = self.profiles.of_kind(Profile { resp3: true, ..Profile::default() }, self.now);
+        let link = self.source_on(self.invalidations.sources[shard.0 as usize].link, profile, shard);
         self.invalidations.sources[shard.0 as usize].link = Some(link);
         link
     }
@@ -295,12 +295,12 @@ impl Core {
     }
 
     fn note_keys(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
-        let Session { conn, lane, subscribed, transaction, .. } = session;
+        let Session { conn, profile, subscribed, transaction, .. } = session;
         let tracking = subscribed.as_mut().and_then(|subscribed| subscribed.tracking.as_deref_mut());
         let Some(tracking) = tracking else { return };
         tracking.begin_request();
         if tracking.noloop {
-            tracking.own.note(*lane, command, request, transaction.is_some());
+            tracking.own.note(*profile, command, request, transaction.is_some());
         }
         let reads = command.flags.contains(Flags::READONLY) || matches!(command.carry, Carry::Script(_));
         let readers = &mut self.invalidations.readers;

@@ -17,7 +17,7 @@
 use crate::ConnId;
 use crate::core::Asked;
 use crate::link::Purpose;
-use crate::link::lanes::LaneId;
+use crate::link::profiles::ProfileId;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
@@ -38,8 +38,8 @@ pub(crate) struct OwnWrites {
     /// Bytes of the keys.
     key_bytes: usize,
     /// Over whose connections.
-    lane: Option<LaneId>,
-    /// It has been in several lanes: it may have read a key of the same name in another database.
+    profile: Option<ProfileId>,
+    /// It has been in several profiles: it may have read a key of the same name in another database.
     is_mixed: bool,
 }
 
@@ -72,10 +72,10 @@ impl Written {
 }
 
 impl OwnWrites {
-    /// Notes what `request` reads or writes, over `lane`.
+    /// Notes what `request` reads or writes, over `profile`.
     pub(crate) fn note(
         &mut self,
-        lane: LaneId,
+        profile: ProfileId,
         command: &Command,
         request: &Request<'_>,
         in_transaction: bool,
@@ -83,7 +83,7 @@ impl OwnWrites {
         let mut positions = Vec::new();
         // A request without keys that can be found has none.
         let _ = command.keys(request, &mut positions);
-        self.is_mixed |= !positions.is_empty() && *self.lane.get_or_insert(lane) != lane;
+        self.is_mixed |= !positions.is_empty() && *self.profile.get_or_insert(profile) != profile;
         for at in positions {
             self.remove(request.arg(at));
         }
@@ -145,7 +145,7 @@ impl Proxy {
         let Some(written) = session.tracking().and_then(|tracking| tracking.own.get(key)) else { return };
         let core = &mut self.core;
         // Behind what the client has sent over the same connection.
-        let Ok(ix) = core.shared_link(session.lane, shard) else {
+        let Ok(ix) = core.shared_link(session.profile, shard) else {
             return self.tell_changed(conn, Some(&[key]));
         };
         let id = core.invalidations.checks.insert(Check { conn, key: key.into(), written });

@@ -40,9 +40,9 @@
 use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors::Lost;
-use crate::link::lanes::LaneId;
+use crate::link::LinkIx;
+use crate::link::profiles::ProfileId;
 use crate::link::{Purpose, Ticket};
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::{Aim, Kept};
 use crate::replies::Outcome;
@@ -63,7 +63,7 @@ pub(crate) struct Execution {
     /// In the client's order.
     place: u32,
     resp3: bool,
-    lane: LaneId,
+    profile: ProfileId,
     /// What was asked, and when, for the statistics.
     command: Number,
     asked_us: u32,
@@ -234,7 +234,7 @@ impl Core {
             conn: session.conn,
             place: session.next_place(),
             resp3: session.resp3,
-            lane: session.lane,
+            profile: session.profile,
             command: self.asking,
             asked_us: self.now_us,
             mixture,
@@ -316,12 +316,12 @@ impl Core {
     /// Sends one part, or notes why that cannot be.
     fn send_part(&mut self, id: Id, part: u32) {
         let Some(execution) = self.executions.get(id) else { return };
-        let lane = execution.lane;
+        let profile = execution.profile;
         let Part { replay, watches_on, shard, .. } = execution.parts[part as usize];
         let shard = self.replays.get(replay).map_or(shard, |replay| self.shard_of(replay.aim));
         let ix = match watches_on {
             Some(ix) => Ok(ix),
-            None => self.shared_link(lane, shard),
+            None => self.shared_link(profile, shard),
         };
         let (result, ix) = match ix {
             Ok(ix) => (PartResult::Sent, Some(ix)),

@@ -17,14 +17,14 @@
 //! [`LAID_IN_MAX`] are. What is kept meanwhile are the requests, and what the node has said.
 //!
 //! SELECT goes to the node, since what follows it must run in the other database. The connection is the client's own
-//! then, and is closed afterwards; the client goes on in the lane of that database.
+//! then, and is closed afterwards; the client goes on in the profile of that database.
 
 use crate::core::Core;
 use crate::errors;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::limits::SCRATCH_BYTES_KEPT;
-use crate::link::lanes::LaneKind;
+use crate::link::profiles::Profile;
 use crate::requests::Step;
 use crate::requests::route::Scratch;
 use crate::session::{Owed, Session};
@@ -357,7 +357,7 @@ impl Core {
     /// The session goes on in the database that the last SELECT has chosen.
     fn use_database(&mut self, session: &mut Session, laying: &Laying) {
         if let Some(database) = laying.database {
-            self.change_lane(session, LaneKind { database, ..self.lanes.kind(session.lane) });
+            self.change_profile(session, Profile { database, ..self.profiles.kind(session.profile) });
         }
     }
 

@@ -2,12 +2,12 @@
 //! supervisor is closed.
 
 use super::arguments::LocalArgs;
-use super::crew::{Crew, Ended};
+use super::children::{Children, Ended};
 use super::folder::Folder;
 use super::layout::{Habits, Job, Layout, Shape, set_name};
 use super::show::{Ready, ReadyNode};
 use super::{Event, ports, readiness, server, tell_of_signals};
-use crate::leash::leashed;
+use crate::die_with_parent::dies_with_us;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -75,7 +75,7 @@ impl From<anyhow::Error> for Stop {
 
 /// All that one start consists of. The processes end before their data is removed.
 struct Host<'a> {
-    crew: Crew,
+    children: Children,
     folder: Folder,
     layout: Layout,
     proxy_port: Option<u16>,
@@ -104,7 +104,7 @@ impl<'a> Host<'a> {
             }
         }
         let proxy_port = proxy_port(args, &layout)?;
-        Ok(Host { crew: Crew::default(), folder, layout, proxy_port, args, server, events })
+        Ok(Host { children: Children::default(), folder, layout, proxy_port, args, server, events })
     }
 
     /// Whether another start would take other ports.
@@ -146,9 +146,9 @@ impl<'a> Host<'a> {
                 Job::Primary { .. } | Job::Replica { .. } => ("redis.conf", None),
             };
             let folder = self.folder.prepare(&member.name, file, &config)?;
-            let mut command = leashed(self.server)?;
+            let mut command = dies_with_us(self.server)?;
             command.arg(file).args(flag).current_dir(&folder);
-            self.crew.start(&member.name, port, command, Some(folder.join("log")))?;
+            self.children.start(&member.name, port, command, Some(folder.join("log")))?;
             started.push(port);
         }
         Ok(started)
@@ -172,10 +172,10 @@ impl<'a> Host<'a> {
     fn start_proxy(&mut self, nodes: &[u16], sentinels: &[u16]) -> Result<(), Stop> {
         let Some(port) = self.proxy_port else { return Ok(()) };
         let own = std::env::current_exe().context("where is this program?")?;
-        let mut command = leashed(&own)?;
+        let mut command = dies_with_us(&own)?;
         command.args(proxy_words(self.layout.shape, port, nodes, sentinels)?);
         command.args(self.args.proxy_arguments());
-        self.crew.start("proxy", port, command, None)?;
+        self.children.start("proxy", port, command, None)?;
         self.wait_until("all shards answer behind the proxy", || readiness::all_shards_answer(port))
     }
 
@@ -202,7 +202,7 @@ impl<'a> Host<'a> {
 
     /// While all are being started, none may end.
     fn check(&mut self) -> Result<(), Stop> {
-        match self.crew.reap().into_iter().next() {
+        match self.children.reap().into_iter().next() {
             None => Ok(()),
             Some(ended) if ended.found_port_taken() => Err(Stop::PortTaken(anyhow!("{ended}"))),
             Some(ended) => Err(Stop::Failed(anyhow!("{ended}"))),
@@ -219,7 +219,7 @@ impl<'a> Host<'a> {
             is_kept: self.folder.is_kept(),
         };
         let process = |name: String, port, primary| {
-            let pid = self.crew.pid(&name).with_context(|| format!("{name} has ended"))?;
+            let pid = self.children.pid(&name).with_context(|| format!("{name} has ended"))?;
             anyhow::Ok(ReadyNode { name, port, pid, primary })
         };
         for (member, port) in self.layout.members() {
@@ -244,12 +244,12 @@ impl<'a> Host<'a> {
         loop {
             match self.events.recv().context("the thread that waits for signals is gone")? {
                 Event::End => break,
-                Event::ChildEnded => self.crew.reap().iter().for_each(report),
+                Event::ChildEnded => self.children.reap().iter().for_each(report),
             }
-            ensure!(!self.crew.is_empty(), "nothing that was started is left");
+            ensure!(!self.children.is_empty(), "nothing that was started is left");
         }
         if self.folder.is_kept() {
-            self.crew.stop(self.events);
+            self.children.stop(self.events);
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -25,7 +25,7 @@ pub(super) struct Pair {
     source: SocketAddr,
     client: Id,
     /// The connection to the node.
-    backend: Id,
+    node_conn: Id,
     node: usize,
     state: State,
     /// From the client to the node.
@@ -77,7 +77,7 @@ impl Core {
         let pair = self.pairs.insert(Pair {
             source,
             client: NOBODY,
-            backend: NOBODY,
+            node_conn: NOBODY,
             node: 0,
             state: State::Connecting { tried: Vec::new() },
             up,
@@ -105,7 +105,7 @@ impl Core {
             return self.remove(pair);
         };
         let conn = self.conns.insert(Side::Node(pair));
-        (entry.node, entry.backend) = (node, conn);
+        (entry.node, entry.node_conn) = (node, conn);
         self.actions.push_back(Action::Connect { conn, node });
         self.set_deadline(pair, now + self.limits.connect_timeout);
     }
@@ -114,11 +114,11 @@ impl Core {
     pub(super) fn open(&mut self, pair: Id, nodes: &mut Nodes, now: Instant) {
         let Some(entry) = self.pairs.get_mut(pair) else { return };
         (entry.state, entry.active_at) = (State::Open, now);
-        let (client, backend, node) = (entry.client, entry.backend, entry.node);
+        let (client, node_conn, node) = (entry.client, entry.node_conn, entry.node);
         if entry.up.waiting.is_empty() {
             self.actions.push_back(Action::Resume { conn: client });
         } else {
-            self.actions.push_back(Action::Send { conn: backend });
+            self.actions.push_back(Action::Send { conn: node_conn });
         }
         let verdict = nodes.note_connected(node);
         self.note(verdict);
@@ -134,7 +134,7 @@ impl Core {
         };
         let pair = self.pairs.get_mut(pair)?;
         pair.active_at = now;
-        let (way, target) = if is_client { (&pair.up, pair.backend) } else { (&pair.down, pair.client) };
+        let (way, target) = if is_client { (&pair.up, pair.node_conn) } else { (&pair.down, pair.client) };
         (matches!(pair.state, State::Open) && way.waiting.is_empty()).then_some(target)
     }
 
@@ -154,7 +154,7 @@ impl Core {
     fn way_from(&mut self, side: Side) -> Option<(Id, &mut Way, &mut BufferPool)> {
         match side {
             Side::Client(pair) => {
-                self.pairs.get_mut(pair).map(|pair| (pair.backend, &mut pair.up, &mut self.pool))
+                self.pairs.get_mut(pair).map(|pair| (pair.node_conn, &mut pair.up, &mut self.pool))
             }
             Side::Node(pair) => {
                 self.pairs.get_mut(pair).map(|pair| (pair.client, &mut pair.down, &mut self.pool))
@@ -194,7 +194,7 @@ impl Core {
         entry.active_at = now;
         let (way, source) = match from {
             Side::Client(_) => (&mut entry.up, entry.client),
-            _ => (&mut entry.down, entry.backend),
+            _ => (&mut entry.down, entry.node_conn),
         };
         way.waiting.consume(sent, &mut self.pool);
         if !way.waiting.is_empty() {
@@ -263,8 +263,8 @@ impl Core {
         entry.deadline = Instant::NEVER;
         match entry.state {
             State::Connecting { .. } => {
-                let backend = entry.backend;
-                self.close(backend);
+                let node_conn = entry.node_conn;
+                self.close(node_conn);
                 self.lose_node(pair, "no connection in time", nodes, now);
             }
             State::Parting => self.part(pair, nodes),
@@ -311,6 +311,6 @@ impl Core {
         entry.down.waiting.clear(&mut self.pool);
         self.gone += 1;
         self.close(entry.client);
-        self.close(entry.backend);
+        self.close(entry.node_conn);
     }
 }

@@ -7,7 +7,7 @@ use crate::dial::{Dials, Next};
 use crate::resolver::Question;
 use crate::team::Signs;
 use crate::worker::{Clock, reason};
-use driver::{Driver, Entry, Event, Guest, HeaderVersion, Target, Verdict, Waker, header};
+use driver::{Driver, Entry, Event, HeaderVersion, PendingClient, Target, Verdict, Waker, header};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -65,7 +65,7 @@ pub(super) struct Worker {
     /// The control thread sees it by these.
     signs: Signs,
     /// Those of them that never got past their PROXY header.
-    guests_gone: usize,
+    pending_clients_gone: usize,
     draining: bool,
     /// Connections that are being made to a name.
     dials: Dials<()>,
@@ -93,14 +93,17 @@ impl Worker {
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: driver.waker()? };
         let dials = Dials::within(core.connect_timeout());
-        Ok((Worker { core, driver, shared, inbox, signs, guests_gone: 0, draining: false, dials }, mailbox))
+        Ok((
+            Worker { core, driver, shared, inbox, signs, pending_clients_gone: 0, draining: false, dials },
+            mailbox,
+        ))
     }
 
     /// Turns until it is drained.
     pub(super) fn run(mut self) -> io::Result<()> {
         while !self.draining || self.core.has_clients() {
             let before = self.shared.clock.now();
-            let deadline = self.core.poll_deadline().min(self.driver.guests_deadline());
+            let deadline = self.core.poll_deadline().min(self.driver.pending_clients_deadline());
             let deadline = deadline.min(self.dials.deadline());
             self.driver.wait(deadline.since(before).min(WAIT_MAX))?;
             self.signs.pulse.beat();
@@ -140,7 +143,7 @@ impl Worker {
         }
         // Behind all that was closed: its places are free for new clients.
         self.read_mail(now);
-        self.receive_guests(now);
+        self.receive_pending_clients(now);
         self.report();
     }
 
@@ -223,7 +226,7 @@ impl Worker {
                 Message::Accept { stream, peer } if self.shared.proxy_protocol => {
                     let entry = Entry { header: true, ..Entry::default() };
                     if self.driver.receive(stream, peer, &entry, now + HEADER_TIMEOUT).is_err() {
-                        self.guests_gone += 1;
+                        self.pending_clients_gone += 1;
                     }
                 }
                 Message::Accept { stream, peer } => {
@@ -232,8 +235,8 @@ impl Worker {
                 }
                 Message::Drain => {
                     self.draining = true;
-                    while self.driver.refuse_oldest_guest("draining").is_some() {
-                        self.guests_gone += 1;
+                    while self.driver.refuse_oldest_pending_client("draining").is_some() {
+                        self.pending_clients_gone += 1;
                     }
                 }
             }
@@ -241,12 +244,12 @@ impl Worker {
     }
 
     /// Goes on with PROXY headers.
-    fn receive_guests(&mut self, now: Instant) {
-        while let Some(verdict) = self.driver.poll_guest(now) {
+    fn receive_pending_clients(&mut self, now: Instant) {
+        while let Some(verdict) = self.driver.poll_pending_client(now) {
             match verdict {
-                Verdict::Ready(guest) => self.admit(guest, now),
+                Verdict::Ready(pending_client) => self.admit(pending_client, now),
                 Verdict::Refused { peer, reason } => {
-                    self.guests_gone += 1;
+                    self.pending_clients_gone += 1;
                     let (client, reason) = (peer.to_string(), self::reason(&reason));
                     self.log(Notice::Refused { client, reason });
                 }
@@ -254,9 +257,9 @@ impl Worker {
         }
     }
 
-    fn admit(&mut self, guest: Guest, now: Instant) {
-        let (peer, local) = (guest.peer(), guest.local());
-        self.accept(peer, local, now, |driver, conn| driver.admit(conn, guest));
+    fn admit(&mut self, pending_client: PendingClient, now: Instant) {
+        let (peer, local) = (pending_client.peer(), pending_client.local());
+        self.accept(peer, local, now, |driver, conn| driver.admit(conn, pending_client));
     }
 
     /// Takes a client over, whose socket `adopt` brings.
@@ -283,7 +286,7 @@ impl Worker {
         while let Some(notice) = self.core.poll_notice() {
             self.log(notice);
         }
-        self.signs.show_clients_gone(self.core.clients_gone() + self.guests_gone);
+        self.signs.show_clients_gone(self.core.clients_gone() + self.pending_clients_gone);
     }
 
     fn log(&self, notice: Notice) {

@@ -229,7 +229,7 @@ impl World<'_> {
         }
         self.report.maps += 1;
         self.check_nothing_goes_back();
-        self.check_succession();
+        self.check_successors();
         self.note_known();
         self.proxy.handle_topology(Arc::clone(&self.known), self.now);
         self.perform();

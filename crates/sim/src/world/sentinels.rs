@@ -420,7 +420,7 @@ impl World<'_> {
     // What is expected.
 
     /// What was discovered last is right: no primary by right was replaced before by one that was known.
-    pub(super) fn check_succession(&mut self) {
+    pub(super) fn check_successors(&mut self) {
         let Some(watch) = &self.watch else { return };
         for shard in 0..self.plan.shards {
             let known = self.known_primary(shard);

@@ -26,7 +26,7 @@ fn announce(world: &mut World<'_>, (by, said): (&str, &Said), heir: &'static str
 }
 
 /// The primary of `one` in all views, one after the other.
-fn succession(world: &World<'_>) -> Vec<String> {
+fn failover(world: &World<'_>) -> Vec<String> {
     let label = |view: &super::View| view.shards[0].primary.as_ref().map(crate::NodeSpec::label);
     let mut all: Vec<String> =
         world.views.iter().map(|view| label(view).unwrap_or("nobody".to_owned())).collect();
@@ -67,7 +67,7 @@ fn a_promoted_replica_gets_requests_before_any_sentinel_calls_it_the_primary() {
         world.run_for(Duration::from_secs(1));
     }
     world.run_for(Duration::from_secs(30));
-    assert_eq!(succession(&world), ["a:1", "c:1"]);
+    assert_eq!(failover(&world), ["a:1", "c:1"]);
     assert!(!world.news.iter().any(|news| matches!(news, News::NotPrimary { .. })), "{:?}", world.news);
 }
 
@@ -91,21 +91,21 @@ fn who_takes_the_place_of_another_is_named_at_once_and_keeps_it_only_as_a_primar
     claim(&all[1], "c:1", 1);
     world.say("s:2", &array(&["pmessage", "*", "+switch-master", "one a 1 c 1"]));
     world.run_for(MOMENT);
-    assert_eq!(succession(&world), ["a:1", "c:1"]);
+    assert_eq!(failover(&world), ["a:1", "c:1"]);
     // One that says nothing is named, too, so that requests wait for it, and not for long.
     world.put("d:1", |_: &[String]| None);
     claim(&all[1], "d:1", 2);
     world.wish(Wish::Look);
     world.run_for(MOMENT);
-    assert_eq!(succession(&world), ["a:1", "c:1", "d:1"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "d:1"]);
     world.run_for(Duration::from_secs(1));
-    assert_eq!(succession(&world), ["a:1", "c:1", "d:1", "nobody"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "d:1", "nobody"]);
     // Where nobody was the primary, no request waits.
     claim(&all[1], "e:1", 3);
     world.put("e:1", replica());
     world.wish(Wish::Look);
     world.run_for(MOMENT);
-    assert_eq!(succession(&world), ["a:1", "c:1", "d:1", "nobody"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "d:1", "nobody"]);
     world.put("e:1", primary());
     world.run_for(MOMENT);
     assert_eq!(primaries(&world)[0], "e:1");
@@ -127,7 +127,7 @@ fn a_replica_that_an_operator_made_a_primary_by_mistake_gets_nothing() {
     choose(&all[1], Some("d:1"));
     world.put("d:1", replica());
     world.run_for(Duration::from_secs(5));
-    assert_eq!((succession(&world), roles_asked(&world, "c:1")), (vec!["a:1".to_owned()], 0));
+    assert_eq!((failover(&world), roles_asked(&world, "c:1")), (vec!["a:1".to_owned()], 0));
     world.put("d:1", primary());
     world.run_for(MOMENT);
     assert_eq!(primaries(&world)[0], "d:1");
@@ -152,7 +152,7 @@ fn a_failover_that_replaces_somebody_else_than_the_primary_or_that_two_sentinels
     choose(&all[2], Some("d:1"));
     world.wish(Wish::Look);
     world.run_for(Duration::from_secs(5));
-    assert_eq!(succession(&world), ["a:1"]);
+    assert_eq!(failover(&world), ["a:1"]);
     choose(&all[1], None);
     world.run_for(MOMENT);
     assert_eq!(primaries(&world)[0], "d:1");
@@ -169,12 +169,12 @@ fn the_old_primary_gets_nothing_while_the_sentinel_that_replaces_it_is_not_heard
     choose(&all[1], None);
     world.put("s:2", sentinel(&all[1]));
     world.run_for(Duration::from_millis(1100));
-    assert_eq!(succession(&world), ["a:1", "c:1", "nobody", "c:1"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "nobody", "c:1"]);
     // It died, and nobody has heard of what it did: the others stay with what they know, and so do we.
     let (mut world, _) = promoted();
     world.kill("s:2");
     world.run_for(Duration::from_secs(11));
-    assert_eq!(succession(&world), ["a:1", "c:1", "nobody", "a:1"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "nobody", "a:1"]);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn the_sentinel_was_only_cut_off_for_a_moment_and_goes_on() {
     world.kill("s:2");
     world.put("s:2", sentinel(&all[1]));
     world.run_for(MOMENT);
-    assert_eq!(succession(&world), ["a:1", "c:1", "nobody", "c:1"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "nobody", "c:1"]);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_failover_that_was_given_up_leaves_the_old_primary_in_place() {
     let (mut world, all) = promoted();
     choose(&all[1], None);
     world.run_for(MOMENT);
-    assert_eq!(succession(&world), ["a:1", "c:1", "a:1"], "as all sentinels and a:1 itself say");
+    assert_eq!(failover(&world), ["a:1", "c:1", "a:1"], "as all sentinels and a:1 itself say");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_o
     world.put("d:1", replica());
     announce(&mut world, ("s:3", &all[2]), "d:1");
     world.run_for(Duration::from_secs(2));
-    assert_eq!(succession(&world), ["a:1", "c:1"], "what c:1 has acknowledged a:1 does not have");
+    assert_eq!(failover(&world), ["a:1", "c:1"], "what c:1 has acknowledged a:1 does not have");
     claim(&all[1], "c:1", 1);
     choose(&all[1], None);
     world.run_for(MOMENT);
@@ -209,7 +209,7 @@ fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_o
     choose(&all[2], None);
     world.wish(Wish::Look);
     world.run_for(MOMENT);
-    assert_eq!(succession(&world), ["a:1", "c:1", "d:1"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "d:1"]);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn who_was_chosen_beside_an_heir_that_is_given_up_is_asked_before_the_old_primar
     choose(&all[1], None);
     world.wish(Wish::Look);
     world.run_for(MOMENT);
-    assert_eq!(succession(&world), ["a:1", "c:1", "d:1"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "d:1"]);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn an_heir_that_is_a_replica_again_gets_nothing() {
     world.run_for(Duration::from_secs(1));
     world.wish(Wish::Look);
     world.run_for(MOMENT);
-    assert_eq!(succession(&world), ["a:1", "c:1", "nobody"]);
+    assert_eq!(failover(&world), ["a:1", "c:1", "nobody"]);
 }
 
 #[test]

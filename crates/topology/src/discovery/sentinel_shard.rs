@@ -105,7 +105,7 @@ enum Chief<'a> {
 
 /// How long what was known is kept while most sentinels say what they said before it, and an heir is kept from requests whose
 /// sentinel is silent: sentinels tell each other what is new every two seconds, and whoever has not heard of it by then will not.
-const DOUBT_FOR: Duration = Duration::from_secs(10);
+const SUSPECT_FOR: Duration = Duration::from_secs(10);
 
 impl Shard {
     /// Takes in what sentinels say now, of whom `votes` count where most decide. The time passes between calls too: see
@@ -134,7 +134,7 @@ impl Shard {
         }
         let is_majority = votes_for(best) * 2 > votes;
         self.older = if is_majority { self.older.or(Some(now)) } else { None };
-        self.older.filter(|since| now.since(*since) >= DOUBT_FOR).map(|_| best)
+        self.older.filter(|since| now.since(*since) >= SUSPECT_FOR).map(|_| best)
     }
 
     /// The newest claim is `claim`.
@@ -204,7 +204,7 @@ impl Shard {
 
     /// Asks the nodes whose turn it is.
     pub(super) fn handle_time(&mut self, talks: &mut Talks, now: Instant) {
-        if self.heir.as_ref().is_some_and(|heir| heir.doubt_ends_at() <= now) {
+        if self.heir.as_ref().is_some_and(|heir| heir.suspect_until() <= now) {
             self.drop_heir(talks);
         }
         if self.trial_due() <= now
@@ -220,7 +220,7 @@ impl Shard {
     /// When [`Shard::handle_time`] has something to do.
     pub(super) fn due(&self) -> Instant {
         let heir =
-            self.heir.as_ref().map_or(Instant::NEVER, |heir| heir.trial_due().min(heir.doubt_ends_at()));
+            self.heir.as_ref().map_or(Instant::NEVER, |heir| heir.trial_due().min(heir.suspect_until()));
         heir.min(self.trial_due())
     }
 
@@ -374,9 +374,9 @@ impl Heir {
     }
 
     /// When nobody waits any longer for its sentinel.
-    fn doubt_ends_at(&self) -> Instant {
+    fn suspect_until(&self) -> Instant {
         match self.standing {
-            Standing::Doubtful { since } => since + DOUBT_FOR,
+            Standing::Doubtful { since } => since + SUSPECT_FOR,
             Standing::Chosen | Standing::Promoted | Standing::Recalled => Instant::NEVER,
         }
     }

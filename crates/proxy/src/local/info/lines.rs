@@ -63,7 +63,7 @@ pub(super) fn nodes(facts: &Facts<'_>, text: &mut String) {
     for id in core.topology.all_shards() {
         let word = facts.survey.word(id);
         let (index, name) = (id.0, core.shard_name(id));
-        let Some(link) = core.lanes.primary(id).map(|ix| &core.links[ix]) else {
+        let Some(link) = core.profiles.primary(id).map(|ix| &core.links[ix]) else {
             push(text, format_args!("node{index}:name={name},address=none,state=down,in_flight=0{word}"));
             continue;
         };

@@ -5,7 +5,7 @@ use crate::testing::Rig;
 /// Two shards, and a worker that has more to do than time.
 fn pressed() -> (Rig, crate::ConnId, (String, String)) {
     let mut rig = Rig::ready(2);
-    rig.proxy.hold_halves(true);
+    rig.proxy.cork(true);
     let client = rig.client();
     let keys = (rig.key(0), rig.key(1));
     (rig, client, keys)
@@ -13,7 +13,7 @@ fn pressed() -> (Rig, crate::ConnId, (String, String)) {
 
 /// The turn's end.
 fn end_turn(rig: &mut Rig) {
-    rig.proxy.release_halves();
+    rig.proxy.uncork();
     rig.perform();
 }
 
@@ -22,11 +22,11 @@ fn a_part_of_the_replies_waits_for_the_others_for_one_turn() {
     let (mut rig, client, (a, b)) = pressed();
     rig.client_sends(client, &format!("get {a}|get {b}|"));
     rig.node_sends(0, "$1|a|");
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.has_halves()), ("", true));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.has_corked()), ("", true));
     rig.node_sends(1, "$1|b|");
     assert_eq!(rig.taken(client), "$1|a|$1|b|", "in one piece");
     end_turn(&mut rig);
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.has_halves()), ("", false));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.has_corked()), ("", false));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_is_complete_or_large_does_not_wait() {
     let (mut rig, client, (a, b)) = pressed();
     rig.client_sends(client, &format!("get {a}|"));
     rig.node_sends(0, "$1|a|");
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.has_halves()), ("$1|a|", false));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.has_corked()), ("$1|a|", false));
     rig.client_sends(client, &format!("get {a}|get {b}|"));
     let value = "x".repeat(17_000);
     rig.node_sends(0, &format!("$17000|{value}|"));
@@ -65,5 +65,5 @@ fn a_client_that_goes_meanwhile_is_forgotten() {
     rig.node_sends(0, "$1|a|");
     rig.event(crate::Event::Closed { conn: client, reason: "gone" });
     end_turn(&mut rig);
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.has_halves()), ("", false));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.has_corked()), ("", false));
 }

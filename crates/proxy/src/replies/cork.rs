@@ -17,7 +17,7 @@ use crate::session::Session;
 
 /// Who has something to come with the next turn.
 #[derive(Debug, Default)]
-pub(crate) struct Halves {
+pub(crate) struct Cork {
     holds: bool,
     held: Vec<ConnId>,
 }
@@ -25,12 +25,12 @@ pub(crate) struct Halves {
 /// More than this is not held: a second write costs little beside its bytes.
 const HELD_BYTES_MAX: usize = 16 * 1024;
 
-impl Halves {
+impl Cork {
     /// Whether what waits for `session` is to wait for more; then it is noted.
     #[inline]
     pub(crate) fn hold(&mut self, session: &mut Session) -> bool {
-        let is_held = self.holds && !session.is_held_half && is_half(session);
-        session.is_held_half = is_held;
+        let is_held = self.holds && !session.is_corked && is_half(session);
+        session.is_corked = is_held;
         if is_held {
             self.held.push(session.conn);
         }
@@ -45,23 +45,23 @@ fn is_half(session: &Session) -> bool {
 
 impl Proxy {
     /// Whether replies may wait for others: to be said where the worker has more to do than time.
-    pub fn hold_halves(&mut self, holds: bool) {
-        self.core.halves.holds = holds;
+    pub fn cork(&mut self, holds: bool) {
+        self.core.cork.holds = holds;
     }
 
     /// Whether some do: then the next turn must begin at once.
-    pub fn has_halves(&self) -> bool {
-        !self.core.halves.held.is_empty()
+    pub fn has_corked(&self) -> bool {
+        !self.core.cork.held.is_empty()
     }
 
     /// What was held in the last turn goes out with this one. To be called after a turn's events and before its actions.
-    pub fn release_halves(&mut self) {
-        let mut held = std::mem::take(&mut self.core.halves.held);
+    pub fn uncork(&mut self) {
+        let mut held = std::mem::take(&mut self.core.cork.held);
         for conn in held.drain(..) {
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
                 self.core.list_client(session);
             }
         }
-        self.core.halves.held = held;
+        self.core.cork.held = held;
     }
 }

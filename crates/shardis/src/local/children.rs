@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Processes that end with this value, the last started first.
 #[derive(Debug, Default)]
-pub(super) struct Crew {
+pub(super) struct Children {
     running: Vec<Running>,
 }
 
@@ -43,7 +43,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Redis does not end while it writes its first append-only file, and forgets that it was told to.
 const TELL_AGAIN_EVERY: Duration = Duration::from_millis(200);
 
-impl Crew {
+impl Children {
     /// Starts `command` as `name`, which will listen on `port`. Must be called by the thread that lives as long as we do.
     pub(super) fn start(
         &mut self,
@@ -139,7 +139,7 @@ fn last_lines(log: &Path) -> String {
     lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n  ")
 }
 
-impl Drop for Crew {
+impl Drop for Children {
     fn drop(&mut self) {
         while let Some(running) = self.running.pop() {
             running.end();
@@ -178,29 +178,30 @@ mod tests {
 
     #[test]
     fn one_that_has_ended_is_told_of_once_with_its_last_words() {
-        let log = std::env::temp_dir().join(format!("shardis-crew-{}", std::process::id()));
-        let mut crew = Crew::default();
-        crew.start("node-0", 7000, shell("echo; echo Address already in use; exit 3"), Some(log.clone()))
+        let log = std::env::temp_dir().join(format!("shardis-children-{}", std::process::id()));
+        let mut children = Children::default();
+        children
+            .start("node-0", 7000, shell("echo; echo Address already in use; exit 3"), Some(log.clone()))
             .expect("there is a shell");
-        crew.running[0].child.wait().expect("it ends");
-        let ended = crew.reap();
+        children.running[0].child.wait().expect("it ends");
+        let ended = children.reap();
         assert_eq!(ended.len(), 1);
         assert!(ended[0].found_port_taken());
         assert!(ended[0].to_string().starts_with("node-0 (127.0.0.1:7000) has ended: "), "{}", ended[0]);
-        assert!(crew.is_empty() && crew.reap().is_empty());
+        assert!(children.is_empty() && children.reap().is_empty());
         std::fs::remove_file(log).expect("it was written");
     }
 
     #[test]
     fn who_does_not_stop_is_killed_with_what_it_started() {
-        let mut crew = Crew::default();
+        let mut children = Children::default();
         let (mut said, says) = std::io::pipe().expect("there are descriptors");
         let mut command = shell("(echo started; sleep 20; echo left) >&2 & wait");
         command.stderr(says);
-        crew.start("node-0", 7000, command, None).expect("there is a shell");
+        children.start("node-0", 7000, command, None).expect("there is a shell");
         let mut first = [0; 8];
         said.read_exact(&mut first).expect("it has started another");
-        drop(crew);
+        drop(children);
         // The pipe ends when the last of them has: the dead still have a number until init has asked for them.
         let mut rest = String::new();
         said.read_to_string(&mut rest).expect("a pipe can be read");
@@ -209,27 +210,27 @@ mod tests {
 
     #[test]
     fn who_forgets_that_it_was_told_to_stop_is_told_again() {
-        let log = std::env::temp_dir().join(format!("shardis-crew-forgets-{}", std::process::id()));
-        let mut crew = Crew::default();
+        let log = std::env::temp_dir().join(format!("shardis-children-forgets-{}", std::process::id()));
+        let mut children = Children::default();
         let script = "trap 'trap - TERM' TERM; echo ready; while true; do sleep 20; done";
-        crew.start("node-0", 7000, shell(script), Some(log.clone())).expect("there is a shell");
+        children.start("node-0", 7000, shell(script), Some(log.clone())).expect("there is a shell");
         while !std::fs::read_to_string(&log).is_ok_and(|said| said.contains("ready")) {
             std::thread::yield_now();
         }
         let (_silent, events) = channel();
-        crew.stop(&events);
-        assert!(crew.is_empty());
+        children.stop(&events);
+        assert!(children.is_empty());
         std::fs::remove_file(log).expect("it was written");
     }
 
     #[test]
     fn who_is_asked_to_stop_may_do_so() {
-        let mut crew = Crew::default();
-        crew.start("node-0", 7000, shell("true"), None).expect("there is a shell");
+        let mut children = Children::default();
+        children.start("node-0", 7000, shell("true"), None).expect("there is a shell");
         let (sender, events) = channel();
         #[expect(clippy::disallowed_methods, reason = "somebody has to tell that it ended")]
         std::thread::spawn(move || while sender.send(Event::ChildEnded).is_ok() {});
-        crew.stop(&events);
-        assert!(crew.is_empty());
+        children.stop(&events);
+        assert!(children.is_empty());
     }
 }

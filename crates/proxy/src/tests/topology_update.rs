@@ -64,19 +64,19 @@ fn requests_for_a_node_that_never_answered_are_refused_when_another_takes_over()
 }
 
 #[test]
-fn every_lane_follows() {
+fn every_profile_follows() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "select 3|get x|");
-    let lane = rig.bring_up_greeted(0, &format!("*2|$6|SELECT|$1|3|{PING}"), "+OK|+PONG|");
-    rig.sends(lane, "$1|a|");
+    let profile = rig.bring_up_greeted(0, &format!("*2|$6|SELECT|$1|3|{PING}"), "+OK|+PONG|");
+    rig.sends(profile, "$1|a|");
     assert_eq!(rig.taken(client), "+OK|$1|a|");
     rig.promote(0, 1);
-    assert!(rig.is_closed(lane));
+    assert!(rig.is_closed(profile));
     rig.bring_up(1);
     rig.client_sends(client, "get x|");
-    let lane = rig.bring_up_greeted(1, &format!("*2|$6|SELECT|$1|3|{PING}"), "+OK|+PONG|");
-    assert!(rig.taken(lane).ends_with(&get("x")));
+    let profile = rig.bring_up_greeted(1, &format!("*2|$6|SELECT|$1|3|{PING}"), "+OK|+PONG|");
+    assert!(rig.taken(profile).ends_with(&get("x")));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `shardis leash`: becomes another program, which the kernel ends when the process that started it does.
+//! `shardis die-with-parent`: becomes another program, which the kernel ends when the process that started it does.
 //!
 //! The wish has to be said between fork and exec. Said by a program of its own it needs no unsafe code: what is set here
 //! stays set over exec. Only Linux has it; elsewhere the program just runs.
@@ -10,9 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What `shardis leash` is told.
+/// What `shardis die-with-parent` is told.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct LeashArgs {
+pub(crate) struct DieWithParentArgs {
     /// The process that must not end before the program
     parent: i32,
     /// The program, and what it is told
@@ -21,14 +21,14 @@ pub(crate) struct LeashArgs {
 }
 
 /// `program`, to be started by the thread that calls this: it ends when this thread does, whatever ends it.
-pub(crate) fn leashed(program: &Path) -> Result<Command> {
+pub(crate) fn dies_with_us(program: &Path) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("leash").arg(std::process::id().to_string()).arg(program);
+    command.arg("die-with-parent").arg(std::process::id().to_string()).arg(program);
     Ok(command)
 }
 
 /// Becomes the program; returns only if that fails.
-pub(crate) fn run(args: &LeashArgs) -> Result<()> {
+pub(crate) fn run(args: &DieWithParentArgs) -> Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     // It may have ended before the kernel was told to look.

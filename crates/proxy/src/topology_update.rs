@@ -15,8 +15,8 @@ pub(crate) mod discovered;
 pub(crate) mod ejection;
 
 use crate::core::Core;
+use crate::link::LinkIx;
 use crate::link::{Link, State, Ticket, Use};
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Fault;
@@ -111,8 +111,8 @@ impl Proxy {
     fn drain_node(&mut self, ix: LinkIx) {
         let core = &mut self.core;
         let link = &mut core.links[ix];
-        let (lane, id) = (link.lane, link.node);
-        core.lanes.forget(lane, id, ix);
+        let (profile, id) = (link.profile, link.node);
+        core.profiles.forget(profile, id, ix);
         if !link.is_ready() {
             return self.leave_unsent(ix);
         }
@@ -203,7 +203,7 @@ impl Core {
     /// Whether nobody has the place `ix` among the connections.
     fn is_vacant(&self, ix: LinkIx) -> bool {
         let link = &self.links[ix];
-        self.lanes.link(link.lane, link.node) != Some(ix)
+        self.profiles.link(link.profile, link.node) != Some(ix)
     }
 
     /// The connections over which the primary of `shard` says what it was not asked for.

@@ -1,13 +1,13 @@
-//! Lanes: clients that have chosen another database, or RESP3, share connections of their own.
+//! Profiles: clients that have chosen another database, or RESP3, share connections of their own.
 //!
-//! A lane is the shared connections, one to each shard, for one database, one version of the protocol and one user: what a
-//! node remembers of a connection is the same for all who use it. Lane 0 (database 0, RESP2, ourselves) is there from the
+//! A profile is the shared connections, one to each shard, for one database, one version of the protocol and one user: what a
+//! node remembers of a connection is the same for all who use it. Profile 0 (database 0, RESP2, ourselves) is there from the
 //! start. The connections of any other are made when the first request needs them, and closed when no client has been in
-//! the lane for a while.
+//! the profile for a while.
 //!
 //! ```text
-//!   session ─ lane 0 ──────────────────► link of the shard
-//!           └ SELECT 3 ─► lane 5 ─ first request ─► greeting: SELECT 3, PING ─► a link more
+//!   session ─ profile 0 ──────────────────► link of the shard
+//!           └ SELECT 3 ─► profile 5 ─ first request ─► greeting: SELECT 3, PING ─► a link more
 //! ```
 //!
 //! SELECT costs no round trip: it is answered here. But what follows it takes another connection than what went before,
@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
 use crate::limits::{Authority, Limits};
+use crate::link::LinkIx;
 use crate::link::{Link, Use};
-use crate::links::LinkIx;
 use crate::login::credentials::Credentials;
 use crate::login::identities::Identities;
 use crate::login::passing;
@@ -32,25 +32,25 @@ use stdx::{Id, Instant};
 use topology::{NodeId, ShardId};
 use zeroize::Zeroizing;
 
-/// Names a lane of this worker for as long as it lives, and nothing afterwards: what comes late must not go over the
+/// Names a profile of this worker for as long as it lives, and nothing afterwards: what comes late must not go over the
 /// connections of somebody else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LaneId {
+pub(crate) struct ProfileId {
     index: u16,
-    /// How often the place was given away before. A lane lives for some seconds at least: until this wraps, days pass.
+    /// How often the place was given away before. A profile lives for some seconds at least: until this wraps, days pass.
     generation: u16,
 }
 
-impl LaneId {
+impl ProfileId {
     /// That of database 0 and RESP2, in which every client begins.
-    pub(crate) const FIRST: LaneId = LaneId { index: 0, generation: 0 };
-    /// There is no such lane, and nothing goes over it.
-    pub(crate) const NONE: LaneId = LaneId { index: u16::MAX, generation: u16::MAX };
+    pub(crate) const FIRST: ProfileId = ProfileId { index: 0, generation: 0 };
+    /// There is no such profile, and nothing goes over it.
+    pub(crate) const NONE: ProfileId = ProfileId { index: u16::MAX, generation: u16::MAX };
 }
 
 /// What all who use a connection have chosen alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct LaneKind {
+pub(crate) struct Profile {
     /// Below [`DATABASES_MAX`].
     pub database: u16,
     /// Replies are of RESP3.
@@ -72,21 +72,21 @@ pub(crate) enum Who {
     Client(Id),
 }
 
-impl LaneKind {
+impl Profile {
     /// The same for database 0 and RESP2.
-    pub(crate) fn plain(self) -> LaneKind {
-        LaneKind { who: self.who, ..LaneKind::default() }
+    pub(crate) fn plain(self) -> Profile {
+        Profile { who: self.who, ..Profile::default() }
     }
 }
 
-/// That of [`LaneId::NONE`]. Nobody ever has this number.
-const NO_KIND: LaneKind =
-    LaneKind { database: 0, resp3: false, who: Who::Client(Id { index: u32::MAX, generation: u32::MAX }) };
+/// That of [`ProfileId::NONE`]. Nobody ever has this number.
+const NO_KIND: Profile =
+    Profile { database: 0, resp3: false, who: Who::Client(Id { index: u32::MAX, generation: u32::MAX }) };
 
-/// More databases cannot be had: the lanes of all must have a number.
+/// More databases cannot be had: the profiles of all must have a number.
 pub(crate) const DATABASES_MAX: u16 = 16 * 1024;
 
-/// What a connection begins with, before any request: it makes the connection what its lane wants, and ends with a request
+/// What a connection begins with, before any request: it makes the connection what its profile wants, and ends with a request
 /// that a node answers as soon as it takes others.
 #[derive(Clone)]
 pub(crate) struct Greeting {
@@ -114,7 +114,7 @@ enum End {
 impl Greeting {
     /// That of a connection for `kind`, of whom `credentials` tell who it is.
     #[cfg(test)]
-    pub(crate) fn of(kind: LaneKind, credentials: &Credentials) -> Greeting {
+    pub(crate) fn of(kind: Profile, credentials: &Credentials) -> Greeting {
         Greeting::new(kind, credentials, End::Ping, false)
     }
 
@@ -124,7 +124,7 @@ impl Greeting {
     }
 
     /// A node of a cluster `is_told` with it that what comes may be read though it is a replica.
-    fn new(kind: LaneKind, credentials: &Credentials, end: End, is_told: bool) -> Greeting {
+    fn new(kind: Profile, credentials: &Credentials, end: End, is_told: bool) -> Greeting {
         let database = itoa::Buffer::new().format(kind.database).to_owned();
         let mut requests: Vec<&[&[u8]]> = Vec::new();
         let select: &[&[u8]] = &[b"SELECT", database.as_bytes()];
@@ -202,11 +202,11 @@ const NO_PERMISSION: &[u8] = b"NOPERM ";
 /// HELLO 3, SELECT, READONLY and PING take less.
 const BEHIND_LOGIN_BYTES_MAX: usize = 128;
 
-/// One lane.
+/// One profile.
 #[derive(Debug)]
-struct Lane {
+struct ProfileLinks {
     generation: u16,
-    kind: LaneKind,
+    kind: Profile,
     greeting: Greeting,
     /// By node: the link. Empty as long as there is none.
     links: Vec<Option<LinkIx>>,
@@ -218,14 +218,14 @@ struct Lane {
     refused_by: BTreeSet<ShardId>,
 }
 
-/// All lanes of a worker.
+/// All profiles of a worker.
 #[derive(Debug)]
-pub(crate) struct Lanes {
-    lanes: Vec<Lane>,
-    by_kind: HashMap<LaneKind, LaneId>,
-    /// Places of lanes that are gone.
+pub(crate) struct Profiles {
+    profiles: Vec<ProfileLinks>,
+    by_kind: HashMap<Profile, ProfileId>,
+    /// Places of profiles that are gone.
     free: Vec<u16>,
-    /// By shard: the first lane's connection to its primary.
+    /// By shard: the first profile's connection to its primary.
     primaries: Vec<Option<LinkIx>>,
     credentials: Credentials,
     /// Where the nodes decide who clients are, those that are in.
@@ -236,49 +236,51 @@ pub(crate) struct Lanes {
     nodes: usize,
 }
 
-impl Lanes {
+impl Profiles {
     /// The first one alone.
-    pub(crate) fn new(credentials: Credentials, authority: Authority) -> Lanes {
-        let (lanes, by_kind, free, primaries) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+    pub(crate) fn new(credentials: Credentials, authority: Authority) -> Profiles {
+        let (profiles, by_kind, free, primaries) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
         let end = match authority {
             Authority::Nodes if credentials.request().is_none() => End::PingOfAnybody,
             Authority::Nodes | Authority::Proxy => End::Ping,
         };
         let identities = Identities::default();
-        let mut lanes = Lanes { lanes, by_kind, free, primaries, credentials, identities, end, nodes: 0 };
-        lanes.of_kind(LaneKind::default(), Instant::ZERO);
-        lanes
+        let mut profiles =
+            Profiles { profiles, by_kind, free, primaries, credentials, identities, end, nodes: 0 };
+        profiles.of_kind(Profile::default(), Instant::ZERO);
+        profiles
     }
 
-    /// The lane of `kind`; [`LaneId::NONE`] if there can be none.
-    pub(crate) fn of_kind(&mut self, kind: LaneKind, now: Instant) -> LaneId {
-        if let Some(&lane) = self.by_kind.get(&kind) {
-            return lane;
+    /// The profile of `kind`; [`ProfileId::NONE`] if there can be none.
+    pub(crate) fn of_kind(&mut self, kind: Profile, now: Instant) -> ProfileId {
+        if let Some(&profile) = self.by_kind.get(&kind) {
+            return profile;
         }
-        let Some(greeting) = self.greeting_for(kind, false) else { return LaneId::NONE };
+        let Some(greeting) = self.greeting_for(kind, false) else { return ProfileId::NONE };
         let (links, refused_by) = (Vec::new(), BTreeSet::new());
-        let lane = Lane { generation: 0, kind, greeting, links, clients: 0, left_at: now, refused_by };
+        let profile =
+            ProfileLinks { generation: 0, kind, greeting, links, clients: 0, left_at: now, refused_by };
         let id = match self.free.pop() {
             Some(index) => {
-                let place = &mut self.lanes[usize::from(index)];
-                *place = Lane { generation: place.generation, ..lane };
-                LaneId { index, generation: place.generation }
+                let place = &mut self.profiles[usize::from(index)];
+                *place = ProfileLinks { generation: place.generation, ..profile };
+                ProfileId { index, generation: place.generation }
             }
-            None if self.lanes.len() < usize::from(LaneId::NONE.index) => {
-                self.lanes.push(lane);
-                LaneId { index: self.lanes.len() as u16 - 1, generation: 0 }
+            None if self.profiles.len() < usize::from(ProfileId::NONE.index) => {
+                self.profiles.push(profile);
+                ProfileId { index: self.profiles.len() as u16 - 1, generation: 0 }
             }
-            None => return LaneId::NONE,
+            None => return ProfileId::NONE,
         };
         if let Who::Client(identity) = kind.who {
-            self.identities.add_lane(identity);
+            self.identities.add_profile(identity);
         }
         self.by_kind.insert(kind, id);
         id
     }
 
     /// What connections for `kind` begin with; `None` if nobody is called so any more.
-    fn greeting_for(&self, kind: LaneKind, is_told: bool) -> Option<Greeting> {
+    fn greeting_for(&self, kind: Profile, is_told: bool) -> Option<Greeting> {
         Some(match kind.who {
             Who::Pool => Greeting::new(kind, &self.credentials, self.end, is_told),
             Who::Nobody => Greeting::new(kind, &Credentials::default(), End::HelloOfNobody, is_told),
@@ -287,159 +289,164 @@ impl Lanes {
     }
 
     #[inline]
-    fn lane(&self, lane: LaneId) -> Option<&Lane> {
-        self.lanes.get(usize::from(lane.index)).filter(|place| place.generation == lane.generation)
+    fn profile(&self, profile: ProfileId) -> Option<&ProfileLinks> {
+        self.profiles.get(usize::from(profile.index)).filter(|place| place.generation == profile.generation)
     }
 
     #[inline]
-    fn lane_mut(&mut self, lane: LaneId) -> Option<&mut Lane> {
-        self.lanes.get_mut(usize::from(lane.index)).filter(|place| place.generation == lane.generation)
+    fn profile_mut(&mut self, profile: ProfileId) -> Option<&mut ProfileLinks> {
+        self.profiles
+            .get_mut(usize::from(profile.index))
+            .filter(|place| place.generation == profile.generation)
     }
 
     /// What its clients have chosen.
-    pub(crate) fn kind(&self, lane: LaneId) -> LaneKind {
-        self.lane(lane).map_or(NO_KIND, |lane| lane.kind)
+    pub(crate) fn kind(&self, profile: ProfileId) -> Profile {
+        self.profile(profile).map_or(NO_KIND, |profile| profile.kind)
     }
 
     /// What its connections begin with.
-    pub(crate) fn greeting(&self, lane: LaneId) -> Greeting {
-        self.lane(lane).map_or_else(Greeting::never, |lane| lane.greeting.clone())
+    pub(crate) fn greeting(&self, profile: ProfileId) -> Greeting {
+        self.profile(profile).map_or_else(Greeting::never, |profile| profile.greeting.clone())
     }
 
     /// What its connections to replicas of a cluster begin with.
-    pub(crate) fn greeting_of_replica(&self, lane: LaneId) -> Greeting {
-        self.greeting_for(self.kind(lane), true).unwrap_or_else(Greeting::never)
+    pub(crate) fn greeting_of_replica(&self, profile: ProfileId) -> Greeting {
+        self.greeting_for(self.kind(profile), true).unwrap_or_else(Greeting::never)
     }
 
-    /// The first lane's connection to the primary of `shard`, if it has one.
+    /// The first profile's connection to the primary of `shard`, if it has one.
     #[inline]
     pub(crate) fn primary(&self, shard: ShardId) -> Option<LinkIx> {
         self.primaries[shard.0 as usize]
     }
 
-    /// The connection of `lane` to the node `id`, if there is one.
-    pub(crate) fn link(&self, lane: LaneId, id: NodeId) -> Option<LinkIx> {
-        *self.lane(lane)?.links.get(id.0 as usize)?
+    /// The connection of `profile` to the node `id`, if there is one.
+    pub(crate) fn link(&self, profile: ProfileId, id: NodeId) -> Option<LinkIx> {
+        *self.profile(profile)?.links.get(id.0 as usize)?
     }
 
-    fn set_link(&mut self, lane: LaneId, id: NodeId, ix: LinkIx) {
-        let Some(place) = self.lane_mut(lane) else { return };
+    fn set_link(&mut self, profile: ProfileId, id: NodeId, ix: LinkIx) {
+        let Some(place) = self.profile_mut(profile) else { return };
         let links = &mut place.links;
         if links.len() <= id.0 as usize {
             links.resize(id.0 as usize + 1, None);
         }
         links[id.0 as usize] = Some(ix);
-        self.nodes += usize::from(lane != LaneId::FIRST);
+        self.nodes += usize::from(profile != ProfileId::FIRST);
     }
 
-    /// The primaries of all shards are reached over these connections of the first lane, as far as there are any.
+    /// The primaries of all shards are reached over these connections of the first profile, as far as there are any.
     fn set_primaries(&mut self, nodes: impl Iterator<Item = Option<LinkIx>>) {
         self.primaries.clear();
         self.primaries.extend(nodes);
     }
 
-    /// The connection `ix` of `lane` to the node `id` is gone, if it was one of these.
-    pub(crate) fn forget(&mut self, lane: LaneId, id: NodeId, ix: LinkIx) {
-        if self.link(lane, id) == Some(ix)
-            && let Some(place) = self.lane_mut(lane)
+    /// The connection `ix` of `profile` to the node `id` is gone, if it was one of these.
+    pub(crate) fn forget(&mut self, profile: ProfileId, id: NodeId, ix: LinkIx) {
+        if self.link(profile, id) == Some(ix)
+            && let Some(place) = self.profile_mut(profile)
         {
             place.links[id.0 as usize] = None;
-            self.nodes -= usize::from(lane != LaneId::FIRST);
+            self.nodes -= usize::from(profile != ProfileId::FIRST);
         }
     }
 
-    /// The node of `shard` has taken a connection of `lane`.
-    pub(crate) fn note_taken(&mut self, lane: LaneId, shard: ShardId) {
-        if let Some(lane) = self.lane_mut(lane) {
-            lane.refused_by.remove(&shard);
+    /// The node of `shard` has taken a connection of `profile`.
+    pub(crate) fn note_taken(&mut self, profile: ProfileId, shard: ShardId) {
+        if let Some(profile) = self.profile_mut(profile) {
+            profile.refused_by.remove(&shard);
         }
     }
 
-    /// A client of `lane` is not in it any more.
-    pub(crate) fn leave(&mut self, lane: LaneId, now: Instant) {
-        if lane != LaneId::FIRST
-            && let Some(lane) = self.lane_mut(lane)
+    /// A client of `profile` is not in it any more.
+    pub(crate) fn leave(&mut self, profile: ProfileId, now: Instant) {
+        if profile != ProfileId::FIRST
+            && let Some(profile) = self.profile_mut(profile)
         {
-            lane.clients -= 1;
-            lane.left_at = now;
+            profile.clients -= 1;
+            profile.left_at = now;
         }
     }
 
-    /// The connections of `lane`, in which no client is, are of use now.
-    pub(crate) fn touch(&mut self, lane: LaneId, now: Instant) {
-        if let Some(lane) = self.lane_mut(lane) {
-            lane.left_at = now;
+    /// The connections of `profile`, in which no client is, are of use now.
+    pub(crate) fn touch(&mut self, profile: ProfileId, now: Instant) {
+        if let Some(profile) = self.profile_mut(profile) {
+            profile.left_at = now;
         }
     }
 
-    fn enter(&mut self, lane: LaneId) {
-        if lane != LaneId::FIRST
-            && let Some(lane) = self.lane_mut(lane)
+    fn enter(&mut self, profile: ProfileId) {
+        if profile != ProfileId::FIRST
+            && let Some(profile) = self.profile_mut(profile)
         {
-            lane.clients += 1;
+            profile.clients += 1;
         }
     }
 
-    /// Clients' own lanes that nobody was in for `lane_idle`.
-    pub(crate) fn deserted(&self, limits: &Limits, now: Instant) -> Vec<LaneId> {
-        let is_deserted = |lane: &Lane| {
-            let is_own = matches!(lane.kind.who, Who::Client(_));
-            is_own && lane.clients == 0 && now.since(lane.left_at) >= limits.lane_idle
+    /// Clients' own profiles that nobody was in for `profile_idle`.
+    pub(crate) fn deserted(&self, limits: &Limits, now: Instant) -> Vec<ProfileId> {
+        let is_deserted = |profile: &ProfileLinks| {
+            let is_own = matches!(profile.kind.who, Who::Client(_));
+            is_own && profile.clients == 0 && now.since(profile.left_at) >= limits.profile_idle
         };
-        let lanes = (0..).zip(&self.lanes).filter(|(_, lane)| is_deserted(lane));
-        lanes.map(|(index, lane)| LaneId { index, generation: lane.generation }).collect()
+        let profiles = (0..).zip(&self.profiles).filter(|(_, profile)| is_deserted(profile));
+        profiles.map(|(index, profile)| ProfileId { index, generation: profile.generation }).collect()
     }
 
-    /// A client's own lane, without connections, is not there any more; and who it was is forgotten with its last one.
-    pub(crate) fn remove(&mut self, lane: LaneId) {
-        let Some(place) = self.lane_mut(lane) else { return };
+    /// A client's own profile, without connections, is not there any more; and who it was is forgotten with its last one.
+    pub(crate) fn remove(&mut self, profile: ProfileId) {
+        let Some(place) = self.profile_mut(profile) else { return };
         place.generation = place.generation.wrapping_add(1);
         place.greeting = Greeting::never();
         let kind = std::mem::take(&mut place.kind);
         self.by_kind.remove(&kind);
-        self.free.push(lane.index);
+        self.free.push(profile.index);
         if let Who::Client(identity) = kind.who {
-            self.identities.remove_lane(identity);
+            self.identities.remove_profile(identity);
         }
     }
 
-    /// Connections of lanes that no client was in for `lane_idle`.
+    /// Connections of profiles that no client was in for `profile_idle`.
     fn unused<'a>(&'a self, limits: &'a Limits, now: Instant) -> impl Iterator<Item = LinkIx> + 'a {
-        let empty = move |lane: &&Lane| lane.clients == 0 && now.since(lane.left_at) >= limits.lane_idle;
-        let nodes = self.lanes.iter().skip(1).filter(empty).flat_map(|lane| &lane.links);
+        let empty = move |profile: &&ProfileLinks| {
+            profile.clients == 0 && now.since(profile.left_at) >= limits.profile_idle
+        };
+        let nodes = self.profiles.iter().skip(1).filter(empty).flat_map(|profile| &profile.links);
         nodes.copied().flatten()
     }
 }
 
 impl Core {
-    /// The connection to `shard` that the clients of `lane` share, if it takes a request now.
+    /// The connection to `shard` that the clients of `profile` share, if it takes a request now.
     #[inline(always)]
-    pub(crate) fn shared_link(&mut self, lane: LaneId, shard: ShardId) -> Result<LinkIx, Lost> {
-        if lane == LaneId::FIRST
-            && let Some(ix) = self.lanes.primary(shard)
+    pub(crate) fn shared_link(&mut self, profile: ProfileId, shard: ShardId) -> Result<LinkIx, Lost> {
+        if profile == ProfileId::FIRST
+            && let Some(ix) = self.profiles.primary(shard)
             && self.links[ix].admit(&self.limits).is_ok()
         {
             return Ok(ix);
         }
-        self.link_of_lane(lane, shard)
+        self.link_of_profile(profile, shard)
     }
 
     /// As [`Core::shared_link`], which does by itself what is usual.
     #[inline(never)]
-    fn link_of_lane(&mut self, lane: LaneId, shard: ShardId) -> Result<LinkIx, Lost> {
+    fn link_of_profile(&mut self, profile: ProfileId, shard: ShardId) -> Result<LinkIx, Lost> {
         let id = self.primary_of(shard)?;
-        let node = self.link_in(lane, id)?;
+        let node = self.link_in(profile, id)?;
         self.admit_on(node).map(|()| node)
     }
 
-    /// The node of `shard` has refused a connection of `lane`, for this `reason`: the log is told once. Of the first lane it
+    /// The node of `shard` has refused a connection of `profile`, for this `reason`: the log is told once. Of the first profile it
     /// is told otherwise: if that is refused, the node is down.
-    pub(crate) fn note_refused(&mut self, lane: LaneId, shard: ShardId, reason: &str) {
-        let LaneKind { database, resp3, who } = self.lanes.kind(lane);
+    pub(crate) fn note_refused(&mut self, profile: ProfileId, shard: ShardId, reason: &str) {
+        let Profile { database, resp3, who } = self.profiles.kind(profile);
         // Of a client's own it is told, and nobody else is.
         let is_own = matches!(who, Who::Client(_)) && passing::is_denial(reason);
-        let is_known = self.lanes.lane_mut(lane).is_none_or(|lane| !lane.refused_by.insert(shard));
-        if lane == LaneId::FIRST || is_own || is_known {
+        let is_known =
+            self.profiles.profile_mut(profile).is_none_or(|profile| !profile.refused_by.insert(shard));
+        if profile == ProfileId::FIRST || is_own || is_known {
             return;
         }
         let (shard, reason) = (self.shard_name(shard).to_owned(), reason.to_owned());
@@ -453,53 +460,53 @@ impl Core {
         primary.ok_or_else(|| self.not_sent(shard, errors::NO_PRIMARY))
     }
 
-    /// The connection to the node `id` that the clients of `lane` share; it is made if there is none.
-    pub(crate) fn link_in(&mut self, lane: LaneId, id: NodeId) -> Result<LinkIx, Lost> {
-        match self.lanes.link(lane, id) {
+    /// The connection to the node `id` that the clients of `profile` share; it is made if there is none.
+    pub(crate) fn link_in(&mut self, profile: ProfileId, id: NodeId) -> Result<LinkIx, Lost> {
+        match self.profiles.link(profile, id) {
             Some(node) => Ok(node),
-            None => self.open_link(lane, id),
+            None => self.open_link(profile, id),
         }
     }
 
-    /// Makes the connection of `lane` to the node `id`.
-    fn open_link(&mut self, lane: LaneId, id: NodeId) -> Result<LinkIx, Lost> {
-        let is_full = lane != LaneId::FIRST && self.lanes.nodes >= self.limits.lane_nodes_max;
-        let reason = match self.lanes.lane(lane).map(|lane| lane.kind.who) {
-            None => Some(errors::NO_LANE),
+    /// Makes the connection of `profile` to the node `id`.
+    fn open_link(&mut self, profile: ProfileId, id: NodeId) -> Result<LinkIx, Lost> {
+        let is_full = profile != ProfileId::FIRST && self.profiles.nodes >= self.limits.profile_nodes_max;
+        let reason = match self.profiles.profile(profile).map(|profile| profile.kind.who) {
+            None => Some(errors::NO_PROFILE),
             // It is one connection, and whoever cannot log in is told less than who can.
             Some(Who::Nobody) => None,
             Some(Who::Client(_)) => is_full.then_some(errors::USER_NODES_MAX),
-            Some(Who::Pool) => is_full.then_some(errors::LANE_NODES_MAX),
+            Some(Who::Pool) => is_full.then_some(errors::PROFILE_NODES_MAX),
         };
         if let Some(reason) = reason {
             return Err(self.not_sent(self.shard_of_node(id), reason));
         }
-        let ix = self.unused_link(lane, id);
+        let ix = self.unused_link(profile, id);
         self.links[ix].used_by = if self.is_replica(id) { Use::Replica } else { Use::Shared };
-        self.lanes.set_link(lane, id, ix);
+        self.profiles.set_link(profile, id, ix);
         Ok(ix)
     }
 
-    /// Finds, or makes, the first lane's connections to all primaries of the present topology.
+    /// Finds, or makes, the first profile's connections to all primaries of the present topology.
     pub(crate) fn connect_primaries(&mut self) {
         let topology = Arc::clone(&self.topology);
         let primaries = topology.shards().iter().map(|shard| {
-            // The first lane's connections have no limit.
-            shard.primary.and_then(|id| self.link_in(LaneId::FIRST, id).ok())
+            // The first profile's connections have no limit.
+            shard.primary.and_then(|id| self.link_in(ProfileId::FIRST, id).ok())
         });
         let primaries: Vec<_> = primaries.collect();
-        self.lanes.set_primaries(primaries.into_iter());
+        self.profiles.set_primaries(primaries.into_iter());
     }
 
-    /// From now on the session's requests go over the lane of `kind`, once all before them were answered.
-    pub(crate) fn change_lane(&mut self, session: &mut Session, kind: LaneKind) {
-        let lane = self.lanes.of_kind(kind, self.now);
-        if lane == session.lane {
+    /// From now on the session's requests go over the profile of `kind`, once all before them were answered.
+    pub(crate) fn change_profile(&mut self, session: &mut Session, kind: Profile) {
+        let profile = self.profiles.of_kind(kind, self.now);
+        if profile == session.profile {
             return;
         }
-        self.lanes.leave(session.lane, self.now);
-        self.lanes.enter(lane);
-        (session.lane, session.resp3) = (lane, kind.resp3);
+        self.profiles.leave(session.profile, self.now);
+        self.profiles.enter(profile);
+        (session.profile, session.resp3) = (profile, kind.resp3);
         session.turn();
     }
 
@@ -511,10 +518,10 @@ impl Core {
         naming.databases(request).iter().any(is_missing)
     }
 
-    /// A connection of a lane that no client needs any more, and on which nothing is in flight.
+    /// A connection of a profile that no client needs any more, and on which nothing is in flight.
     pub(crate) fn next_unused_link(&self, now: Instant) -> Option<LinkIx> {
         let is_quiet = |link: &Link| link.in_flight() == 0;
-        self.lanes.unused(&self.limits, now).find(|&ix| is_quiet(&self.links[ix]))
+        self.profiles.unused(&self.limits, now).find(|&ix| is_quiet(&self.links[ix]))
     }
 
     /// A place for `link` among the connections.

@@ -21,7 +21,7 @@ fn end(rig: &mut Rig) {
     rig.pass(Duration::from_millis(1));
 }
 
-/// So much silence that the connection is doubted.
+/// So much silence that the connection is suspect.
 fn silence(rig: &mut Rig) {
     rig.pass(Duration::from_millis(251));
 }

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   *2\r\n$3\r\nGET\r\n │ $6\r\nuser:1\r\n
-//!   ── the head ────────┴─ an argument like any other
+//!   ── the prefix ────────┴─ an argument like any other
 //! ```
 //!
-//! A head says how many arguments there are and which command is meant, so the same bytes need not be read, and the name
+//! A prefix says how many arguments there are and which command is meant, so the same bytes need not be read, and the name
 //! not be looked up, again and again: that is an eighth of what a request among many costs.
 
 use command::{Carry, Command, Number};
@@ -14,19 +14,19 @@ use resp::request::{RequestLimits, Span, plain_arg, plain_args};
 
 /// What requests begin with that were seen lately.
 #[derive(Debug)]
-pub(crate) struct Heads {
-    heads: [Head; HEADS],
+pub(crate) struct PrefixCache {
+    prefixes: [Prefix; PREFIXES],
 }
 
 /// Enough for the commands that one worker's clients mix: two that meet in a place take it in turns, and cost what all did
-/// without heads.
-const HEADS: usize = 32;
+/// without cache.
+const PREFIXES: usize = 32;
 /// So much of a request is looked at. Names of up to six letters fit, with nine arguments; of five, with 99.
 const BYTES: usize = 16;
 
 /// How a plain request of a command of the table begins.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+struct Prefix {
     /// Its first eight bytes.
     first: u64,
     /// The eight behind them as far as `mask` says.
@@ -35,7 +35,7 @@ struct Head {
     known: Option<Known>,
 }
 
-/// What a head says of its request.
+/// What a prefix says of its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub command: &'static Command,
@@ -75,24 +75,24 @@ impl Known {
     }
 }
 
-impl Default for Heads {
-    fn default() -> Heads {
+impl Default for PrefixCache {
+    fn default() -> PrefixCache {
         // No byte of the second half is looked at, and yet it would have to be 1: that never is.
-        Heads { heads: [Head { first: 0, second: 1, mask: 0, known: None }; HEADS] }
+        PrefixCache { prefixes: [Prefix { first: 0, second: 1, mask: 0, known: None }; PREFIXES] }
     }
 }
 
-impl Heads {
+impl PrefixCache {
     /// What is known of the request that begins `bytes`.
     #[inline(always)]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<Known> {
         let (first, second) = halves(bytes)?;
-        let head = &self.heads[place(first, second)];
+        let prefix = &self.prefixes[place(first, second)];
         // One comparison: both hold nearly always.
-        if (head.first ^ first) | (head.second ^ second & head.mask) != 0 {
+        if (prefix.first ^ first) | (prefix.second ^ second & prefix.mask) != 0 {
             return None;
         }
-        head.known
+        prefix.known
     }
 
     /// Remembers how `request` begins, a plain one, which was found to be the command `command`.
@@ -101,7 +101,7 @@ impl Heads {
         let Some((first, second)) = halves(request.bytes) else { return };
         let (name, args) = (request.span(0), request.len() as u32);
         let end = name.start + name.len + 2;
-        // What is a command only together with its second word is none by its head.
+        // What is a command only together with its second word is none by its prefix.
         if end > BYTES || name.len != command.name.len() || !command.subcommands.is_empty() {
             return;
         }
@@ -109,7 +109,7 @@ impl Heads {
         let key = command.single_key().filter(|_| matches!(command.carry, Carry::Shard));
         let key = key.map_or(0, |position| position as u32);
         let known = Some(Known { command, number, args, name, key: if key < args { key } else { 0 } });
-        self.heads[place(first, second)] = Head { first, second: second & mask, mask, known };
+        self.prefixes[place(first, second)] = Prefix { first, second: second & mask, mask, known };
     }
 }
 
@@ -121,12 +121,12 @@ fn halves(bytes: &[u8]) -> Option<(u64, u64)> {
     Some((start as u64, (start >> 64) as u64))
 }
 
-/// Where a head is kept: by bytes that belong to it, however short its name is.
+/// Where a prefix is kept: by bytes that belong to it, however short its name is.
 #[inline(always)]
 fn place(first: u64, second: u64) -> usize {
     // The product's high bits depend on all bits of the mix (Fibonacci hashing).
     let mix = first ^ second << 40;
-    (mix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - HEADS.trailing_zeros())) as usize
+    (mix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PREFIXES.trailing_zeros())) as usize
 }
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
     use resp::request::{Scanned, Scanner};
     use stdx::Prng;
 
-    /// Takes the request that begins `bytes` apart without heads: its length, its arguments, its command.
+    /// Takes the request that begins `bytes` apart without cache: its length, its arguments, its command.
     fn read(bytes: &[u8]) -> (usize, Vec<Span>, Resolved<'static>, Number) {
         let (mut args, mut inline) = (Vec::new(), Vec::new());
         let scanned = Scanner::default().scan(bytes, &RequestLimits::default(), &mut args, &mut inline);
@@ -147,11 +147,11 @@ mod tests {
     }
 
     /// As requests are read: by what is known, or else closely, which is then known. Returns whether it was.
-    fn check(heads: &mut Heads, bytes: &[u8]) -> bool {
+    fn check(cache: &mut PrefixCache, bytes: &[u8]) -> bool {
         let (len, args, resolved, number) = read(bytes);
-        let Some(known) = heads.find(bytes) else {
+        let Some(known) = cache.find(bytes) else {
             if let Resolved::Command(command) = resolved {
-                heads.note(&Request::new(&bytes[..len], &args), command, number);
+                cache.note(&Request::new(&bytes[..len], &args), command, number);
             }
             return false;
         };
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_second_request_of_a_command_is_known_by_its_head() {
-        let mut heads = Heads::default();
+        let mut cache = PrefixCache::default();
         for (words, is_known) in [
             ("GET some-key", false),
             ("GET another", true),
@@ -184,7 +184,7 @@ mod tests {
             ("GEX some-key", false),
             ("EXPIRE key 100", false),
             ("EXPIRE k 1", true),
-            // Another number of arguments is another head, and one that does not fit is never known.
+            // Another number of arguments is another prefix, and one that does not fit is never known.
             ("EXPIRE key 100 NX", false),
             ("GET some-key more", false),
             ("GET some-key more", false),
@@ -199,13 +199,13 @@ mod tests {
             ("MGET a b c d e f g h i k", true),
             ("GET this", true),
         ] {
-            assert_eq!(check(&mut heads, &request(words)), is_known, "{words}");
+            assert_eq!(check(&mut cache, &request(words)), is_known, "{words}");
         }
     }
 
     #[test]
     fn only_what_goes_where_one_key_is_is_scanned_for_it() {
-        let mut heads = Heads::default();
+        let mut cache = PrefixCache::default();
         for (words, key) in [
             ("GET some-key", Some("some-key")),
             ("SET some-key value", Some("some-key")),
@@ -216,20 +216,20 @@ mod tests {
             ("GET", None),
         ] {
             let bytes = request(words);
-            check(&mut heads, &bytes);
+            check(&mut cache, &bytes);
             let found =
-                heads.find(&bytes).and_then(|known| known.scan_key(&bytes, &RequestLimits::default()));
+                cache.find(&bytes).and_then(|known| known.scan_key(&bytes, &RequestLimits::default()));
             assert_eq!(found.map(|(key, _)| key), key.map(str::as_bytes), "{words}");
         }
     }
 
     #[test]
     fn what_is_not_all_there_is_not_scanned() {
-        let mut heads = Heads::default();
+        let mut cache = PrefixCache::default();
         let bytes = request("GET some-key");
-        assert!(!check(&mut heads, &bytes));
+        assert!(!check(&mut cache, &bytes));
         for len in 0..bytes.len() {
-            let scanned = heads
+            let scanned = cache
                 .find(&bytes[..len])
                 .map(|known| {
                     let limits = RequestLimits::default();
@@ -239,21 +239,21 @@ mod tests {
                 .unwrap_or_default();
             assert_eq!(scanned, (None, None), "{len} bytes");
         }
-        assert!(heads.find(&[0; 64]).is_none() && heads.find(&[0xff; 64]).is_none());
+        assert!(cache.find(&[0; 64]).is_none() && cache.find(&[0xff; 64]).is_none());
     }
 
     #[test]
     fn heads_change_nothing_about_what_requests_mean() {
         let names: Vec<&str> = command::all().map(|command| &*command.name).collect();
         let (seed, mut known) = (0x4ead5, 0);
-        let (mut prng, mut heads) = (Prng::new(seed), Heads::default());
+        let (mut prng, mut cache) = (Prng::new(seed), PrefixCache::default());
         // A few names at a time, so that some come again.
         for round in 0..20_000 {
             let name = names[(prng.below(12) as usize + round / 100) % names.len()];
             let name = if prng.below(4) == 0 { name.to_owned() } else { name.to_ascii_uppercase() };
             let args = (0..prng.below(12)).map(|_| "x".repeat(prng.below(20) as usize + 1));
             let words: Vec<String> = std::iter::once(name).chain(args).collect();
-            known += u32::from(check(&mut heads, &request(&words.join(" "))));
+            known += u32::from(check(&mut cache, &request(&words.join(" "))));
         }
         assert!(known > 1000, "seed {seed}: only {known} were known");
     }

@@ -26,7 +26,7 @@ pub struct Entry {
 
 /// A client that has done, or has yet to do, what its listener asks for.
 #[derive(Debug)]
-pub struct Guest {
+pub struct PendingClient {
     pub(crate) socket: Socket,
     awaits_header: bool,
     peer: SocketAddr,
@@ -35,17 +35,17 @@ pub struct Guest {
     local: Option<SocketAddr>,
     listener: u16,
     deadline: Instant,
-    /// Listed in the lobby's `due`.
+    /// Listed in the handshakes' `due`.
     listed: bool,
 }
 
-impl Guest {
+impl PendingClient {
     /// Its address; that in the PROXY header if there was one.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// The address of whoever has named [`Guest::peer`] in a PROXY header, if somebody has.
+    /// The address of whoever has named [`PendingClient::peer`] in a PROXY header, if somebody has.
     pub fn named_by(&self) -> Option<SocketAddr> {
         self.named_by
     }
@@ -107,11 +107,11 @@ fn refusal(reason: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, reason)
 }
 
-/// What became of a guest.
+/// What became of a pending client.
 #[derive(Debug)]
 pub enum Verdict {
     /// It may come in.
-    Ready(Guest),
+    Ready(PendingClient),
     /// It was closed.
     Refused {
         /// Its address, as far as it is known.
@@ -121,10 +121,10 @@ pub enum Verdict {
     },
 }
 
-/// The guests of one worker.
+/// The pending clients of one worker.
 #[derive(Debug, Default)]
-pub(crate) struct Lobby {
-    guests: Slab<Guest>,
+pub(crate) struct Handshakes {
+    pending_clients: Slab<PendingClient>,
     /// In the order of their arrival, which is that of their deadlines. Some may have left.
     order: VecDeque<Id>,
     /// Those that have sent something, or that take bytes again.
@@ -135,13 +135,13 @@ pub(crate) struct Lobby {
 
 /// A step may be a signature (RSA: 1 ms): clients that are in are not to wait for many of them.
 const STEPS_PER_TURN: usize = 4;
-/// Tokens of guests begin here: above those of all connections, below the waker's.
+/// Tokens of pending clients begin here: above those of all connections, below the waker's.
 const FIRST_TOKEN: usize = usize::MAX / 2;
 
-impl Lobby {
-    /// How many guests there are.
+impl Handshakes {
+    /// How many pending clients there are.
     pub(crate) fn len(&self) -> usize {
-        self.guests.len()
+        self.pending_clients.len()
     }
 
     /// Whether somebody has something to say that did not fit into the last turn.
@@ -149,10 +149,10 @@ impl Lobby {
         !self.due.is_empty()
     }
 
-    /// When the first guest has taken too long.
+    /// When the first pending client has taken too long.
     pub(crate) fn deadline(&self) -> Instant {
-        let first = self.order.iter().find_map(|id| self.guests.get(*id));
-        first.map_or(Instant::NEVER, |guest| guest.deadline)
+        let first = self.order.iter().find_map(|id| self.pending_clients.get(*id));
+        first.map_or(Instant::NEVER, |pending_client| pending_client.deadline)
     }
 
     /// Takes a client in.
@@ -171,7 +171,7 @@ impl Lobby {
             socket = socket.secure(acceptor.begin()?, account);
         }
         let Entry { header: awaits_header, listener, .. } = *entry;
-        let guest = Guest {
+        let pending_client = PendingClient {
             socket,
             awaits_header,
             peer: canonical(peer),
@@ -181,18 +181,18 @@ impl Lobby {
             deadline,
             listed: false,
         };
-        let id = self.guests.insert(guest);
-        let guest = self.guests.get_mut(id).expect("it was inserted just now");
+        let id = self.pending_clients.insert(pending_client);
+        let pending_client = self.pending_clients.get_mut(id).expect("it was inserted just now");
         let token = Token(FIRST_TOKEN + id.index as usize);
         if let Err(error) =
-            registry.register(&mut guest.socket, token, Interest::READABLE | Interest::WRITABLE)
+            registry.register(&mut pending_client.socket, token, Interest::READABLE | Interest::WRITABLE)
         {
-            self.guests.remove(id);
+            self.pending_clients.remove(id);
             return Err(error);
         }
         self.order.push_back(id);
-        if self.order.len() > 2 * self.guests.len() + STEPS_PER_TURN {
-            self.order.retain(|id| self.guests.get(*id).is_some());
+        if self.order.len() > 2 * self.pending_clients.len() + STEPS_PER_TURN {
+            self.order.retain(|id| self.pending_clients.get(*id).is_some());
         }
         Ok(())
     }
@@ -200,22 +200,22 @@ impl Lobby {
     /// Takes over what the kernel says.
     pub(crate) fn note(&mut self, readiness: &Readiness) {
         let Some(index) = readiness.token().0.checked_sub(FIRST_TOKEN) else { return };
-        let Some(id) = self.guests.id_at(index) else { return };
+        let Some(id) = self.pending_clients.id_at(index) else { return };
         // A fresh socket takes bytes, but nobody has any for it before it has spoken.
         if readiness.is_readable() || readiness.is_read_closed() || readiness.is_error() {
             self.list(id);
-        } else if let Some(guest) = self.guests.get_mut(id)
-            && guest.socket.has_sealed()
+        } else if let Some(pending_client) = self.pending_clients.get_mut(id)
+            && pending_client.socket.has_sealed()
         {
             self.list(id);
         }
     }
 
     fn list(&mut self, id: Id) {
-        if let Some(guest) = self.guests.get_mut(id)
-            && !guest.listed
+        if let Some(pending_client) = self.pending_clients.get_mut(id)
+            && !pending_client.listed
         {
-            guest.listed = true;
+            pending_client.listed = true;
             self.due.push_back(id);
         }
     }
@@ -230,12 +230,12 @@ impl Lobby {
         while self.steps > 0
             && let Some(id) = self.due.pop_front()
         {
-            let Some(guest) = self.guests.get_mut(id) else { continue };
-            guest.listed = false;
+            let Some(pending_client) = self.pending_clients.get_mut(id) else { continue };
+            pending_client.listed = false;
             self.steps -= 1;
-            match guest.advance() {
+            match pending_client.advance() {
                 Ok(false) => {}
-                Ok(true) => return self.guests.remove(id).map(Verdict::Ready),
+                Ok(true) => return self.pending_clients.remove(id).map(Verdict::Ready),
                 Err(reason) => return self.refuse(registry, id, reason),
             }
         }
@@ -246,10 +246,10 @@ impl Lobby {
         }
     }
 
-    /// Closes the guest that has been here for the longest.
+    /// Closes the pending client that has been here for the longest.
     pub(crate) fn refuse_oldest(&mut self, registry: &Registry, reason: &str) -> Option<Verdict> {
         while let Some(id) = self.order.pop_front() {
-            if self.guests.get(id).is_some() {
+            if self.pending_clients.get(id).is_some() {
                 return self.refuse(registry, id, io::Error::new(ErrorKind::TimedOut, reason));
             }
         }
@@ -257,9 +257,9 @@ impl Lobby {
     }
 
     fn refuse(&mut self, registry: &Registry, id: Id, reason: io::Error) -> Option<Verdict> {
-        let mut guest = self.guests.remove(id)?;
+        let mut pending_client = self.pending_clients.remove(id)?;
         // Fails only for a socket that is not registered.
-        let _ = registry.deregister(&mut guest.socket);
-        Some(Verdict::Refused { peer: guest.peer, reason })
+        let _ = registry.deregister(&mut pending_client.socket);
+        Some(Verdict::Refused { peer: pending_client.peer, reason })
     }
 }

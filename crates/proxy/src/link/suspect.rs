@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   something is in flight, and nothing has come for a quarter of its time
-//!     └─► doubted ─► a fresh connection ─► PONG ─► takes its place, and the reads that were in flight are asked there
+//!     └─► suspected ─► a fresh connection ─► PONG ─► takes its place, and the reads that were in flight are asked there
 //!            └─ it speaks, or the fresh one fails: all stays as it was
 //! ```
 //!
@@ -15,9 +15,9 @@
 
 use crate::ConnId;
 use crate::event::Notice;
-use crate::link::lanes::LaneId;
+use crate::link::LinkIx;
+use crate::link::profiles::ProfileId;
 use crate::link::{Link, Purpose, Ticket, Use};
-use crate::links::LinkIx;
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::Rescued;
 use crate::session::{Owed, Session};
@@ -33,29 +33,29 @@ pub(crate) struct Repeat {
 
 impl Repeat {
     /// The same, to be asked of the primary of `shard`.
-    pub(crate) fn of(self, lane: LaneId, shard: ShardId) -> Rescued {
-        Rescued { lane, shard, ticket: self.ticket, request: self.request }
+    pub(crate) fn of(self, profile: ProfileId, shard: ShardId) -> Rescued {
+        Rescued { profile, shard, ticket: self.ticket, request: self.request }
     }
 }
 
 impl Proxy {
     /// Nothing comes on the shared connection `ix`: another is made, to find out whether its node is there.
-    pub(crate) fn doubt(&mut self, ix: LinkIx) {
+    pub(crate) fn suspect(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        core.links[ix].doubt(core.now);
-        let Link { shard, lane, node: id, .. } = core.links[ix];
-        let greeting = core.lanes.greeting(lane);
-        core.add_link(Link::new((shard, id), Use::Relief, lane, greeting));
+        core.links[ix].suspect(core.now);
+        let Link { shard, profile, node: id, .. } = core.links[ix];
+        let greeting = core.profiles.greeting(profile);
+        core.add_link(Link::new((shard, id), Use::Standby, profile, greeting));
     }
 
-    /// The node has answered on the fresh connection `place`, which takes the place of the one that is doubted, unless that
+    /// The node has answered on the fresh connection `place`, which takes the place of the one that is suspect, unless that
     /// has spoken meanwhile.
-    pub(crate) fn relieve(&mut self, place: LinkIx) {
+    pub(crate) fn use_standby(&mut self, place: LinkIx) {
         let core = &mut self.core;
-        let Link { lane, node: id, .. } = core.links[place];
-        let shared = core.lanes.link(lane, id).filter(|&ix| {
+        let Link { profile, node: id, .. } = core.links[place];
+        let shared = core.profiles.link(profile, id).filter(|&ix| {
             let link = &core.links[ix];
-            link.used_by == Use::Shared && link.is_ready() && link.is_doubted()
+            link.used_by == Use::Shared && link.is_ready() && link.is_suspect()
         });
         let Some(ix) = shared else {
             core.links[place].used_by = Use::Pinned;
@@ -136,9 +136,9 @@ impl Link {
     pub(crate) fn is_given_up_when_late(&self) -> bool {
         match self.used_by {
             Use::Pinned | Use::Held | Use::Subscription => true,
-            Use::Draining => self.is_doubted(),
+            Use::Draining => self.is_suspect(),
             Use::Shared => self.is_serial(),
-            Use::Replica | Use::Retired | Use::Relief => false,
+            Use::Replica | Use::Retired | Use::Standby => false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lanes, event by event: databases and versions of the protocol on connections of their own.
+//! Profiles, event by event: databases and versions of the protocol on connections of their own.
 
 use crate::testing::Rig;
 use crate::{ConnId, Limits, Notice};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How a connection for database 3 begins, and what its node answers.
 const TO_3: (&str, &str) = ("*2|$6|SELECT|$1|3|*1|$4|PING|", "+OK|+PONG|");
 
-/// A client that has selected database 3, over one shard, and the connection of its lane, on which nothing waits.
+/// A client that has selected database 3, over one shard, and the connection of its profile, on which nothing waits.
 fn in_database_3(rig: &mut Rig) -> (ConnId, ConnId) {
     let client = rig.client();
     rig.client_sends(client, "select 3|get x|");
@@ -26,7 +26,7 @@ fn select_is_answered_at_once_and_requests_take_another_connection() {
     rig.client_sends(client, "get x|");
     rig.client_sends(other, "get x|");
     assert_eq!((rig.taken(conn).as_str(), rig.node_got(0).as_str()), ("*2|$3|get|$1|x|", "*2|$3|get|$1|x|"));
-    // All who are in the lane share its connection.
+    // All who are in the profile share its connection.
     rig.client_sends(other, "select 3|");
     rig.node_sends(0, "$1|0|");
     rig.client_sends(other, "incr x|");
@@ -36,7 +36,7 @@ fn select_is_answered_at_once_and_requests_take_another_connection() {
 }
 
 #[test]
-fn nothing_overtakes_what_is_in_flight_in_the_lane_before() {
+fn nothing_overtakes_what_is_in_flight_in_the_profile_before() {
     let mut rig = Rig::ready(1);
     let (client, conn) = in_database_3(&mut rig);
     rig.client_sends(client, "set x 3|select 0|set x 0|select 3|get x|");
@@ -51,7 +51,7 @@ fn nothing_overtakes_what_is_in_flight_in_the_lane_before() {
 }
 
 #[test]
-fn what_a_client_sent_before_it_ended_is_carried_out_in_its_lanes() {
+fn what_a_client_sent_before_it_ended_is_carried_out_in_its_profiles() {
     let mut rig = Rig::ready(1);
     let (client, conn) = in_database_3(&mut rig);
     rig.client_sends(client, "get x|select 0|get x|select 3|get x|");
@@ -91,7 +91,7 @@ fn databases_that_there_are_not_are_refused_in_redis_words() {
 }
 
 #[test]
-fn a_node_that_refuses_the_greeting_is_down_for_that_lane_alone() {
+fn a_node_that_refuses_the_greeting_is_down_for_that_profile_alone() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "select 3|get x|");
@@ -113,12 +113,12 @@ fn a_node_that_refuses_the_greeting_is_down_for_that_lane_alone() {
 }
 
 #[test]
-fn a_lane_that_nobody_is_in_is_closed_after_a_while() {
+fn a_profile_that_nobody_is_in_is_closed_after_a_while() {
     let mut rig = Rig::ready(1);
     let (client, conn) = in_database_3(&mut rig);
     let stays_for = |rig: &mut Rig, seconds| {
         rig.pass(Duration::from_secs(seconds));
-        // A node that was silent for some seconds is asked whether it lives, over each lane.
+        // A node that was silent for some seconds is asked whether it lives, over each profile.
         if rig.taken(conn) == "*1|$4|PING|" {
             rig.sends(conn, "+PONG|");
             rig.node_sends(0, "+PONG|");
@@ -136,8 +136,8 @@ fn a_lane_that_nobody_is_in_is_closed_after_a_while() {
 }
 
 #[test]
-fn connections_of_lanes_are_bounded() {
-    let mut rig = Rig::ready_with(2, Limits { lane_nodes_max: 1, ..Limits::default() });
+fn connections_of_profiles_are_bounded() {
+    let mut rig = Rig::ready_with(2, Limits { profile_nodes_max: 1, ..Limits::default() });
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("select 3|get {a}|"));
@@ -149,7 +149,7 @@ fn connections_of_lanes_are_bounded() {
 }
 
 #[test]
-fn what_goes_to_all_shards_and_what_is_split_keeps_to_the_lane() {
+fn what_goes_to_all_shards_and_what_is_split_keeps_to_the_profile() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -163,14 +163,14 @@ fn what_goes_to_all_shards_and_what_is_split_keeps_to_the_lane() {
 }
 
 #[test]
-fn a_scan_and_a_script_keep_to_the_lane() {
+fn a_scan_and_a_script_keep_to_the_profile() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let a = rig.key(0);
     rig.client_sends(client, &format!("select 3|scan 0|select 0|get {a}|"));
     let first = rig.bring_up_greeted(0, TO_3.0, TO_3.1);
     assert_eq!(rig.taken(first), "*2|$4|scan|$1|0|");
-    // The next shard is asked over the lane in which the scan began, though its client has left it.
+    // The next shard is asked over the profile in which the scan began, though its client has left it.
     rig.sends(first, "*2|$1|0|*1|$1|k|");
     let second = rig.bring_up_greeted(1, TO_3.0, TO_3.1);
     assert_eq!(rig.taken(second), "*2|$4|scan|$1|0|");
@@ -185,10 +185,10 @@ fn a_scan_and_a_script_keep_to_the_lane() {
 }
 
 #[test]
-fn a_large_reply_is_asked_for_again_in_the_lane_that_it_came_in() {
+fn a_large_reply_is_asked_for_again_in_the_profile_that_it_came_in() {
     let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, relay_bytes_max: 30, ..Limits::default() });
     // A new client's replies are expected to be as large as most are: the first ones come over a connection of its own.
-    // That is free again when the lane needs one to share, and is taken for it.
+    // That is free again when the profile needs one to share, and is taken for it.
     let (client, conn) = in_database_3(&mut rig);
     for _ in 0..80 {
         rig.client_sends(client, "exists y|");
