@@ -10,9 +10,9 @@ mod service;
 mod serving;
 
 use crate::config::{self, Depth};
-use crate::die_with_parent::DieWithParentArgs;
-use crate::local::LocalArgs;
 use crate::tcp::TcpArgs;
+use ::local::LocalArgs;
+use ::local::die_with_parent::DieWithParentArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;

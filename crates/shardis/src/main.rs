@@ -13,12 +13,10 @@ mod config;
 mod control;
 mod descriptors;
 mod dial;
-mod die_with_parent;
 mod discovery;
 mod embedded;
 mod line_limit;
 mod listeners;
-mod local;
 mod log_sink;
 mod logging;
 mod merged_log;
@@ -60,7 +58,7 @@ fn main() -> ExitCode {
         Task::Serve(serving) => control::run(serving).map(|()| ExitCode::SUCCESS),
         Task::Check(file) => Ok(config::check(file)),
         Task::Local(args) => local::run(args),
-        Task::DieWithParent(args) => die_with_parent::run(args).map(|()| ExitCode::SUCCESS),
+        Task::DieWithParent(args) => local::die_with_parent::run(args).map(|()| ExitCode::SUCCESS),
     };
     log_sink::finish();
     match outcome {

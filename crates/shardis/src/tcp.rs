@@ -4,18 +4,12 @@
 //!     client ─► listener ─► worker ─► one node for all that this client says
 //! ```
 //!
-//! For replicas of one data set, or for anything that speaks TCP: nothing is sharded. `core.rs` decides and touches nothing, as
-//! crates/proxy does; `worker.rs` is the loop in which it meets the driver.
+//! For replicas of one data set, or for anything that speaks TCP: nothing is sharded. `crates/tcp` decides and
+//! touches nothing, as crates/proxy does; `worker.rs` is the loop in which it meets the driver.
 
 mod arguments;
-mod core;
-mod nodes;
-mod pairs;
 mod passing;
-mod probes;
 mod targets;
-#[cfg(test)]
-mod transcripts;
 mod worker;
 
 pub(crate) use arguments::TcpArgs;

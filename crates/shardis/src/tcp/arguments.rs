@@ -1,12 +1,12 @@
 //! What `shardis tcp` is told.
 
-use super::core::Limits;
-use super::nodes::{Balance, Patience};
-use super::probes::{Check, Kind};
 use super::targets::Targets;
 use crate::args::ServiceArgs;
 use crate::control::plural;
 use crate::listeners::{CannotListen, Listener, Mode};
+use ::tcp::Limits;
+use ::tcp::{Balance, Patience};
+use ::tcp::{Check, Kind};
 use clap::Args;
 use driver::{HeaderVersion, header};
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,8 +1,6 @@
 //! What is served at one listener of mode tcp: workers, and whom they pass bytes to.
 
 use super::arguments::TcpArgs;
-use super::core::{Core, Notice};
-use super::nodes::{Nodes, Verdict};
 use super::targets::Targets;
 use super::worker::{Mailbox, Message, READ_BYTES_MAX, Shared, Worker};
 use crate::control::{Plan, Service};
@@ -13,6 +11,8 @@ use crate::refused::Refused;
 use crate::resolver;
 use crate::team::{Signs, Team, Workers};
 use crate::worker::Clock;
+use ::tcp::{Core, Notice};
+use ::tcp::{Nodes, Verdict};
 use anyhow::Result;
 use mio::Waker;
 use std::sync::{Arc, Mutex, mpsc};

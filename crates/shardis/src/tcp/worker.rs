@@ -1,12 +1,12 @@
 //! One worker: a thread, a driver, a core, and the loop in which they meet.
 
-use super::core::{Action, Core, Notice};
-use super::nodes::Nodes;
 use super::targets::{Addresses, Targets};
 use crate::dial::{Dials, Next};
 use crate::resolver::Question;
 use crate::team::Signs;
 use crate::worker::{Clock, reason};
+use ::tcp::Nodes;
+use ::tcp::{Action, Core, Notice};
 use driver::{Driver, Entry, Event, HeaderVersion, PendingClient, Target, Verdict, Waker, header};
 use std::io;
 use std::net::{SocketAddr, TcpStream};

@@ -9,8 +9,12 @@
 //! second stops all nodes and removes their data; the end of the second ends the nodes (`die_with_parent.rs`), and the first removes what
 //! is left.
 
+#![expect(clippy::disallowed_methods, reason = "it starts processes and waits for them")]
+#![expect(clippy::disallowed_types, reason = "it asks nodes whether they are there")]
+
 mod arguments;
 mod children;
+pub mod die_with_parent;
 mod folder;
 mod host;
 mod layout;
@@ -21,7 +25,7 @@ mod server;
 mod show;
 mod supervisor;
 
-pub(crate) use arguments::LocalArgs;
+pub use arguments::LocalArgs;
 
 use anyhow::Result;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -30,7 +34,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::Sender;
 
 /// Starts what `args` ask for, and returns when it was stopped.
-pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
+pub fn run(args: &LocalArgs) -> Result<ExitCode> {
     match args.supervised() {
         Some(folder) => host::run(args, folder),
         None => supervisor::run(args),

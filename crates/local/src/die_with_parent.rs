@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// What `shardis die-with-parent` is told.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct DieWithParentArgs {
+pub struct DieWithParentArgs {
     /// The process that must not end before the program
     parent: i32,
     /// The program, and what it is told
@@ -28,7 +28,7 @@ pub(crate) fn dies_with_us(program: &Path) -> Result<Command> {
 }
 
 /// Becomes the program; returns only if that fails.
-pub(crate) fn run(args: &DieWithParentArgs) -> Result<()> {
+pub fn run(args: &DieWithParentArgs) -> Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     // It may have ended before the kernel was told to look.

@@ -17,7 +17,7 @@ use stdx::{Instant, Prng};
 
 /// How a node is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Balance {
+pub enum Balance {
     /// The node with the fewest clients for its weight.
     #[default]
     LeastConn,
@@ -42,21 +42,21 @@ impl FromStr for Balance {
 
 /// When connections that fail speak against a node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub struct Patience {
     /// Failures until it is passed over; 0 is never.
-    pub(super) fails_max: u32,
+    pub fails_max: u32,
     /// Within this time, and for this time.
-    pub(super) fail_timeout: Duration,
+    pub fail_timeout: Duration,
 }
 
 /// Probes in a row that must fail: one that is lost is no verdict.
-pub(super) const PROBES_FAILED_MAX: u32 = 3;
+pub const PROBES_FAILED_MAX: u32 = 3;
 /// Probes in a row that must pass before clients come back.
-pub(super) const PROBES_PASSED_MIN: u32 = 2;
+pub const PROBES_PASSED_MIN: u32 = 2;
 
 /// All nodes, with their clients.
 #[derive(Debug)]
-pub(super) struct Nodes {
+pub struct Nodes {
     balance: Balance,
     patience: Patience,
     nodes: Vec<Node>,
@@ -84,14 +84,24 @@ struct Node {
 
 /// A node has changed for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Up { node: String },
-    Down { node: String, reason: String },
+pub enum Verdict {
+    /// It gets clients again.
+    Up {
+        /// Its name.
+        node: String,
+    },
+    /// It gets none for now.
+    Down {
+        /// Its name.
+        node: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Nodes {
     /// Usable nodes, by their names and weights.
-    pub(super) fn new(
+    pub fn new(
         balance: Balance,
         patience: Patience,
         nodes: impl IntoIterator<Item = (String, u32)>,
@@ -111,7 +121,7 @@ impl Nodes {
     }
 
     /// The node for a client at `source`, which counts for it from now on; none that it has `tried`.
-    pub(super) fn choose(&mut self, source: IpAddr, tried: &[usize], now: Instant) -> Option<usize> {
+    pub fn choose(&mut self, source: IpAddr, tried: &[usize], now: Instant) -> Option<usize> {
         let untried = |node: &usize| !tried.contains(node);
         let mut fit: Vec<usize> =
             (0..self.nodes.len()).filter(untried).filter(|&node| self.nodes[node].is_usable(now)).collect();
@@ -165,18 +175,18 @@ impl Nodes {
     }
 
     /// A client has left `node`, or never got there.
-    pub(super) fn release(&mut self, node: usize) {
+    pub fn release(&mut self, node: usize) {
         self.nodes[node].clients = self.nodes[node].clients.saturating_sub(1);
     }
 
     /// Clients of all nodes.
     #[cfg(test)]
-    pub(super) fn clients(&self) -> u32 {
+    pub fn clients(&self) -> u32 {
         self.nodes.iter().map(|node| node.clients).sum()
     }
 
     /// A client's connection to `node` was made.
-    pub(super) fn note_connected(&mut self, node: usize) -> Option<Verdict> {
+    pub fn note_connected(&mut self, node: usize) -> Option<Verdict> {
         let node = &mut self.nodes[node];
         let was_failing = node.usable_at > Instant::ZERO;
         (node.fails, node.usable_at) = (0, Instant::ZERO);
@@ -184,7 +194,7 @@ impl Nodes {
     }
 
     /// A client's connection to `node` could not be made.
-    pub(super) fn note_failed(&mut self, node: usize, reason: &str, now: Instant) -> Option<Verdict> {
+    pub fn note_failed(&mut self, node: usize, reason: &str, now: Instant) -> Option<Verdict> {
         let (patience, node) = (self.patience, &mut self.nodes[node]);
         if patience.fails_max == 0 {
             return None;
@@ -202,12 +212,7 @@ impl Nodes {
     }
 
     /// A probe of `node` passed, or failed for a reason.
-    pub(super) fn note_probe(
-        &mut self,
-        node: usize,
-        outcome: Result<(), &str>,
-        now: Instant,
-    ) -> Option<Verdict> {
+    pub fn note_probe(&mut self, node: usize, outcome: Result<(), &str>, now: Instant) -> Option<Verdict> {
         let node = &mut self.nodes[node];
         if outcome.is_err() == node.is_down {
             node.contradictions = 0;

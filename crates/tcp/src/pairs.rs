@@ -7,8 +7,8 @@
 //!      the next node, each once         has said goes out
 //! ```
 
-use super::core::{Action, Core, Notice, Side};
-use super::nodes::Nodes;
+use crate::core::{Action, Core, Notice, Side};
+use crate::nodes::Nodes;
 use std::net::SocketAddr;
 use std::time::Duration;
 use stdx::{BufferPool, ByteQueue, Id, Instant};
@@ -21,7 +21,7 @@ const PART_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One client with its connection to a node.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(crate) struct Pair {
     source: SocketAddr,
     client: Id,
     /// The connection to the node.
@@ -65,13 +65,7 @@ struct Way {
 impl Core {
     /// Takes a client in that comes from `source`, and finds a node for it, which is told `header` first. Gives the client's
     /// connection a name.
-    pub(super) fn accept(
-        &mut self,
-        source: SocketAddr,
-        header: &[u8],
-        nodes: &mut Nodes,
-        now: Instant,
-    ) -> Id {
+    pub fn accept(&mut self, source: SocketAddr, header: &[u8], nodes: &mut Nodes, now: Instant) -> Id {
         let mut up = Way::default();
         up.waiting.push(header, &mut self.pool);
         let pair = self.pairs.insert(Pair {
@@ -111,7 +105,7 @@ impl Core {
     }
 
     /// The node is there: what the client says goes to it from now on.
-    pub(super) fn open(&mut self, pair: Id, nodes: &mut Nodes, now: Instant) {
+    pub fn open(&mut self, pair: Id, nodes: &mut Nodes, now: Instant) {
         let Some(entry) = self.pairs.get_mut(pair) else { return };
         (entry.state, entry.active_at) = (State::Open, now);
         let (client, node_conn, node) = (entry.client, entry.node_conn, entry.node);
@@ -126,7 +120,7 @@ impl Core {
     }
 
     /// Where bytes that come from `conn` go to, if they can go at once; else [`Core::keep`] takes them.
-    pub(super) fn target_of(&mut self, conn: Id, now: Instant) -> Option<Id> {
+    pub fn target_of(&mut self, conn: Id, now: Instant) -> Option<Id> {
         let (pair, is_client) = match *self.conns.get(conn)? {
             Side::Client(pair) => (pair, true),
             Side::Node(pair) => (pair, false),
@@ -139,7 +133,7 @@ impl Core {
     }
 
     /// Keeps what came from `conn` and its target did not take; `conn` is not read from until it did.
-    pub(super) fn keep(&mut self, conn: Id, bytes: &[u8], nodes: &mut Nodes, now: Instant) {
+    pub fn keep(&mut self, conn: Id, bytes: &[u8], nodes: &mut Nodes, now: Instant) {
         let Some(&side) = self.conns.get(conn) else { return };
         if let Side::Probe(node) = side {
             return self.judge_probe(node, bytes, nodes, now);
@@ -164,7 +158,7 @@ impl Core {
     }
 
     /// `conn` takes bytes again.
-    pub(super) fn handle_writable(&mut self, conn: Id) {
+    pub fn handle_writable(&mut self, conn: Id) {
         // A probe asks once, over a socket that takes all of its question.
         let is_probe = matches!(self.conns.get(conn), Some(Side::Probe(_)));
         if !is_probe && !self.waiting(conn).is_empty() {
@@ -173,7 +167,7 @@ impl Core {
     }
 
     /// What waits for `conn` to take it.
-    pub(super) fn waiting(&self, conn: Id) -> &[u8] {
+    pub fn waiting(&self, conn: Id) -> &[u8] {
         let way = match self.conns.get(conn) {
             Some(&Side::Client(pair)) => self.pairs.get(pair).map(|pair| &pair.down),
             Some(&Side::Node(pair)) => self.pairs.get(pair).map(|pair| &pair.up),
@@ -184,7 +178,7 @@ impl Core {
     }
 
     /// `conn` took so many of the bytes that waited for it.
-    pub(super) fn handle_sent(&mut self, conn: Id, sent: usize, nodes: &mut Nodes, now: Instant) {
+    pub fn handle_sent(&mut self, conn: Id, sent: usize, nodes: &mut Nodes, now: Instant) {
         let (pair, from) = match self.conns.get(conn) {
             Some(&Side::Client(pair)) => (pair, Side::Node(pair)),
             Some(&Side::Node(pair)) => (pair, Side::Client(pair)),
@@ -208,7 +202,7 @@ impl Core {
     }
 
     /// Who sends at `side` has said all: its target is told so behind what waits.
-    pub(super) fn end_way(&mut self, side: Side, nodes: &mut Nodes) {
+    pub fn end_way(&mut self, side: Side, nodes: &mut Nodes) {
         let Some((_, way, _)) = self.way_from(side) else { return };
         way.ended = true;
         if way.waiting.is_empty() {
@@ -229,12 +223,12 @@ impl Core {
     }
 
     /// The client is gone: nobody is interested in what the node says.
-    pub(super) fn lose_client(&mut self, pair: Id, nodes: &mut Nodes) {
+    pub fn lose_client(&mut self, pair: Id, nodes: &mut Nodes) {
         self.part(pair, nodes);
     }
 
     /// The connection to the node is gone, or never was.
-    pub(super) fn lose_node(&mut self, pair: Id, reason: &str, nodes: &mut Nodes, now: Instant) {
+    pub fn lose_node(&mut self, pair: Id, reason: &str, nodes: &mut Nodes, now: Instant) {
         let Some(entry) = self.pairs.get_mut(pair) else { return };
         match &mut entry.state {
             State::Connecting { tried } => {
@@ -257,7 +251,7 @@ impl Core {
         }
     }
 
-    pub(super) fn handle_pair_timeout(&mut self, pair: Id, nodes: &mut Nodes, now: Instant) {
+    pub(crate) fn handle_pair_timeout(&mut self, pair: Id, nodes: &mut Nodes, now: Instant) {
         let idle_at = self.pairs.get(pair).map_or(now, |pair| self.idle_at(pair.active_at));
         let Some(entry) = self.pairs.get_mut(pair) else { return };
         entry.deadline = Instant::NEVER;

@@ -1,14 +1,14 @@
 //! Looks at nodes whether clients come or not: a connection each time, and a PING over it if that is wanted.
 
-use super::core::{Action, Core, Side};
-use super::nodes::Nodes;
+use crate::core::{Action, Core, Side};
+use crate::nodes::Nodes;
 use std::str::FromStr;
 use std::time::Duration;
 use stdx::{Id, Instant};
 
 /// What a node must do to pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Nothing: it is not looked at.
     #[default]
     Off,
@@ -33,17 +33,18 @@ impl FromStr for Kind {
 
 /// How nodes are looked at.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Check {
-    pub(super) kind: Kind,
+pub struct Check {
+    /// What a node must do to pass.
+    pub kind: Kind,
     /// From the start of one probe to that of the next.
-    pub(super) every: Duration,
+    pub every: Duration,
     /// What is sent: the PROXY header that the node expects, and PING.
-    pub(super) question: Vec<u8>,
+    pub question: Vec<u8>,
 }
 
 /// The probe of one node.
 #[derive(Clone, Debug)]
-pub(super) struct Probe {
+pub(crate) struct Probe {
     state: State,
     /// When the next begins.
     next_at: Instant,
@@ -65,7 +66,7 @@ enum State {
 const ANSWER_BYTES_MAX: usize = 512;
 
 impl Probe {
-    pub(super) fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         match self.state {
             State::Resting => self.next_at,
             State::Asking { deadline, .. } => deadline,
@@ -75,7 +76,7 @@ impl Probe {
 
 impl Core {
     /// Lets this worker look after `nodes` nodes from now on. They are not all looked at in the same moment.
-    pub(super) fn probe(&mut self, check: Check, nodes: usize, now: Instant) {
+    pub fn probe(&mut self, check: Check, nodes: usize, now: Instant) {
         let count = if check.kind == Kind::Off { 0 } else { nodes };
         let begin = |node: usize| now + check.every * node as u32 / nodes.max(1) as u32;
         let probe = |node| Probe { state: State::Resting, next_at: begin(node), said: Vec::new() };
@@ -83,7 +84,7 @@ impl Core {
         self.check = check;
     }
 
-    pub(super) fn handle_probe_timeouts(&mut self, nodes: &mut Nodes, now: Instant) {
+    pub(crate) fn handle_probe_timeouts(&mut self, nodes: &mut Nodes, now: Instant) {
         for node in 0..self.probes.len() {
             if self.probes[node].deadline() > now {
                 continue;
@@ -105,7 +106,7 @@ impl Core {
     }
 
     /// The connection of a probe is there.
-    pub(super) fn advance_probe(&mut self, node: usize, nodes: &mut Nodes, now: Instant) {
+    pub fn advance_probe(&mut self, node: usize, nodes: &mut Nodes, now: Instant) {
         match (self.check.kind, self.probes[node].state) {
             (Kind::Ping, State::Asking { conn, .. }) => self.actions.push_back(Action::Send { conn }),
             _ => self.end_probe(node, Ok(()), nodes, now),
@@ -113,7 +114,7 @@ impl Core {
     }
 
     /// What the node is to be asked. A fresh socket takes all of it.
-    pub(super) fn question(&self, node: usize) -> &[u8] {
+    pub fn question(&self, node: usize) -> &[u8] {
         match self.probes.get(node).map(|probe| probe.state) {
             Some(State::Asking { .. }) => &self.check.question,
             _ => &[],
@@ -121,7 +122,7 @@ impl Core {
     }
 
     /// The node has said something.
-    pub(super) fn judge_probe(&mut self, node: usize, bytes: &[u8], nodes: &mut Nodes, now: Instant) {
+    pub fn judge_probe(&mut self, node: usize, bytes: &[u8], nodes: &mut Nodes, now: Instant) {
         let Some(probe) = self.probes.get_mut(node) else { return };
         probe.said.extend_from_slice(&bytes[..bytes.len().min(ANSWER_BYTES_MAX)]);
         let end = probe.said.iter().position(|&byte| byte == b'\n');
@@ -137,13 +138,7 @@ impl Core {
     }
 
     /// Closes the probe's connection and says what it found.
-    pub(super) fn end_probe(
-        &mut self,
-        node: usize,
-        outcome: Result<(), &str>,
-        nodes: &mut Nodes,
-        now: Instant,
-    ) {
+    pub fn end_probe(&mut self, node: usize, outcome: Result<(), &str>, nodes: &mut Nodes, now: Instant) {
         if let Some(State::Asking { conn, .. }) = self.probes.get(node).map(|probe| probe.state) {
             self.close(conn);
             self.conclude(node, outcome, nodes, now);
@@ -151,7 +146,7 @@ impl Core {
     }
 
     /// The probe's connection was lost before it had found anything.
-    pub(super) fn lose_probe(&mut self, node: usize, reason: &str, nodes: &mut Nodes, now: Instant) {
+    pub fn lose_probe(&mut self, node: usize, reason: &str, nodes: &mut Nodes, now: Instant) {
         if node < self.probes.len() {
             self.conclude(node, Err(reason), nodes, now);
         }

@@ -1,8 +1,8 @@
 //! The core by transcripts: what happened, and what came of it. No network, no clock.
 
-use super::core::{Action, Core, Limits, Notice};
-use super::nodes::{Balance, Nodes, Patience, Verdict};
-use super::probes::{Check, Kind};
+use crate::core::{Action, Core, Limits, Notice};
+use crate::nodes::{Balance, Nodes, Patience, Verdict};
+use crate::probes::{Check, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stdx::{Id, Instant};

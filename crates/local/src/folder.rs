@@ -144,7 +144,7 @@ impl Drop for Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local::layout::Shape;
+    use crate::layout::Shape;
     use clap::Parser;
 
     #[derive(Parser)]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
   shardis local --cluster=6                    a Redis Cluster of three primaries and three replicas
   shardis local --cluster=6 --keep=data        its data stays in the folder data; the same command brings it back
   shardis local --proxy -- --workers=1         what stands behind -- is for the proxy")]
-pub(crate) struct LocalArgs {
+pub struct LocalArgs {
     /// Plain nodes, which know nothing of each other [default: 4, if nothing else is asked for]
     #[arg(long, value_name = "NODES", conflicts_with_all = ["replication", "sets", "sentinel", "cluster"])]
     nodes: Option<u16>,
@@ -82,7 +82,7 @@ const SENTINEL_FAILOVER_MS_MIN: u32 = 1500;
 
 impl LocalArgs {
     /// Refuses what single options cannot see.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         for (name, count, least) in [
             ("--nodes", self.nodes, 1),
             ("--replication", self.replication, 1),

@@ -8,20 +8,20 @@
 //! What a read brings goes out from the buffer into which it was read: [`Core::target_of`] says where to. Only what the target
 //! did not take is kept here ([`Core::keep`]).
 
-use super::nodes::{Nodes, Verdict};
-use super::pairs::Pair;
-use super::probes::{Check, Probe};
+use crate::nodes::{Nodes, Verdict};
+use crate::pairs::Pair;
+use crate::probes::{Check, Probe};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use stdx::{BufferPool, Id, Instant, Slab};
 
 /// Bounds of one worker.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     /// For a connection to a node, and for what a probe waits for.
-    pub(super) connect_timeout: Duration,
+    pub connect_timeout: Duration,
     /// Clients on whose connection nothing moved for so long are closed; zero is never.
-    pub(super) idle_timeout: Duration,
+    pub idle_timeout: Duration,
 }
 
 /// Buffers that are kept for the next slow receiver, and how large they may be.
@@ -29,56 +29,70 @@ const SPARE_BUFFERS_MAX: usize = 64;
 
 /// What is to be done. The order matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub enum Action {
     /// Connect to a node; answered by [`Core::handle_connected`] or [`Core::handle_closed`].
     Connect {
+        /// The connection's name.
         conn: Id,
+        /// Which of the nodes.
         node: usize,
     },
     /// Offer [`Core::waiting`]; how many were taken goes to [`Core::handle_sent`] before anything else does.
     Send {
+        /// Over this connection.
         conn: Id,
     },
     /// Stop reading until `Resume`.
     Pause {
+        /// From this connection.
         conn: Id,
     },
+    /// Read again.
     Resume {
+        /// From this connection.
         conn: Id,
     },
     /// Tell the other side that no more will come.
     Finish {
+        /// Of this connection.
         conn: Id,
     },
     /// Forget it; nothing more may be told of it.
     Close {
+        /// This connection.
         conn: Id,
     },
 }
 
 /// For the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Notice {
+pub enum Notice {
+    /// A node has changed.
     Node(Verdict),
-    /// No node took this client; the reason of the last.
+    /// No node took this client.
     NoNode {
+        /// Its address.
         client: String,
+        /// Why the last node did not.
         reason: String,
     },
     /// It had no PROXY header.
     Refused {
+        /// Its address.
         client: String,
+        /// What is wrong with its header.
         reason: String,
     },
     /// Nothing moved for too long.
     Idle {
+        /// Its address.
         client: String,
     },
 }
 
 /// Whose a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub enum Side {
     /// The client's of a pair.
     Client(Id),
     /// The node's of a pair.
@@ -89,25 +103,25 @@ pub(super) enum Side {
 
 /// One worker's clients, each with its connection to a node.
 #[derive(Debug)]
-pub(super) struct Core {
-    pub(super) limits: Limits,
-    pub(super) pairs: Slab<Pair>,
-    pub(super) conns: Slab<Side>,
-    pub(super) pool: BufferPool,
-    pub(super) actions: VecDeque<Action>,
-    pub(super) notices: VecDeque<Notice>,
+pub struct Core {
+    pub(crate) limits: Limits,
+    pub(crate) pairs: Slab<Pair>,
+    pub(crate) conns: Slab<Side>,
+    pub(crate) pool: BufferPool,
+    pub(crate) actions: VecDeque<Action>,
+    pub(crate) notices: VecDeque<Notice>,
     /// When which pair is to be looked at: one entry for each that has a deadline.
-    pub(super) deadlines: BTreeSet<(Instant, Id)>,
+    pub(crate) deadlines: BTreeSet<(Instant, Id)>,
     /// Empty where another worker looks after nodes.
-    pub(super) probes: Vec<Probe>,
-    pub(super) check: Check,
+    pub(crate) probes: Vec<Probe>,
+    pub(crate) check: Check,
     /// Pairs that there were.
-    pub(super) gone: usize,
+    pub(crate) gone: usize,
 }
 
 impl Core {
     /// Without clients. `reads_max` is what one read brings at most.
-    pub(super) fn new(limits: Limits, reads_max: usize) -> Core {
+    pub fn new(limits: Limits, reads_max: usize) -> Core {
         Core {
             limits,
             pairs: Slab::default(),
@@ -123,37 +137,38 @@ impl Core {
     }
 
     /// What is to be done next.
-    pub(super) fn poll_action(&mut self) -> Option<Action> {
+    pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
     /// What the log should know.
-    pub(super) fn poll_notice(&mut self) -> Option<Notice> {
+    pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
     /// Clients that have left.
-    pub(super) fn clients_gone(&self) -> usize {
+    pub fn clients_gone(&self) -> usize {
         self.gone
     }
 
-    pub(super) fn has_clients(&self) -> bool {
+    /// Whether a client is left.
+    pub fn has_clients(&self) -> bool {
         !self.pairs.is_empty()
     }
 
     /// How long a connection to a node may take.
-    pub(super) fn connect_timeout(&self) -> Duration {
+    pub fn connect_timeout(&self) -> Duration {
         self.limits.connect_timeout
     }
 
     /// When [`Core::handle_timeouts`] has something to do.
-    pub(super) fn poll_deadline(&self) -> Instant {
+    pub fn poll_deadline(&self) -> Instant {
         let pair = self.deadlines.first().map_or(Instant::NEVER, |(at, _)| *at);
         self.probes.iter().map(Probe::deadline).fold(pair, Instant::min)
     }
 
     /// A connection that was asked for is there.
-    pub(super) fn handle_connected(&mut self, conn: Id, nodes: &mut Nodes, now: Instant) {
+    pub fn handle_connected(&mut self, conn: Id, nodes: &mut Nodes, now: Instant) {
         match self.conns.get(conn) {
             Some(&Side::Node(pair)) => self.open(pair, nodes, now),
             Some(&Side::Probe(node)) => self.advance_probe(node, nodes, now),
@@ -162,7 +177,7 @@ impl Core {
     }
 
     /// The other side of `conn` will send no more.
-    pub(super) fn handle_ended(&mut self, conn: Id, nodes: &mut Nodes, now: Instant) {
+    pub fn handle_ended(&mut self, conn: Id, nodes: &mut Nodes, now: Instant) {
         match self.conns.get(conn) {
             Some(&side @ (Side::Client(_) | Side::Node(_))) => self.end_way(side, nodes),
             Some(&Side::Probe(node)) => self.end_probe(node, Err("it closed the connection"), nodes, now),
@@ -171,7 +186,7 @@ impl Core {
     }
 
     /// `conn` is gone, and forgotten below.
-    pub(super) fn handle_closed(&mut self, conn: Id, reason: &str, nodes: &mut Nodes, now: Instant) {
+    pub fn handle_closed(&mut self, conn: Id, reason: &str, nodes: &mut Nodes, now: Instant) {
         match self.conns.remove(conn) {
             Some(Side::Client(pair)) => self.lose_client(pair, nodes),
             Some(Side::Node(pair)) => self.lose_node(pair, reason, nodes, now),
@@ -181,7 +196,7 @@ impl Core {
     }
 
     /// Does what it is time for.
-    pub(super) fn handle_timeouts(&mut self, nodes: &mut Nodes, now: Instant) {
+    pub fn handle_timeouts(&mut self, nodes: &mut Nodes, now: Instant) {
         while let Some(&(at, pair)) = self.deadlines.first()
             && at <= now
         {
@@ -192,13 +207,13 @@ impl Core {
     }
 
     /// Closes a connection of our own accord.
-    pub(super) fn close(&mut self, conn: Id) {
+    pub fn close(&mut self, conn: Id) {
         if self.conns.remove(conn).is_some() {
             self.actions.push_back(Action::Close { conn });
         }
     }
 
-    pub(super) fn note(&mut self, verdict: Option<Verdict>) {
+    pub(crate) fn note(&mut self, verdict: Option<Verdict>) {
         self.notices.extend(verdict.map(Notice::Node));
     }
 }
