@@ -32,7 +32,7 @@ use crate::requests::route::Scratch;
 use crate::rounds::Rounds;
 use crate::scan::Scan;
 use crate::scripts::Repeats;
-use crate::session::Session;
+use crate::session::{Reason, Session};
 use crate::tally::{self, Tally};
 use crate::topology_update::ejection::Ejection;
 use crate::tracking::invalidations::Invalidations;
@@ -376,7 +376,7 @@ impl Core {
         self.count_waiting(session);
         self.list_client(session);
         self.resume_if_caught_up(session);
-        if session.fences > 0 {
+        if session.hold.has(Reason::Order) {
             self.lay_in_next(session);
         }
         session.is_overfull(newest_reply, &self.limits)
@@ -419,7 +419,7 @@ impl Core {
     /// After a reply was settled: resumes its client if that was paused and has caught up.
     #[inline]
     pub(crate) fn resume_if_caught_up(&mut self, session: &mut Session) {
-        if session.paused && !session.learning && session.has_caught_up(&self.limits) {
+        if session.paused && !session.hold.has(Reason::Question) && session.has_caught_up(&self.limits) {
             self.clients_to_resume.push(session.conn);
         }
     }
@@ -428,8 +428,9 @@ impl Core {
     /// else keep all others waiting.
     #[inline]
     pub(crate) fn resume_next_turn(&mut self, session: &Session) {
-        let is_behind = session.paused && !session.learning && session.has_caught_up(&self.limits);
-        if is_behind || (session.fences > 0 && self.is_laying_in(session)) {
+        let is_behind =
+            session.paused && !session.hold.has(Reason::Question) && session.has_caught_up(&self.limits);
+        if is_behind || (session.hold.has(Reason::Order) && self.is_laying_in(session)) {
             self.clients_of_next_turn.push(session.conn);
         }
     }

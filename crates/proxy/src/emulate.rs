@@ -33,7 +33,7 @@ use crate::redirect::Kept;
 use crate::replies::Outcome;
 use crate::requests::Step;
 use crate::requests::route::Keys;
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use command::{Across, Command, Number};
 use gather::Gather;
 use group_reads::GroupRead;
@@ -366,11 +366,11 @@ impl Core {
             counted_bytes: 0,
         });
         let place = session.reserve(Owed::Emulation(id));
-        session.fences += 1;
+        session.hold.add(Reason::Order);
         self.counters.emulations += 1;
         self.ask(id, questions);
         if let Some((_, reply)) = self.go_on(id) {
-            session.fences -= 1;
+            session.hold.remove(Reason::Order);
             self.settle(session, place, &reply);
         }
         Ok(())

@@ -31,7 +31,7 @@ use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Route};
-use crate::session::{Owed, Phase, Session};
+use crate::session::{Owed, Phase, Reason, Session};
 use command::{Command, Wait};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -96,7 +96,7 @@ impl Core {
     pub(crate) fn send_held(&mut self, session: &mut Session, ix: LinkIx, bytes: &[u8], owed: Owed) {
         let place = session.reserve(owed);
         self.enqueue_on(ix, bytes, Asked::by_client(session.conn, place));
-        session.fences += 1;
+        session.hold.add(Reason::Order);
     }
 
     /// Sends a request that its node may be long in answering.
@@ -199,9 +199,9 @@ impl Core {
         let request = if watches { request.into() } else { self.shortened(request, ticket.deadline) };
         self.enqueue_again(ix, asks, &request, ticket);
         match ticket.purpose {
-            // The whole of which it is a part has its fence.
+            // The whole of which it is a part has its barrier.
             Purpose::Fan => self.note_part_sent(ticket.conn, ticket.part, ix),
-            _ => session.fences += 1,
+            _ => session.hold.add(Reason::Order),
         }
         if !watches {
             self.set_waiting(session, Some(ix));
@@ -274,7 +274,7 @@ impl Core {
         if let Some(node) = session.waits_on {
             self.set_waiting(session, None);
             self.pins.doomed.push(node);
-            session.fences -= 1;
+            session.hold.remove(Reason::Order);
             session.forget_pending();
             self.count_waiting(session);
         }
@@ -320,7 +320,7 @@ impl Core {
     /// The request of `session` on the connection `ix` was answered with `reply`, or is lost. `None` if the session
     /// goes on holding the connection; else whether another client may have it.
     fn end_request(&mut self, session: &mut Session, ix: LinkIx, reply: Option<&[u8]>) -> Option<bool> {
-        session.fences -= 1;
+        session.hold.remove(Reason::Order);
         self.clients_to_resume.push(session.conn);
         if session.waits_on == Some(ix) {
             self.set_waiting(session, None);

@@ -200,7 +200,7 @@ pub(crate) enum Reported {
 
 impl Use {
     /// Whether those whose requests are in flight there send nothing else before these were answered: see `retire.rs`.
-    pub(crate) fn has_fences(self) -> bool {
+    pub(crate) fn has_barriers(self) -> bool {
         matches!(self, Use::Retired | Use::Draining)
     }
 }

@@ -195,7 +195,7 @@ impl Core {
         }
         if session.resp3 != resp3 && session.is_pending() {
             // Messages come in the new protocol from now on: not before the client knows.
-            session.raise_fence(session.next_place());
+            session.raise_barrier(session.next_place());
         }
         self.change_profile(session, Profile { resp3, ..self.profiles.kind(session.profile) });
         write_hello(session, reply);

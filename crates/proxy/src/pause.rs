@@ -13,7 +13,7 @@ use crate::errors;
 use crate::local::inquiry::{Gathered, Question};
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
-use crate::session::Session;
+use crate::session::{Reason, Session};
 use crate::transaction::Transaction;
 use command::{Carry, Command, Local, Transaction as Act};
 use resp::Request;
@@ -114,7 +114,7 @@ impl Core {
         if !self.pause.concerns(command, session) {
             return None;
         }
-        session.is_held_back = true;
+        session.hold.add(Reason::Pause);
         self.pause.held_back.push(session.conn);
         self.counters.clients_blocked += 1;
         self.board.publish_clients(self.settings.worker, &self.counters);
@@ -123,7 +123,7 @@ impl Core {
 
     /// A client goes: its request is not carried out.
     pub(crate) fn forget_held_back(&mut self, session: &mut Session) {
-        self.counters.clients_blocked -= u64::from(std::mem::take(&mut session.is_held_back));
+        self.counters.clients_blocked -= u64::from(session.hold.remove(Reason::Pause));
     }
 }
 

@@ -15,7 +15,7 @@ use crate::reading::replicas::Reads;
 use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::rounds::Rounds;
-use crate::session::{Owed, Phase, Session};
+use crate::session::{Owed, Phase, Reason, Session};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Slab, append};
@@ -311,8 +311,8 @@ impl Proxy {
         core.vacate(ix);
         let shard = core.shard_name(shard).to_owned();
         for ticket in tickets {
-            if used_by.has_fences() {
-                self.lift_fence(ticket);
+            if used_by.has_barriers() {
+                self.lift_barrier(ticket);
             }
             self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));
         }
@@ -361,7 +361,7 @@ impl Proxy {
         }
         match session.phase {
             Phase::Open | Phase::Lingering { .. } => {}
-            Phase::Ending if session.paused || session.learning => {}
+            Phase::Ending if session.paused || session.hold.has(Reason::Question) => {}
             Phase::Closing { linger: true } => {
                 session.phase = Phase::Lingering { until: self.core.now + self.core.limits.linger };
                 self.core.controls.push_back(Control::Finish { conn });

@@ -372,7 +372,7 @@ impl Core {
         let mut text = self.pool.take();
         write_change(&mut text, session.resp3, word, name, count);
         if session.is_pending() {
-            session.raise_fence(session.next_place());
+            session.raise_barrier(session.next_place());
         }
         self.answer(session, &text);
         self.pool.give(text);
@@ -383,7 +383,7 @@ impl Core {
         for Wait { place, count, resp3 } in waits {
             let mut text = self.pool.take();
             write_change(&mut text, resp3, kind.subscribe(), Some(name), count);
-            session.raise_fence(place);
+            session.raise_barrier(place);
             self.settle(session, place, &text);
             self.pool.give(text);
         }

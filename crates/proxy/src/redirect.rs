@@ -31,7 +31,7 @@ use crate::link::{Link, Purpose, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::is_turned_away;
 use crate::replies::Outcome;
-use crate::session::{Owed, Phase, is_behind};
+use crate::session::{Owed, Phase, Reason, is_behind};
 use crate::transaction::Held;
 use resp::encode;
 use std::collections::{BTreeSet, VecDeque};
@@ -397,7 +397,7 @@ impl Proxy {
         core.links[ix].pop();
         let mut watches = false;
         match used_by {
-            Use::Retired | Use::Draining => self.lift_fence(ticket),
+            Use::Retired | Use::Draining => self.lift_barrier(ticket),
             Use::Held if ticket.purpose == Purpose::Fan => self.park_part(ticket.conn, ticket.part),
             Use::Held => {
                 watches = self.watches_on(ix, ticket.conn);
@@ -515,7 +515,7 @@ impl Proxy {
         match self.peers.get(ticket.conn) {
             Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => {
                 session.front() != ticket.place
-                    && (session.fences > 0 && self.core.is_behind_parked(stray)
+                    && (session.hold.has(Reason::Order) && self.core.is_behind_parked(stray)
                         || self.core.is_behind_redirected(stray, id))
             }
             _ => false,
@@ -532,8 +532,8 @@ impl Proxy {
         if let Some(Peer::Client(session)) = self.peers.get_mut(stray.ticket.conn)
             && stray.ticket.is_of_client()
         {
-            has_parked = session.fences > 0;
-            session.fences += 1;
+            has_parked = session.hold.has(Reason::Order);
+            session.hold.add(Reason::Order);
         }
         core.retry_queue.bytes += stray.request.len();
         core.retry_queue.due_at = core.retry_queue.due_at.min(stray.retry_at).min(stray.ticket.deadline);
@@ -555,7 +555,7 @@ impl Proxy {
                 continue;
             }
             if stray.ticket.is_of_client() {
-                self.lift_fence(stray.ticket);
+                self.lift_barrier(stray.ticket);
             }
             if stray.ticket.deadline <= now {
                 self.give_up(stray);

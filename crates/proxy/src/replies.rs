@@ -15,7 +15,7 @@ use crate::link::pinned::Pinning;
 use crate::link::{Purpose, Reported, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub;
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use command::Number;
 use resp::reply::plain_len;
 use stdx::Instant;
@@ -183,8 +183,8 @@ impl Proxy {
                 link.passes_over = false;
                 let (ticket, used_by) = (link.front().copied(), link.used_by);
                 link.pop();
-                if let Some(ticket) = ticket.filter(|_| used_by.has_fences()) {
-                    self.lift_fence(ticket);
+                if let Some(ticket) = ticket.filter(|_| used_by.has_barriers()) {
+                    self.lift_barrier(ticket);
                 }
                 self.handle_shared_bytes(ix, &[]);
             }
@@ -327,7 +327,7 @@ impl Proxy {
         let used_by = self.core.links[ix].used_by;
         match used_by {
             Use::Shared | Use::Pinned | Use::Subscription | Use::Standby => {}
-            Use::Retired | Use::Draining => self.lift_fence(ticket),
+            Use::Retired | Use::Draining => self.lift_barrier(ticket),
             Use::Held => self.note_held_reply(ix, &ticket, reply),
             Use::Replica if self.handle_turned_away(ix, &ticket, reply) => return,
             Use::Replica => {}
@@ -458,7 +458,7 @@ impl Proxy {
         let core = &mut self.core;
         core.tally.count_reply(command, asked_us, core.now_us, reply);
         core.counters.errors += u64::from(resp::reply::is_error(reply));
-        session.fences -= 1;
+        session.hold.remove(Reason::Order);
         core.clients_to_resume.push(conn);
         if core.settle(session, place, reply) {
             core.note_closed(session, CloseReason::OutputLimit);
@@ -505,7 +505,7 @@ impl Proxy {
                 };
                 for conn in waiting {
                     if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-                        session.learning = false;
+                        session.hold.remove(Reason::Question);
                         self.core.clients_to_resume.push(conn);
                     }
                 }
@@ -743,8 +743,8 @@ impl Proxy {
                 () if garbled => Lost::Garbled { shard },
                 () => Lost::Broken { shard },
             };
-            if used_by.has_fences() {
-                self.lift_fence(ticket);
+            if used_by.has_barriers() {
+                self.lift_barrier(ticket);
             }
             self.deliver(ticket, Outcome::Lost(lost));
         }

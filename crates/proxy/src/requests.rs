@@ -16,7 +16,7 @@ use crate::login;
 use crate::redirect::Kept;
 use crate::requests::learn::Lookup;
 use crate::requests::route::{Keys, Route, Scratch};
-use crate::session::{Mute, Owed, Phase, Session};
+use crate::session::{Mute, Owed, Phase, Reason, Session};
 use command::{
     Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
 };
@@ -251,7 +251,7 @@ impl Core {
                 Lookup::Unavailable(text) => self.refuse(session, &text),
                 Lookup::Asked(question) => {
                     self.learner.wait(question, session.conn);
-                    session.learning = true;
+                    session.hold.add(Reason::Question);
                     return self.read_again();
                 }
                 Lookup::New => return self.learn(session, request),
@@ -482,7 +482,7 @@ impl Core {
             return Step::Done;
         };
         let question = self.learner.ask(request.arg(0), session.conn, &self.limits);
-        session.learning = true;
+        session.hold.add(Reason::Question);
         let mut ask = self.pool.take();
         encode::request(&mut ask, &[b"COMMAND", b"INFO", request.arg(0)]);
         // A question has no client: its number takes the place of one.

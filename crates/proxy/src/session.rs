@@ -3,6 +3,8 @@
 //! Every request reserves a place when it is read. Replies may come in any order; they leave in the order of the
 //! places. A client that has too much pending, or does not read, is not read from until it caught up.
 
+pub(crate) mod hold;
+
 use crate::ConnId;
 use crate::event::Arrival;
 use crate::held::Watch;
@@ -15,6 +17,7 @@ use crate::memory::Charge;
 use crate::pubsub::audience::Receivers;
 use crate::pubsub::subscriptions::Subscribed;
 use crate::reading::replicas::Reads;
+pub(crate) use crate::session::hold::{Hold, Reason};
 use crate::tracking::Tracking;
 use crate::transaction::Transaction;
 use command::Number;
@@ -65,13 +68,10 @@ pub(crate) struct Session {
     pub paused: bool,
     /// A request is left in `input` that may be all there: it could not be carried out yet.
     pub has_unread: bool,
-    /// Its next request waits for what a node says of its command, or of clients that have not logged in.
-    pub learning: bool,
     /// How far it has come with a large transfer.
     pub pinning: Pinning,
-    /// Requests of it that nothing may overtake: those in flight on retired connections or on one that it holds, and a
-    /// command over several shards that is carried out.
-    pub fences: u32,
+    /// Why its next request is not read yet.
+    pub hold: Hold,
     /// A request of it is not read since too much is held.
     pub held_up: bool,
     /// What it holds, as it was counted last.
@@ -108,8 +108,6 @@ pub(crate) struct Session {
     relayed: usize,
     /// Whether keys are watched for it.
     pub watch: Watch,
-    /// Its next request is held back, since clients are paused.
-    pub is_held_back: bool,
     /// The connection on which its request waits for an element.
     pub waits_on: Option<LinkIx>,
     /// It is sure that the node has that request.
@@ -309,9 +307,8 @@ impl Session {
             phase: Phase::Open,
             paused: false,
             has_unread: false,
-            learning: false,
             pinning: Pinning::No,
-            fences: 0,
+            hold: Hold::default(),
             held_up: false,
             counted_bytes: 0,
             counted_unread_bytes: 0,
@@ -331,7 +328,6 @@ impl Session {
             reply_bytes_mean_x8: FIRST_REPLY_BYTES * 8,
             relayed: 0,
             watch: Watch::No,
-            is_held_back: false,
             waits_on: None,
             is_seen_waiting: false,
             transaction: None,
@@ -348,10 +344,7 @@ impl Session {
             Pinning::Ready(_) | Pinning::Turning => self.pending.is_empty(),
             Pinning::Waiting(_) | Pinning::Busy(_) => false,
         };
-        open && has_room
-            && !(self.learning | self.is_held_back)
-            && self.fences == 0
-            && self.held_bytes() < limits.pending_bytes_max
+        open && has_room && self.hold.is_empty() && self.held_bytes() < limits.pending_bytes_max
     }
 
     /// Whether a session that was stopped by [`Session::may_read`] has caught up enough to go on: half-way, so that
@@ -403,7 +396,7 @@ impl Session {
     /// Whether a request of it waits, for an element or for the end of a pause, and may go on to do so when its client
     /// has long gone.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.waits_on.is_some() || self.is_seen_waiting || self.is_held_back
+        self.waits_on.is_some() || self.is_seen_waiting || self.hold.has(Reason::Pause)
     }
 
     /// Whether what it did not ask for may still be sent to it: to who was told its last word, nothing more is.
@@ -526,7 +519,7 @@ impl Session {
             });
         }
         self.pending.append(&mut interrupted.told);
-        self.raise_fence(rest);
+        self.raise_barrier(rest);
     }
 
     /// Learns the size of replies. A single huge one does not count for more than a few large ones.
@@ -650,12 +643,12 @@ impl Session {
 
     /// Appends a message: at once, if it neither falls into the middle of a reply nor overtakes what it must not.
     pub(crate) fn push(&mut self, message: &[u8], pool: &mut BufferPool) {
-        let fence = self.subscribed.as_ref().and_then(|subscribed| subscribed.fence);
-        let is_past = |fence: u32| is_behind(self.front, fence);
-        if self.pending.is_empty() || (self.relayed == 0 && fence.is_none_or(is_past)) {
+        let barrier = self.subscribed.as_ref().and_then(|subscribed| subscribed.barrier);
+        let is_past = |barrier: u32| is_behind(self.front, barrier);
+        if self.pending.is_empty() || (self.relayed == 0 && barrier.is_none_or(is_past)) {
             return self.output.push(message, pool);
         }
-        self.raise_fence(self.next_place());
+        self.raise_barrier(self.next_place());
         self.answer(message, pool);
     }
 
@@ -666,17 +659,17 @@ impl Session {
             return self.push(message, pool);
         }
         if self.is_pending() {
-            self.raise_fence(self.next_place());
+            self.raise_barrier(self.next_place());
         }
         self.answer(message, pool);
     }
 
     /// Messages must not overtake what is at `place`.
-    pub(crate) fn raise_fence(&mut self, place: u32) {
+    pub(crate) fn raise_barrier(&mut self, place: u32) {
         if let Some(subscribed) = &mut self.subscribed
-            && subscribed.fence.is_none_or(|fence| is_behind(place, fence))
+            && subscribed.barrier.is_none_or(|barrier| is_behind(place, barrier))
         {
-            subscribed.fence = Some(place);
+            subscribed.barrier = Some(place);
         }
     }
 

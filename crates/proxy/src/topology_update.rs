@@ -118,7 +118,7 @@ impl Proxy {
         }
         core.counters.nodes_up -= u64::from(link.stands_for_node());
         link.used_by = Use::Draining;
-        self.raise_fences(ix);
+        self.raise_barriers(ix);
         self.reuse_retired(ix);
     }
 

@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::proxy::Proxy;
-use crate::session::Session;
+use crate::session::{Reason, Session};
 
 /// The first account that does not fit: its name, what was counted, and what is held.
 type Mismatch = (&'static str, usize, usize);
@@ -48,7 +48,7 @@ impl Proxy {
     fn counts(&self) -> [Mismatch; 6] {
         let core = &self.core;
         let count = |is: &dyn Fn(&Session) -> bool| self.sessions().filter(|session| is(session)).count();
-        let blocked = |session: &Session| session.is_seen_waiting || session.is_held_back;
+        let blocked = |session: &Session| session.is_seen_waiting || session.hold.has(Reason::Pause);
         [
             ("clients", core.counters.clients as usize, count(&|_| true)),
             ("clients that wait for replies", core.clients_waiting, count(&Session::is_pending)),

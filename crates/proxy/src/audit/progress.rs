@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::link::pinned::Pinning;
 use crate::link::{Link, Purpose, Ticket, Use};
 use crate::proxy::Proxy;
-use crate::session::{Owed, Phase, Session};
+use crate::session::{Owed, Phase, Reason, Session};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Id;
 
@@ -16,7 +16,7 @@ struct Coming {
     /// Places in clients' orders that something will be brought to.
     places: BTreeSet<(ConnId, u32)>,
     /// By client: how often its next request waits until something has ended.
-    fences: BTreeMap<ConnId, u32>,
+    barriers: BTreeMap<ConnId, u32>,
     /// By command over several shards: answers to its questions.
     answers: BTreeMap<Id, usize>,
     /// By transaction over several shards: results of its parts.
@@ -47,9 +47,9 @@ impl Coming {
             Purpose::DefaultUser => _ = self.lessons.insert(ticket.conn),
             _ => {}
         }
-        let has_fence = link.used_by.has_fences() || link.used_by == Use::Held;
-        if has_fence && ticket.is_of_client() {
-            self.raise_fence(ticket.conn);
+        let has_barrier = link.used_by.has_barriers() || link.used_by == Use::Held;
+        if has_barrier && ticket.is_of_client() {
+            self.raise_barrier(ticket.conn);
         }
     }
 
@@ -61,18 +61,18 @@ impl Coming {
             _ => {}
         }
         if ticket.is_of_client() {
-            self.raise_fence(ticket.conn);
+            self.raise_barrier(ticket.conn);
         }
     }
 
     /// A task will fill a place; until then nothing behind that is read.
     fn add_task(&mut self, (conn, place): (ConnId, u32)) {
         self.places.insert((conn, place));
-        self.raise_fence(conn);
+        self.raise_barrier(conn);
     }
 
-    fn raise_fence(&mut self, conn: ConnId) {
-        *self.fences.entry(conn).or_default() += 1;
+    fn raise_barrier(&mut self, conn: ConnId) {
+        *self.barriers.entry(conn).or_default() += 1;
     }
 }
 
@@ -105,10 +105,10 @@ impl Core {
         self.fans.iter().for_each(|(_, fan)| coming.add_task(fan.recipient()));
         self.executions.iter().for_each(|(_, execution)| coming.add_task(execution.recipient()));
         self.invalidations.awaited().for_each(|place| coming.add_task(place));
-        for (place, has_fence) in self.inquiries.awaited() {
+        for (place, has_barrier) in self.inquiries.awaited() {
             coming.places.insert(place);
-            if has_fence {
-                coming.raise_fence(place.0);
+            if has_barrier {
+                coming.raise_barrier(place.0);
             }
         }
         coming
@@ -117,7 +117,8 @@ impl Core {
     /// What keeps `session` from going on for ever, if something does.
     fn why_stuck(&self, session: &Session, coming: &Coming) -> Option<&'static str> {
         let is_open = matches!(session.phase, Phase::Open | Phase::Ending);
-        let fences = coming.fences.get(&session.conn).copied().unwrap_or_default() + self.own_fences(session);
+        let barriers =
+            coming.barriers.get(&session.conn).copied().unwrap_or_default() + self.own_barriers(session);
         let has_future =
             session.is_pending() || !session.output().is_empty() || self.is_of_next_turn(session);
         match () {
@@ -128,11 +129,15 @@ impl Core {
             () if !session.output().is_empty() && !session.blocked && !session.is_corked => {
                 Some("is not sent what waits for it")
             }
-            () if session.fences != fences => Some("waits for something that is not there"),
-            () if session.learning && !coming.lessons.contains(&session.conn) => {
+            () if session.hold.count(Reason::Order) != barriers => {
+                Some("waits for something that is not there")
+            }
+            () if session.hold.has(Reason::Question) && !coming.lessons.contains(&session.conn) => {
                 Some("waits for the meaning of a command that nobody asks for")
             }
-            () if session.is_held_back && !self.pause.is_on() => Some("waits for a pause that has ended"),
+            () if session.hold.has(Reason::Pause) && !self.pause.is_on() => {
+                Some("waits for a pause that has ended")
+            }
             () if session.held_up && !self.memory.is_full() => Some("waits for memory that is there"),
             () if self.pin_is_missing(session) => Some("waits for a transfer that does not come"),
             () if !session.is_pending() && session.pinning == Pinning::Turning => {
@@ -153,14 +158,14 @@ impl Core {
     }
 
     /// How often the next request of `session` waits for what it waits for itself.
-    fn own_fences(&self, session: &Session) -> u32 {
-        let is_fence = |owed: &Owed| match *owed {
+    fn own_barriers(&self, session: &Session) -> u32 {
+        let is_barrier = |owed: &Owed| match *owed {
             Owed::Mixture(_) | Owed::Login(_) => true,
             Owed::Execution(id) => self.executions.get(id).is_some_and(|execution| execution.has_mixture()),
             Owed::Replay(id) => self.replays.get(id).is_some_and(|replay| replay.has_mixture()),
             _ => false,
         };
-        session.owed_to_it().filter(is_fence).count() as u32
+        session.owed_to_it().filter(is_barrier).count() as u32
     }
 
     fn may_read_on(&self, session: &Session) -> bool {
@@ -182,7 +187,7 @@ impl Core {
 
     fn should_be_closed(&self, session: &Session) -> bool {
         let is_over = match session.phase {
-            Phase::Ending => !session.paused && !session.learning,
+            Phase::Ending => !session.paused && !session.hold.has(Reason::Question),
             Phase::Closing { .. } => true,
             Phase::Open | Phase::Lingering { .. } => false,
         };

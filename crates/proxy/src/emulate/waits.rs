@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::proxy::{Peer, Proxy};
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use resp::encode;
 use resp::reply::is_error;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -267,7 +267,7 @@ impl Core {
     pub(crate) fn abandon_pop(&mut self, session: &mut Session, id: Id) {
         self.leave_emulation(id);
         self.set_waiting(session, None);
-        session.fences -= 1;
+        session.hold.remove(Reason::Order);
         session.forget_pending();
         self.count_waiting(session);
     }

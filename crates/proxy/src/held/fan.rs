@@ -29,7 +29,7 @@ use crate::link::Purpose;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
 use crate::replies::Outcome;
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use command::Number;
 use resp::reply::is_error;
 use std::time::Duration;
@@ -238,7 +238,7 @@ impl Core {
         self.pool.give(bytes);
         self.recount_fan(id);
         session.reserve(Owed::Fan(id));
-        session.fences += 1;
+        session.hold.add(Reason::Order);
         self.set_waiting(session, nodes.first().copied());
     }
 

@@ -19,7 +19,7 @@ use crate::link::LinkIx;
 use crate::replies::merge::Merge;
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Route};
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use crate::transaction::execution::Watched;
 use command::Command;
 use resp::{Request, encode};
@@ -192,7 +192,7 @@ impl Core {
             }
             let asked = Asked { part: number, ..Asked::by_client(session.conn, place) };
             self.enqueue_on(*ix, &bytes, asked);
-            session.fences += 1;
+            session.hold.add(Reason::Order);
         }
         self.pool.give(bytes);
     }

@@ -21,7 +21,7 @@ use crate::link::pinned::Refetch;
 use crate::link::{Link, Purpose, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
-use crate::session::{Session, is_behind};
+use crate::session::{Reason, Session, is_behind};
 
 impl Proxy {
     /// Retires the connection `ix` if many share it and what comes on it for one of them would keep the others for too
@@ -78,7 +78,7 @@ impl Proxy {
             ticket.purpose = refetches.get(number).map_or(Purpose::Nobody, |_| Purpose::Client);
         }
         for ticket in tickets {
-            self.lift_fence(ticket);
+            self.lift_barrier(ticket);
             if ticket.purpose == Purpose::Poll {
                 self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));
             }
@@ -149,27 +149,27 @@ impl Proxy {
             }
             core.list_link(index);
         }
-        self.raise_fences(place);
+        self.raise_barriers(place);
         self.core.check_at = self.core.now;
     }
 
     /// Nothing overtakes the requests that are in flight on connection `ix`.
-    pub(crate) fn raise_fences(&mut self, ix: LinkIx) {
+    pub(crate) fn raise_barriers(&mut self, ix: LinkIx) {
         for ticket in self.core.links[ix].tickets().filter(|ticket| ticket.is_of_client()) {
             if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
-                session.fences += 1;
+                session.hold.add(Reason::Order);
             }
         }
     }
 
     /// The request of `ticket`, which was in flight on a retired connection, is done. If what came for it was passed over,
     /// it is asked again now.
-    pub(crate) fn lift_fence(&mut self, ticket: Ticket) {
+    pub(crate) fn lift_barrier(&mut self, ticket: Ticket) {
         if ticket.is_of_client()
             && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
         {
-            session.fences -= 1;
-            if session.fences == 0 {
+            session.hold.remove(Reason::Order);
+            if !session.hold.has(Reason::Order) {
                 self.core.clients_to_resume.push(ticket.conn);
             }
             self.send_refetches_of(ticket.conn);

@@ -4,7 +4,7 @@ use crate::core::{Asked, Core};
 use crate::errors;
 use crate::link::profiles::Profile;
 use crate::local::inquiry::{self, Gathered, Question};
-use crate::session::{Mute, Owed, Phase, Session, Wishes};
+use crate::session::{Mute, Owed, Phase, Reason, Session, Wishes};
 use crate::tracking::{self, Mode};
 use crate::transaction::Transaction;
 use command::{ClientTask, Topic};
@@ -299,7 +299,7 @@ impl Session {
             (self.monitors(), 'O'),
             (is_subscribed, 'P'),
             (self.transaction.is_some(), 'x'),
-            (self.is_seen_waiting || self.is_held_back, 'b'),
+            (self.is_seen_waiting || self.hold.has(Reason::Pause), 'b'),
             (self.tracking().is_some(), 't'),
             (self.tracking().is_some_and(|tracking| tracking.is_broken), 'R'),
             (self.tracking().is_some_and(|tracking| tracking.mode == Mode::Broadcast), 'B'),

@@ -241,8 +241,8 @@ impl Inquiries {
     /// Places in clients' orders that wait, and whether nothing behind is read until then.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = ((ConnId, u32), bool)> {
         self.pending.iter().map(|(_, inquiry)| {
-            let has_fence = matches!(inquiry.gathered, Gathered::Redirect { .. });
-            ((inquiry.conn, inquiry.place), has_fence)
+            let has_barrier = matches!(inquiry.gathered, Gathered::Redirect { .. });
+            ((inquiry.conn, inquiry.place), has_barrier)
         })
     }
 

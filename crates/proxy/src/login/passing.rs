@@ -28,7 +28,7 @@ use crate::login::credentials::Credentials;
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
 use crate::requests::route::Keys;
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use command::{
     AclQuestion, Carry, ClientTask, Command, Flags, Local, Merge, PubSubQuestion, Refusal, Within,
 };
@@ -153,7 +153,7 @@ impl Core {
         let credentials = Credentials::new(user, password);
         let attempt = Attempt { credentials: credentials.clone(), name: name.into(), hello };
         let place = session.reserve(Owed::Login(self.passing.attempts.insert(attempt)));
-        session.fences += 1;
+        session.hold.add(Reason::Order);
         let request = credentials.request().unwrap_or_default();
         self.enqueue_on(ix, request, Asked::by_client(session.conn, place));
     }
@@ -186,7 +186,7 @@ impl Core {
 
     /// Nobody waits for it any more: no node will answer, or one has.
     pub(crate) fn lose_attempt(&mut self, session: &mut Session, id: Id) -> Option<Attempt> {
-        session.fences -= 1;
+        session.hold.remove(Reason::Order);
         self.clients_to_resume.push(session.conn);
         self.passing.attempts.remove(id)
     }
@@ -209,7 +209,7 @@ impl Core {
         }
         if session.resp3 != resp3 {
             // Messages come in the new protocol from now on: not before the client knows.
-            session.raise_fence(session.front());
+            session.raise_barrier(session.front());
         }
         self.change_profile(session, kind);
         session.login = login;
@@ -391,7 +391,7 @@ impl Core {
             session.login.give_up_asking();
             return None;
         };
-        session.learning = true;
+        session.hold.add(Reason::Question);
         let asked = Asked { purpose: Purpose::DefaultUser, ..Asked::by_client(session.conn, 0) };
         self.enqueue_on(ix, PING, asked);
         Some(self.read_again())
@@ -415,7 +415,7 @@ impl Proxy {
     pub(crate) fn end_question_for_default_user(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         session.login.give_up_asking();
-        session.learning = false;
+        session.hold.remove(Reason::Question);
         self.core.clients_to_resume.push(conn);
     }
 

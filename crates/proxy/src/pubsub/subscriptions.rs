@@ -508,7 +508,7 @@ pub(crate) struct Subscribed {
     topics: [BTreeMap<Arc<[u8]>, Id>; Kind::COUNT],
     /// The last place in its order that must not be overtaken by a message: that of a confirmation, or of a message
     /// that waits there itself.
-    pub fence: Option<u32>,
+    pub barrier: Option<u32>,
     /// The last place in its order for a confirmation that is still to come, or was.
     pub awaits: Option<u32>,
     /// It sees the requests of all.

@@ -73,7 +73,7 @@ fn keys_of_one_shard_go_the_way_of_one_transaction() {
     let client = rig.client();
     let b = rig.key(1);
     rig.client_sends(client, &format!("multi|ping|set {b} 2|exec|get {b}|"));
-    assert_eq!(rig.node_got(1), part(&[&["ping"], &["set", &b, "2"]]) + &words(&["get", &b]), "no fence");
+    assert_eq!(rig.node_got(1), part(&[&["ping"], &["set", &b, "2"]]) + &words(&["get", &b]), "no barrier");
     rig.node_sends(1, &ran(2, "+PONG|+OK|"));
     assert_eq!(rig.taken(client), "+OK|+QUEUED|+QUEUED|*2|+PONG|+OK|");
 }

@@ -24,7 +24,7 @@ use crate::local::inquiry::{Gathered, Question};
 use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Kept;
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use crate::tracking::noloop::Check;
 use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
 use command::{Carry, ClientTask, Command, Flags, Local, Number, Transaction as Act};
@@ -132,14 +132,16 @@ impl Core {
                     Err(lost) => self.refuse(session, &lost.text()),
                     Ok(()) => {
                         session.reserve(Owed::Subscription);
-                        session.fences += 1;
+                        session.hold.add(Reason::Order);
                     }
                 }
             }
             Ok(Wish::On { redirect: Some(client), tracking }) => {
                 let gathered = Gathered::Redirect { found: None, tracking: self.counted(tracking) };
                 let is_asked = self.ask_workers(session, Question::Find { client }, gathered);
-                session.fences += u32::from(is_asked);
+                if is_asked {
+                    session.hold.add(Reason::Order);
+                }
             }
         }
     }
@@ -168,7 +170,7 @@ impl Core {
             Ok(()) => session.expect(place, Owed::Subscription),
             Err(text) => {
                 errors::write(reply, &text);
-                self.lift_fence_of_tracking(session);
+                self.lift_barrier_of_tracking(session);
             }
         }
         !reply.is_empty()
@@ -176,8 +178,8 @@ impl Core {
 
     /// CLIENT TRACKING ON was answered: what its client sent behind it is read now. A read that was sent on before all
     /// nodes tell of changes could find what has changed by then, and nobody would say so; and OFF must not come first.
-    fn lift_fence_of_tracking(&mut self, session: &mut Session) {
-        session.fences -= 1;
+    fn lift_barrier_of_tracking(&mut self, session: &mut Session) {
+        session.hold.remove(Reason::Order);
         self.clients_to_resume.push(session.conn);
     }
 
@@ -260,7 +262,7 @@ impl Core {
 
     /// The session tracks no more: it has said so, or is gone.
     pub(crate) fn end_tracking(&mut self, session: &mut Session) {
-        if session.fences > 0 {
+        if session.hold.has(Reason::Order) {
             // It is gone, and may have been about to.
             for id in self.invalidations.waiting_of(Some(session.conn)) {
                 self.invalidations.waiting.remove(id);
@@ -413,7 +415,7 @@ impl Proxy {
             let before = tracks.take();
             let now = tracks.insert(tracking);
             before.iter().for_each(|before| now.succeed(before));
-            core.lift_fence_of_tracking(session);
+            core.lift_barrier_of_tracking(session);
             core.settle(session, place, b"+OK\r\n");
         }
         self.count_prefixes();
@@ -463,7 +465,7 @@ impl Proxy {
                 self.core.forget_tracker(conn);
             }
             self.core.counters.errors += 1;
-            self.core.lift_fence_of_tracking(session);
+            self.core.lift_barrier_of_tracking(session);
             self.core.settle(session, place, error);
         }
     }

@@ -46,7 +46,7 @@ use crate::link::{Purpose, Ticket};
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::{Aim, Kept};
 use crate::replies::Outcome;
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use crate::transaction::divided::{PartRequests, Piece};
 use crate::transaction::results::{self, Answered, PartResult};
 use crate::transaction::{EXEC, Held, MULTI, Replay};
@@ -248,7 +248,7 @@ impl Core {
             counted_bytes: 0,
         });
         session.reserve(Owed::Execution(id));
-        session.fences += 1;
+        session.hold.add(Reason::Order);
         // All that is sent first was admitted: none of it is answered at once.
         self.go_on_executing(id);
     }
@@ -480,7 +480,7 @@ impl Proxy {
                 }
                 core.pool.give(merged);
                 if !is_answered {
-                    session.fences -= 1;
+                    session.hold.remove(Reason::Order);
                     return core.pool.give(reply);
                 }
                 reply

@@ -27,7 +27,7 @@ use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::profiles::Profile;
 use crate::requests::Step;
 use crate::requests::route::Scratch;
-use crate::session::{Owed, Session};
+use crate::session::{Owed, Reason, Session};
 use command::{Carry, Resolved, Within};
 use resp::reply::{elements, elements_left};
 use resp::request::{RequestLimits, Scanned, Scanner};
@@ -238,7 +238,7 @@ impl Core {
     /// Reserves what the reply to EXEC is for a transaction of `commands` commands of the node and `inlays`. Nothing behind
     /// it is carried out before it was answered, and nothing is pending before it.
     pub(crate) fn expect_mixture(&mut self, session: &mut Session, inlays: Inlays, commands: u32) -> Owed {
-        session.fences += 1;
+        session.hold.add(Reason::Order);
         let id = self.mixtures.insert(Mixture::new(inlays, commands));
         self.recount_mixture(id);
         Owed::Mixture(id)
@@ -257,7 +257,7 @@ impl Core {
     pub(crate) fn lose_mixture(&mut self, session: &mut Session, id: Id) {
         self.forget_mixture(id);
         session.end_caching();
-        self.lift_mixture_fence(session);
+        self.lift_mixture_barrier(session);
     }
 
     /// Nobody waits for it any more.
@@ -274,8 +274,8 @@ impl Core {
         }
     }
 
-    fn lift_mixture_fence(&mut self, session: &mut Session) {
-        session.fences -= 1;
+    fn lift_mixture_barrier(&mut self, session: &mut Session) {
+        session.hold.remove(Reason::Order);
         self.clients_to_resume.push(session.conn);
     }
 
@@ -323,7 +323,7 @@ impl Core {
 
     /// Writes the next replies of the session's transaction, as many as have room.
     pub(crate) fn lay_in(&mut self, session: &mut Session) {
-        if session.fences == 0 || !self.is_laying_in(session) {
+        if !session.hold.has(Reason::Order) || !self.is_laying_in(session) {
             return;
         }
         let Some(Owed::Mixture(id)) = session.front_owed() else { return };
@@ -334,7 +334,7 @@ impl Core {
                 self.forget_mixture(id);
                 session.end_caching();
                 session.finish_relay(&mut self.pool);
-                self.lift_mixture_fence(session);
+                self.lift_mixture_barrier(session);
                 self.use_database(session, &laying);
                 self.note_settled(session, 0);
                 return;

@@ -1,0 +1,82 @@
+//! Why the next request of a session is not read yet.
+
+/// A reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// An earlier request goes another way, and nothing may overtake it: one that is in flight on a draining or a held link,
+    /// waits in the retry queue, or is carried out by a task. Each such request counts.
+    Order,
+    /// A node is asked for what the request means, or who the client is.
+    Question,
+    /// CLIENT PAUSE.
+    Pause,
+}
+
+/// The reasons that there are at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hold {
+    order: u32,
+    questions: u16,
+    pauses: u16,
+}
+
+impl Hold {
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        (self.order | u32::from(self.questions) | u32::from(self.pauses)) == 0
+    }
+
+    /// Whether there is this one.
+    pub(crate) fn has(self, reason: Reason) -> bool {
+        self.count(reason) > 0
+    }
+
+    /// How many requests are in the way for this reason.
+    pub(crate) fn count(self, reason: Reason) -> u32 {
+        match reason {
+            Reason::Order => self.order,
+            Reason::Question => self.questions.into(),
+            Reason::Pause => self.pauses.into(),
+        }
+    }
+
+    /// One more is in the way. Only order counts.
+    pub(crate) fn add(&mut self, reason: Reason) {
+        match reason {
+            Reason::Order => self.order += 1,
+            Reason::Question => self.questions = 1,
+            Reason::Pause => self.pauses = 1,
+        }
+    }
+
+    /// One less is. Whether there was one.
+    pub(crate) fn remove(&mut self, reason: Reason) -> bool {
+        let was = self.has(reason);
+        match reason {
+            Reason::Order => self.order -= 1,
+            Reason::Question => self.questions = 0,
+            Reason::Pause => self.pauses = 0,
+        }
+        was
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_counts_and_the_others_do_not() {
+        let mut hold = Hold::default();
+        assert!(hold.is_empty());
+        for reason in [Reason::Order, Reason::Question, Reason::Pause] {
+            hold.add(reason);
+            hold.add(reason);
+            assert!(hold.has(reason) && !hold.is_empty(), "{reason:?}");
+            assert!(hold.remove(reason), "{reason:?}");
+        }
+        assert_eq!(hold.count(Reason::Order), 1);
+        assert!(!hold.remove(Reason::Pause) && hold.remove(Reason::Order) && hold.is_empty());
+    }
+}
