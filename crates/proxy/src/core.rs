@@ -39,6 +39,7 @@ use crate::tracking::invalidations::Invalidations;
 use crate::transaction::Replay;
 use crate::transaction::execution::Execution;
 use crate::transaction::inlays::Mixture;
+use crate::walk;
 use command::Number;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -305,6 +306,7 @@ impl Core {
     /// from which offset on. All of it with one look for the connection.
     #[inline(always)]
     fn queue_on(&mut self, ix: LinkIx, asked: Asked, begin: impl FnOnce(&mut Link, &mut BufferPool) -> u64) {
+        walk::enter("queue_on");
         let link = &mut self.links[ix];
         let start = begin(link, &mut self.pool);
         let (deadline, kept) = match link.used_by {

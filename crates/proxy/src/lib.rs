@@ -39,6 +39,7 @@ mod tally;
 mod topology_update;
 mod tracking;
 mod transaction;
+mod walk;
 
 pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};

@@ -16,6 +16,7 @@ use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::rounds::Rounds;
 use crate::session::{Owed, Phase, Reason, Session};
+use crate::walk;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Slab, append};
@@ -159,6 +160,7 @@ impl Proxy {
 
     /// Bytes of a client: requests, as far as they are complete and it may send them.
     fn handle_client_bytes(&mut self, conn: ConnId, bytes: &[u8]) {
+        walk::enter("handle_client_bytes");
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let core = &mut self.core;
         core.counters.client_bytes_in += bytes.len() as u64;

@@ -33,6 +33,7 @@ use crate::reading::replicas::is_turned_away;
 use crate::replies::Outcome;
 use crate::session::{Owed, Phase, Reason, is_behind};
 use crate::transaction::Held;
+use crate::walk;
 use resp::encode;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -299,6 +300,7 @@ impl Proxy {
     /// of.
     #[cold]
     pub(crate) fn redirect(&mut self, ix: LinkIx, reply: &[u8]) -> bool {
+        walk::enter("redirect");
         let core = &mut self.core;
         let Some(&ticket) = core.links[ix].front() else { return false };
         if core.links[ix].used_by == Use::Replica && is_turned_away(&ticket, reply) {
@@ -810,6 +812,7 @@ impl Core {
     /// Queues a request that was declined elsewhere for the connection `ix`: with `asks`, for keys that are on their way
     /// there, in one piece with the word for it. It has no more time than it had.
     pub(crate) fn enqueue_again(&mut self, ix: LinkIx, asks: bool, request: &[u8], ticket: Ticket) {
+        walk::enter("enqueue_again");
         if asks {
             self.enqueue_on(ix, ASKING, Asked::by_nobody());
         }

@@ -16,6 +16,7 @@ use crate::link::{Purpose, Reported, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub;
 use crate::session::{Owed, Reason, Session};
+use crate::walk;
 use command::Number;
 use resp::reply::plain_len;
 use stdx::Instant;
@@ -70,6 +71,7 @@ pub(crate) enum Fault {
 impl Proxy {
     /// Reads the replies in `bytes`, which came from `ix`.
     pub(crate) fn handle_replies(&mut self, ix: LinkIx, bytes: &[u8]) {
+        walk::enter("handle_replies");
         let core = &mut self.core;
         core.counters.node_bytes_in += bytes.len() as u64;
         let link = &mut core.links[ix];
@@ -119,6 +121,7 @@ impl Proxy {
     /// asked for again on a connection of its client's own. Else it is held until it is whole, as on a connection of its
     /// client's own what is not passed on while it comes.
     fn avoid_large_reply(&mut self, ix: LinkIx) {
+        walk::enter("avoid_large_reply");
         let core = &mut self.core;
         let link = &mut core.links[ix];
         if link.is_pushed_to() {
@@ -212,6 +215,7 @@ impl Proxy {
 
     /// Takes what comes for one client, who gets it as he takes it.
     fn handle_pinned_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
+        walk::enter("handle_pinned_bytes");
         let core = &mut self.core;
         let link = &mut core.links[ix];
         let Some(&ticket) = link.front() else {
@@ -236,6 +240,7 @@ impl Proxy {
 
     /// What goes ahead of a client's request (ASKING, a script that it names) has an answer of its own, which nobody waits for.
     fn skip_answer(&mut self, ix: LinkIx, bytes: &[u8]) {
+        walk::enter("skip_answer");
         let core = &mut self.core;
         let link = &mut core.links[ix];
         link.extend_input(bytes, &mut core.pool);
@@ -255,6 +260,7 @@ impl Proxy {
 
     /// Hands every complete reply on. Returns how many bytes they were; an error if the connection was given up.
     fn read_replies(&mut self, ix: LinkIx, bytes: &[u8]) -> Result<usize, ()> {
+        walk::enter("read_replies");
         let mut at = 0;
         loop {
             let core = &mut self.core;
@@ -392,6 +398,7 @@ impl Proxy {
     /// for a client is looked at once. Returns how many bytes of `rest` these were.
     #[inline(always)]
     fn deliver_run(&mut self, ix: LinkIx, first: Recipient, reply: &[u8], rest: &[u8]) -> usize {
+        walk::enter("deliver_run");
         let (mut recipient, mut reply, mut used) = (first, reply, 0);
         let Some(Peer::Client(session)) = self.peers.get_mut(first.conn) else { return 0 };
         if session.pinning != Pinning::No {
@@ -544,6 +551,7 @@ impl Proxy {
 
     /// What came is not the client's reply as it is: it is put together, or asked for once more.
     fn deliver_in_part(&mut self, recipient: Recipient, outcome: Outcome<'_>) {
+        walk::enter("deliver_in_part");
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
         let core = &mut self.core;
         let mut scratch = std::mem::take(&mut core.scratch.reply);

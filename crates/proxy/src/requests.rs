@@ -17,6 +17,7 @@ use crate::redirect::Kept;
 use crate::requests::learn::Lookup;
 use crate::requests::route::{Keys, Route, Scratch};
 use crate::session::{Mute, Owed, Phase, Reason, Session};
+use crate::walk;
 use command::{
     Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
 };
@@ -49,6 +50,7 @@ impl Core {
     /// Carries out the requests that begin `bytes`, until none is complete or the session must wait. Returns how many
     /// bytes were used.
     pub(crate) fn handle_requests(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
+        walk::enter("handle_requests");
         let mut at = 0;
         if bytes.len() > DEEP_FROM {
             self.share_pending();
@@ -150,6 +152,7 @@ impl Core {
     /// request. Returns how many bytes were used. What it leaves, [`Core::handle_requests`] looks at closely.
     #[inline(always)]
     fn forward_run(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
+        walk::enter("forward_run");
         let mut at = 0;
         if !self.is_usual(session) {
             return at;
@@ -230,6 +233,7 @@ impl Core {
         keys: &mut Keys,
         reply: &mut Vec<u8>,
     ) -> Step {
+        walk::enter("handle_request");
         self.count_request(session, number);
         match resolved {
             Resolved::Unknown if command::is_cross_protocol(request.arg(0)) => {
@@ -296,6 +300,7 @@ impl Core {
         keys: &mut Keys,
         reply: &mut Vec<u8>,
     ) -> Step {
+        walk::enter("carry_out");
         let Resolved::Command(command) = resolved else {
             return self.refuse_unresolved(session, resolved, request, reply);
         };
@@ -442,6 +447,7 @@ impl Core {
     /// Queues a whole request of `session` for the connection `ix`.
     #[inline(always)]
     fn send_over(&mut self, session: &mut Session, command: &Command, ix: LinkIx, bytes: &[u8]) {
+        walk::enter("send_over");
         let place = session.reserve(Owed::Node);
         let kept = Kept::only_if(command.flags.contains(Flags::READONLY));
         self.enqueue_on(ix, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });

@@ -20,6 +20,7 @@ use crate::reading::replicas::Reads;
 pub(crate) use crate::session::hold::{Hold, Reason};
 use crate::tracking::Tracking;
 use crate::transaction::Transaction;
+use crate::walk;
 use command::Number;
 use resp::reply::is_push;
 use resp::request;
@@ -424,6 +425,7 @@ impl Session {
 
     /// Reserves the next place, for what `owed` will bring. The number goes into the ticket.
     pub(crate) fn reserve(&mut self, owed: Owed) -> u32 {
+        walk::enter("reserve");
         let number = self.next_place();
         self.pending.push_back(Place::Waiting(owed));
         number
@@ -554,6 +556,7 @@ impl Session {
         pool: &mut BufferPool,
         is_right: impl Fn(&Owed) -> bool,
     ) -> bool {
+        walk::enter("settle_if");
         let index = self.index(number);
         let Some(place) = self.pending.get_mut(index) else { return false };
         let is_muted = match place {
@@ -680,6 +683,7 @@ impl Session {
 
     /// Moves replies that wait for nobody any more to the output.
     fn release(&mut self, pool: &mut BufferPool) {
+        walk::enter("release");
         while let Some(Place::Ready(parked)) = self.pending.front() {
             match parked {
                 // A muted place has nothing.

@@ -36,6 +36,7 @@ mod topology_update;
 mod tracking;
 mod transactions;
 mod unsent;
+mod walks;
 
 use crate::cross_slot::Remedy;
 use crate::testing::{Rig, crossed};

@@ -34,6 +34,7 @@ use crate::memory::Charge;
 use crate::redirect::Kept;
 use crate::requests::upload::Upload;
 use crate::session::{Owed, Session, is_behind};
+use crate::walk;
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Id, Instant, Slab};
 use topology::{NodeId, ShardId};
@@ -368,6 +369,7 @@ impl Core {
 
     /// Sends what is to be asked again now, if the session has its permit. Returns what could not be sent.
     pub(crate) fn send_refetches(&mut self, session: &mut Session) -> Vec<(Ticket, Lost)> {
+        walk::enter("send_refetches");
         let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return Vec::new() };
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
         let refetches = std::mem::take(&mut pin.refetches);

@@ -22,6 +22,7 @@ use crate::link::{Link, Purpose, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Reason, Session, is_behind};
+use crate::walk;
 
 impl Proxy {
     /// Retires the connection `ix` if many share it and what comes on it for one of them would keep the others for too
@@ -35,6 +36,7 @@ impl Proxy {
     /// again on a connection of its own, and what comes here is passed over; or, if nobody else waits for anything here and
     /// this is retired, it is that connection.
     pub(crate) fn refetch(&mut self, ix: LinkIx, refetches: Vec<Refetch>) {
+        walk::enter("refetch");
         let Some(conn) = refetches.first().map(|refetch| refetch.ticket.conn) else { return };
         let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
         self.core.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::discard);

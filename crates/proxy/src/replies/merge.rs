@@ -8,6 +8,7 @@ use crate::held::streams::Streams;
 use crate::link::profiles::Profile;
 use crate::replies::reports::Reports;
 use crate::scripts::Library;
+use crate::walk;
 use resp::{encode, reply};
 use stdx::{BUFFER_BYTES_MIN, Prng, append};
 use topology::Topology;
@@ -242,6 +243,7 @@ impl Merge {
 
     /// Takes in the reply of part `part`. True when it was the last one: then [`Merge::finish`] gives the result.
     pub(crate) fn absorb(&mut self, part: u32, bytes: &[u8]) -> bool {
+        walk::enter("absorb");
         self.left -= 1;
         self.absorbed_bytes += bytes.len();
         if reply::is_error(bytes) {
@@ -439,6 +441,7 @@ impl Merge {
     /// Appends the one reply, once every part was absorbed. One part's failure is the whole command's. Returns what
     /// is to be kept after the command's success.
     pub(crate) fn finish(mut self, out: &mut Vec<u8>, spare: &mut SpareValues) -> Option<Library> {
+        walk::enter("finish");
         debug_assert!(self.left == 0, "every part was absorbed");
         match &self.failure {
             None => self.kind.write(out, self.profile),

@@ -12,6 +12,7 @@ use crate::link::{Link, Purpose, Ticket};
 use crate::replies::merge::Merge;
 use crate::replies::{Fault, unasked_push};
 use crate::session::{Owed, Session};
+use crate::walk;
 use resp::reply::{self, ReplyError};
 use stdx::Id;
 
@@ -84,6 +85,7 @@ impl Core {
 
     /// Passes on what is there of one node's reply.
     fn relay_reply(&mut self, session: &mut Session, links: &[LinkIx]) -> Result<Step, Garbled> {
+        walk::enter("relay_reply");
         let Some((node, ticket)) = self.source(session, links, None) else { return Ok(Step::Wait) };
         let complete = self.relay_value(session, node, &ticket)?;
         if !complete {

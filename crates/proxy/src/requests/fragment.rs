@@ -8,6 +8,7 @@ use crate::replies::merge::Merge;
 use crate::requests::route::{Keys, Part};
 use crate::scripts::Library;
 use crate::session::{Owed, Session};
+use crate::walk;
 use command::{Command, Flags};
 use resp::Request;
 
@@ -22,6 +23,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
+        walk::enter("send_parts");
         if !self.refuse_unless_admitted(session, &mut keys.parts) {
             self.send_parts_to_nodes(session, command, merge, request, keys);
         }
@@ -115,6 +117,7 @@ impl Core {
         keys: &Keys,
         library: Option<Library>,
     ) {
+        walk::enter("expect_parts");
         let reads = command.flags.contains(Flags::READONLY);
         let loadable = match merge {
             command::Merge::And => self.board.scripts.loadable(command, request),

@@ -2,6 +2,7 @@
 
 use crate::limits::{SCRATCH_BYTES_KEPT, SPARE_BUFFER_BYTES_MAX};
 use crate::link::LinkIx;
+use crate::walk;
 use command::Command;
 use resp::Request;
 use resp::request::Span;
@@ -122,6 +123,7 @@ fn route_many(command: &Command, request: &Request<'_>, topology: &Topology, key
 impl Keys {
     /// Sorts the keys at `positions` into parts.
     fn divide(&mut self, request: &Request<'_>, topology: &Topology) {
+        walk::enter("divide");
         self.parts.clear();
         self.part_of_key.clear();
         for &position in &self.positions {

@@ -17,7 +17,7 @@ fn rig(shards: usize, limits: Limits) -> (Rig, crate::ConnId) {
 }
 
 /// A client that has seen many small replies, so that the next is not expected to be large.
-fn small_client(rig: &mut Rig) -> crate::ConnId {
+pub(super) fn small_client(rig: &mut Rig) -> crate::ConnId {
     let client = rig.client();
     let key = rig.key(0);
     let shared = rig.node(0);

@@ -1,0 +1,37 @@
+//! Which functions a request passes: tests compare it with the walks of ARCHITECTURE.md, so that the map stays true. In a build
+//! that is not for tests this is nothing.
+
+/// The function `name` was entered.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) fn enter(_name: &'static str) {}
+
+#[cfg(test)]
+pub(crate) use recorded::{enter, record};
+
+#[cfg(test)]
+mod recorded {
+    use std::cell::RefCell;
+
+    thread_local! {
+        /// What was entered, while somebody wants to know.
+        static ENTERED: RefCell<Option<Vec<&'static str>>> = const { RefCell::new(None) };
+    }
+
+    pub(crate) fn enter(name: &'static str) {
+        ENTERED.with_borrow_mut(|entered| entered.iter_mut().for_each(|entered| entered.push(name)));
+    }
+
+    /// The functions that were entered while `run` ran, each once, in the order of their first times.
+    pub(crate) fn record(run: impl FnOnce()) -> Vec<&'static str> {
+        ENTERED.set(Some(Vec::new()));
+        run();
+        let mut first = Vec::new();
+        for name in ENTERED.take().unwrap_or_default() {
+            if !first.contains(&name) {
+                first.push(name);
+            }
+        }
+        first
+    }
+}
