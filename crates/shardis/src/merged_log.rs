@@ -49,7 +49,7 @@ impl MergedLog {
             }
             // Each is over for all, or nobody was told of it.
             Kind::Ends(conditions) => {
-                conditions.iter().fold(true, |is_over, condition| self.ends(condition, worker) && is_over)
+                conditions.iter().filter(|condition| !self.ends(condition, worker)).count() == 0
             }
             Kind::Moment(text) => {
                 self.moments.retain(|_, told_at| now.duration_since(*told_at) < TOLD_EVERY);
