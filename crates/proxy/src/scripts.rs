@@ -76,6 +76,8 @@ pub(crate) struct Repeat {
     shard: ShardId,
     named: Named,
     request: Vec<u8>,
+    /// That was done: no other time.
+    is_second: bool,
 }
 
 /// Requests that may have to go once more.
@@ -246,7 +248,13 @@ impl Repeats {
         let mut copy = pool.take();
         copy.extend_from_slice(request);
         self.charge.add(copy.len());
-        Some(self.requests.insert(Repeat { profile, shard, named, request: copy }))
+        Some(self.requests.insert(Repeat { profile, shard, named, request: copy, is_second: false }))
+    }
+
+    /// `repeat` is sent once more, perhaps to a node that has it sent to another. It is kept until it is answered.
+    fn keep_second(&mut self, repeat: Repeat) -> Id {
+        self.charge.add(repeat.request.len());
+        self.requests.insert(Repeat { is_second: true, ..repeat })
     }
 
     fn remove(&mut self, id: Id) -> Option<Repeat> {
@@ -371,24 +379,27 @@ impl Core {
             Named::Script(_) => reply.starts_with(NO_SCRIPT),
             Named::Functions => reply == FUNCTION_NOT_FOUND,
         };
-        let ix = (missing && session.is_last(place))
+        let ix = (missing && !repeat.is_second && session.is_last(place))
             .then(|| self.shared_link(repeat.profile, repeat.shard).ok())
             .flatten()
             .filter(|&ix| self.bring_again(ix, &repeat.named));
-        if let Some(ix) = ix {
-            session.expect(place, Owed::Node);
-            self.enqueue_on(ix, &repeat.request, Asked::by_client(session.conn, place));
-        }
-        self.pool.give(repeat.request);
-        ix.is_some()
+        let Some(ix) = ix else {
+            self.pool.give(repeat.request);
+            return false;
+        };
+        self.enqueue_on(ix, &repeat.request, Asked::by_client(session.conn, place));
+        session.expect(place, Owed::Repeat(self.repeats.keep_second(repeat)));
+        true
     }
 
-    /// As [`Core::bring_along`], where we were wrong about what the node has.
+    /// As [`Core::bring_along`], where we were wrong about what a node has. Which one is not known here: the request may have
+    /// been redirected to it. So no link counts as one that has loaded it.
     fn bring_again(&mut self, ix: LinkIx, named: &Named) -> bool {
-        let loaded = &mut self.links[ix].loaded;
-        match named {
-            Named::Script(sha) => drop(loaded.scripts.remove(sha)),
-            Named::Functions => loaded.libraries_version = 0,
+        for link in &mut self.links {
+            match named {
+                Named::Script(sha) => _ = link.loaded.scripts.remove(sha),
+                Named::Functions => link.loaded.libraries_version = 0,
+            }
         }
         self.bring_along(ix, named)
     }

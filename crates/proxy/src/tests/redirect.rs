@@ -563,6 +563,32 @@ fn a_script_goes_along_with_the_request_that_names_it() {
 }
 
 #[test]
+fn a_script_is_loaded_where_it_was_missed_behind_a_redirect() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, "script load hi|");
+    let sha = "c22b5f9178342609428d6f51b2c5af4c0bde6a42";
+    for shard in [0, 1] {
+        rig.node_got(shard);
+        rig.node_sends(shard, &format!("$40|{sha}|"));
+    }
+    rig.taken(client);
+    let (loads, runs) = (request("SCRIPT LOAD hi"), request(&format!("evalsha {sha} 1 {key}")));
+    rig.client_sends(client, &runs);
+    assert_eq!(rig.node_got(0), runs);
+    rig.node_sends(0, &ask(slot, 1));
+    assert_eq!(rig.node_got(1), format!("{ASKING}{runs}"), "it has loaded it");
+    // It has forgotten it: somebody else has flushed its scripts.
+    rig.node_sends(1, "+OK|-NOSCRIPT No matching script. Please use EVAL.|");
+    assert_eq!(rig.node_got(0), format!("{loads}{runs}"), "the slot may be back");
+    rig.node_sends(0, &format!("$40|{sha}|{}", ask(slot, 1)));
+    assert_eq!(rig.node_got(1), format!("{loads}{ASKING}{runs}"));
+    rig.node_sends(1, &format!("$40|{sha}|+OK|$2|hi|"));
+    assert_eq!(rig.taken(client), "$2|hi|");
+    assert_eq!(rig.proxy.core.repeats.len(), 0);
+}
+
+#[test]
 fn an_error_on_a_connection_for_large_replies_is_read_whole() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
