@@ -25,6 +25,7 @@ use handshakes::Handshakes;
 use mio::event::Event as Readiness;
 use mio::{Events, Interest, Poll, Token};
 use socket::Socket;
+use socket2::SockRef;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr};
@@ -357,6 +358,15 @@ impl Driver {
         {
             conn.paused = false;
             self.list_now(id.index as usize);
+        }
+    }
+
+    /// Once the connection is closed, what the other side has not received is dropped. Else the kernel goes on to send it for
+    /// minutes: behind what was said over a later connection, if the network was gone for a while.
+    pub fn drop_unsent_on_close(&mut self, id: Id) -> io::Result<()> {
+        match self.conn(id).and_then(|conn| conn.socket.tcp()) {
+            Some(stream) => SockRef::from(stream).set_linger(Some(Duration::ZERO)),
+            None => Ok(()),
         }
     }
 

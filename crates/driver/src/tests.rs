@@ -245,6 +245,28 @@ fn a_node_that_vanishes_is_noticed_sooner_than_a_client_that_does() {
     assert_eq!([ID, node].map(noticed_after), [Duration::from_secs(120), Duration::from_secs(15)]);
 }
 
+/// A connection to a listener that does not read, full of what was sent, which is closed. What the other side finds.
+fn found_behind_the_close(drops: bool) -> std::io::Result<usize> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut driver = Driver::new().expect("a poll");
+    driver.connect(ID, &Target::Tcp(listener.local_addr().expect("bound"))).expect("begins");
+    let (mut other, _) = listener.accept().expect("connects");
+    until(&mut driver, |event| matches!(event, Event::Connected(ID)).then_some(()));
+    if drops {
+        driver.drop_unsent_on_close(ID).expect("a live socket");
+    }
+    let piece = vec![b'x'; 1 << 20];
+    while driver.send(ID, &piece).expect("open") == piece.len() {}
+    driver.close(ID);
+    other.read_to_end(&mut Vec::new())
+}
+
+#[test]
+fn what_was_not_received_is_dropped_on_close_if_that_is_wanted() {
+    assert!(found_behind_the_close(false).is_ok_and(|found| found > 0));
+    assert_eq!(found_behind_the_close(true).expect_err("reset").kind(), ErrorKind::ConnectionReset);
+}
+
 #[test]
 fn a_stale_id_reaches_nobody() {
     let (mut driver, _other) = connected();
