@@ -499,6 +499,8 @@ impl<'p> World<'p> {
         let late = Duration::from_millis(*self.prng.pick(&[50, 300, 900, 3_000]));
         self.now += late;
         self.ledger.now = self.now;
+        // Nobody was told anything meanwhile.
+        self.deaf_until = self.deaf_until.max(self.now + 2 * COMPARE_EVERY);
         self.proxy.handle_lateness(late, self.now);
     }
 
