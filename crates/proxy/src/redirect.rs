@@ -24,6 +24,7 @@ pub(crate) mod kept;
 use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::errors::{self, Lost};
+use crate::held::Watch;
 use crate::link::LinkIx;
 use crate::link::pinned::Pinning;
 use crate::link::profiles::ProfileId;
@@ -612,6 +613,11 @@ impl Proxy {
                     session.phase == Phase::Open || stray.watches && session.phase == Phase::Ending;
                 if !may_hold {
                     return Err(core.not_sent(core.shard_of_node(id), &stray.reason));
+                }
+                if stray.watches && session.watch == Watch::Lost {
+                    // EXEC will fail whatever becomes of these keys.
+                    self.deliver(ticket, Outcome::Reply(b"+OK\r\n"));
+                    return Ok(());
                 }
                 return core.hold_again(
                     session,

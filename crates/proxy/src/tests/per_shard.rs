@@ -439,6 +439,24 @@ fn more_parts_than_the_limit_are_refused() {
 }
 
 #[test]
+fn a_watch_that_is_sent_again_does_not_hide_that_another_was_lost() {
+    let mut rig = Rig::cluster_as(2, settings());
+    let client = rig.client();
+    rig.client_sends(client, "watch a c|");
+    let (of_a, of_c) = (rig.bring_up_pinned(1), rig.bring_up_pinned(0));
+    rig.sends(of_a, "+OK|");
+    rig.taken(of_c);
+    rig.sends(of_c, "-TRYAGAIN Multiple keys request during rehashing of slot|");
+    assert_eq!(rig.taken(client), "", "it waits for its slot");
+    rig.event(Event::Closed { conn: of_a, reason: "gone" });
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.taken(client), "+OK|");
+    rig.client_sends(client, "multi|set c 1|exec|");
+    assert_eq!(rig.taken(client), "+OK|+QUEUED|*-1|", "nobody knows whether a has changed");
+    assert_idle(&rig);
+}
+
+#[test]
 fn select_and_several_shards_do_not_go_together() {
     let mut rig = ready(2);
     let client = rig.client();
