@@ -253,7 +253,7 @@ fn found_behind_the_close(drops: bool) -> std::io::Result<usize> {
     let (mut other, _) = listener.accept().expect("connects");
     until(&mut driver, |event| matches!(event, Event::Connected(ID)).then_some(()));
     if drops {
-        driver.drop_unsent_on_close(ID).expect("a live socket");
+        driver.drop_unsent_on_close(ID);
     }
     let piece = vec![b'x'; 1 << 20];
     while driver.send(ID, &piece).expect("open") == piece.len() {}

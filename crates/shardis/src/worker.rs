@@ -421,7 +421,7 @@ impl Worker {
             _ => self.driver.connect(conn, &Target::Tcp(addr)),
         };
         // A write of unknown outcome must not come behind later ones, when the network is back.
-        let begun = begun.and_then(|()| self.driver.drop_unsent_on_close(conn));
+        self.driver.drop_unsent_on_close(conn);
         self.check_dialled(conn, begun, now);
     }
 
