@@ -49,7 +49,11 @@ impl MergedLog {
             }
             // Each is over for all, or nobody was told of it.
             Kind::Ends(conditions) => {
-                conditions.iter().filter(|condition| !self.ends(condition, worker)).count() == 0
+                let mut are_over = true;
+                for condition in &conditions {
+                    are_over &= self.ends(condition, worker);
+                }
+                are_over
             }
             Kind::Moment(text) => {
                 self.moments.retain(|_, told_at| now.duration_since(*told_at) < TOLD_EVERY);
