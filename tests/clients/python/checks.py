@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import select
+import subprocess
 import sys
 import threading
 import time
@@ -46,6 +47,20 @@ MIB = 1 << 20
 
 # A small value that only a client and a proxy leave alone which take values for bytes.
 EVERY_BYTE = bytes(range(256))
+
+
+@contextlib.contextmanager
+def in_background(role, port, setup):
+    """This program in the role of a worker, for as long as the body of the `with` runs. Its log goes to stderr, since stdout is
+    for checks.
+    """
+    command = [sys.executable, sys.argv[0], role, str(port), setup]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr)
+    try:
+        yield
+    finally:
+        process.stdin.close()
+        process.wait()
 
 
 def run(library, checks=CHECKS):

@@ -4,15 +4,13 @@ Requests of Celery's have several keys and some are transactions, so all its key
 it in front of them, and `--tag-rule={}` of shardis finds it there. `redis_py.py` is for everything else.
 """
 
-import contextlib
 import os
-import subprocess
 import sys
 import threading
 
 from celery import Celery
 
-from checks import Report, expect, within
+from checks import Report, expect, in_background, within
 
 TASKS = 1000
 # Two or three seconds on an idle machine, most of it until the worker has started.
@@ -54,21 +52,9 @@ def run(port):
     """Has the worker do all tasks and prints one line about it; gives the exit code."""
     use(port)
     report = Report()
-    with report.line_of("jobs"), worker(port):
+    with report.line_of("jobs"), in_background("celery-worker", port, "nodes"):
         within(SECONDS_MAX, all_tasks)
     return report.done()
-
-
-@contextlib.contextmanager
-def worker(port):
-    """A worker for as long as the body of the `with` runs. Its log goes to stderr, since stdout is for checks."""
-    command = [sys.executable, sys.argv[0], "celery-worker", str(port), "nodes"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr)
-    try:
-        yield
-    finally:
-        process.stdin.close()
-        process.wait()
 
 
 def all_tasks():

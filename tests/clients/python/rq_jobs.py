@@ -4,10 +4,8 @@ RQ sends its pipelines as transactions, waits for jobs of all queues with one BL
 of one queue would wait with BLMOVE for a list of another shard, which shardis refuses.
 """
 
-import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,7 +16,7 @@ from rq.job import Job
 from rq.registry import FailedJobRegistry, FinishedJobRegistry
 from rq.worker import BaseWorker
 
-from checks import Report, expect, within
+from checks import Report, expect, in_background, within
 
 # A job costs client and worker seven milliseconds of computing together.
 JOBS = int(os.environ.get("SHARDIS_RQ_JOBS", "200"))
@@ -61,23 +59,11 @@ def run(port):
     return report.done()
 
 
-@contextlib.contextmanager
-def worker(port):
-    """A worker for as long as the body of the `with` runs. Its log goes to stderr, since stdout is for checks."""
-    command = [sys.executable, sys.argv[0], "rq-worker", str(port), "emulate"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr)
-    try:
-        yield
-    finally:
-        process.stdin.close()
-        process.wait()
-
-
 def all_jobs(port):
     """Each job is done once and has its own result; the one that failed is where failures are kept; nothing is left."""
     r = connection(port)
     queues = [Queue(name, connection=r) for name in QUEUES]
-    with worker(port):
+    with in_background("rq-worker", port, "emulate"):
         # Some one by one, some at once: each is pushed in another way.
         jobs = [queues[n % 2].enqueue(work, n, result_ttl=500) for n in range(JOBS // 2)]
         many = [Queue.prepare_data(work, (n,), result_ttl=500) for n in range(JOBS // 2, JOBS)]
