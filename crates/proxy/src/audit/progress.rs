@@ -129,9 +129,7 @@ impl Core {
             () if !session.output().is_empty() && !session.blocked && !session.is_corked => {
                 Some("is not sent what waits for it")
             }
-            () if session.hold.count(Reason::Order) != barriers => {
-                Some("waits for something that is not there")
-            }
+            () if session.hold.order() != barriers => Some("waits for something that is not there"),
             () if session.hold.has(Reason::Question) && !coming.lessons.contains(&session.conn) => {
                 Some("waits for the meaning of a command that nobody asks for")
             }

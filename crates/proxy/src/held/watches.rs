@@ -66,7 +66,14 @@ impl Watch {
             Watch::On(first) => Watches { on: vec![first], asked: Vec::new() },
             Watch::Asked(first) => Watches { on: Vec::new(), asked: vec![first] },
             Watch::Several(watches) => *watches,
-            _ => return Watch::Asked(ix),
+            other => {
+                debug_assert_eq!(
+                    other,
+                    Watch::No,
+                    "a lost watch is not forgotten, and none begins while EXEC ends one"
+                );
+                return Watch::Asked(ix);
+            }
         };
         watches.asked.push(ix);
         Watch::Several(Box::new(watches))

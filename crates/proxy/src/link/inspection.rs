@@ -82,7 +82,7 @@ impl Said {
             return Said::Nothing;
         }
         let text = String::from_utf8_lossy(reply);
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let field = |name| field(&text, name);
         let unfit = |reason: &str| Said::Unfit(reason.to_owned());
         match field("redis_mode") {
             Some("cluster") => {
@@ -120,12 +120,16 @@ impl Said {
     }
 }
 
+/// What INFO's `text` says in the field `name`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
 /// The run ids in `text`, what a shardis says of itself: its own, and those of the processes behind it. `None`: another server.
 fn behind(text: &str) -> Option<BTreeSet<String>> {
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let others = field("shardis_behind")?.split(',');
+    let others = field(text, "shardis_behind")?.split(',');
     let is_run_id = |id: &&str| id.len() == RUN_ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    Some(others.chain(field("run_id")).filter(is_run_id).take(RUN_IDS_MAX).map(str::to_owned).collect())
+    Some(others.chain(field(text, "run_id")).filter(is_run_id).take(RUN_IDS_MAX).map(str::to_owned).collect())
 }
 
 impl Inspection {

@@ -15,38 +15,39 @@ pub(crate) enum Reason {
 /// The reasons that there are at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hold {
+    /// How many earlier requests are in the way.
     order: u32,
-    questions: u16,
-    pauses: u16,
+    question: bool,
+    pause: bool,
 }
 
 impl Hold {
     /// Whether there is none.
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
-        (self.order | u32::from(self.questions) | u32::from(self.pauses)) == 0
+        self.order == 0 && !(self.question | self.pause)
     }
 
     /// Whether there is this one.
     pub(crate) fn has(self, reason: Reason) -> bool {
-        self.count(reason) > 0
+        match reason {
+            Reason::Order => self.order > 0,
+            Reason::Question => self.question,
+            Reason::Pause => self.pause,
+        }
     }
 
-    /// How many requests are in the way for this reason.
-    pub(crate) fn count(self, reason: Reason) -> u32 {
-        match reason {
-            Reason::Order => self.order,
-            Reason::Question => self.questions.into(),
-            Reason::Pause => self.pauses.into(),
-        }
+    /// How many earlier requests nothing may overtake.
+    pub(crate) fn order(self) -> u32 {
+        self.order
     }
 
     /// One more is in the way. Only order counts.
     pub(crate) fn add(&mut self, reason: Reason) {
         match reason {
             Reason::Order => self.order += 1,
-            Reason::Question => self.questions = 1,
-            Reason::Pause => self.pauses = 1,
+            Reason::Question => self.question = true,
+            Reason::Pause => self.pause = true,
         }
     }
 
@@ -55,8 +56,8 @@ impl Hold {
         let was = self.has(reason);
         match reason {
             Reason::Order => self.order -= 1,
-            Reason::Question => self.questions = 0,
-            Reason::Pause => self.pauses = 0,
+            Reason::Question => self.question = false,
+            Reason::Pause => self.pause = false,
         }
         was
     }
@@ -76,7 +77,7 @@ mod tests {
             assert!(hold.has(reason) && !hold.is_empty(), "{reason:?}");
             assert!(hold.remove(reason), "{reason:?}");
         }
-        assert_eq!(hold.count(Reason::Order), 1);
+        assert_eq!(hold.order(), 1);
         assert!(!hold.remove(Reason::Pause) && hold.remove(Reason::Order) && hold.is_empty());
     }
 }

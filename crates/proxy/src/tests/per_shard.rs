@@ -440,12 +440,7 @@ fn more_parts_than_the_limit_are_refused() {
 
 #[test]
 fn a_watch_that_is_sent_again_does_not_hide_that_another_was_lost() {
-    let mut rig = Rig::cluster_as(2, settings());
-    let client = rig.client();
-    rig.client_sends(client, "watch a c|");
-    let (of_a, of_c) = (rig.bring_up_pinned(1), rig.bring_up_pinned(0));
-    rig.sends(of_a, "+OK|");
-    rig.taken(of_c);
+    let (mut rig, client, of_a, of_c) = watching_a_and_c();
     rig.sends(of_c, "-TRYAGAIN Multiple keys request during rehashing of slot|");
     assert_eq!(rig.taken(client), "", "it waits for its slot");
     rig.event(Event::Closed { conn: of_a, reason: "gone" });
@@ -556,6 +551,17 @@ fn what_is_kept_for_parts_is_counted_and_given_back() {
     rig.client_sends(client, "discard|");
     rig.taken(client);
     assert_idle(&rig);
+}
+
+/// A client that watches `a` and `c`, in slots of two nodes, and the connections of both: the first was answered.
+fn watching_a_and_c() -> (Rig, ConnId, ConnId, ConnId) {
+    let mut rig = Rig::cluster_as(2, settings());
+    let client = rig.client();
+    rig.client_sends(client, "watch a c|");
+    let (of_a, of_c) = (rig.bring_up_pinned(1), rig.bring_up_pinned(0));
+    rig.sends(of_a, "+OK|");
+    rig.taken(of_c);
+    (rig, client, of_a, of_c)
 }
 
 /// Watches `a`, on the first shard, and `b`, on the second, with one WATCH.
@@ -844,12 +850,7 @@ fn slots_of_one_node_are_watched_on_connections_of_their_own() {
 
 #[test]
 fn a_watch_of_a_slot_that_moved_follows_it() {
-    let mut rig = Rig::cluster_as(2, settings());
-    let client = rig.client();
-    rig.client_sends(client, "watch a c|");
-    let (of_a, of_c) = (rig.bring_up_pinned(1), rig.bring_up_pinned(0));
-    rig.sends(of_a, "+OK|");
-    rig.taken(of_c);
+    let (mut rig, client, of_a, of_c) = watching_a_and_c();
     rig.sends(of_c, "-MOVED 7365 127.0.0.1:7001|");
     let moved = rig.idle_or_new(1, of_a);
     assert_eq!(rig.taken(moved), words(&["watch", "c"]));
