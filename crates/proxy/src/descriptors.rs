@@ -15,7 +15,5 @@ pub fn may_have_last(proxy: &Proxy, conn: ConnId) -> bool {
 /// A client has arrived for which none is left: the bytes to send it before it is closed.
 pub fn refuse_client(proxy: &mut Proxy) -> Vec<u8> {
     proxy.core.counters.clients_refused += 1;
-    let mut refusal = Vec::new();
-    errors::write(&mut refusal, errors::CLIENTS_MAX);
-    refusal
+    errors::reply(errors::CLIENTS_MAX)
 }

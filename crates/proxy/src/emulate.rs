@@ -118,13 +118,6 @@ enum Next {
     Reply(Vec<u8>),
 }
 
-/// `text` as a reply.
-fn error_reply(text: &str) -> Vec<u8> {
-    let mut reply = Vec::new();
-    errors::write(&mut reply, text);
-    reply
-}
-
 /// The answer of a step that asks one question.
 fn first(answers: Vec<Answer>) -> Answer {
     answers.into_iter().next().expect("a step asks at least one question, and all were answered")
@@ -133,7 +126,7 @@ fn first(answers: Vec<Answer>) -> Answer {
 impl Next {
     /// It is through, and this went wrong.
     fn error(text: &str) -> Next {
-        Next::Reply(error_reply(text))
+        Next::Reply(errors::reply(text))
     }
 }
 

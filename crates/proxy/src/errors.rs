@@ -206,6 +206,13 @@ pub(crate) fn sort_denied(option: &str) -> String {
     format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
 }
 
+/// `text` as a reply of its own.
+pub(crate) fn reply(text: &str) -> Vec<u8> {
+    let mut reply = Vec::new();
+    write(&mut reply, text);
+    reply
+}
+
 /// `-text\r\n`
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());

@@ -74,9 +74,7 @@ impl Proxy {
     /// A client has arrived: its connection's name, or, if it is refused, the bytes to send it before it is closed.
     pub fn accept(&mut self, arrival: &Arrival<'_>, now: Instant) -> Result<ConnId, Vec<u8>> {
         if let Some(text) = self.core.refusal_of(arrival, self.draining) {
-            let mut refusal = Vec::new();
-            errors::write(&mut refusal, text);
-            return Err(refusal);
+            return Err(errors::reply(text));
         }
         let (counters, settings) = (&mut self.core.counters, &self.core.settings);
         let client = counters.clients_total * settings.workers as u64 + settings.worker as u64 + 1;

@@ -784,8 +784,7 @@ impl Proxy {
             core.notice(Notice::MessagesMissed { shard, topics, reason });
         }
         let lost = core.not_sent_on(&core.links[ix], reason);
-        let mut error = Vec::new();
-        errors::write(&mut error, &lost.text());
+        let error = errors::reply(&lost.text());
         loss.waited_for.into_iter().for_each(|id| self.deny(id, &error));
         if matches!(lost, Lost::Denied { .. }) {
             let topics: Vec<Id> = self.core.subscriptions.topics.ids_at(origin).collect();

@@ -210,7 +210,7 @@ impl Gather {
                 let weight = reply::as_integer(&bytes).and_then(|weight| usize::try_from(weight).ok());
                 Ok(sum.saturating_add(weight.unwrap_or(0).saturating_mul(key.uses)))
             }
-            Answer::Lost(lost) => Err(error(&lost.of_gathering().text())),
+            Answer::Lost(lost) => Err(errors::reply(&lost.of_gathering().text())),
             Answer::TooLarge => Ok(sum),
         })
     }
@@ -232,14 +232,14 @@ impl Gather {
 
     /// Takes in what [`Gather::gather`] asked. An error for the client, if something is missing.
     fn absorb_values(&mut self, answers: Vec<Answer>, conditions: &Conditions) -> Result<(), Vec<u8>> {
-        let too_much = || error(&errors::gathers_too_much(conditions.bytes_max));
+        let too_much = || errors::reply(&errors::gathers_too_much(conditions.bytes_max));
         let mut answers = answers.into_iter().map(|answer| match answer {
             Answer::Reply { bytes, at_ms } if !reply::is_error(&bytes) => Ok((bytes, at_ms)),
             Answer::Reply { bytes, .. } => Err(bytes),
-            Answer::Lost(lost) => Err(error(&lost.of_gathering().text())),
+            Answer::Lost(lost) => Err(errors::reply(&lost.of_gathering().text())),
             Answer::TooLarge => Err(too_much()),
         });
-        let mut next = || answers.next().unwrap_or_else(|| Err(error(errors::MERGE_FAILED)));
+        let mut next = || answers.next().unwrap_or_else(|| Err(errors::reply(errors::MERGE_FAILED)));
         let mut looked_at = 0_usize;
         for key in &mut self.keys {
             if key.roles.is_source {
@@ -415,14 +415,8 @@ fn written(answers: Vec<Answer>) -> Result<(), Vec<u8>> {
     }
     let Some(failure) = failure(&answers) else { return Ok(()) };
     let is_alone = answers.len() == 1 || !answers.iter().any(may_have_run);
-    Err(error(&if is_alone { failure } else { errors::written_in_part(&failure) }))
+    Err(errors::reply(&if is_alone { failure } else { errors::written_in_part(&failure) }))
 }
 
 /// What RESTORE says where a key exists and may not be replaced.
 const BUSY: &[u8] = b"-BUSYKEY ";
-
-fn error(text: &str) -> Vec<u8> {
-    let mut error = Vec::new();
-    errors::write(&mut error, text);
-    error
-}

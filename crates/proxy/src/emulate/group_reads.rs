@@ -11,7 +11,8 @@
 //! other streams there. What was read is told whatever becomes of other streams.
 
 use super::waits::{Changed, KeyWait, Kind};
-use super::{Answer, Next, Question, error_reply};
+use super::{Answer, Next, Question};
+use crate::errors;
 use resp::reply::{elements, is_error, is_null};
 use resp::{Request, encode};
 
@@ -126,8 +127,8 @@ impl GroupRead {
                     None => error = error.or(Some(bytes)),
                 },
                 Answer::Lost(lost) if lost.is_not_sent() && self.wait.has_waited => {}
-                Answer::Lost(lost) => error = error.or_else(|| Some(error_reply(&lost.text()))),
-                Answer::TooLarge => error = error.or_else(|| Some(error_reply(crate::errors::MERGE_FAILED))),
+                Answer::Lost(lost) => error = error.or_else(|| Some(errors::reply(&lost.text()))),
+                Answer::TooLarge => error = error.or_else(|| Some(errors::reply(errors::MERGE_FAILED))),
             }
         }
         if streams > 0 {
@@ -183,7 +184,7 @@ fn objection(answer: Answer) -> Option<Vec<u8>> {
             };
             Some([error, rest].concat())
         }
-        Answer::Lost(lost) => Some(error_reply(&lost.of_gathering().text())),
+        Answer::Lost(lost) => Some(errors::reply(&lost.of_gathering().text())),
         Answer::TooLarge => None,
     }
 }

@@ -16,7 +16,7 @@
 //! that the outcome is unknown, as for any write.
 
 use super::waits::{Changed, Key, KeyWait, Kind};
-use super::{Answer, Next, Question, error_reply};
+use super::{Answer, Next, Question};
 use crate::errors;
 use command::Command;
 use resp::reply::{as_bulk, elements, is_error, is_null};
@@ -261,11 +261,11 @@ impl Pop {
                     refusal.get_or_insert(bytes);
                 }
                 Answer::Reply { .. } | Answer::TooLarge => {
-                    refusal.get_or_insert_with(|| error_reply(errors::WRONG_TYPE));
+                    refusal.get_or_insert_with(|| errors::reply(errors::WRONG_TYPE));
                     break;
                 }
                 Answer::Lost(lost) => {
-                    refusal.get_or_insert_with(|| error_reply(&lost.of_gathering().text()));
+                    refusal.get_or_insert_with(|| errors::reply(&lost.of_gathering().text()));
                 }
             }
         }
@@ -291,8 +291,8 @@ impl Pop {
                 Some(reply) => Next::Reply(reply),
             },
             Answer::Lost(lost) if lost.is_not_sent() && self.wait.has_waited => self.go_on(),
-            Answer::Lost(lost) => Next::Reply(error_reply(&lost.text())),
-            Answer::TooLarge => Next::Reply(error_reply(errors::MERGE_FAILED)),
+            Answer::Lost(lost) => Next::Reply(errors::reply(&lost.text())),
+            Answer::TooLarge => Next::Reply(errors::reply(errors::MERGE_FAILED)),
         }
     }
 

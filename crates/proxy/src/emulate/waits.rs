@@ -13,8 +13,9 @@
 //! may have more elements. So a push costs one pop, however many clients wait. Workers do not know of each other's
 //! clients: between them, the node decides.
 
-use super::{Emulation, Plan, error_reply};
+use super::{Emulation, Plan};
 use crate::core::Core;
+use crate::errors;
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::proxy::{Peer, Proxy};
@@ -305,7 +306,7 @@ impl Proxy {
         let Some(emulation) = self.core.emulations.get_mut(id) else { return };
         let is_waiting = emulation.plan.is_waiting();
         let Some(wait) = emulation.plan.wait_mut() else { return };
-        let verdict = error.map_or_else(|| wait.nothing(), error_reply);
+        let verdict = error.map_or_else(|| wait.nothing(), errors::reply);
         if !is_waiting {
             wait.verdict.get_or_insert(verdict);
             return;

@@ -144,13 +144,13 @@ impl Fan {
         let reply = match outcome {
             Outcome::Reply(reply) => reply,
             Outcome::Lost(lost) if self.answers.are_of_each_node() => {
-                self.failure.get_or_insert_with(|| written(&lost.text()));
+                self.failure.get_or_insert_with(|| errors::reply(&lost.text()));
                 return true;
             }
             // Another shard has something, and this one was too late.
             Outcome::Lost(_) if self.is_ending => return true,
             Outcome::Lost(lost) => {
-                self.failure = Some(written(&lost.of_gathering().text()));
+                self.failure = Some(errors::reply(&lost.of_gathering().text()));
                 return true;
             }
         };
@@ -159,7 +159,7 @@ impl Fan {
         } else if resp::reply::is_error(reply) {
             self.error.get_or_insert_with(|| reply.to_vec());
         } else if self.answers.absorb(part, reply).is_none() {
-            self.error.get_or_insert_with(|| written(errors::MERGE_FAILED));
+            self.error.get_or_insert_with(|| errors::reply(errors::MERGE_FAILED));
         }
         self.error.is_some() || self.failure.is_some() || self.answers.suffice()
     }
@@ -184,12 +184,6 @@ impl Fan {
     fn first_node(&self) -> Option<LinkIx> {
         self.parts.iter().find_map(|part| part.link())
     }
-}
-
-fn written(text: &str) -> Vec<u8> {
-    let mut error = Vec::new();
-    errors::write(&mut error, text);
-    error
 }
 
 impl Core {
@@ -316,7 +310,7 @@ impl Core {
     /// No answer can be told any more, but `error`.
     pub(crate) fn fail_fan(&mut self, id: Id, error: &str) {
         if let Some(fan) = self.fans.get_mut(id) {
-            fan.error.get_or_insert_with(|| written(error));
+            fan.error.get_or_insert_with(|| errors::reply(error));
             self.end_fan(id);
         }
     }

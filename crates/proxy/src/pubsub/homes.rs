@@ -169,8 +169,7 @@ impl Proxy {
         let core = &mut self.core;
         let Some(topic) = core.subscriptions.topics.get(id) else { return };
         let shard = topic.home().unwrap_or(topic.speaker);
-        let mut error = Vec::new();
-        errors::write(&mut error, &core.not_sent(shard, reason).text());
+        let error = errors::reply(&core.not_sent(shard, reason).text());
         self.deny(id, &error);
     }
 

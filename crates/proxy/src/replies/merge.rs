@@ -374,9 +374,7 @@ impl Merge {
 
     /// The reply of `part` is not what belongs here.
     pub(crate) fn fail_merging(&mut self, part: u32) {
-        let mut error = Vec::new();
-        errors::write(&mut error, errors::MERGE_FAILED);
-        self.fail_by_link(part, &error);
+        self.fail_by_link(part, &errors::reply(errors::MERGE_FAILED));
     }
 
     /// Whether all parts are here or have begun to come, if `begun` are coming.

@@ -438,8 +438,7 @@ impl Proxy {
         let was_confirmed = std::mem::take(&mut source.is_confirmed);
         source.has_gap |= was_confirmed;
         let name = core.shard_name(shard).to_owned();
-        let mut error = Vec::new();
-        errors::write(&mut error, &Lost::NotSent { shard: name, reason: reason.to_owned() }.text());
+        let error = errors::reply(&Lost::NotSent { shard: name, reason: reason.to_owned() }.text());
         self.deny_trackers(&error);
         if was_confirmed {
             self.core.counters.message_gaps += 1;
