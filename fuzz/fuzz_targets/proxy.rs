@@ -8,6 +8,7 @@ use proxy::{Action, Arrival, Board, CrossShard, Event, Limits, Proxy, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Id, Instant};
+use store::Scratch;
 use topology::{Topology, TopologySpec, parse_nodes};
 
 /// What happens next.
@@ -104,7 +105,11 @@ fuzz_target!(|steps: Vec<Step>| {
     let limits = Limits { clients_max: 8, ..Limits::default() };
     let (topology, board) = (Arc::new(topology), Arc::new(Board::new(1)));
     let now = Instant::ZERO;
-    let settings = Settings { cross_shard: CrossShard::Emulate, ..Settings::default() };
+    let settings = Settings {
+        cross_shard: CrossShard::Emulate,
+        evaluator: Some(Scratch::boxed),
+        ..Settings::default()
+    };
     let proxy = Proxy::new(limits, settings, topology, board, now);
     let mut world = World { proxy, conns: Vec::new(), now, take: usize::MAX };
     world.proxy.handle_timeouts(now);

@@ -21,6 +21,7 @@ mod carry;
 mod command;
 mod describe;
 mod error;
+mod evaluator;
 mod guard;
 mod keys;
 mod lookup;
@@ -40,6 +41,7 @@ pub use carry::{
 };
 pub use command::Command;
 pub use describe::write_info;
+pub use evaluator::{Evaluator, NewEvaluator};
 pub use guard::sort_option_of_all_keys;
 pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};
 pub use lookup::{

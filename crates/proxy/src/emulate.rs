@@ -35,7 +35,7 @@ use crate::requests::Step;
 use crate::requests::route::Keys;
 use crate::session::{Owed, Reason, Session};
 use command::{Across, Command, Number};
-use gather::Gather;
+use gather::{Gather, Runs};
 use group_reads::GroupRead;
 use moves::{Journal, Move};
 use pops::Pop;
@@ -43,7 +43,6 @@ use resp::{Request, encode};
 use std::borrow::Cow;
 use std::time::Duration;
 use stdx::{Id, Instant};
-use store::Scratch;
 use topology::{ShardId, TagRule, slot_of};
 use waits::{Key, KeyWait};
 
@@ -254,9 +253,8 @@ const OBJECTED_TO_BYTES_MAX: usize = 4 << 10;
 /// How errors begin that another keyspace than an empty one would not have, or a node, which has commands that the store lacks.
 const NO_OBJECTIONS: [&[u8]; 2] = [b"-ERR no such key", b"-ERR command '"];
 
-/// Whether Redis refuses `request` whatever its keys hold; then its error is appended to `reply`.
-fn objects_to(request: &Request<'_>, now_ms: u64, reply: &mut Vec<u8>) -> bool {
-    Scratch::new(0, now_ms).run(request, false, reply);
+/// Whether `reply` is what Redis refuses a request with, whatever its keys hold.
+fn is_objection(reply: &[u8]) -> bool {
     // Other errors, such as that of a group which is not there, are about what keys hold.
     reply.starts_with(b"-ERR ") && !NO_OBJECTIONS.iter().any(|error| reply.starts_with(error))
 }
@@ -321,12 +319,19 @@ impl Core {
     pub(crate) fn refuse_across(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         let is_looked_at = !self.topology.is_cluster() && request.bytes.len() <= OBJECTED_TO_BYTES_MAX;
         let mut reply = self.pool.take();
-        if is_looked_at && objects_to(request, self.unix_ms(), &mut reply) {
+        if is_looked_at && self.objects_to(request, &mut reply) {
             self.answer_error(session, &reply);
         } else {
             self.refuse_cross_slot(session, Remedy::of(command));
         }
         self.pool.give(reply);
+    }
+
+    /// Whether Redis refuses `request` whatever its keys hold; then its error is appended to `reply`.
+    fn objects_to(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> bool {
+        let Some(new_evaluator) = self.settings.evaluator else { return false };
+        new_evaluator(0, self.unix_ms()).run(request, false, reply);
+        is_objection(reply)
     }
 
     /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.
@@ -377,12 +382,14 @@ impl Core {
         request: &Request<'_>,
         deadline: Instant,
     ) -> Result<(Plan, Vec<Question>), String> {
+        let new_evaluator = self.settings.evaluator.ok_or(errors::CROSS_SLOT)?;
         let topology = &self.topology;
         let shard_of = |key: &[u8]| topology.shard_of(key);
         match command.across {
             Across::Refused => Err(errors::CROSS_SLOT.to_owned()),
             Across::Gathered | Across::Carried => {
-                let (gather, questions) = Gather::begin(command, request, shard_of, session.resp3)?;
+                let runs = Runs { new_evaluator, resp3: session.resp3 };
+                let (gather, questions) = Gather::begin(command, request, shard_of, runs)?;
                 Ok((Plan::Gather(gather), questions))
             }
             Across::Moved => {
@@ -414,7 +421,7 @@ impl Core {
     /// Refuses what Redis refuses whatever its keys hold.
     fn check_arguments(&self, request: &Request<'_>) -> Result<(), String> {
         let mut reply = Vec::new();
-        match objects_to(request, self.unix_ms(), &mut reply) {
+        match self.objects_to(request, &mut reply) {
             true => Err(moves::said(&reply)),
             false => Ok(()),
         }

@@ -43,7 +43,7 @@ mod walk;
 
 pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
-pub use limits::{Authority, CrossShard, Limits, Settings, Transactions};
+pub use limits::{Authority, CrossShard, Limits, Process, Settings, Transactions};
 pub use local::info::info_reference;
 pub use local::inquiry::Mail;
 pub use login::credentials::Credentials;

@@ -4,6 +4,7 @@ use crate::link::profiles;
 use crate::login::credentials::Credentials;
 use crate::reading::Reading;
 use crate::topology_update::ejection::Ejecting;
+use command::NewEvaluator;
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
 use std::sync::Arc;
@@ -365,6 +366,17 @@ pub enum Authority {
     Nodes,
 }
 
+/// What INFO says of the process.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Its number.
+    pub id: u32,
+    /// The program's file.
+    pub executable: Arc<str>,
+    /// The configuration file; empty without one.
+    pub config_file: Arc<str>,
+}
+
 /// What one worker's core is told at start beside its limits and topology.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -378,12 +390,8 @@ pub struct Settings {
     pub process_seed: u64,
     /// Microseconds from 1970 to `Instant::ZERO`.
     pub unix_epoch_us: u64,
-    /// The process's number, for INFO.
-    pub process_id: u32,
-    /// The program's file, for INFO.
-    pub executable: Arc<str>,
-    /// The configuration file, for INFO; empty without one.
-    pub config_file: Arc<str>,
+    /// What INFO says of the process.
+    pub process: Process,
     /// Port of the listener, for INFO and CONFIG GET; 0 if it has none.
     pub port: u16,
     /// How many databases clients may choose from, up to [`Settings::DATABASES_MAX`]. Nodes must have as many.
@@ -392,6 +400,9 @@ pub struct Settings {
     pub allow_admin: bool,
     /// See there.
     pub cross_shard: CrossShard,
+    /// Runs commands over values that were gathered from several shards. Without one, such commands are refused, and their
+    /// arguments are not checked.
+    pub evaluator: Option<NewEvaluator>,
     /// See there.
     pub transactions: Transactions,
     /// Where reads go.
@@ -423,13 +434,12 @@ impl Default for Settings {
             seed: 0,
             process_seed: 0,
             unix_epoch_us: 0,
-            process_id: 0,
-            executable: "".into(),
-            config_file: "".into(),
+            process: Process::default(),
             port: 0,
             databases: 16,
             allow_admin: false,
             cross_shard: CrossShard::Refuse,
+            evaluator: None,
             transactions: Transactions::default(),
             reading: Reading::default(),
             ejecting: None,

@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::Instant;
+use store::Scratch;
 use topology::{NodeSpec, ShardId, ShardSpec, Topology, TopologySpec, parse_nodes};
 use users::{Registry, Users};
 
@@ -59,6 +60,7 @@ impl Rig {
     fn of_topology(topology: Topology, limits: Limits, settings: Settings, board: &Arc<Board>) -> Rig {
         let now = Instant::ZERO;
         let clients = FIRST_PORT + 100 * settings.worker as u16;
+        let settings = Settings { evaluator: Some(Scratch::boxed), ..settings };
         let proxy = Proxy::new(limits, settings, Arc::new(topology), Arc::clone(board), now);
         let (sent, nodes) = (BTreeMap::new(), BTreeMap::new());
         let (closed, paused, stuck) = (Vec::new(), Vec::new(), Vec::new());

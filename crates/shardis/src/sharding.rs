@@ -20,10 +20,11 @@ use crate::worker::{Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Wo
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
-use proxy::{Board, ControlJob, Credentials, Limits, Notice, Proxy, Reading, Settings, Task, Usage};
+use proxy::{Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Reading, Settings, Task, Usage};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use store::Scratch;
 use topology::Topology;
 use topology::discovery::{Discovery, News};
 use tracing::{error, info, warn};
@@ -102,13 +103,16 @@ impl ShardingPlan {
             seed: self.seed.wrapping_add(number as u64),
             process_seed: self.seed,
             unix_epoch_us: self.epoch_us,
-            process_id: std::process::id(),
-            executable: shown(std::env::current_exe().ok()),
-            config_file: shown(args.config.clone()),
+            process: Process {
+                id: std::process::id(),
+                executable: shown(std::env::current_exe().ok()),
+                config_file: shown(args.config.clone()),
+            },
             port: self.port,
             databases: args.databases(),
             allow_admin: args.allow_admin,
             cross_shard: args.cross_shard,
+            evaluator: Some(Scratch::boxed),
             transactions: args.transactions,
             reading: self.reading.clone(),
             ejecting: args.reading.ejecting(),

@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Id, Instant, Prng};
+use store::Scratch;
 use topology::{ShardId, Topology};
 use users::Registry;
 
@@ -282,6 +283,7 @@ impl<'p> World<'p> {
             seed: prng.next_u64(),
             unix_epoch_us,
             cross_shard,
+            evaluator: Some(Scratch::boxed),
             transactions: plan.transactions,
             registry: Arc::clone(&registry),
             reading: plan.reading.clone(),

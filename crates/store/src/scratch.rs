@@ -1,6 +1,7 @@
 //! A keyspace for one command: values that live on several nodes are brought together in it, the command runs, and what
 //! came of them is taken out again. Nothing in it outlives the command.
 
+use command::Evaluator;
 use resp::Request;
 
 use crate::callers::CallerId;
@@ -26,21 +27,9 @@ impl Scratch {
         Scratch { store, caller, now_ms }
     }
 
-    /// Gives `key` the value that DUMP wrote as `payload`, until `expires_at_ms` if it expires. One that expired before
-    /// now is not there. False if the payload is of a form or version that is not known here.
-    ///
-    /// Where RESTORE must be as Redis 7.0's, this also takes what Redis 7.2 and Valkey up to 8 write.
-    pub fn load(&mut self, key: &[u8], payload: &[u8], expires_at_ms: Option<u64>) -> bool {
-        let Some(value) = dump::read(payload, dump::NEWEST_VERSION_READ, &self.store.keyspace) else {
-            return false;
-        };
-        self.put(key, value, expires_at_ms);
-        true
-    }
-
-    /// Gives `key` a text, until `expires_at_ms` if it expires.
-    pub fn put_text(&mut self, key: &[u8], text: &[u8], expires_at_ms: Option<u64>) {
-        self.put(key, Value::Text(text.to_vec()), expires_at_ms);
+    /// The same, for those who know only the trait.
+    pub fn boxed(seed: u64, now_ms: u64) -> Box<dyn Evaluator> {
+        Box::new(Scratch::new(seed, now_ms))
     }
 
     fn put(&mut self, key: &[u8], value: Value, expires_at_ms: Option<u64>) {
@@ -49,33 +38,43 @@ impl Scratch {
             self.store.keyspace.set(key, value, expires_at);
         }
     }
+}
 
-    /// Runs `request` and appends its reply, in RESP3 or RESP2.
-    pub fn run(&mut self, request: &Request<'_>, resp3: bool, out: &mut Vec<u8>) {
+impl Evaluator for Scratch {
+    // Where RESTORE must be as Redis 7.0's, this also takes what Redis 7.2 and Valkey up to 8 write.
+    fn load(&mut self, key: &[u8], payload: &[u8], expires_at_ms: Option<u64>) -> bool {
+        let Some(value) = dump::read(payload, dump::NEWEST_VERSION_READ, &self.store.keyspace) else {
+            return false;
+        };
+        self.put(key, value, expires_at_ms);
+        true
+    }
+
+    fn put_text(&mut self, key: &[u8], text: &[u8], expires_at_ms: Option<u64>) {
+        self.put(key, Value::Text(text.to_vec()), expires_at_ms);
+    }
+
+    fn run(&mut self, request: &Request<'_>, resp3: bool, out: &mut Vec<u8>) {
         self.store.callers.running(self.caller).is_resp3 = resp3;
         self.store.run(self.caller, request, self.now_ms, out);
     }
 
-    /// Whether there is `key`.
-    pub fn has(&self, key: &[u8]) -> bool {
+    fn has(&self, key: &[u8]) -> bool {
         self.store.keyspace.peek(key).is_some()
     }
 
-    /// The text that `key` has.
-    pub fn text(&self, key: &[u8]) -> Option<&[u8]> {
+    fn text(&self, key: &[u8]) -> Option<&[u8]> {
         match &self.store.keyspace.peek(key)?.value {
             Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    /// The value of `key` as DUMP writes it in Redis 7.0.
-    pub fn dump(&self, key: &[u8]) -> Option<Vec<u8>> {
+    fn dump(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.store.keyspace.peek(key).map(|entry| dump::write(&entry.value))
     }
 
-    /// When `key` expires, if it does.
-    pub fn expires_at_ms(&self, key: &[u8]) -> Option<u64> {
+    fn expires_at_ms(&self, key: &[u8]) -> Option<u64> {
         let expires_at = self.store.keyspace.peek(key)?.expires_at;
         (expires_at != NEVER).then_some(expires_at)
     }

@@ -11,12 +11,11 @@
 
 use super::{Answer, Conditions, Next, Question};
 use crate::errors::{self, Lost};
-use command::{Across, Command, KeyFlags, Naming};
+use command::{Across, Command, Evaluator, KeyFlags, Naming, NewEvaluator};
 use resp::integer::parse_i64;
 use resp::{Request, Span, encode, reply};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use store::Scratch;
 use topology::ShardId;
 
 /// A command that is carried out on gathered values.
@@ -25,10 +24,17 @@ pub(super) struct Gather {
     request: Copy,
     /// Values are only passed on: what they are does not matter, and a mark stands for each while the command runs.
     carries: bool,
-    /// The protocol of the reply.
-    resp3: bool,
+    runs: Runs,
     keys: Vec<Key>,
     stage: Stage,
+}
+
+/// How the command is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs {
+    pub(super) new_evaluator: NewEvaluator,
+    /// The protocol of the reply.
+    pub(super) resp3: bool,
 }
 
 #[derive(Debug)]
@@ -119,7 +125,7 @@ impl Gather {
         command: &Command,
         request: &Request<'_>,
         shard_of: impl Fn(&[u8]) -> ShardId,
-        resp3: bool,
+        runs: Runs,
     ) -> Result<(Gather, Vec<Question>), &'static str> {
         let is_copy = command.name == "copy";
         let options = || (3..request.len()).map(|at| request.arg(at));
@@ -141,7 +147,7 @@ impl Gather {
         });
         found.map_err(|_| errors::CROSS_SLOT)?;
         let request = Copy::of(request, database.is_some());
-        let mut gather = Gather { request, carries, resp3, keys, stage: Stage::Weighing };
+        let mut gather = Gather { request, carries, runs, keys, stage: Stage::Weighing };
         let mut questions = gather.weigh();
         if questions.is_empty() {
             questions = gather.gather(0);
@@ -262,23 +268,23 @@ impl Gather {
 
     /// Runs the command on what was gathered.
     fn run(&mut self, conditions: &Conditions) -> Next {
-        let mut scratch = Scratch::new(conditions.seed, conditions.now_ms);
+        let mut evaluator = (self.runs.new_evaluator)(conditions.seed, conditions.now_ms);
         for (index, key) in self.keys.iter().enumerate().filter(|(_, key)| key.is_there) {
             let name = self.name(key);
             if self.carries || !key.roles.is_source {
-                scratch.put_text(name, &mark(index), key.expires_at_ms);
-            } else if !scratch.load(name, &key.payload, key.expires_at_ms) {
+                evaluator.put_text(name, &mark(index), key.expires_at_ms);
+            } else if !evaluator.load(name, &key.payload, key.expires_at_ms) {
                 return Next::error(errors::UNREADABLE_VALUE);
             }
         }
         let mut reply = Vec::new();
-        scratch.run(&self.request.as_request(), self.resp3, &mut reply);
+        evaluator.run(&self.request.as_request(), self.runs.resp3, &mut reply);
         if reply::is_error(&reply) {
             return Next::Reply(reply);
         }
-        let questions = self.write(&scratch, conditions.now_ms);
+        let questions = self.write(&*evaluator, conditions.now_ms);
         let is_left = |key: &Key| {
-            self.carries && key.roles.is_written && key.roles.is_source && !scratch.has(self.name(key))
+            self.carries && key.roles.is_written && key.roles.is_source && !evaluator.has(self.name(key))
         };
         let removals = (0..self.keys.len()).filter(|&index| is_left(&self.keys[index])).collect();
         for key in &mut self.keys {
@@ -291,28 +297,28 @@ impl Gather {
         Next::Ask(questions)
     }
 
-    /// What is to be written of that what `scratch` has now.
-    fn write(&self, scratch: &Scratch, now_ms: u64) -> Vec<Question> {
+    /// What is to be written of the values that `evaluator` has now.
+    fn write(&self, evaluator: &dyn Evaluator, now_ms: u64) -> Vec<Question> {
         let mut questions = Vec::new();
         for (index, key) in self.keys.iter().enumerate().filter(|(_, key)| key.roles.is_written) {
             let name = self.name(key);
             // A mark is still where it was put: nothing has happened to the key.
             let is_untouched = key.roles.is_checked
                 && match key.is_there {
-                    true => scratch.text(name) == Some(&mark(index)[..]),
-                    false => !scratch.has(name),
+                    true => evaluator.text(name) == Some(&mark(index)[..]),
+                    false => !evaluator.has(name),
                 };
             if is_untouched || (self.carries && key.roles.is_source) {
                 continue;
             }
             let payload = match self.carries {
-                true => scratch.text(name).and_then(|mark| self.marked(mark)).map(Cow::Borrowed),
-                false => scratch.dump(name).map(Cow::Owned),
+                true => evaluator.text(name).and_then(|mark| self.marked(mark)).map(Cow::Borrowed),
+                false => evaluator.dump(name).map(Cow::Owned),
             };
             questions.push(match payload {
                 Some(payload) => {
                     // 0 would be for ever.
-                    let left = scratch.expires_at_ms(name).map_or(0, |at| at.saturating_sub(now_ms).max(1));
+                    let left = evaluator.expires_at_ms(name).map_or(0, |at| at.saturating_sub(now_ms).max(1));
                     restore(key, name, &payload, left)
                 }
                 None => key.ask(&[b"UNLINK", name]),

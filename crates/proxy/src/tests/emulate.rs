@@ -6,6 +6,7 @@ use crate::cross_slot::Remedy;
 use crate::link::Ticket;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
+use command::Evaluator;
 use resp::{Request, Span, encode};
 use std::time::Duration;
 use store::Scratch;
@@ -884,4 +885,24 @@ fn what_is_wrong_in_itself_is_said_before_where_its_keys_are() {
         assert_eq!(rig.taken(client), expected, "{line}");
     }
     assert_eq!((rig.node_got(0), rig.node_got(1)), (String::new(), String::new()));
+}
+
+#[test]
+fn without_an_evaluator_nothing_runs_over_several_shards() {
+    let mut rig = rig(2);
+    rig.proxy.core.settings.evaluator = None;
+    let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
+    for line in [
+        format!("sunion {a} {b}"),
+        format!("rename {a} {b}"),
+        format!("lmove {a} {b} left right"),
+        format!("msetnx {a} 1 {b} 2"),
+        format!("blpop {a} {b} 0"),
+    ] {
+        rig.client_sends(client, &format!("{line}|"));
+        let reply = rig.taken(client);
+        assert!(reply.starts_with("-CROSSSLOT "), "{line}: {reply}");
+    }
+    assert_eq!((rig.node_got(0), rig.node_got(1)), (String::new(), String::new()));
+    rig.assert_idle();
 }

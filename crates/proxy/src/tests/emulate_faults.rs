@@ -3,6 +3,7 @@
 
 use crate::testing::Rig;
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
+use command::Evaluator;
 use resp::request::{RequestLimits, Scanned, Scanner};
 use resp::{Request, Span, encode};
 use std::time::Duration;

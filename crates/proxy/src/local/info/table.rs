@@ -125,7 +125,7 @@ pub(super) const SERVER: &[Field] = &[
     field("multiplexing_api", From::Fixed(if cfg!(target_os = "linux") { "epoll" } else { "kqueue" }), ""),
     field("atomicvar_api", From::Fixed("std"), "the atomics of Rust's standard library"),
     field("gcc_version", From::Fixed("0.0.0"), "Redis's word for another compiler"),
-    field("process_id", From::Count(|facts| u64::from(facts.core.settings.process_id)), ""),
+    field("process_id", From::Count(|facts| u64::from(facts.core.settings.process.id)), ""),
     field("process_supervised", From::Fixed("no"), ""),
     field("run_id", From::Text(|facts| facts.core.run_id.clone()), ""),
     field(
@@ -140,10 +140,10 @@ pub(super) const SERVER: &[Field] = &[
     field("hz", From::Fixed("10"), "Redis's default; shardis has no such timer"),
     field("configured_hz", From::Fixed("10"), "as `hz`"),
     field("lru_clock", From::Count(|facts| (facts.core.unix_time_us() / 1_000_000) & LRU_CLOCK_MAX), ""),
-    field("executable", From::Text(|facts| facts.core.settings.executable.to_string()), ""),
+    field("executable", From::Text(|facts| facts.core.settings.process.executable.to_string()), ""),
     field(
         "config_file",
-        From::Text(|facts| facts.core.settings.config_file.to_string()),
+        From::Text(|facts| facts.core.settings.process.config_file.to_string()),
         "empty without `--config`",
     ),
     field("io_threads_active", From::Fixed("0"), "each worker reads and writes itself"),
