@@ -122,10 +122,10 @@ fn with_hosts(hosts: &str, command: &std::process::Command) -> Option<std::proce
     let mut outer = std::process::Command::new("unshare");
     let script = format!("mount --bind {} /etc/hosts && exec \"$@\"", path.display());
     outer.args(["-m", "sh", "-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
-    let mut trial = std::process::Command::new("unshare");
-    let trial =
-        trial.args(["-m", "sh", "-c", &format!("mount --bind {} /etc/hosts", path.display())]).status();
-    let can = trial.is_ok_and(|status| status.success());
+    let mut attempt = std::process::Command::new("unshare");
+    let attempt =
+        attempt.args(["-m", "sh", "-c", &format!("mount --bind {} /etc/hosts", path.display())]).status();
+    let can = attempt.is_ok_and(|status| status.success());
     if !can {
         eprintln!("skipped: /etc/hosts cannot be exchanged here (unshare needs root)");
     }

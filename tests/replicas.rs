@@ -595,7 +595,7 @@ fn keys_of_a_dead_node_go_where_twemproxy_puts_them() {
             "--on-node-down=remap".to_owned(),
             "--node-failure-limit=1".to_owned(),
             "--node-retry-timeout-ms=0".to_owned(),
-            "--ramp-up-ms=500".to_owned(),
+            "--slow-start-ms=500".to_owned(),
         ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let proxy = Proxy::over_ports(&ports, &[&["--workers=1"], &flags[..]].concat());

@@ -41,8 +41,8 @@ fn users_that_find_no_room_leave_the_file_as_it_was() {
     let folder = std::env::temp_dir().join(format!("shardis-test-full-disk-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("the temporary directory can be written to");
     let mount = format!("mount -t tmpfs -o size=64k none {}", folder.display());
-    let trial = Command::new("unshare").args(["-m", "sh", "-c", &mount]).status();
-    if !trial.is_ok_and(|status| status.success()) {
+    let attempt = Command::new("unshare").args(["-m", "sh", "-c", &mount]).status();
+    if !attempt.is_ok_and(|status| status.success()) {
         eprintln!("skipped: no file system can be mounted here (unshare needs root)");
         return;
     }

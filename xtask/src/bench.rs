@@ -217,7 +217,7 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
         ready.push(entry.note(rig.prepare(contestant, &cell.load)));
     }
     if let Load::Open { test, share_percent, .. } = cell.load {
-        pace(rig, &mut ready, test, share_percent)?;
+        set_rates(rig, &mut ready, test, share_percent)?;
     }
     rig.nodes.set_interrupting(!cell.load.has_patient_nodes())?;
     for round in 1..=rounds {
@@ -251,13 +251,13 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
 
 /// One rate for all, so that their latencies can be compared: a share of what the slowest of them carries, so that nobody
 /// is measured nearer to its limit than the cell's name says.
-fn pace(rig: &Rig, ready: &mut [Option<Ready>], test: cells::Test, share_percent: u32) -> Result<()> {
+fn set_rates(rig: &Rig, ready: &mut [Option<Ready>], test: cells::Test, share_percent: u32) -> Result<()> {
     let mut least = f64::INFINITY;
     for ready in ready.iter().flatten() {
         least = least.min(rig.most(ready, test)?);
     }
     let rate = (least * f64::from(share_percent) / 100.0 / 1000.0).floor().max(1.0) as u64 * 1000;
-    ready.iter_mut().flatten().for_each(|ready| rig.pace(ready, rate));
+    ready.iter_mut().flatten().for_each(|ready| rig.set_rate(ready, rate));
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use crate::closed::connect;
 use crate::load::{large_key, write_keys};
 use crate::measure::{MeasureOptions, Memory};
-use crate::paced::{Pace, Paced, await_replies};
+use crate::open_loop::{OpenLoad, OpenLoop, await_replies};
 use crate::pattern::{Pattern, Stream};
 use crate::process::Process;
 use crate::report::{Latencies, rounded};
@@ -74,9 +74,9 @@ pub fn run(options: &Options) -> Result<Value> {
     let mut rig = Rig::new(Idle::Yield)?;
     let transfer = Transfer::new(options);
     rig.driver.adopt(LARGE, connect(target)?)?;
-    let pace = |seed| Pace { rate: options.rate / 2.0, clients: CLIENTS, pipeline: 1, seed };
-    let getters = Paced::start(&mut rig, target, 1, pace(1), &workload(Test::Get))?;
-    let setters = Paced::start(&mut rig, target, 1 + CLIENTS, pace(2), &workload(Test::Set))?;
+    let load = |seed| OpenLoad { rate: options.rate / 2.0, clients: CLIENTS, pipeline: 1, seed };
+    let getters = OpenLoop::start(&mut rig, target, 1, load(1), &workload(Test::Get))?;
+    let setters = OpenLoop::start(&mut rig, target, 1 + CLIENTS, load(2), &workload(Test::Set))?;
     let mut run = Run { rig, transfer, getters, setters, process };
 
     let alone = duration(options.seconds)?;
@@ -114,8 +114,8 @@ pub fn run(options: &Options) -> Result<Value> {
 struct Run {
     rig: Rig,
     transfer: Transfer,
-    getters: Paced,
-    setters: Paced,
+    getters: OpenLoop,
+    setters: OpenLoop,
     process: Process,
 }
 

@@ -31,7 +31,7 @@ pub mod load;
 pub mod measure;
 pub mod nodes;
 pub mod open;
-pub mod paced;
+pub mod open_loop;
 pub mod pattern;
 pub mod process;
 pub mod replies;

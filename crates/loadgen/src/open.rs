@@ -2,7 +2,7 @@
 
 use crate::closed::ClosedLoop;
 use crate::measure::{MeasureOptions, Meter};
-use crate::paced::{self, Pace, Paced, Recorded};
+use crate::open_loop::{self, OpenLoad, OpenLoop, Recorded};
 use crate::report::{self, rounded};
 use crate::rig::{Party, Rig, resolve};
 use crate::saturate::{NodeOptions, duration};
@@ -70,24 +70,28 @@ pub fn run(options: &Options) -> Result<Value> {
         options.noise_pipeline as usize,
         &options.workload,
     )?;
-    let pace =
-        Pace { rate: options.rate, clients: options.clients, pipeline: options.pipeline, seed: options.seed };
-    let mut paced = Paced::start(&mut rig, target, 0, pace, &options.workload)?;
-    rig.turn_for(warmup, &mut [&mut paced, &mut noise, &mut nodes])?;
+    let load = OpenLoad {
+        rate: options.rate,
+        clients: options.clients,
+        pipeline: options.pipeline,
+        seed: options.seed,
+    };
+    let mut clients = OpenLoop::start(&mut rig, target, 0, load, &options.workload)?;
+    rig.turn_for(warmup, &mut [&mut clients, &mut noise, &mut nodes])?;
 
     let (began, busy_before) = (rig.now(), rig.busy());
-    paced.begin_part(began);
-    paced.end_at(began + seconds);
-    let (answered_before, noise_before) = (paced.answered(), noise.requests());
+    clients.begin_part(began);
+    clients.end_at(began + seconds);
+    let (answered_before, noise_before) = (clients.answered(), noise.requests());
     let meter = Meter::begin(process)?;
-    rig.turn_until(began + seconds, &mut [&mut paced, &mut noise, &mut nodes])?;
+    rig.turn_until(began + seconds, &mut [&mut clients, &mut noise, &mut nodes])?;
     let elapsed = rig.now().since(began);
-    let answered = paced.answered() - answered_before;
+    let answered = clients.answered() - answered_before;
     let noise_requests = noise.requests() - noise_before;
     let figures = meter.end(elapsed, answered + noise_requests)?;
     let busy = rig.busy() - busy_before;
     let others: &mut [&mut dyn Party] = &mut [&mut noise, &mut nodes];
-    paced::await_replies(&mut rig, &mut paced, others)?;
+    open_loop::await_replies(&mut rig, &mut clients, others)?;
 
     let mut report = json!({
         "mode": "open",
@@ -103,7 +107,7 @@ pub fn run(options: &Options) -> Result<Value> {
         "noise_clients": options.noise_clients,
         "noise_rps": (noise_requests as f64 / elapsed.as_secs_f64()).round(),
     });
-    paced.into_parts().iter().for_each(|measured| report::extend(&mut report, times(measured)));
+    clients.into_parts().iter().for_each(|measured| report::extend(&mut report, times(measured)));
     report::extend(&mut report, figures);
     Ok(report)
 }

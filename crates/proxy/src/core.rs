@@ -182,7 +182,7 @@ impl Core {
             readers: Readers::new(settings.reading.clone()),
             ejection: settings
                 .ejecting
-                .map(|ejecting| Box::new(Ejection::new(ejecting, limits.ramp_up, shards))),
+                .map(|ejecting| Box::new(Ejection::new(ejecting, limits.slow_start, shards))),
             subscriptions: Subscriptions::new(shards, memory.charge(0)),
             monitor: Monitor::default(),
             invalidations: Invalidations::new(shards, memory.charge(0)),

@@ -154,7 +154,7 @@ pub struct Limits {
     pub own_write_patience: Duration,
     /// So long it takes until a node that comes back has its share again: of the keys, if it was left out; of reads, if it is
     /// a replica that was lost. None: it has it at once.
-    pub ramp_up: Duration,
+    pub slow_start: Duration,
     /// Time for a request that has begun to arrive, plus a second for each KiB of it.
     pub half_request_timeout: Duration,
     /// How long a client that was told of its error may still send before the connection goes away; closing at once
@@ -323,7 +323,7 @@ impl Default for Limits {
             own_write_patience: Duration::from_secs(1),
             // A tenth each second: enough to see a node fail again, and what is behind a cache is asked for a tenth of what
             // the node misses in the same second.
-            ramp_up: Duration::from_secs(10),
+            slow_start: Duration::from_secs(10),
             half_request_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(1),
             idle_timeout: Duration::ZERO,

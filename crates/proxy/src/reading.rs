@@ -18,17 +18,17 @@
 pub(crate) mod replicas;
 
 mod policy;
-mod ramp;
 mod report;
 mod shown;
+mod slow_start;
 
 pub(crate) use policy::may_read_replica;
 pub use policy::{ReadFrom, Reading};
 pub(crate) use report::{Report, zone_in};
 
 use crate::limits::Limits;
-use ramp::Comeback;
 use report::ReplicationId;
+use slow_start::Comeback;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use stdx::Instant;
@@ -528,7 +528,7 @@ impl Watched {
     /// Whether `reader` has come back far enough for the asker.
     fn admits(&self, reader: Reader, asker: Asker, limits: &Limits) -> bool {
         let Member { node, comeback, .. } = self.members[usize::from(reader.0)];
-        node.is_some_and(|node| comeback.admits(node, asker.client, limits.ramp_up, asker.now))
+        node.is_some_and(|node| comeback.admits(node, asker.client, limits.slow_start, asker.now))
     }
 
     /// Whether `reader` has what the asker wrote, or at least had time to get it where nothing else can be known.

@@ -315,6 +315,8 @@ mod tests {
             ("tcp --nodes=a:1 --SO_REUSEPORT=1", "tcp --nodes=a:1 --reuse-port"),
             ("proxy --SO_REUSEPORT", "proxy --reuse-port=1"),
             ("proxy --N=3", "proxy --workers=3"),
+            ("proxy --coalesce=50", "proxy --batching=50"),
+            ("proxy --ramp-up-ms=3", "proxy --slow-start-ms=3"),
             ("check --config=a.toml", "check a.toml"),
         ];
         for (former, word) in cases {

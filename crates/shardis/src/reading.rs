@@ -48,13 +48,13 @@ pub(crate) struct ReadingArgs {
 
     /// Let what comes back have its share again within so many milliseconds, step by step: a node that was left out its
     /// keys (--on-node-down=remap), a replica that was lost its reads; 0 gives all of it at once, as twemproxy does
-    #[arg(long, value_name = "MS", default_value_t = RAMP_UP_MS)]
-    ramp_up_ms: u64,
+    #[arg(long, alias = "ramp-up-ms", value_name = "MS", default_value_t = SLOW_START_MS)]
+    slow_start_ms: u64,
 }
 
 const FAILURE_LIMIT: u32 = 2;
 const RETRY_TIMEOUT_MS: u64 = 30_000;
-const RAMP_UP_MS: u64 = 10_000;
+const SLOW_START_MS: u64 = 10_000;
 
 /// What becomes of requests for a shard whose primary is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +135,8 @@ impl ReadingArgs {
             (self.node_failure_limit != FAILURE_LIMIT && !remaps, "--node-failure-limit", remap),
             (self.node_retry_timeout_ms != RETRY_TIMEOUT_MS && !remaps, "--node-retry-timeout-ms", remap),
             (
-                self.ramp_up_ms != RAMP_UP_MS && !remaps && !reads_replicas,
-                "--ramp-up-ms",
+                self.slow_start_ms != SLOW_START_MS && !remaps && !reads_replicas,
+                "--slow-start-ms",
                 "reads from replicas or --on-node-down=remap",
             ),
         ];
@@ -192,8 +192,8 @@ impl ReadingArgs {
     }
 
     /// How long it takes until what comes back has its share again.
-    pub(crate) fn ramp_up(&self) -> Duration {
-        Duration::from_millis(self.ramp_up_ms)
+    pub(crate) fn slow_start(&self) -> Duration {
+        Duration::from_millis(self.slow_start_ms)
     }
 
     /// Who is left out, and when.

@@ -125,7 +125,7 @@ impl ShardingPlan {
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =
             Proxy::new(limits.clone(), settings, Arc::clone(&topology), Arc::clone(board), clock.now());
-        Ok(Worker::new(number, proxy, topology, clock, args.gather, args.service.busy_poll, neighbours)?)
+        Ok(Worker::new(number, proxy, topology, clock, args.batching, args.service.busy_poll, neighbours)?)
     }
 }
 

@@ -1,10 +1,10 @@
 //! One worker: a thread, a driver, a proxy, and the loop in which they meet.
 
 use crate::allocator::Allocator;
+use crate::batching::{Batching, Policy, Turn};
 use crate::dial::{Dials, Next};
 use crate::discovery::Wishes;
 use crate::embedded::Embedded;
-use crate::pace::{Gather, Pace, Turn};
 use crate::resolver::Question;
 use crate::team::Signs;
 use crate::transport::NodeTls;
@@ -135,7 +135,7 @@ pub(crate) struct Worker {
     inbox: mpsc::Receiver<Message>,
     mailbox: Mailbox,
     neighbours: Neighbours,
-    pace: Pace,
+    batching: Policy,
     /// Connections whose node's name is being resolved, and whose that is.
     resolving: HashMap<Id, NodeId>,
     /// Those that are being made to a name.
@@ -165,7 +165,7 @@ impl Worker {
         proxy: Proxy,
         topology: Arc<Topology>,
         clock: Clock,
-        gather: Gather,
+        batching: Batching,
         busy_poll: Duration,
         neighbours: Neighbours,
     ) -> io::Result<(Worker, Mailbox)> {
@@ -183,7 +183,7 @@ impl Worker {
             inbox,
             mailbox: mailbox.clone(),
             neighbours,
-            pace: Pace::new(gather, clock.now()),
+            batching: Policy::new(batching, clock.now()),
             resolving: HashMap::new(),
             dials,
             draining: false,
@@ -205,7 +205,7 @@ impl Worker {
             self.driver.wait(wait)?;
             let now = self.clock.now();
             self.neighbours.signs.pulse.beat();
-            self.pace.note_idle(before, now);
+            self.batching.note_idle(before, now);
             self.proxy.handle_lateness(before.since(began).max(now.since(before + wait)), now);
             began = now;
             self.turn(now)?;
@@ -228,16 +228,16 @@ impl Worker {
         self.driver.set_read_bytes_max(self.proxy.read_bytes_max());
         let events = self.handle_events(now);
         self.handle_late_dials(now);
-        if let Some(wait) = self.pace.wait(&self.seen(now, events))
+        if let Some(wait) = self.batching.wait(&self.seen(now, events))
             && !self.driver.has_more()
         {
             // Each reply has a call of its own anyway, whoever is waited for.
             self.perform_actions(Proxy::poll_reply, now);
-            self.wait_for_company(wait)?;
+            self.wait_to_batch(wait)?;
             self.handle_events(now);
         }
-        self.pace.note_turn(self.asked());
-        self.proxy.cork(self.pace.is_pressed());
+        self.batching.note_turn(self.asked());
+        self.proxy.cork(self.batching.is_pressed());
         self.proxy.uncork();
         self.proxy.resume_postponed(now);
         if self.proxy.poll_deadline() <= now {
@@ -278,18 +278,18 @@ impl Worker {
     }
 
     /// Sleeps for `wait` and takes what has come meanwhile.
-    fn wait_for_company(&mut self, wait: Duration) -> io::Result<()> {
+    fn wait_to_batch(&mut self, wait: Duration) -> io::Result<()> {
         let before = self.clock.now();
         // tidy: allow(sleep): the wait itself is the purpose; it is some microseconds long
         std::thread::sleep(wait);
-        self.pace.note_wait(before, self.clock.now());
+        self.batching.note_wait(before, self.clock.now());
         self.driver.wait(Duration::ZERO)
     }
 
     /// Tells the proxy what happened. Returns how many events there were.
     fn handle_events(&mut self, now: Instant) -> usize {
         let mut seen = 0;
-        let is_prompt = self.pace.is_prompt();
+        let is_prompt = self.batching.is_prompt();
         while let Some(event) = self.driver.next_event() {
             seen += 1;
             match event {

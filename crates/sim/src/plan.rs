@@ -308,7 +308,7 @@ impl Plan {
                 limits.large_bytes = Limits::default().large_bytes;
             }
             leave_often(&mut faults, shards, &mut prng);
-            limits.ramp_up = Duration::from_millis(*prng.pick(&[0, 0, 500, 5_000]));
+            limits.slow_start = Duration::from_millis(*prng.pick(&[0, 0, 500, 5_000]));
         }
         let has_favourites = is_cluster || ejecting.is_some() || reading != Reading::default();
         if has_favourites && limits.memory_bytes_max == SOME_MEMORY {

@@ -37,12 +37,12 @@ pub(crate) enum Table {
     Ring(Ring),
     Slots(Slots),
     /// Another one for each tenth of the keys.
-    Ramp(Box<Ramp>),
+    SlowStart(Box<SlowStart>),
 }
 
 /// The tables for the tenths of the keys; those that are alike are shared.
 #[derive(Clone)]
-pub(crate) struct Ramp {
+pub(crate) struct SlowStart {
     by_tenth: [Arc<Part>; Returning::ALL_TENTHS as usize],
 }
 
@@ -76,7 +76,7 @@ impl Table {
         (distribution, nodes): (Distribution, &[NodeSpec]),
     ) -> Table {
         let mut ready: Vec<Arc<Part>> = match self {
-            Table::Ramp(ramp) => ramp.by_tenth.to_vec(),
+            Table::SlowStart(slow_start) => slow_start.by_tenth.to_vec(),
             table => vec![Arc::new(Part { out: out_before.to_vec(), table: table.clone() })],
         };
         let mut part = |out: Vec<ShardId>| {
@@ -91,7 +91,7 @@ impl Table {
             return part(out.to_vec()).table.clone();
         }
         let by_tenth = std::array::from_fn(|tenth| part(out_for(tenth, out, returning, nodes.len())));
-        Table::Ramp(Box::new(Ramp { by_tenth }))
+        Table::SlowStart(Box::new(SlowStart { by_tenth }))
     }
 
     /// The owner of the keys of `tag`.
@@ -101,12 +101,12 @@ impl Table {
             Table::Modulo(modulo) => modulo.shard_at(hash.remainder(tag, modulo.places())),
             Table::Ring(ring) => ring.shard_at(hash.hash(tag)),
             Table::Slots(slots) => slots.shard_at(slot_of(tag)),
-            Table::Ramp(ramp) => ramp.shard_of(hash, tag),
+            Table::SlowStart(slow_start) => slow_start.shard_of(hash, tag),
         }
     }
 }
 
-impl Ramp {
+impl SlowStart {
     #[cold]
     fn shard_of(&self, hash: HashFunction, tag: &[u8]) -> ShardId {
         self.by_tenth[tenth_of(tag)].table.shard_of(hash, tag)
@@ -237,7 +237,9 @@ mod tests {
         let full = Table::new(spec.0, spec.1, &[]);
         let first = full.without(&[], (&[], &[back(1, 1)]), spec);
         let second = first.without(&[], (&[], &[back(1, 2)]), spec);
-        let (Table::Ramp(first), Table::Ramp(second)) = (first, second) else { panic!("both are ramps") };
+        let (Table::SlowStart(first), Table::SlowStart(second)) = (first, second) else {
+            panic!("both are in slow start")
+        };
         assert!(Arc::ptr_eq(&first.by_tenth[0], &second.by_tenth[1]));
         assert!(Arc::ptr_eq(&first.by_tenth[9], &second.by_tenth[9]));
     }

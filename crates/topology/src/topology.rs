@@ -192,7 +192,7 @@ impl Topology {
     pub fn shard_at(&self, slot: u16) -> ShardId {
         match &self.table {
             Table::Slots(slots) => slots.shard_at(slot),
-            Table::Modulo(_) | Table::Ring(_) | Table::Ramp(_) => self.keyless,
+            Table::Modulo(_) | Table::Ring(_) | Table::SlowStart(_) => self.keyless,
         }
     }
 
@@ -374,7 +374,7 @@ impl Topology {
         let all = (0..self.shard_count() as u32).map(ShardId);
         match &self.table {
             Table::Ring(ring) => all.filter(|id| !ring.has(*id)).collect(),
-            Table::Modulo(_) | Table::Slots(_) | Table::Ramp(_) => Vec::new(),
+            Table::Modulo(_) | Table::Slots(_) | Table::SlowStart(_) => Vec::new(),
         }
     }
 }

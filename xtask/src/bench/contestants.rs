@@ -111,7 +111,7 @@ pub(super) fn find(
         ensure!(!is_taken, "there is a contestant called {name}: give the file another name");
         found.push(shardis(&name, &binary, Role::Variant, &[]));
     }
-    found.push(shardis("shardis-off", ours, Role::Variant, &["--coalesce=off"]));
+    found.push(shardis("shardis-off", ours, Role::Variant, &["--batching=off"]));
     found.push(shardis("shardis-poll", ours, Role::Polling, &[BUSY_POLL]));
     found.push(shardis("shardis-2-workers", ours, Role::Workers, &["--workers=2"]));
     found.push(Contestant { name: "shardis-tcp".into(), kind: Kind::ShardisTcp { binary: ours.into() } });
@@ -317,7 +317,7 @@ mod tests {
         };
         let usual = "proxy --nodes=127.0.0.1:7001,127.0.0.1:7002 --port=6380";
         assert_eq!(words(&[]), format!("{usual} --workers=1"));
-        assert_eq!(words(&["--coalesce=off"]), format!("{usual} --workers=1 --coalesce=off"));
+        assert_eq!(words(&["--batching=off"]), format!("{usual} --workers=1 --batching=off"));
         assert_eq!(words(&["--workers=2"]), format!("{usual} --workers=2"));
     }
 

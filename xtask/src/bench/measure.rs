@@ -147,7 +147,7 @@ impl Rig {
     }
 
     /// Sets the rate of an open loop.
-    pub(super) fn pace(&self, ready: &mut Ready, wanted: u64) {
+    pub(super) fn set_rate(&self, ready: &mut Ready, wanted: u64) {
         if let Plan::Open { rate, .. } = &mut ready.plan {
             *rate = wanted;
         }

@@ -333,7 +333,7 @@ fn short_version(version: &str) -> &str {
 fn what_it_is(role: Role) -> &'static str {
     match role {
         Role::Ours => "as this tree builds it: one worker, defaults",
-        Role::Variant => "another build or setting; `-off` is `--coalesce=off`",
+        Role::Variant => "another build or setting; `-off` is `--batching=off`",
         Role::Polling => "`--busy-poll=1000`: looks for requests for 1 ms before it sleeps",
         Role::Workers => "`--workers=2`",
         Role::Sharding => "twemproxy: shards as shardis does, and is the rival that ratios are of",

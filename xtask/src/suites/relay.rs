@@ -213,7 +213,7 @@ fn relay(client: Stream, proxy: u16) {
         .into_iter()
         .flatten()
     {
-        // Without it bytes wait for company; it fails only on a connection that is gone.
+        // Without it the kernel holds small writes back; it fails only on a connection that is gone.
         let _ = stream.set_nodelay(true);
     }
     let server = Stream::Tcp(server);

@@ -1,6 +1,6 @@
 //! What INFO shows of replicas: who is read from, and if not, why.
 
-use super::ramp::WHOLE;
+use super::slow_start::WHOLE;
 use super::{Reader, Zone};
 use crate::core::Core;
 use crate::link::profiles::ProfileId;
@@ -26,7 +26,7 @@ impl Core {
             if member.zone != Zone::Unknown {
                 write!(text, ",in_our_zone={}", if member.zone.is_ours() { "yes" } else { "no" })?;
             }
-            let percent = member.comeback.share(self.limits.ramp_up, self.now) * 100 / WHOLE;
+            let percent = member.comeback.share(self.limits.slow_start, self.now) * 100 / WHOLE;
             match watched.fitness(Reader(reader), &self.readers.reading, &self.limits, self.now) {
                 Ok(()) if is_up => write!(text, ",share={percent}%\r\n")?,
                 Ok(()) => write!(text, ",share=0%,reason=it is not connected\r\n")?,

@@ -394,7 +394,7 @@ fn what_the_only_replica_has_not_got_back_yet_the_primary_answers_if_it_may() {
         rig.down = vec![0, 1];
         assert_eq!(rig.choose(1000, 1, None), Choice::Replica(NodeId(2)), "{from}: better than none");
         rig.down = vec![1];
-        rig.limits.ramp_up = Duration::ZERO;
+        rig.limits.slow_start = Duration::ZERO;
         let replica = rig.shares(1000)[2];
         assert!(replica == 1000 || from == ReadFrom::Any && replica > 400, "{from}: {replica}");
     }

@@ -52,8 +52,8 @@ impl World {
         let reading = Reading { from, zone: Some("b".to_owned()), ..Reading::default() };
         let settings = Settings { reading, seed, ..Settings::default() };
         // Worlds are short: what comes back has its share at once, or after a while that they last.
-        let ramp_up = Duration::from_millis(seed % 3 * 50);
-        let limits = Limits { ramp_up, ..Limits::default() };
+        let slow_start = Duration::from_millis(seed % 3 * 50);
+        let limits = Limits { slow_start, ..Limits::default() };
         let mut rig = Rig::over(LIST, limits, settings, &Arc::new(Board::new(1)));
         let client = |rig: &mut Rig| Client {
             conn: rig.client(),

@@ -472,7 +472,7 @@ fn poll_if(rig: &mut Rig, watched: bool) {
 fn keys_of_a_node_that_fails_go_to_the_others_until_it_answers_again() {
     let ejecting = Ejecting { failures_max: 2, retry_after: Duration::from_secs(5) };
     let settings = Settings { ejecting: Some(ejecting), ..Settings::default() };
-    let limits = Limits { ramp_up: Duration::ZERO, ..Limits::default() };
+    let limits = Limits { slow_start: Duration::ZERO, ..Limits::default() };
     let mut rig = Rig::ready_as(2, limits, settings);
     let (client, key) = (rig.client(), rig.key(0));
     for _ in 0..2 {

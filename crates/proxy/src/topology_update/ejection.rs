@@ -68,10 +68,10 @@ enum Place {
 }
 
 impl Ejection {
-    /// All of `shards` shards are in. One that was out and returns has all its keys after `ramp_up`.
-    pub(crate) fn new(ejecting: Ejecting, ramp_up: Duration, shards: usize) -> Ejection {
+    /// All of `shards` shards are in. One that was out and returns has all its keys after `slow_start`.
+    pub(crate) fn new(ejecting: Ejecting, slow_start: Duration, shards: usize) -> Ejection {
         let standings = vec![Standing { failures: 0, answers: false, place: Place::In }; shards];
-        let step = ramp_up / u32::from(Returning::ALL_TENTHS);
+        let step = slow_start / u32::from(Returning::ALL_TENTHS);
         Ejection { ejecting, step, standings, has_changed: false }
     }
 
@@ -217,10 +217,10 @@ mod tests {
         Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid")
     }
 
-    /// Three shards; two failures eject for a second. Who returns has all his keys after `ramp_up_ms`.
-    fn ejection(ramp_up_ms: u64) -> Ejection {
+    /// Three shards; two failures eject for a second. Who returns has all his keys after `slow_start_ms`.
+    fn ejection(slow_start_ms: u64) -> Ejection {
         let ejecting = Ejecting { failures_max: 2, retry_after: Duration::from_secs(1) };
-        Ejection::new(ejecting, Duration::from_millis(ramp_up_ms), 3)
+        Ejection::new(ejecting, Duration::from_millis(slow_start_ms), 3)
     }
 
     fn fail(ejection: &mut Ejection, shard: u32, ms: u64) {

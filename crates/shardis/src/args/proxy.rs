@@ -5,9 +5,9 @@ use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place};
 use super::service::ServiceArgs;
 use crate::access::{Secret, Source};
+use crate::batching::Batching;
 use crate::control::plural;
 use crate::embedded::EmbeddedSettings;
-use crate::pace::Gather;
 use crate::reading::ReadingArgs;
 use crate::transport::TransportArgs;
 use ::proxy::{Authority, CrossShard, ReadFrom, Transactions};
@@ -109,8 +109,8 @@ pub(crate) struct ProxyArgs {
     /// latency at steady rates). Replies do not wait, nor does a lone client; but who asks now and then beside hundreds of
     /// busy ones is answered some 400 later, which off avoids. With off, a busy worker that has some of a client's replies
     /// looks once for the others, to send all in one write
-    #[arg(long = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Gather::from_str)]
-    pub(crate) gather: Gather,
+    #[arg(long, alias = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Batching::from_str)]
+    pub(crate) batching: Batching,
 
     /// Let clients administer the nodes: CONFIG SET and GET, DEBUG, BGSAVE and the like go to every node. For tests and
     /// operators; any client may then change the nodes for all
@@ -527,7 +527,7 @@ impl ProxyArgs {
             transfer_timeout: defaults.transfer_timeout.max(request_timeout),
             idle_timeout: Duration::from_secs(self.timeout()),
             cross_shard_bytes_max: self.cross_shard_bytes_max,
-            ramp_up: self.reading.ramp_up(),
+            slow_start: self.reading.slow_start(),
             ..defaults
         }
         .within_memory(self.memory_max, workers)
@@ -629,7 +629,7 @@ mod tests {
             (&["--nodes=a:1", "--zone=x"], "--zone: it has no effect without --read-from=zone"),
             (&["--nodes=a:1", "--node-failure-limit=3"], "--node-failure-limit: it has no effect without "),
             (&["--nodes=a:1", "--node-retry-timeout-ms=3"], "--node-retry-timeout-ms: it has no"),
-            (&["--nodes=a:1", "--ramp-up-ms=3"], "--ramp-up-ms: it has no effect without "),
+            (&["--nodes=a:1", "--slow-start-ms=3"], "--slow-start-ms: it has no effect without "),
             (&["--nodes=a:1", "--replica-lag-max=3"], "--replica-lag-max: it has no effect without "),
             (&["--nodes=a:1|b:1"], "--nodes: a:1 has replicas, which are not read from without --read-from"),
             (&["--nodes=a:1", "--cross-shard-bytes-max=3"], "--cross-shard-bytes-max: it has no effect "),
@@ -655,10 +655,10 @@ mod tests {
             &["--nodes=a:1:5,b:1"],
             &["--host=0.0.0.0", "--requirepass=x"],
             &["--host=0.0.0.0", "--nodes=a:1", "--auth=nodes"],
-            &["--nodes=a:1|b:1", "--read-from=any", "--replica-lag-max=3", "--ramp-up-ms=3"],
+            &["--nodes=a:1|b:1", "--read-from=any", "--replica-lag-max=3", "--slow-start-ms=3"],
             &["--nodes=a:1|b:1", "--on-node-down=replica"],
             &["--nodes=a:1|b:1@x", "--listener=127.0.0.1:1 read-from=zone", "--zone=x"],
-            &["--nodes=a:1,b:1", "--on-node-down=remap", "--node-failure-limit=3", "--ramp-up-ms=3"],
+            &["--nodes=a:1,b:1", "--on-node-down=remap", "--node-failure-limit=3", "--slow-start-ms=3"],
             &["--nodes=a:1,b:1", "--cross-shard=emulate", "--cross-shard-bytes-max=3"],
             &["--cluster=a:1", "--refresh-period-ms=300"],
         ];

@@ -131,7 +131,7 @@ impl Flags {
     fn refusal_of_word(&self, flag: &Arg, key: &str, word: &OsString) -> Option<String> {
         match self.parse([word.clone()]) {
             Ok(_) => None,
-            // It may have company that it needs.
+            // It may need other flags.
             Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => None,
             Err(error) => Some(refused_value(flag, key, &error)),
         }
@@ -189,13 +189,13 @@ impl Flags {
         let (subjects, others) = (names(error, ContextKind::InvalidArg), names(error, ContextKind::PriorArg));
         let involved: Vec<String> = subjects.into_iter().chain(others).collect();
         let Entry { key, at, id, .. } = involved.iter().filter_map(entry_of).max_by_key(|entry| entry.at)?;
-        let company = involved.iter().filter(|name| self.id(name).as_ref() != Some(id));
-        let company = company.map(|name| match entry_of(name) {
+        let others = involved.iter().filter(|name| self.id(name).as_ref() != Some(id));
+        let others = others.map(|name| match entry_of(name) {
             Some(_) => name.clone(),
             None => format!("--{name} of the command line"),
         });
-        let company = either(&company.collect::<Vec<_>>(), "and");
-        Some(Fault::at(*at, format!("{key}: it does not go together with {company}; take one of them away")))
+        let others = either(&others.collect::<Vec<_>>(), "and");
+        Some(Fault::at(*at, format!("{key}: it does not go together with {others}; take one of them away")))
     }
 
     fn missing(&self, error: &Error, entries: &[Entry]) -> Fault {

@@ -64,7 +64,8 @@ fn keys_say_what_flags_say() {
             &["--unixsocket=/run/a b", "--unixsocketperm=770"],
         ),
         ("tag-rule = '{}'\nhash = 'md5'", &["--tag-rule={}", "--hash=md5"]),
-        ("coalesce = 50\nzone = 1", &["--coalesce=50", "--zone=1"]),
+        ("batching = 50\nzone = 1", &["--batching=50", "--zone=1"]),
+        ("coalesce = 50\nramp-up-ms = 3", &["--batching=50", "--slow-start-ms=3"]),
         ("listener = \"/run/a\"", &["--listener=/run/a"]),
         (
             "listener = [\"127.0.0.1:1\", {address = \"/run/a\"}]",

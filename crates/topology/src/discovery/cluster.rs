@@ -13,7 +13,7 @@
 use super::cluster_answer::{Asked, Replies, is_no_cluster};
 use super::cluster_map::{ClusterMap, Verdict};
 use super::findings::Findings;
-use super::pace::{Pace, Rest};
+use super::schedule::{Rest, Schedule};
 use super::talk::{Greetings, Heard, Talks, error_text};
 use super::{Event, News, PATIENCE, Party, Wish};
 use crate::{Address, NodeSpec};
@@ -51,7 +51,7 @@ pub struct ClusterDiscovery {
     map: ClusterMap,
     /// In the order in which they were asked.
     asking: Vec<Asking>,
-    pace: Pace,
+    schedule: Schedule,
     hints: VecDeque<Address>,
     /// Where a redirect led that nobody has told of yet, and until when that is looked for: requests wait to be sent there.
     wanted: HashMap<Address, Instant>,
@@ -99,7 +99,7 @@ impl ClusterDiscovery {
             prng: Prng::new(settings.seed),
             map: ClusterMap::default(),
             asking: Vec::new(),
-            pace: Pace::default(),
+            schedule: Schedule::default(),
             hints: VecDeque::new(),
             wanted: HashMap::new(),
             down: HashMap::new(),
@@ -112,7 +112,7 @@ impl ClusterDiscovery {
     /// See [`super::Discovery::handle_wish`].
     pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
         match wish {
-            Wish::Look => self.pace.wish(),
+            Wish::Look => self.schedule.wish(),
             Wish::Redirected(address) => {
                 if self.wanted.len() < HINTS_MAX && !self.map.has_address(&address) {
                     self.wanted.insert(address.clone(), now + WANTED_FOR);
@@ -122,7 +122,7 @@ impl ClusterDiscovery {
             Wish::Down(address) => {
                 self.note_failure(&address, now);
                 if self.has_primary(&address) {
-                    self.pace.wish();
+                    self.schedule.wish();
                     self.down.entry(address.clone()).or_insert(now);
                 }
                 if let Some(place) = self.asking.iter().position(|asking| asking.address == address) {
@@ -144,7 +144,7 @@ impl ClusterDiscovery {
 
     /// Asks the node at `address` soon.
     fn note_hint(&mut self, address: Address) {
-        self.pace.wish();
+        self.schedule.wish();
         if !self.hints.contains(&address) && self.hints.len() < HINTS_MAX {
             self.hints.push_back(address);
         }
@@ -169,7 +169,7 @@ impl ClusterDiscovery {
     fn question_at(&self) -> Instant {
         let has_choice = || self.hints.iter().chain(self.addresses()).any(|address| !self.is_asked(address));
         let may_ask = self.asking.len() < ASKED_MAX && has_choice();
-        if may_ask { self.pace.due() } else { Instant::NEVER }
+        if may_ask { self.schedule.due() } else { Instant::NEVER }
     }
 
     /// Whether the node at `address` has still to answer.
@@ -181,9 +181,9 @@ impl ClusterDiscovery {
     fn ask(&mut self, now: Instant) {
         let Some(address) = self.choose() else { return };
         self.hints.retain(|hint| *hint != address);
-        self.pace.begin(now);
+        self.schedule.begin(now);
         // If it has not answered by then, another is asked.
-        self.pace.rest(Rest::Short, &mut self.prng);
+        self.schedule.rest(Rest::Short, &mut self.prng);
         let mut request = Vec::new();
         for question in ["INFO", "NODES", "SHARDS"] {
             encode::request(&mut request, &[b"CLUSTER", question.as_bytes()]);
@@ -304,7 +304,7 @@ impl ClusterDiscovery {
         self.rest_after(true, is_spare, now);
         self.wanted.retain(|address, until| *until > now && !self.map.has_address(address));
         if !self.wanted.is_empty() {
-            self.pace.wish();
+            self.schedule.wish();
         }
     }
 
@@ -379,7 +379,7 @@ impl ClusterDiscovery {
             None if has_fresh => Rest::Short,
             None => Rest::Long,
         };
-        self.pace.rest(rest, &mut self.prng);
+        self.schedule.rest(rest, &mut self.prng);
     }
 
     /// Since when something is wrong that a new topology would mend.

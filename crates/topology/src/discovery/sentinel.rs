@@ -17,7 +17,7 @@
 
 use super::cluster_answer::text;
 use super::findings::Findings;
-use super::pace::{Pace, Rest};
+use super::schedule::{Rest, Schedule};
 use super::sentinel_answer::{
     Claim, Fellow, NoClaim, QUESTIONS, Role, is_about, is_subscribed, parse, parse_fellows, parse_role,
 };
@@ -74,7 +74,7 @@ struct Sentinel {
     line: Option<Id>,
     /// Replies to questions that were asked; `None` if none are on their way.
     replies: Option<Vec<Vec<u8>>>,
-    pace: Pace,
+    schedule: Schedule,
     /// The connection for messages.
     feed: Option<Id>,
     feed_at: Instant,
@@ -132,7 +132,7 @@ impl SentinelDiscovery {
     }
 
     fn ask_all_soon(&mut self) {
-        self.sentinels.iter_mut().for_each(|sentinel| sentinel.pace.wish());
+        self.sentinels.iter_mut().for_each(|sentinel| sentinel.schedule.wish());
     }
 
     /// See [`super::Discovery::handle_time`].
@@ -178,7 +178,7 @@ impl SentinelDiscovery {
         }
         encode::request(&mut request, &[b"SENTINEL", b"MYID"]);
         let sentinel = &mut self.sentinels[index];
-        sentinel.pace.begin(now);
+        sentinel.schedule.begin(now);
         sentinel.replies = Some(Vec::new());
         match sentinel.line {
             Some(line) => self.talks.say(line, &request, now + PATIENCE),
@@ -290,7 +290,7 @@ impl SentinelDiscovery {
         self.findings.count_refusal();
         let sentinel = &mut self.sentinels[index];
         sentinel.claims.fill(None);
-        sentinel.pace.rest(Rest::Usual(self.period), &mut self.prng);
+        sentinel.schedule.rest(Rest::Usual(self.period), &mut self.prng);
         let reason = "it is another sentinel than the named ones have told of".to_owned();
         let address = sentinel.address.clone();
         self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
@@ -378,7 +378,7 @@ impl SentinelDiscovery {
         feed.into_iter().for_each(|feed| self.talks.set_deadline(feed, Instant::NEVER));
         // What was said before anybody listened may be news as well.
         if is_about(reply, &self.names) || is_subscribed(reply) {
-            self.sentinels[index].pace.wish();
+            self.sentinels[index].schedule.wish();
         }
     }
 
@@ -389,7 +389,7 @@ impl SentinelDiscovery {
             sentinel.feed_at = now;
             sentinel.is_pinged = false;
             // What it would have told meanwhile is asked for.
-            sentinel.pace.wish();
+            sentinel.schedule.wish();
             return;
         }
         let Some(index) = self.sentinels.iter().position(|sentinel| sentinel.line == Some(conn)) else {
@@ -399,14 +399,14 @@ impl SentinelDiscovery {
         sentinel.line = None;
         sentinel.claims.fill(None);
         if sentinel.replies.take().is_some() {
-            sentinel.pace.rest(Rest::Long, &mut self.prng);
+            sentinel.schedule.rest(Rest::Long, &mut self.prng);
             let address = sentinel.address.clone();
             self.findings.count_failure();
             let reason = reason.to_owned();
             self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
         } else {
             // It has not failed: it ended an idle connection, as sentinels do when they start anew.
-            sentinel.pace.wish();
+            sentinel.schedule.wish();
         }
         self.decide(now);
     }
@@ -415,7 +415,7 @@ impl SentinelDiscovery {
     fn rest(&mut self, index: usize, now: Instant) {
         let since = self.shards.iter().filter_map(Shard::trouble).min();
         let rest = Rest::in_trouble(since, now).unwrap_or(Rest::Usual(self.period));
-        self.sentinels[index].pace.rest(rest, &mut self.prng);
+        self.sentinels[index].schedule.rest(rest, &mut self.prng);
     }
 }
 
@@ -428,7 +428,7 @@ impl Sentinel {
             id: None,
             line: None,
             replies: None,
-            pace: Pace::default(),
+            schedule: Schedule::default(),
             feed: None,
             feed_at: Instant::ZERO,
             is_pinged: false,
@@ -458,7 +458,7 @@ impl Sentinel {
 
     /// When it is to be asked.
     fn question_at(&self) -> Instant {
-        if self.replies.is_some() { Instant::NEVER } else { self.pace.due() }
+        if self.replies.is_some() { Instant::NEVER } else { self.schedule.due() }
     }
 
     /// When something is to be done for its messages.

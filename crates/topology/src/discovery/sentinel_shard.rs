@@ -15,7 +15,7 @@
 //! we know: an operator's `REPLICAOF NO ONE` alone moves nothing.
 
 use super::PATIENCE;
-use super::pace::{LONG_PAUSE, Pace, Rest};
+use super::schedule::{LONG_PAUSE, Rest, Schedule};
 use super::sentinel_answer::{Claim, Role};
 use super::talk::{Party, Talks};
 use crate::{Address, NodeSpec, ShardSpec};
@@ -30,7 +30,7 @@ pub(super) struct Shard {
     /// The newest claim that was believed, whatever the node said.
     claim: Option<Claim>,
     word: Word,
-    trial: Trial,
+    probe: Probe,
     heir: Option<Heir>,
     /// The primary cannot be used, as workers say, or as it says itself; since when.
     trouble: Option<Instant>,
@@ -54,9 +54,9 @@ enum Word {
 
 /// The question whether a node is a primary, over a connection of its own.
 #[derive(Debug, Default)]
-struct Trial {
+struct Probe {
     conn: Option<Id>,
-    pace: Pace,
+    schedule: Schedule,
 }
 
 /// The replica that a failover is about to make the primary.
@@ -65,7 +65,7 @@ struct Heir {
     address: Address,
     /// The sentinel that has chosen it.
     by: Address,
-    trial: Trial,
+    probe: Probe,
     standing: Standing,
 }
 
@@ -149,8 +149,8 @@ impl Shard {
             Chief::Nobody => Word::Missing,
         };
         self.drop_heir(talks);
-        self.trial.end(talks);
-        (self.trial, self.claim, self.older) = (Trial::default(), Some(claim), None);
+        self.probe.end(talks);
+        (self.probe, self.claim, self.older) = (Probe::default(), Some(claim), None);
         self.trouble = if self.word == Word::Given { None } else { Some(now) };
     }
 
@@ -198,7 +198,7 @@ impl Shard {
 
     fn drop_heir(&mut self, talks: &mut Talks) {
         if let Some(mut heir) = self.heir.take() {
-            heir.trial.end(talks);
+            heir.probe.end(talks);
         }
     }
 
@@ -207,27 +207,27 @@ impl Shard {
         if self.heir.as_ref().is_some_and(|heir| heir.suspect_until() <= now) {
             self.drop_heir(talks);
         }
-        if self.trial_due() <= now
+        if self.probe_due() <= now
             && let Some(claim) = &self.claim
         {
-            self.trial.begin(&claim.address, talks, now);
+            self.probe.begin(&claim.address, talks, now);
         }
-        if let Some(heir) = self.heir.as_mut().filter(|heir| heir.trial_due() <= now) {
-            heir.trial.begin(&heir.address, talks, now);
+        if let Some(heir) = self.heir.as_mut().filter(|heir| heir.probe_due() <= now) {
+            heir.probe.begin(&heir.address, talks, now);
         }
     }
 
     /// When [`Shard::handle_time`] has something to do.
     pub(super) fn due(&self) -> Instant {
         let heir =
-            self.heir.as_ref().map_or(Instant::NEVER, |heir| heir.trial_due().min(heir.suspect_until()));
-        heir.min(self.trial_due())
+            self.heir.as_ref().map_or(Instant::NEVER, |heir| heir.probe_due().min(heir.suspect_until()));
+        heir.min(self.probe_due())
     }
 
     /// When the claim's node is to be asked: as long as it is no primary yet, and no other is.
-    fn trial_due(&self) -> Instant {
+    fn probe_due(&self) -> Instant {
         let is_wanted = self.claim.is_some() && self.word != Word::Given && !self.is_superseded();
-        if is_wanted { self.trial.due() } else { Instant::NEVER }
+        if is_wanted { self.probe.due() } else { Instant::NEVER }
     }
 
     /// Whether the claim's node gets no requests, whatever it says of itself.
@@ -237,20 +237,20 @@ impl Shard {
 
     /// Asks the primary whether it still is one, unless that was asked a moment ago.
     pub(super) fn try_out(&mut self, talks: &mut Talks, now: Instant) {
-        let (trial, address) = match (&mut self.heir, &self.claim) {
-            (Some(heir), _) if heir.standing == Standing::Promoted => (&mut heir.trial, &heir.address),
-            (_, Some(claim)) => (&mut self.trial, &claim.address),
+        let (probe, address) = match (&mut self.heir, &self.claim) {
+            (Some(heir), _) if heir.standing == Standing::Promoted => (&mut heir.probe, &heir.address),
+            (_, Some(claim)) => (&mut self.probe, &claim.address),
             (_, None) => return,
         };
-        if trial.conn.is_none() && trial.pace.asked_at() + LONG_PAUSE <= now {
-            trial.begin(address, talks, now);
+        if probe.conn.is_none() && probe.schedule.asked_at() + LONG_PAUSE <= now {
+            probe.begin(address, talks, now);
         }
     }
 
     /// Whether `conn` is the connection of a question to one of its nodes.
     pub(super) fn asks_on(&self, conn: Id) -> bool {
-        let heir = self.heir.as_ref().and_then(|heir| heir.trial.conn);
-        self.trial.conn == Some(conn) || heir == Some(conn)
+        let heir = self.heir.as_ref().and_then(|heir| heir.probe.conn);
+        self.probe.conn == Some(conn) || heir == Some(conn)
     }
 
     /// What came of the question on `conn`. Returns whom to complain of, and what it says, if it should be the primary and
@@ -263,7 +263,7 @@ impl Shard {
         now: Instant,
     ) -> Option<(Address, String)> {
         match &mut self.heir {
-            Some(heir) if heir.trial.conn == Some(conn) => {
+            Some(heir) if heir.probe.conn == Some(conn) => {
                 self.judge_heir(role, prng, now);
                 None
             }
@@ -273,7 +273,7 @@ impl Shard {
 
     /// If the node has not said anything of it, a primary stays one: nobody else is.
     fn judge_claim(&mut self, role: Role, prng: &mut Prng, now: Instant) -> Option<(Address, String)> {
-        self.trial.conn = None;
+        self.probe.conn = None;
         match role {
             _ if self.is_superseded() => None,
             Role::Primary => {
@@ -284,7 +284,7 @@ impl Shard {
             Role::Other(reason) | Role::Unsaid(reason) => {
                 self.word = Word::Missing;
                 let since = *self.trouble.get_or_insert(now);
-                self.trial.rest(since, prng, now);
+                self.probe.rest(since, prng, now);
                 Some((self.claim.as_ref()?.address.clone(), reason))
             }
         }
@@ -293,8 +293,8 @@ impl Shard {
     /// An heir that is no primary yet is what it should be.
     fn judge_heir(&mut self, role: Role, prng: &mut Prng, now: Instant) {
         let Some(heir) = &mut self.heir else { return };
-        heir.trial.conn = None;
-        heir.trial.pace.rest(Rest::in_failover(self.failover.unwrap_or(now), now), prng);
+        heir.probe.conn = None;
+        heir.probe.schedule.rest(Rest::in_failover(self.failover.unwrap_or(now), now), prng);
         match role {
             Role::Primary => {
                 heir.standing = Standing::Promoted;
@@ -362,13 +362,13 @@ impl Shard {
 
 impl Heir {
     fn new(address: Address, by: Address, standing: Standing) -> Heir {
-        Heir { address, by, trial: Trial::default(), standing }
+        Heir { address, by, probe: Probe::default(), standing }
     }
 
     /// When it is to be asked: as long as it is no primary yet.
-    fn trial_due(&self) -> Instant {
+    fn probe_due(&self) -> Instant {
         match self.standing {
-            Standing::Chosen | Standing::Recalled => self.trial.due(),
+            Standing::Chosen | Standing::Recalled => self.probe.due(),
             Standing::Promoted | Standing::Doubtful { .. } => Instant::NEVER,
         }
     }
@@ -382,11 +382,11 @@ impl Heir {
     }
 }
 
-impl Trial {
+impl Probe {
     fn begin(&mut self, address: &Address, talks: &mut Talks, now: Instant) {
         let mut request = Vec::new();
         encode::request(&mut request, &[b"ROLE"]);
-        self.pace.begin(now);
+        self.schedule.begin(now);
         self.conn = Some(talks.open(address, Party::Node, &request, now + PATIENCE));
     }
 
@@ -397,11 +397,11 @@ impl Trial {
     }
 
     fn due(&self) -> Instant {
-        if self.conn.is_some() { Instant::NEVER } else { self.pace.due() }
+        if self.conn.is_some() { Instant::NEVER } else { self.schedule.due() }
     }
 
     fn rest(&mut self, since: Instant, prng: &mut Prng, now: Instant) {
-        self.pace.rest(Rest::in_trouble(Some(since), now).unwrap_or(Rest::Short), prng);
+        self.schedule.rest(Rest::in_trouble(Some(since), now).unwrap_or(Rest::Short), prng);
     }
 }
 

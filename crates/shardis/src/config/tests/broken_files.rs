@@ -167,7 +167,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         &["1:18: unixsocketperm: 0o770: write digits alone, without what stands in front of them"],
     ),
     ("unixsocketperm = 770", &["1:1: unixsocketperm: say where the socket is to be, with unixsocket"]),
-    ("coalesce = false", &[r#"1:12: coalesce: false is no value for it; write coalesce = "auto""#]),
+    ("batching = false", &[r#"1:12: batching: false is no value for it; write batching = "auto""#]),
     (
         r#"zones = ["10.0.0.0/24=a", "x"]"#,
         &[r#"1:27: zones "x": "x": write NETWORK=ZONE, as in 10.0.1.0/24=zone-a"#],

@@ -1,4 +1,4 @@
-//! When a busy worker waits a moment for company before it writes.
+//! The batching policy: when a busy worker waits a moment for more requests before it writes.
 //!
 //! A fast proxy makes small batches: it wakes for every request, and each write wakes a node for one request. If
 //! it lets a few more arrive, one write serves several, here and at the node. Only what goes to nodes waits: each client has
@@ -16,14 +16,14 @@
 //! ```
 //!
 //! Where the nodes or the clients are the limit they take long, and a wait shortens the line and is paid back. Whether it
-//! is, is tried from time to time ([`crate::trial`]): where clients send at a rate of their own, it is not. Where nobody
+//! is, is tried from time to time ([`super::experiment`]): where clients send at a rate of their own, it is not. Where nobody
 //! stands in line, they take little, and the worker does not wait, however busy it is. Nor does it where turns are full
 //! without it, where nobody else is expected, or for a lone client.
 //!
 //! A worker that has time writes replies after each event, and not at the end of the turn: nobody waits for the events
 //! behind his own. Requests go out at its end, several by one write, which wakes their node once.
 
-use crate::trial::Trial;
+use super::experiment::Experiment;
 use proxy::Rounds;
 use std::str::FromStr;
 use std::time::Duration;
@@ -31,13 +31,13 @@ use stdx::Instant;
 
 /// What the operator wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gather {
+pub(crate) enum Batching {
     /// Never wait.
     Off,
     /// Wait where it is worth it.
     Auto,
-    /// Wait so long whenever there is company.
-    Always(Duration),
+    /// Wait this long whenever several clients have sent something.
+    Fixed(Duration),
 }
 
 /// A wait is this part of a client's round. A request waits once on its way down, and on its way up until such a wait of
@@ -82,20 +82,20 @@ const BUSY_FROM_IN_LINE: u128 = 280;
 /// requests take 70 to 90 µs, where pipelines of ten wait for nodes, a millisecond.
 const LINE: Duration = Duration::from_micros(200);
 /// The same of a window with waits, since they save time. Each window is held against its own share, so that what began with
-/// a moment's crowd ends with it, and not after a trial.
+/// a moment's crowd ends with it, and not after an experiment.
 const BUSY_FROM_WAITING: u128 = 220;
 /// Busy for less than this, and not waiting: write replies after each event. At a steady 36,000 GET/s (busy for 45 %) that
 /// takes 30 µs of 176 off the median. A worker that is the limit has full turns: with it, it did 22 % fewer requests at -P 10.
 const PROMPT_UNTIL: u128 = 700;
 
-impl FromStr for Gather {
+impl FromStr for Batching {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Gather, String> {
+    fn from_str(text: &str) -> Result<Batching, String> {
         match (text, text.parse::<u64>()) {
-            ("auto", _) => Ok(Gather::Auto),
-            ("off", _) | (_, Ok(0)) => Ok(Gather::Off),
-            (_, Ok(us)) if us <= WAIT_MAX_US => Ok(Gather::Always(Duration::from_micros(us))),
+            ("auto", _) => Ok(Batching::Auto),
+            ("off", _) | (_, Ok(0)) => Ok(Batching::Off),
+            (_, Ok(us)) if us <= WAIT_MAX_US => Ok(Batching::Fixed(Duration::from_micros(us))),
             _ => Err(format!("write auto, off, or microseconds up to {WAIT_MAX_US}")),
         }
     }
@@ -103,8 +103,8 @@ impl FromStr for Gather {
 
 /// Decides for each turn whether to wait, from how busy the worker was and what requests took lately.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    gather: Gather,
+pub(crate) struct Policy {
+    batching: Batching,
     window: Window,
     /// Whether it writes replies after each event.
     is_prompt: bool,
@@ -120,7 +120,7 @@ pub(crate) struct Pace {
     possible: Duration,
     /// With so many events a turn is full without a wait.
     enough: usize,
-    trial: Trial,
+    experiment: Experiment,
     /// What a wait is; zero for none.
     wait: Duration,
     /// How many requests had been sent when the last turn ended.
@@ -186,19 +186,19 @@ impl Window {
     }
 }
 
-impl Pace {
-    pub(crate) fn new(gather: Gather, now: Instant) -> Pace {
-        Pace {
-            gather,
+impl Policy {
+    pub(crate) fn new(batching: Batching, now: Instant) -> Policy {
+        Policy {
+            batching,
             window: Window::new(now, 0, 0, Rounds::default()),
-            is_prompt: !matches!(gather, Gather::Always(_)),
+            is_prompt: !matches!(batching, Batching::Fixed(_)),
             latencies: [Duration::ZERO; WINDOWS],
             busy: [0; WINDOWS],
             busy_from: [BUSY_FROM; WINDOWS],
             rounds: [Duration::ZERO; WINDOWS],
             possible: Duration::ZERO,
             enough: EVENTS_ENOUGH,
-            trial: Trial::new(),
+            experiment: Experiment::new(),
             wait: Duration::ZERO,
             asked: 0,
         }
@@ -209,7 +209,7 @@ impl Pace {
         self.window.idle += until.since(from);
     }
 
-    /// The worker waited for company from `from` to `until`.
+    /// The worker waited for more requests from `from` to `until`.
     pub(crate) fn note_wait(&mut self, from: Instant, until: Instant) {
         self.note_idle(from, until);
         self.window.flight_until = until;
@@ -227,16 +227,16 @@ impl Pace {
 
     /// Whether the worker has more to do than time, so that writes are worth being spared.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.gather != Gather::Off && !self.is_prompt
+        self.batching != Batching::Off && !self.is_prompt
     }
 
     /// How long to wait for more before this turn's work is done.
     pub(crate) fn wait(&mut self, turn: &Turn) -> Option<Duration> {
         self.measure(turn);
-        match self.gather {
-            Gather::Off => None,
-            Gather::Always(wait) => (turn.events >= 2 && turn.clients >= 2).then_some(wait),
-            Gather::Auto => {
+        match self.batching {
+            Batching::Off => None,
+            Batching::Fixed(wait) => (turn.events >= 2 && turn.clients >= 2).then_some(wait),
+            Batching::Auto => {
                 let came = turn.asked.saturating_sub(self.asked);
                 let is_full = turn.events >= self.enough || came >= REQUESTS_ENOUGH;
                 let is_open = turn.clients >= 2 && !is_full;
@@ -270,7 +270,7 @@ impl Pace {
         let busy = self.busy.iter().sum::<u128>() / WINDOWS as u128;
         let is_busy = busy > self.busy_from.iter().sum::<u128>() / WINDOWS as u128;
         if !self.possible.is_zero() {
-            self.trial.note_window(turn.asked - window.asked, length, turn.connected, turn.now);
+            self.experiment.note_window(turn.asked - window.asked, length, turn.connected, turn.now);
         }
         self.rounds.rotate_left(1);
         self.rounds[WINDOWS - 1] = turn.rounds.mean_since(&window.rounds);
@@ -282,11 +282,11 @@ impl Pace {
         let stands_in_line = latency >= LATENCY_MIN;
         let is_possible = is_busy && stands_in_line && wait >= WAIT_MIN && expected > 0;
         self.possible = if is_possible { wait } else { Duration::ZERO };
-        self.wait = if self.trial.waits() { self.possible } else { Duration::ZERO };
-        let would_wait = match self.gather {
-            Gather::Off => false,
-            Gather::Auto => !self.wait.is_zero(),
-            Gather::Always(_) => true,
+        self.wait = if self.experiment.waits() { self.possible } else { Duration::ZERO };
+        let would_wait = match self.batching {
+            Batching::Off => false,
+            Batching::Auto => !self.wait.is_zero(),
+            Batching::Fixed(_) => true,
         };
         self.is_prompt = busy < PROMPT_UNTIL && !would_wait;
         self.window = Window::new(turn.now, turn.in_flight, turn.asked, turn.rounds);
@@ -334,36 +334,36 @@ mod tests {
 
     /// What a wait might be after such loads.
     fn wait_after(loads: &[Load]) -> Option<Duration> {
-        let mut pace = Pace::new(Gather::Auto, at(0));
-        follow(&mut pace, loads);
-        (!pace.possible.is_zero()).then_some(pace.possible)
+        let mut policy = Policy::new(Batching::Auto, at(0));
+        follow(&mut policy, loads);
+        (!policy.possible.is_zero()).then_some(policy.possible)
     }
 
     /// Lets such loads happen, which come as they come, whether we wait or not.
-    fn follow(pace: &mut Pace, loads: &[Load]) {
-        follow_on(pace, 0, loads);
+    fn follow(policy: &mut Policy, loads: &[Load]) {
+        follow_on(policy, 0, loads);
     }
 
     /// The same from `now_us` on.
-    fn follow_on(pace: &mut Pace, mut now_us: u64, loads: &[Load]) {
+    fn follow_on(policy: &mut Policy, mut now_us: u64, loads: &[Load]) {
         for load in loads {
-            follow_windows(pace, now_us, WINDOWS, *load);
+            follow_windows(policy, now_us, WINDOWS, *load);
             now_us += WINDOWS as u64 * 5_000;
         }
     }
 
     /// Lets `load` happen for so many windows.
-    fn follow_windows(pace: &mut Pace, mut now_us: u64, windows: usize, load: Load) {
-        let (mut asked, mut rounds) = (pace.asked, pace.window.rounds);
+    fn follow_windows(policy: &mut Policy, mut now_us: u64, windows: usize, load: Load) {
+        let (mut asked, mut rounds) = (policy.asked, policy.window.rounds);
         for _ in 0..10 * windows {
-            pace.note_idle(at(now_us), at(now_us + load.idle_us / 10));
+            policy.note_idle(at(now_us), at(now_us + load.idle_us / 10));
             now_us += 500;
             let came = load.requests_per_s / 2_000;
             asked += came;
             rounds = Rounds { count: rounds.count + came, ns: rounds.ns + came * load.round_us * 1000 };
             let events = came as usize * load.events_per_request;
             let in_flight = load.in_flight;
-            pace.wait(&Turn {
+            policy.wait(&Turn {
                 now: at(now_us),
                 events,
                 connected: 50,
@@ -372,7 +372,7 @@ mod tests {
                 asked,
                 rounds,
             });
-            pace.note_turn(asked);
+            policy.note_turn(asked);
         }
     }
 
@@ -402,14 +402,14 @@ mod tests {
 
     #[test]
     fn waves_of_clients_are_a_line() {
-        let mut pace = Pace::new(Gather::Auto, at(0));
+        let mut policy = Policy::new(Batching::Auto, at(0));
         let wave = Load { idle_us: 500, in_flight: 30, round_us: 60_000, ..IN_LINE };
         let trough = Load { idle_us: 4_500, in_flight: 1, requests_per_s: 4_000, ..wave };
         let mut now_us = 0;
         for window in 0..WINDOWS * 4 {
-            follow_windows(&mut pace, now_us, 1, if window % 3 == 2 { trough } else { wave });
+            follow_windows(&mut policy, now_us, 1, if window % 3 == 2 { trough } else { wave });
             now_us += 5_000;
-            assert!(window < WINDOWS || pace.possible == AUTO_WAIT, "in window {window}");
+            assert!(window < WINDOWS || policy.possible == AUTO_WAIT, "in window {window}");
         }
     }
 
@@ -427,56 +427,56 @@ mod tests {
 
     #[test]
     fn what_does_not_pay_is_tried_and_left() {
-        let mut pace = Pace::new(Gather::Auto, at(0));
-        follow(&mut pace, &[IN_LINE; 2]);
-        let first = pace.trial.waits();
-        assert_eq!(!pace.wait.is_zero(), first);
-        follow_on(&mut pace, 2 * WINDOWS as u64 * 5_000, &[IN_LINE; 8]);
-        assert!(!pace.possible.is_zero() && pace.wait.is_zero(), "no more requests come for it");
+        let mut policy = Policy::new(Batching::Auto, at(0));
+        follow(&mut policy, &[IN_LINE; 2]);
+        let first = policy.experiment.waits();
+        assert_eq!(!policy.wait.is_zero(), first);
+        follow_on(&mut policy, 2 * WINDOWS as u64 * 5_000, &[IN_LINE; 8]);
+        assert!(!policy.possible.is_zero() && policy.wait.is_zero(), "no more requests come for it");
     }
 
     #[test]
     fn one_stall_is_no_line_and_our_own_waits_are_none() {
-        let mut pace = Pace::new(Gather::Auto, at(0));
+        let mut policy = Policy::new(Batching::Auto, at(0));
         let mut turn = turn(at(0), 300);
         for window in 1..=WINDOWS as u64 * 2 {
             // 2 in flight and 400 in 6 ms: 30 us; in every third window, 50 stand still.
             turn.in_flight = if window % 3 == 0 { 50 } else { 2 };
             let began = at(window * 6_000 - 5_500);
             (turn.now, turn.asked) = (began, turn.asked + 400);
-            pace.wait(&turn);
+            policy.wait(&turn);
             turn.now = at(window * 6_000);
-            pace.wait(&turn);
-            assert_eq!(pace.possible, Duration::ZERO, "in window {window}");
+            policy.wait(&turn);
+            assert_eq!(policy.possible, Duration::ZERO, "in window {window}");
         }
-        let flight_ns = pace.window.flight_ns;
+        let flight_ns = policy.window.flight_ns;
         let until = turn.now + Duration::from_millis(1);
-        pace.note_wait(turn.now, until);
-        pace.wait(&Turn { now: until, ..turn });
-        assert_eq!(pace.window.flight_ns, flight_ns);
+        policy.note_wait(turn.now, until);
+        policy.wait(&Turn { now: until, ..turn });
+        assert_eq!(policy.window.flight_ns, flight_ns);
     }
 
     #[test]
     fn a_lone_client_and_a_full_turn_never_wait() {
-        let mut pace = Pace::new(Gather::Auto, at(0));
-        pace.wait = WAIT_MIN;
+        let mut policy = Policy::new(Batching::Auto, at(0));
+        policy.wait = WAIT_MIN;
         let turn = turn(at(10), 2);
-        assert_eq!(pace.wait(&turn), Some(WAIT_MIN));
-        assert_eq!(pace.wait(&Turn { clients: 1, ..turn }), None);
-        assert_eq!(pace.wait(&Turn { events: EVENTS_ENOUGH, ..turn }), None);
-        assert_eq!(pace.wait(&Turn { asked: REQUESTS_ENOUGH, ..turn }), None, "one deep pipeline");
-        pace.note_turn(1);
-        assert_eq!(pace.wait(&Turn { asked: REQUESTS_ENOUGH, ..turn }), Some(WAIT_MIN));
+        assert_eq!(policy.wait(&turn), Some(WAIT_MIN));
+        assert_eq!(policy.wait(&Turn { clients: 1, ..turn }), None);
+        assert_eq!(policy.wait(&Turn { events: EVENTS_ENOUGH, ..turn }), None);
+        assert_eq!(policy.wait(&Turn { asked: REQUESTS_ENOUGH, ..turn }), None, "one deep pipeline");
+        policy.note_turn(1);
+        assert_eq!(policy.wait(&Turn { asked: REQUESTS_ENOUGH, ..turn }), Some(WAIT_MIN));
     }
 
     /// Lets `load` happen for so many windows from `now_us` on, and `saved` in those in which the worker waits. Returns how many
     /// those were.
-    fn follow_saving(pace: &mut Pace, now_us: &mut u64, windows: u32, load: Load, saved: Load) -> u32 {
+    fn follow_saving(policy: &mut Policy, now_us: &mut u64, windows: u32, load: Load, saved: Load) -> u32 {
         let mut waited = 0;
         for _ in 0..windows {
-            let waits = !pace.wait.is_zero();
+            let waits = !policy.wait.is_zero();
             waited += u32::from(waits);
-            follow_windows(pace, *now_us, 1, if waits { saved } else { load });
+            follow_windows(policy, *now_us, 1, if waits { saved } else { load });
             *now_us += 5_000;
         }
         waited
@@ -484,81 +484,85 @@ mod tests {
 
     #[test]
     fn what_waiting_saves_does_not_end_the_waiting() {
-        let (mut pace, mut now_us) = (Pace::new(Gather::Auto, at(0)), 0);
+        let (mut policy, mut now_us) = (Policy::new(Batching::Auto, at(0)), 0);
         let saved = Load { idle_us: 3_700, requests_per_s: 80_000, ..IN_LINE };
-        follow_saving(&mut pace, &mut now_us, 50, IN_LINE, saved);
-        assert_eq!(follow_saving(&mut pace, &mut now_us, 100, IN_LINE, saved), 100);
+        follow_saving(&mut policy, &mut now_us, 50, IN_LINE, saved);
+        assert_eq!(follow_saving(&mut policy, &mut now_us, 100, IN_LINE, saved), 100);
         let idle = Load { idle_us: 4_000, ..saved };
-        follow_saving(&mut pace, &mut now_us, WINDOWS as u32, idle, idle);
-        let waited = follow_saving(&mut pace, &mut now_us, 100, saved, saved);
+        follow_saving(&mut policy, &mut now_us, WINDOWS as u32, idle, idle);
+        let waited = follow_saving(&mut policy, &mut now_us, 100, saved, saved);
         assert_eq!(waited, 0, "and it does not begin again at once");
     }
 
     #[test]
     fn what_began_with_a_moments_crowd_ends_with_it() {
-        let (mut pace, mut now_us) = (Pace::new(Gather::Auto, at(0)), 0);
+        let (mut policy, mut now_us) = (Policy::new(Batching::Auto, at(0)), 0);
         let steady = Load { idle_us: 3_650, in_flight: 2, requests_per_s: 18_000, ..IN_LINE };
         let crowd = Load { idle_us: 2_000, in_flight: 3, ..steady };
-        let mut follow = |windows, load| follow_saving(&mut pace, &mut now_us, windows, load, load);
+        let mut follow = |windows, load| follow_saving(&mut policy, &mut now_us, windows, load, load);
         for _ in 0..20 {
             let waited = follow(WINDOWS as u32 / 2, crowd) + follow(80, steady);
             assert!(waited <= WINDOWS as u32, "{waited}: longer than it is remembered");
         }
-        // By then a trial has come to its end, over all those moments. What it found holds for 200 windows.
+        // By then an experiment has come to its end, over all those moments. What it found holds for 200 windows.
         assert!(follow(240, crowd) > 0, "one that stays is waited for");
     }
 
     #[test]
     fn who_has_time_writes_replies_after_each_event() {
-        let prompt_after = |gather, load: Load| {
-            let mut pace = Pace::new(gather, at(0));
-            follow(&mut pace, &[load]);
-            pace.is_prompt()
+        let prompt_after = |batching, load: Load| {
+            let mut policy = Policy::new(batching, at(0));
+            follow(&mut policy, &[load]);
+            policy.is_prompt()
         };
         let at_leisure = Load { idle_us: 4_000, ..IN_LINE };
         let busy = Load { idle_us: 1_000, in_flight: 2, ..IN_LINE };
-        assert!(prompt_after(Gather::Auto, at_leisure) && prompt_after(Gather::Off, at_leisure));
-        assert!(!prompt_after(Gather::Auto, busy) && !prompt_after(Gather::Off, busy));
+        assert!(prompt_after(Batching::Auto, at_leisure) && prompt_after(Batching::Off, at_leisure));
+        assert!(!prompt_after(Batching::Auto, busy) && !prompt_after(Batching::Off, busy));
         assert!(
-            !prompt_after(Gather::Always(WAIT_MIN), at_leisure),
+            !prompt_after(Batching::Fixed(WAIT_MIN), at_leisure),
             "what is written at once waits for nobody"
         );
-        assert!(Pace::new(Gather::Auto, at(0)).is_prompt());
+        assert!(Policy::new(Batching::Auto, at(0)).is_prompt());
     }
 
     #[test]
     fn who_waits_does_not_write_replies_after_each_event() {
-        let mut pace = Pace::new(Gather::Auto, at(0));
+        let mut policy = Policy::new(Batching::Auto, at(0));
         let saved = Load { idle_us: 3_200, ..IN_LINE };
-        follow(&mut pace, &[IN_LINE, saved]);
+        follow(&mut policy, &[IN_LINE, saved]);
         let mut waits = 0;
         for window in 2 * WINDOWS as u64..3 * WINDOWS as u64 {
-            follow_windows(&mut pace, window * 5_000, 1, saved);
-            assert_eq!(pace.is_prompt(), pace.wait.is_zero(), "in window {window}");
-            waits += usize::from(!pace.is_prompt());
+            follow_windows(&mut policy, window * 5_000, 1, saved);
+            assert_eq!(policy.is_prompt(), policy.wait.is_zero(), "in window {window}");
+            waits += usize::from(!policy.is_prompt());
         }
-        assert!((1..WINDOWS).contains(&waits), "{waits} of the windows of a trial are with waits");
+        assert!((1..WINDOWS).contains(&waits), "{waits} of the windows of an experiment are with waits");
     }
 
     #[test]
-    fn a_fixed_wait_asks_for_company_only() {
+    fn a_fixed_wait_needs_two_clients() {
         let wait = Duration::from_micros(5);
-        let mut pace = Pace::new(Gather::Always(wait), at(0));
+        let mut policy = Policy::new(Batching::Fixed(wait), at(0));
         let turn = turn(at(1), 2);
-        assert_eq!(pace.wait(&turn), Some(wait));
-        assert_eq!(pace.wait(&Turn { events: 1, clients: 50, ..turn }), None);
-        assert_eq!(pace.wait(&Turn { events: 4, clients: 1, ..turn }), None, "its own parts are no company");
-        assert_eq!(Pace::new(Gather::Off, at(0)).wait(&Turn { events: 9, clients: 9, ..turn }), None);
+        assert_eq!(policy.wait(&turn), Some(wait));
+        assert_eq!(policy.wait(&Turn { events: 1, clients: 50, ..turn }), None);
+        assert_eq!(
+            policy.wait(&Turn { events: 4, clients: 1, ..turn }),
+            None,
+            "a split request is one client"
+        );
+        assert_eq!(Policy::new(Batching::Off, at(0)).wait(&Turn { events: 9, clients: 9, ..turn }), None);
     }
 
     #[test]
     fn the_option_says_what_it_takes() {
-        assert_eq!("auto".parse(), Ok(Gather::Auto));
-        assert_eq!("off".parse(), Ok(Gather::Off));
-        assert_eq!("0".parse(), Ok(Gather::Off));
-        assert_eq!("50".parse(), Ok(Gather::Always(Duration::from_micros(50))));
+        assert_eq!("auto".parse(), Ok(Batching::Auto));
+        assert_eq!("off".parse(), Ok(Batching::Off));
+        assert_eq!("0".parse(), Ok(Batching::Off));
+        assert_eq!("50".parse(), Ok(Batching::Fixed(Duration::from_micros(50))));
         for text in ["", "-1", "1001", "always", "5us"] {
-            assert!(text.parse::<Gather>().is_err(), "{text}");
+            assert!(text.parse::<Batching>().is_err(), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use stdx::prng::Prng;
 
 /// When the next question is due.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct Schedule {
     /// When the last was begun.
     asked_at: Instant,
     /// How long to wait from then on.
@@ -60,7 +60,7 @@ impl Rest {
     }
 }
 
-impl Pace {
+impl Schedule {
     /// A look before the pause is over would be good.
     pub(super) fn wish(&mut self) {
         self.is_wished = true;

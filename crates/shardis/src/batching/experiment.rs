@@ -36,11 +36,11 @@ const GAIN_MIN: f64 = 0.03;
 const ERRORS_PAYING: f64 = 2.5;
 /// It is plain that it does not if the gain is so many standard errors below [`GAIN_MIN`].
 const ERRORS_NOT_PAYING: f64 = 1.5;
-/// What a trial brought holds for so many windows: a second of such a load, with or without pauses.
+/// What an experiment brought holds for so many windows: a second of such a load, with or without pauses.
 const HOLD_MIN: u32 = 200;
 /// The same for one that brought what was known: each of these doubles it, up to this where waiting pays.
 const HOLD_MAX: u32 = 1600;
-/// Up to this where it does not: half a minute. A trial costs time then, and at a steady rate brings nothing for it.
+/// Up to this where it does not: half a minute. An experiment costs time then, and at a steady rate brings nothing for it.
 const HOLD_MAX_LOSS: u32 = 6400;
 /// At least so many times as long as it took to find out: half of that time is spent in the wrong way.
 const HOLD_BY_TRIED: u32 = 4;
@@ -49,17 +49,17 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A longer window is such a pause as well, in which hardly anything came. (Between two waves, 5,000 clients are silent for up
 /// to 35 ms.)
 const LULL_MAX: Duration = Duration::from_millis(50);
-/// The load is another if so many windows bring twice or half as many requests as the trial's did.
+/// The load is another if so many windows bring twice or half as many requests as the experiment's did.
 const WINDOWS_OTHER: u32 = 16;
 
 /// What was found out, and what is being tried.
 #[derive(Debug)]
-pub(crate) struct Trial {
+pub(crate) struct Experiment {
     stage: Stage,
-    /// What the last trial of this load brought.
+    /// What the last experiment of this load brought.
     pays: Option<bool>,
     hold: u32,
-    /// Outlives a pause, and half of it a trial in which nothing was plain: the next one may come to an end with it.
+    /// Outlives a pause, and half of it an experiment in which nothing was plain: the next one may come to an end with it.
     evidence: Evidence,
     /// When the last window ended.
     noted_at: Instant,
@@ -69,7 +69,7 @@ pub(crate) struct Trial {
 enum Stage {
     /// Steps with and without waits take turns. `pairs` of them have passed, and `windows` of the next one.
     Trying { pairs: u32, windows: u32, pair: Sides, all: Sides },
-    /// The last trial's result counts for `left` windows more, as long as what comes is like what `came` in it.
+    /// The last experiment's result counts for `left` windows more, as long as what comes is like what `came` in it.
     Settled { left: u32, came: Came, lately: Came },
 }
 
@@ -204,9 +204,9 @@ fn is_step_with_waits(pairs: u32, window: u32) -> bool {
     (window >= STEP) == pairs.is_multiple_of(2)
 }
 
-impl Trial {
-    pub(crate) fn new() -> Trial {
-        Trial {
+impl Experiment {
+    pub(crate) fn new() -> Experiment {
+        Experiment {
             stage: Stage::NEW,
             pays: None,
             hold: HOLD_MIN,
@@ -266,7 +266,7 @@ impl Trial {
         }
     }
 
-    /// Ends the trial, in which all this came from so many clients, if it has gone on for long enough.
+    /// Ends the experiment, in which all this came from so many clients, if it has gone on for long enough.
     fn judge(&mut self, mut all: Sides, clients: u64) {
         let evidence = self.evidence;
         let is_last = evidence.pairs >= PAIRS_MAX;
@@ -293,57 +293,57 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_millis(5);
 
-    /// Windows until the trial settles, of which those with waits bring `with` requests and others `without`. Returns how many.
-    fn settle(trial: &mut Trial, with: u64, without: u64) -> u32 {
-        settle_by(trial, |waits| (if waits { with } else { without }, WINDOW))
+    /// Windows until the experiment settles, of which those with waits bring `with` requests and others `without`. Returns how many.
+    fn settle(experiment: &mut Experiment, with: u64, without: u64) -> u32 {
+        settle_by(experiment, |waits| (if waits { with } else { without }, WINDOW))
     }
 
     /// The same, of which each brings so many requests and is so long as `window` says, who is told whether it is one with waits.
-    fn settle_by(trial: &mut Trial, window: impl FnMut(bool) -> (u64, Duration)) -> u32 {
-        settle_clients(trial, 50, window)
+    fn settle_by(experiment: &mut Experiment, window: impl FnMut(bool) -> (u64, Duration)) -> u32 {
+        settle_clients(experiment, 50, window)
     }
 
     /// The same with so many clients.
     fn settle_clients(
-        trial: &mut Trial,
+        experiment: &mut Experiment,
         clients: u64,
         mut window: impl FnMut(bool) -> (u64, Duration),
     ) -> u32 {
         let mut windows = 0;
-        while matches!(trial.stage, Stage::Trying { .. }) {
-            let (came, length) = window(trial.waits());
-            let now = trial.noted_at + length;
-            trial.note_window(came, length, clients, now);
+        while matches!(experiment.stage, Stage::Trying { .. }) {
+            let (came, length) = window(experiment.waits());
+            let now = experiment.noted_at + length;
+            experiment.note_window(came, length, clients, now);
             windows += 1;
         }
         windows
     }
 
-    /// How many of 200 trials find that waiting pays which brings `gain` more, with windows in which what comes varies by
+    /// How many of 200 experiments find that waiting pays which brings `gain` more, with windows in which what comes varies by
     /// `spread` in steps (standard deviation), and how many windows they take on average.
-    fn trials(gain: f64, spread: f64) -> (u32, u32) {
+    fn experiments(gain: f64, spread: f64) -> (u32, u32) {
         let mut prng = Prng::new(7);
         let (mut paying, mut windows) = (0, 0);
         for _ in 0..200 {
-            let mut trial = Trial::new();
-            windows += settle_by(&mut trial, |waits| {
+            let mut experiment = Experiment::new();
+            windows += settle_by(&mut experiment, |waits| {
                 // Twelve evenly spread numbers are a normal one.
                 let normal = (0..12).map(|_| prng.below(1_000) as f64 / 1e3).sum::<f64>() - 6.0;
                 let mean = if waits { 1.0 + gain } else { 1.0 };
                 let part = mean + normal * spread * f64::from(STEP - 1).sqrt();
                 ((10_000.0 * part.max(0.0)) as u64, WINDOW)
             });
-            paying += u32::from(trial.waits());
+            paying += u32::from(experiment.waits());
         }
         (paying, windows / 200)
     }
 
-    /// Windows with `came` requests until the next trial begins. Returns how many.
-    fn hold(trial: &mut Trial, came: u64) -> u32 {
+    /// Windows with `came` requests until the next experiment begins. Returns how many.
+    fn hold(experiment: &mut Experiment, came: u64) -> u32 {
         let mut windows = 0;
-        while matches!(trial.stage, Stage::Settled { .. }) {
-            let now = trial.noted_at + WINDOW;
-            trial.note_window(came, WINDOW, 50, now);
+        while matches!(experiment.stage, Stage::Settled { .. }) {
+            let now = experiment.noted_at + WINDOW;
+            experiment.note_window(came, WINDOW, 50, now);
             windows += 1;
         }
         windows
@@ -351,17 +351,17 @@ mod tests {
 
     #[test]
     fn waiting_is_kept_where_more_requests_come_for_it() {
-        let mut trial = Trial::new();
-        assert_eq!(settle(&mut trial, 415, 400), 2 * STEP * PAIRS_MIN as u32);
-        assert!(trial.waits());
-        hold(&mut trial, 415);
-        settle(&mut trial, 400, 400);
-        assert!(!trial.waits(), "it does not pay any more");
+        let mut experiment = Experiment::new();
+        assert_eq!(settle(&mut experiment, 415, 400), 2 * STEP * PAIRS_MIN as u32);
+        assert!(experiment.waits());
+        hold(&mut experiment, 415);
+        settle(&mut experiment, 400, 400);
+        assert!(!experiment.waits(), "it does not pay any more");
     }
 
     #[test]
     fn the_more_it_spreads_the_longer_it_is_watched() {
-        // Gain and spread of steps; of 200 trials so many at least and at most find that it pays; windows.
+        // Gain and spread of steps; of 200 experiments so many at least and at most find that it pays; windows.
         for (gain, spread, found, windows) in [
             (0.5, 0.06, 199..=200, 32..=34),    // 50 clients at -P 1
             (0.25, 0.08, 195..=200, 32..=45),   // 1 KiB at -P 10
@@ -371,7 +371,7 @@ mod tests {
             (0.0, 0.1, 0..=50, 32..=200),       // 18,000 in bursts of ten
             (-0.1, 0.08, 0..=5, 32..=40),
         ] {
-            let (paying, took) = trials(gain, spread);
+            let (paying, took) = experiments(gain, spread);
             assert!(found.contains(&paying), "{gain} +- {spread}: {paying} of 200");
             assert!(windows.contains(&took), "{gain} +- {spread}: {took} windows");
         }
@@ -379,14 +379,14 @@ mod tests {
 
     #[test]
     fn requests_that_come_by_themselves_are_not_waited_for() {
-        let mut trial = Trial::new();
-        assert_eq!(settle(&mut trial, 405, 400), 2 * STEP * PAIRS_MIN as u32);
-        assert!(!trial.waits());
+        let mut experiment = Experiment::new();
+        assert_eq!(settle(&mut experiment, 405, 400), 2 * STEP * PAIRS_MIN as u32);
+        assert!(!experiment.waits());
     }
 
     #[test]
     fn what_was_not_plain_is_remembered_by_half() {
-        let mut trial = Trial::new();
+        let mut experiment = Experiment::new();
         // Of two pairs one speaks for waiting and one against it.
         let mut seen = 0;
         let mut unclear = |waits: bool| {
@@ -394,35 +394,35 @@ mod tests {
             (if waits { [500, 350][pair as usize % 2] } else { 400 }, WINDOW)
         };
         let windows = 2 * STEP * PAIRS_MAX as u32;
-        assert_eq!(settle_by(&mut trial, &mut unclear), windows);
-        let left = hold(&mut trial, 400);
-        assert_eq!((left, settle_by(&mut trial, &mut unclear)), (HOLD_BY_TRIED * windows, windows / 2));
-        hold(&mut trial, 2_000);
-        assert_eq!(trial.evidence.pairs, 0.0, "another load");
+        assert_eq!(settle_by(&mut experiment, &mut unclear), windows);
+        let left = hold(&mut experiment, 400);
+        assert_eq!((left, settle_by(&mut experiment, &mut unclear)), (HOLD_BY_TRIED * windows, windows / 2));
+        hold(&mut experiment, 2_000);
+        assert_eq!(experiment.evidence.pairs, 0.0, "another load");
     }
 
     #[test]
     fn a_load_that_grows_speaks_for_neither() {
-        let mut trial = Trial::new();
+        let mut experiment = Experiment::new();
         let mut came = 400;
-        settle_by(&mut trial, |_| {
+        settle_by(&mut experiment, |_| {
             came += 40;
             (came - 40, WINDOW)
         });
-        assert!(!trial.waits());
-        let mut trial = Trial::new();
-        settle_by(&mut trial, |_| {
+        assert!(!experiment.waits());
+        let mut experiment = Experiment::new();
+        settle_by(&mut experiment, |_| {
             came -= 40;
             (came + 40, WINDOW)
         });
-        assert!(!trial.waits());
+        assert!(!experiment.waits());
     }
 
     #[test]
     fn what_a_step_leaves_to_the_next_is_not_counted() {
-        let mut trial = Trial::new();
+        let mut experiment = Experiment::new();
         let mut waited = false;
-        settle_by(&mut trial, |waits| {
+        settle_by(&mut experiment, |waits| {
             // The first window after waits gets what they have held up.
             let came = match (std::mem::replace(&mut waited, waits), waits) {
                 (false, true) => 0,
@@ -431,8 +431,8 @@ mod tests {
             };
             (came, WINDOW)
         });
-        let Stage::Settled { came, .. } = trial.stage else { unreachable!() };
-        assert_eq!((came.requests / u64::from(came.windows), trial.waits()), (400, false));
+        let Stage::Settled { came, .. } = experiment.stage else { unreachable!() };
+        assert_eq!((came.requests / u64::from(came.windows), experiment.waits()), (400, false));
     }
 
     /// 5,000 clients, of whom nothing comes for half of each 90 to 110 ms, and half as much again with waits.
@@ -440,83 +440,85 @@ mod tests {
     fn waves_are_seen_through() {
         for wave in [18, 19, 20, 21, 22] {
             for begins_at in 0..wave {
-                let (mut trial, mut at) = (Trial::new(), begins_at);
-                settle_clients(&mut trial, 5_000, |waits| {
+                let (mut experiment, mut at) = (Experiment::new(), begins_at);
+                settle_clients(&mut experiment, 5_000, |waits| {
                     at += 1;
                     let came = if waits { 750 } else { 500 };
                     (if at % wave < 10 { came } else { 0 }, WINDOW)
                 });
-                assert!(trial.waits(), "of {wave}, from {begins_at} on");
+                assert!(experiment.waits(), "of {wave}, from {begins_at} on");
             }
         }
     }
 
     #[test]
     fn idle_clients_are_not_waited_for_long() {
-        let windows = settle_clients(&mut Trial::new(), 1_000_000, |_| (400, WINDOW));
+        let windows = settle_clients(&mut Experiment::new(), 1_000_000, |_| (400, WINDOW));
         assert_eq!(windows, 2 * STEP * PAIRS_MAX as u32);
     }
 
     #[test]
     fn rates_are_compared_and_not_numbers() {
-        let mut trial = Trial::new();
-        settle_by(&mut trial, |waits| if waits { (790, 2 * WINDOW) } else { (400, WINDOW) });
-        assert!(!trial.waits(), "longer windows bring more");
+        let mut experiment = Experiment::new();
+        settle_by(&mut experiment, |waits| if waits { (790, 2 * WINDOW) } else { (400, WINDOW) });
+        assert!(!experiment.waits(), "longer windows bring more");
     }
 
     #[test]
     fn nothing_that_came_is_no_gain() {
-        let mut trial = Trial::new();
-        settle(&mut trial, 0, 0);
-        assert!(!trial.waits());
+        let mut experiment = Experiment::new();
+        settle(&mut experiment, 0, 0);
+        assert!(!experiment.waits());
     }
 
     #[test]
     fn another_load_is_tried_anew() {
-        let mut trial = Trial::new();
-        settle(&mut trial, 500, 400);
-        assert_eq!(hold(&mut trial, 1_100), WINDOWS_OTHER);
-        settle(&mut trial, 500, 400);
-        assert_eq!(hold(&mut trial, 240), WINDOWS_OTHER);
-        settle(&mut trial, 500, 400);
-        assert_eq!(hold(&mut trial, 900), HOLD_MIN, "not that much more");
+        let mut experiment = Experiment::new();
+        settle(&mut experiment, 500, 400);
+        assert_eq!(hold(&mut experiment, 1_100), WINDOWS_OTHER);
+        settle(&mut experiment, 500, 400);
+        assert_eq!(hold(&mut experiment, 240), WINDOWS_OTHER);
+        settle(&mut experiment, 500, 400);
+        assert_eq!(hold(&mut experiment, 900), HOLD_MIN, "not that much more");
     }
 
     #[test]
     fn after_a_pause_a_trial_goes_on_with_a_new_pair_and_a_result_is_kept() {
-        let (mut trial, long) = (Trial::new(), PAUSE + WINDOW);
+        let (mut experiment, long) = (Experiment::new(), PAUSE + WINDOW);
         for window in 0..6 * STEP - 1 {
-            let came = match (window < 4 * STEP, trial.waits()) {
+            let came = match (window < 4 * STEP, experiment.waits()) {
                 (true, true) => 500,
                 (true, false) => 400,
                 // The pair that the pause cuts off is forgotten.
                 (false, _) => 10,
             };
-            let now = trial.noted_at + WINDOW;
-            trial.note_window(came, WINDOW, 50, now);
+            let now = experiment.noted_at + WINDOW;
+            experiment.note_window(came, WINDOW, 50, now);
         }
-        let now = trial.noted_at + long;
-        trial.note_window(400, WINDOW, 50, now);
-        assert_eq!(settle(&mut trial, 500, 400), 4 * STEP - 1, "one window has passed");
-        assert!(trial.waits());
-        let now = trial.noted_at + long;
-        trial.note_window(500, WINDOW, 50, now);
-        assert_eq!((trial.waits(), hold(&mut trial, 500)), (true, HOLD_MIN - 1));
+        let now = experiment.noted_at + long;
+        experiment.note_window(400, WINDOW, 50, now);
+        assert_eq!(settle(&mut experiment, 500, 400), 4 * STEP - 1, "one window has passed");
+        assert!(experiment.waits());
+        let now = experiment.noted_at + long;
+        experiment.note_window(500, WINDOW, 50, now);
+        assert_eq!((experiment.waits(), hold(&mut experiment, 500)), (true, HOLD_MIN - 1));
     }
 
     /// A run of a load generator, a pause of 0.3 s in which something is asked now and then, and the next run.
     #[test]
     fn a_pause_makes_no_other_load() {
-        let mut trial = Trial::new();
-        settle(&mut trial, 500, 400);
+        let mut experiment = Experiment::new();
+        settle(&mut experiment, 500, 400);
         for _ in 0..10 {
-            let Stage::Settled { left, .. } = trial.stage else { panic!("it is tried again") };
+            let Stage::Settled { left, .. } = experiment.stage else { panic!("it is tried again") };
             let pause = [LULL_MAX * 2; 3].map(|length| (1, length));
             for (came, length) in pause.into_iter().chain([(500, WINDOW); 8]) {
-                let now = trial.noted_at + length;
-                trial.note_window(came, length, 50, now);
+                let now = experiment.noted_at + length;
+                experiment.note_window(came, length, 50, now);
             }
-            let Stage::Settled { left: after, .. } = trial.stage else { panic!("taken for another load") };
+            let Stage::Settled { left: after, .. } = experiment.stage else {
+                panic!("taken for another load")
+            };
             assert_eq!(left - after, 8, "a pause is no time in which it holds");
         }
     }
@@ -525,33 +527,33 @@ mod tests {
     #[test]
     fn bursts_with_pauses_between_them_come_to_a_result() {
         for with in [500, 400, 340] {
-            let mut trial = Trial::new();
+            let mut experiment = Experiment::new();
             let mut bursts = 0;
-            while matches!(trial.stage, Stage::Trying { .. }) {
+            while matches!(experiment.stage, Stage::Trying { .. }) {
                 bursts += 1;
                 assert!(bursts <= PAIRS_MAX as u32, "{bursts} bursts");
                 for length in [WINDOW; 2 * STEP as usize + 2].into_iter().chain([LULL_MAX * 2]) {
-                    let now = trial.noted_at + length;
-                    trial.note_window(if trial.waits() { with } else { 400 }, length, 50, now);
+                    let now = experiment.noted_at + length;
+                    experiment.note_window(if experiment.waits() { with } else { 400 }, length, 50, now);
                 }
             }
-            assert_eq!(trial.waits(), with > 400);
+            assert_eq!(experiment.waits(), with > 400);
         }
     }
 
     #[test]
     fn what_was_confirmed_is_tried_less_often() {
-        let mut trial = Trial::new();
-        settle(&mut trial, 500, 400);
-        assert_eq!(hold(&mut trial, 500), HOLD_MIN);
-        settle(&mut trial, 500, 400);
-        assert_eq!(hold(&mut trial, 500), 2 * HOLD_MIN);
+        let mut experiment = Experiment::new();
+        settle(&mut experiment, 500, 400);
+        assert_eq!(hold(&mut experiment, 500), HOLD_MIN);
+        settle(&mut experiment, 500, 400);
+        assert_eq!(hold(&mut experiment, 500), 2 * HOLD_MIN);
         for _ in 0..5 {
-            settle(&mut trial, 500, 400);
-            hold(&mut trial, 500);
+            settle(&mut experiment, 500, 400);
+            hold(&mut experiment, 500);
         }
-        assert_eq!(trial.hold, HOLD_MAX);
-        settle(&mut trial, 400, 400);
-        assert_eq!(trial.hold, HOLD_MIN, "things have changed");
+        assert_eq!(experiment.hold, HOLD_MAX);
+        settle(&mut experiment, 400, 400);
+        assert_eq!(experiment.hold, HOLD_MIN, "things have changed");
     }
 }

@@ -19,7 +19,7 @@ use stdx::{Id, Instant};
 
 /// How much is sent, and over how many connections.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct OpenLoad {
     /// Requests per second, of all clients together.
     pub rate: f64,
     /// Connections, which take turns.
@@ -32,13 +32,13 @@ pub struct Pace {
 
 /// A set of such clients.
 #[derive(Debug)]
-pub struct Paced {
+pub struct OpenLoop {
     clock: Clock,
     /// Index of the first client's id; the others follow.
     first: u32,
     clients: Vec<Client>,
     next_client: usize,
-    pace: Pace,
+    load: OpenLoad,
     schedule: Schedule,
     schedule_began: Instant,
     next_start: Instant,
@@ -84,31 +84,31 @@ const IN_FLIGHT_MAX: usize = 1_000_000;
 /// Replies to what was sent last may take this long.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
-impl Paced {
+impl OpenLoop {
     /// Connects to `target`. Nothing is sent before the next turn. Their ids begin at `first`.
     pub fn start(
         rig: &mut Rig,
         target: SocketAddr,
         first: u32,
-        pace: Pace,
+        load: OpenLoad,
         workload: &Workload,
-    ) -> Result<Paced> {
-        for index in first..first + pace.clients {
+    ) -> Result<OpenLoop> {
+        for index in first..first + load.clients {
             rig.driver.adopt(Id { index, generation: 0 }, connect(target)?)?;
         }
-        let mut schedule = Schedule::new(pace.rate / f64::from(pace.pipeline), pace.seed);
+        let mut schedule = Schedule::new(load.rate / f64::from(load.pipeline), load.seed);
         let began = rig.clock().now();
-        Ok(Paced {
+        Ok(OpenLoop {
             clock: rig.clock(),
             first,
-            clients: (0..pace.clients).map(|_| Client::default()).collect(),
+            clients: (0..load.clients).map(|_| Client::default()).collect(),
             next_client: 0,
-            pace,
+            load,
             next_start: began + schedule.next_start(),
             schedule,
             schedule_began: began,
             end: Instant::NEVER,
-            batches: workload.batches(pace.pipeline as usize, SEED),
+            batches: workload.batches(load.pipeline as usize, SEED),
             next_batch: 0,
             replies: Replies::new(&workload.reply()),
             answered: 0,
@@ -191,7 +191,7 @@ impl Paced {
                 recorded.latencies.record(now.since(intended));
             }
             client.replies += 1;
-            if client.replies == self.pace.pipeline {
+            if client.replies == self.load.pipeline {
                 client.replies = 0;
                 client.intended.pop_front();
                 self.in_flight -= 1;
@@ -207,7 +207,7 @@ fn part_of(parts: &mut VecDeque<(Instant, Recorded)>, intended: Instant) -> Opti
     parts.iter_mut().find(|(from, _)| intended >= *from).map(|(_, recorded)| recorded)
 }
 
-impl Party for Paced {
+impl Party for OpenLoop {
     fn owns(&self, id: Id) -> bool {
         (self.first..self.first + self.clients.len() as u32).contains(&id.index)
     }
@@ -239,14 +239,14 @@ impl Party for Paced {
     }
 }
 
-/// Turns until every request of `paced` is answered; an error if one is not, for percentiles without it would lie.
-pub fn await_replies(rig: &mut Rig, paced: &mut Paced, others: &mut [&mut dyn Party]) -> Result<()> {
+/// Turns until every request of `clients` is answered; an error if one is not, for percentiles without it would lie.
+pub fn await_replies(rig: &mut Rig, clients: &mut OpenLoop, others: &mut [&mut dyn Party]) -> Result<()> {
     let end = rig.now() + ANSWERED_WITHIN;
-    while paced.is_waiting() {
+    while clients.is_waiting() {
         if rig.now() >= end {
-            bail!("{} batches were not answered within {ANSWERED_WITHIN:?}", paced.in_flight);
+            bail!("{} batches were not answered within {ANSWERED_WITHIN:?}", clients.in_flight);
         }
-        let mut parties: Vec<&mut dyn Party> = vec![paced];
+        let mut parties: Vec<&mut dyn Party> = vec![clients];
         for other in &mut *others {
             parties.push(*other);
         }

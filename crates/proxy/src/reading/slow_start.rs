@@ -36,16 +36,16 @@ impl Comeback {
         };
     }
 
-    /// Its share at `now` of what it is to have after `ramp_up`, in thousandths.
-    pub(super) fn share(self, ramp_up: Duration, now: Instant) -> u64 {
+    /// Its share at `now` of what it is to have after `slow_start`, in thousandths.
+    pub(super) fn share(self, slow_start: Duration, now: Instant) -> u64 {
         let Comeback::Since(since) = self else { return WHOLE };
         let permille = now.since(since).as_nanos() * u128::from(WHOLE);
-        permille.checked_div(ramp_up.as_nanos()).map_or(WHOLE, |share| share.min(u128::from(WHOLE)) as u64)
+        permille.checked_div(slow_start.as_nanos()).map_or(WHOLE, |share| share.min(u128::from(WHOLE)) as u64)
     }
 
     /// Whether reads of `client` may go to `node`, which is the reader, at `now`. Who may once may from then on.
-    pub(super) fn admits(self, node: NodeId, client: u64, ramp_up: Duration, now: Instant) -> bool {
-        let share = self.share(ramp_up, now);
+    pub(super) fn admits(self, node: NodeId, client: u64, slow_start: Duration, now: Instant) -> bool {
+        let share = self.share(slow_start, now);
         // Another order of clients for each node, so that not the same are always the first.
         share == WHOLE || Prng::new(client << 20 ^ u64::from(node.0)).below(WHOLE) < share
     }
@@ -58,7 +58,7 @@ pub(super) const WHOLE: u64 = 1000;
 mod tests {
     use super::*;
 
-    const RAMP_UP: Duration = Duration::from_secs(10);
+    const SLOW_START: Duration = Duration::from_secs(10);
     const NODE: NodeId = NodeId(2);
 
     fn at(ms: u64) -> Instant {
@@ -70,24 +70,24 @@ mod tests {
         let mut comeback = Comeback::default();
         comeback.lose();
         comeback.note_fit(at(0));
-        assert_eq!(comeback.share(RAMP_UP, at(0)), WHOLE, "it was never lost");
+        assert_eq!(comeback.share(SLOW_START, at(0)), WHOLE, "it was never lost");
         comeback.lose();
         comeback.lose();
         comeback.note_fit(at(1000));
         comeback.note_fit(at(5000));
-        let shares = [1000, 2000, 6000, 10_999, 11_000, 50_000].map(|ms| comeback.share(RAMP_UP, at(ms)));
+        let shares = [1000, 2000, 6000, 10_999, 11_000, 50_000].map(|ms| comeback.share(SLOW_START, at(ms)));
         assert_eq!(shares, [0, 100, 500, 999, 1000, 1000]);
         assert_eq!(comeback.share(Duration::ZERO, at(1000)), WHOLE);
         comeback.lose();
         comeback.note_fit(at(60_000));
-        assert_eq!(comeback.share(RAMP_UP, at(61_000)), 100, "from the beginning");
+        assert_eq!(comeback.share(SLOW_START, at(61_000)), 100, "from the beginning");
     }
 
     #[test]
     fn clients_join_one_after_the_other_and_none_leaves() {
         let comeback = Comeback::Since(at(0));
         let joined = |ms: u64| -> Vec<u64> {
-            (0..1000).filter(|client| comeback.admits(NODE, client * 4 + 1, RAMP_UP, at(ms))).collect()
+            (0..1000).filter(|client| comeback.admits(NODE, client * 4 + 1, SLOW_START, at(ms))).collect()
         };
         let mut before = joined(0);
         assert_eq!(before, []);
