@@ -47,33 +47,34 @@ use record::{CellRun, Entry, Metric, Run};
 /// What and how long to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A few cells, two short rounds: under two minutes
+    /// Short run of a few cells, in two rounds: under two minutes
     #[arg(long)]
     short: bool,
-    /// These cells only, by patterns with commas between them: `get-p*,mem-*`
+    /// Cells to measure, as patterns with commas between them: `get-p*,mem-*`
     #[arg(long, value_name = "GLOB", default_value = "*")]
     cells: String,
-    /// These contestants only, with commas between them
+    /// Contestants to measure, with commas between them [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     contestants: Vec<String>,
-    /// Measurements of each cell and contestant; but for --short five times as many at fixed rates, each a quarter as long
+    /// Measurements of each cell and contestant; at fixed rates five times as many, each a quarter as long
     /// [default: 3, short: 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
-    /// How long one of them takes, about [default: 2, short: 0.5]
+    /// Length of one measurement, about [default: 2, short: 0.5]
     #[arg(long)]
     seconds: Option<f64>,
-    /// Folder of the run. If it holds one, measured cells are added to it [default: bench/runs/DATE-MACHINE for a full
-    /// run, which is also rendered; otherwise in target/bench]
+    /// Folder of the run, to which cells are added [default: bench/runs/DATE-MACHINE for a full run, which is also
+    /// rendered; else in target/bench]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Another build of shardis, as a contestant by the name of the file; may be repeated
+    /// Build of shardis to compare with, a contestant by the name of the file; repeatable
     #[arg(long, value_name = "PATH")]
     shardis: Vec<PathBuf>,
-    /// Print the cells, and do nothing
+    /// List of the cells; nothing is measured
     #[arg(long)]
     list: bool,
-    /// Measure nothing: write run.txt, docs/benchmarks.md, its charts and the table in README.md from this run
+    /// Folder of a run to write run.txt, docs/benchmarks.md, its charts and the table in README.md from; nothing is
+    /// measured
     #[arg(long, value_name = "FOLDER")]
     render: Option<PathBuf>,
 }

@@ -25,7 +25,7 @@ const BUILD_TIME_MAX: Duration = Duration::from_secs(600);
 /// What to run.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// This language only, which must be there; may be repeated
+    /// Language to run alone, which must be installed; repeatable
     #[arg(long)]
     only: Vec<Language>,
 }

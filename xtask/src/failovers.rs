@@ -31,29 +31,28 @@ use scene::Scene;
 /// What to do to whom.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What replaces primaries
+    /// Source of failovers
     #[arg(long, value_enum, default_value = "cluster")]
     by: By,
-    /// How many primaries are taken away, one after the other: killed, frozen and asked to hand over in turn
+    /// Number of primaries that are killed, frozen and asked to hand over in turn
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Clients, each of one of three shards, and with 500 requests a second
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=1000))]
     clients: u32,
-    /// Take primaries away in this way alone
+    /// Kind of failover, alone
     #[arg(long, value_enum)]
     only: Option<Kind>,
-    /// How long a primary must be silent until another takes its place, in milliseconds [default: 1000, by sentinels 1500]
+    /// Silence of a primary until another takes its place [default: 1000, by sentinels 1500]
     #[arg(long, value_parser = clap::value_parser!(u32).range(200..))]
     failover_ms: Option<u32>,
-    /// In a cluster: how many slots to move at the end, while clients go on; 0 for none
+    /// Slots that move at the end of a cluster run, while clients go on; 0 for none
     #[arg(long, default_value_t = 1000)]
     slots: u32,
-    /// Then, for comparison: so many times nothing happens for as long, and as many times it happens to nodes that have
-    /// nothing to do with the proxy
+    /// Rounds for comparison: as many without a failover, and as many with one of nodes apart from the proxy
     #[arg(long, default_value_t = 0)]
     controls: u32,
-    /// Keep the run under bench/runs
+    /// Storage of the run under bench/runs
     #[arg(long)]
     keep: bool,
 }

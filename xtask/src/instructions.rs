@@ -25,7 +25,7 @@ const TOLERANCE_PER_MILLE: u64 = 30;
 /// How to run.
 #[derive(Default, clap::Args)]
 pub(crate) struct Options {
-    /// Store what is counted now
+    /// Storage of the new counts
     #[arg(long)]
     bless: bool,
 }

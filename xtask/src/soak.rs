@@ -15,7 +15,7 @@ pub(crate) struct Options {
     /// Minutes of faults
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
-    /// Seed of the order of faults; a new one if it is left out
+    /// Seed of the order of faults [default: a new one]
     #[arg(long)]
     seed: Option<u64>,
 }

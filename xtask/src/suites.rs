@@ -40,22 +40,22 @@ use world::{Subject, World};
 /// Which suites, and what to do with what they say.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run this suite alone
+    /// Suite to run alone
     #[arg(long)]
     only: Option<Name>,
-    /// Write the lists of expected failures anew; reasons of known names stay
+    /// New lists of expected failures; reasons of known names stay
     #[arg(long)]
     bless: bool,
-    /// Run them against one redis-server instead: what fails then is not shardis's doing. Compares with nothing
+    /// One redis-server instead of shardis: failures there are not shardis's. Compares with nothing
     #[arg(long, conflicts_with = "bless")]
     direct: bool,
-    /// Run them against shardis without nodes, whose keys are in its own stores. Compares with nothing
+    /// In-memory shards instead of nodes. Compares with nothing
     #[arg(long, conflicts_with_all = ["direct", "bless"])]
     stores: bool,
-    /// Leave out what takes long, as `cargo xtask test` does
+    /// Short choice of suites, as in `cargo xtask test`
     #[arg(long, conflicts_with = "all")]
     quick: bool,
-    /// Run every suite over shards that look like one Redis as well, not only those that take little
+    /// Every suite a second time with emulation, not only the short ones
     #[arg(long, conflicts_with_all = ["direct", "stores"])]
     all: bool,
 }

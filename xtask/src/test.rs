@@ -20,7 +20,7 @@ use step::Step;
 /// Which tests.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A choice of steps and tests that needs no network, for use before a commit
+    /// Choice of steps and tests that needs no network, for use before a commit
     #[arg(long)]
     quick: bool,
 }

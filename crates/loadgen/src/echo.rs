@@ -12,13 +12,13 @@ use driver::Driver;
 /// How to run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Port to listen on, 0 for any free one; printed as the first line
+    /// Port to listen on, 0 for a free one; printed as the first line
     #[arg(long, default_value_t = 0)]
     pub port: u16,
-    /// Answer with a bulk of so many bytes, as to a GET, and not with +OK
-    #[arg(long)]
+    /// Bytes of a bulk reply, as to a GET [default: the reply is +OK]
+    #[arg(long, value_name = "BYTES")]
     pub data: Option<usize>,
-    /// Never sleep
+    /// Busy polling: the thread never sleeps
     #[arg(long)]
     pub spin: bool,
 }

@@ -17,13 +17,13 @@ use stdx::Prng;
 /// How to run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Whom to connect to; it must keep values, or be in front of canned nodes
+    /// Target; it must keep values, or be in front of canned nodes
     #[arg(long, value_name = "HOST:PORT")]
     pub target: String,
-    /// Connections; beyond the limit of open files they fail
+    /// Connections; those beyond the limit of open files fail
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub clients: u32,
-    /// The pause after which memory that is given back late must be given back
+    /// Pause before memory is measured, for memory that is returned late
     #[arg(long, default_value_t = 3.0)]
     pub settle_seconds: f64,
     /// Whom to measure

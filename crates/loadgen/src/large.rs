@@ -20,22 +20,22 @@ use stdx::{Id, Instant};
 /// How to run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Whom to ask; it must keep values
+    /// Target; it must keep values
     #[arg(long, value_name = "HOST:PORT")]
     pub target: String,
     /// Bytes of the large value
     #[arg(long, default_value_t = 512 * 1024 * 1024)]
     pub value_bytes: usize,
-    /// How its GET reads
+    /// Speed at which its GET reads
     #[arg(long, value_enum, default_value = "fast")]
     pub readers: Readers,
     /// Requests per second of the others, half of them GET and half SET, over ten connections
     #[arg(long, default_value_t = 1000.0)]
     pub rate: f64,
-    /// How long the others are alone before
+    /// Length of the part before the transfers
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// How long each of the two transfers may take
+    /// Timeout of each of the two transfers
     #[arg(long, default_value_t = 120.0)]
     pub transfer_seconds_max: f64,
     /// Whom to measure

@@ -11,10 +11,10 @@ use stdx::Instant;
 /// Which process is measured.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct MeasureOptions {
-    /// Measure CPU time and memory of this process (Linux)
+    /// Process id whose CPU time and memory are measured (Linux)
     #[arg(long, value_name = "PID")]
     pub measure_pid: Option<u32>,
-    /// The same, with the pid in a file that is read once the target accepts
+    /// File with that process id, read once the target accepts
     #[arg(long, value_name = "FILE", conflicts_with = "measure_pid")]
     pub measure_pid_file: Option<PathBuf>,
 }

@@ -10,13 +10,13 @@ use driver::Driver;
 /// How to run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Ports to listen on, 0 for any free one; printed as the first line
+    /// Ports to listen on, 0 for a free one; printed as the first line
     #[arg(long, value_delimiter = ',', default_value = "0,0,0,0")]
     pub ports: Vec<u16>,
     /// Bytes of every value
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "BYTES", default_value_t = 3)]
     pub data: usize,
-    /// Never sleep: answer as soon as one core can
+    /// Busy polling: the thread never sleeps
     #[arg(long)]
     pub spin: bool,
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// How to run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Whom to send requests to; waits up to 10 s until it accepts
+    /// Target; the generator waits up to 10 s until it accepts
     #[arg(long, value_name = "HOST:PORT")]
     pub target: String,
     /// Requests per second, of all clients together. Their starts are a Poisson process
@@ -22,25 +22,25 @@ pub struct Options {
     /// What they are
     #[command(flatten)]
     pub workload: Workload,
-    /// Connections, which take turns; one whose earlier request is not answered yet is used all the same
+    /// Connections, used in turn, also while an earlier request is not answered
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: u32,
     /// Requests that start at once, on one connection
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub pipeline: u32,
-    /// Names the schedule
+    /// Seed of the schedule
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Length of the measured part
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// Before that, unmeasured
+    /// Length of the unmeasured part before it
     #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
     pub warmup: f64,
-    /// More connections, in a closed loop, whose latency is not recorded: do they raise that of the others?
+    /// Connections of a closed loop beside them, whose latency is not recorded
     #[arg(long, default_value_t = 0, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub noise_clients: u32,
-    /// Requests that each of those sends at once
+    /// Requests that each noise client sends at once
     #[arg(long, default_value_t = 100, value_name = "PIPELINE", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub noise_pipeline: u32,
     /// Nodes in the same thread

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How to run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Whom to send requests to; waits up to 10 s until it accepts
+    /// Target; the generator waits up to 10 s until it accepts
     #[arg(long, value_name = "HOST:PORT")]
     pub target: String,
     /// What they are
@@ -25,13 +25,13 @@ pub struct Options {
     /// Connections
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: u32,
-    /// Requests that each sends at once
+    /// Requests that each client sends at once
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub pipeline: u32,
     /// Length of the measured part
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// Before that, unmeasured
+    /// Length of the unmeasured part before it
     #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
     pub warmup: f64,
     /// Nodes in the same thread
@@ -45,15 +45,14 @@ pub struct Options {
 /// What is behind the target: canned nodes in the generator's own thread, real ones, or neither.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct NodeOptions {
-    /// Run canned nodes in this thread, on these ports (0: a free one); printed as the first line. They listen before
-    /// the target is tried, which can be started then
+    /// Ports of canned nodes in this thread, 0 for a free one; printed as the first line. They listen before the target
+    /// is tried
     #[arg(long, value_delimiter = ',', value_name = "PORTS")]
     pub node_ports: Vec<u16>,
-    /// The same, with so many free ports
+    /// Number of canned nodes at free ports
     #[arg(long, value_name = "COUNT", conflicts_with = "node_ports")]
     pub nodes: Option<usize>,
-    /// The target's nodes are real ones: write every key before, since they keep what they are given, and let them run
-    /// when there is nothing to do, since they may be on this core
+    /// Real nodes behind the target: every key is written before, and the generator yields its core when idle
     #[arg(long, conflicts_with_all = ["nodes", "node_ports"])]
     pub real_nodes: bool,
 }

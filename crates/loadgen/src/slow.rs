@@ -17,22 +17,22 @@ use stdx::{Id, Instant};
 /// How to run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Whom to ask; it must keep values
+    /// Target; it must keep values
     #[arg(long, value_name = "HOST:PORT")]
     pub target: String,
     /// Connections
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: u32,
-    /// Keys of the one MGET that each sends
+    /// Keys of the one MGET of each client
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub keys: u64,
     /// Bytes of each value
     #[arg(long, default_value_t = 100_000)]
     pub value_bytes: usize,
-    /// How long nobody reads
+    /// Time in which no client reads
     #[arg(long, default_value_t = 5.0)]
     pub stall_seconds: f64,
-    /// How long they may read then
+    /// Timeout for reading all replies after it
     #[arg(long, default_value_t = 60.0)]
     pub drain_seconds_max: f64,
     /// Whom to measure

@@ -36,16 +36,16 @@ impl Test {
 /// One kind of request.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Workload {
-    /// What is sent
+    /// Command to send
     #[arg(long, value_enum, default_value = "get")]
     pub test: Test,
     /// Bytes of a value
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "BYTES", default_value_t = 3)]
     pub data: usize,
     /// Keys of one MGET or MSET
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub keys: u64,
-    /// How many different keys there are, drawn evenly
+    /// Number of different keys, drawn evenly
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub keyspace: u64,
 }

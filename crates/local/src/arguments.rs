@@ -7,20 +7,23 @@ use std::path::{Path, PathBuf};
 
 /// What `shardis local` is told.
 #[derive(Clone, Debug, Default, Args)]
-#[command(after_help = "Examples:
+#[command(
+    next_line_help = true,
+    after_help = "Examples:
   shardis local                                four plain nodes
   shardis local --nodes=2 --proxy=6380         two, and shardis in front of them at port 6380
   shardis local --replication=2 --sets=3       three primaries, each with a replica
   shardis local --sentinel                     the same, watched by three sentinels
   shardis local --cluster=6                    a Redis Cluster of three primaries and three replicas
   shardis local --cluster=6 --keep=data        its data stays in the folder data; the same command brings it back
-  shardis local --proxy -- --workers=1         what stands behind -- is for the proxy")]
+  shardis local --proxy -- --workers=1         arguments after -- are for the proxy"
+)]
 pub struct LocalArgs {
-    /// Plain nodes, which know nothing of each other [default: 4, if nothing else is asked for]
+    /// Plain nodes, independent of each other [default: 4, without other topologies]
     #[arg(long, value_name = "NODES", conflicts_with_all = ["replication", "sets", "sentinel", "cluster"])]
     nodes: Option<u16>,
 
-    /// Nodes of each set: 2 is a primary and its replica [default: 2]
+    /// Nodes per set: 2 is a primary and its replica [default: 2]
     #[arg(long, value_name = "NODES", conflicts_with = "cluster")]
     replication: Option<u16>,
 
@@ -28,7 +31,7 @@ pub struct LocalArgs {
     #[arg(long, value_name = "SETS", conflicts_with = "cluster")]
     sets: Option<u16>,
 
-    /// Three sentinels that watch the sets, which they call set-0, set-1, …
+    /// Three sentinels that watch the sets, by the names set-0, set-1, …
     #[arg(long, conflicts_with = "cluster")]
     sentinel: bool,
 
@@ -36,29 +39,29 @@ pub struct LocalArgs {
     #[arg(long, value_name = "NODES")]
     cluster: Option<u16>,
 
-    /// Put shardis in front, at this port or at a free one
+    /// Port of a shardis proxy in front of the nodes; without a value, a free port
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     proxy: Option<u16>,
 
-    /// Port of the first node; the others, then the sentinels, then the proxy, take those behind it. Without it, free ones
-    #[arg(long, value_name = "BASE", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Port of the first node. Other nodes, then sentinels, then the proxy take the next ones [default: free ports]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
 
-    /// Keep data and topology in this folder; without other arguments, what is in it is started again. Without it, nodes keep
-    /// nothing
+    /// Folder for data and topology; without other arguments, its topology is started again [default: none, nothing is
+    /// kept]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
-    /// The server to start [default: redis-server or valkey-server, whichever is on PATH]
+    /// Server program [default: redis-server or valkey-server, the first on PATH]
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
 
-    /// How long a primary of a cluster, or one that sentinels watch, must be silent until a replica takes its place; with
-    /// --sentinel 1500 at least
+    /// Failover timeout: silence of a primary until a replica takes over, in a cluster or with --sentinel (1500 at
+    /// least)
     #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(100..))]
     failover_ms: u32,
 
-    /// Print the addresses as one line of JSON, when everything is ready
+    /// Addresses as one line of JSON, printed when everything is ready
     #[arg(long)]
     json: bool,
 
@@ -66,7 +69,7 @@ pub struct LocalArgs {
     #[arg(last = true, value_name = "PROXY ARGUMENTS", requires = "proxy")]
     proxy_arguments: Vec<OsString>,
 
-    /// Said by the process above: the folder for data
+    /// Folder for data, given by the supervisor process
     #[arg(long, hide = true, value_name = "FOLDER")]
     supervised: Option<PathBuf>,
 }

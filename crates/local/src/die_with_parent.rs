@@ -13,9 +13,9 @@ use std::process::Command;
 /// What `shardis die-with-parent` is told.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DieWithParentArgs {
-    /// The process that must not end before the program
+    /// Process that must not end before the program
     parent: i32,
-    /// The program, and what it is told
+    /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
 }

@@ -42,11 +42,11 @@ struct Cli {
 enum Commands {
     /// Serve the keys of several nodes at one address
     Proxy(Box<ProxyArgs>),
-    /// Start nodes on this machine, for tests and to play with
+    /// Start nodes on this machine for tests and experiments
     Local(LocalArgs),
-    /// Pass bytes to one of several nodes, without reading them
+    /// Pass bytes to one of several nodes without reading them
     Tcp(TcpArgs),
-    /// Say what is wrong with a configuration file, or what it would run
+    /// Check a configuration file and show the effective settings
     Check(CheckArgs),
 }
 
@@ -97,13 +97,13 @@ impl Commands {
 #[command(after_help = "Example:
   shardis check /etc/shardis.toml && systemctl restart shardis
 
-It listens nowhere, connects to nobody and writes nothing. Exit code 0: nothing is wrong; 1: something is (docs/configuration.md)")]
+The check listens nowhere, connects to no node and writes nothing. Exit code: 0 if the file is valid, 1 if not (docs/configuration.md)")]
 struct CheckArgs {
-    /// The configuration file, as for shardis proxy --config
+    /// Configuration file, as for shardis proxy --config
     #[arg(value_name = "FILE", required_unless_present = "config")]
     file: Option<PathBuf>,
 
-    /// The same, in the word of shardis proxy
+    /// Configuration file, by the flag of shardis proxy
     #[arg(long, value_name = "FILE", hide = true, conflicts_with = "file")]
     config: Option<PathBuf>,
 }

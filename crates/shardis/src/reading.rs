@@ -13,41 +13,42 @@ use topology::{Distribution, Topology};
 /// What of the command line concerns reads from replicas, and nodes that are down.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReadingArgs {
-    /// Where reads go: primary, prefer-primary (a replica while it is down), replica, prefer-replica (the primary while no
-    /// replica is fit), any, nearest (who answers soonest) or zone (a replica of --zone, then its primary, then others). A
-    /// client reads its own writes in any case, unless its primary is down (docs/replicas.md). A --listener may say otherwise
+    /// Read policy: primary, prefer-primary, replica, prefer-replica, any, nearest (lowest latency) or zone (replicas in
+    /// --zone, then the primary). Clients read their own writes while the primary is up. A --listener may differ
+    /// (docs/replicas.md)
     #[arg(long, value_name = "POLICY", default_value = "primary", value_parser = ReadFrom::from_str)]
     read_from: ReadFrom,
 
-    /// The zone in which this proxy is, as in --nodes=a:6379@zone-a|b:6379@zone-b --read-from=zone
+    /// Zone of this proxy for --read-from=zone. Zones of nodes: --nodes=a:6379@zone-a|b:6379@zone-b
     #[arg(long, value_name = "ZONE")]
     zone: Option<String>,
 
-    /// The zones of nodes by their addresses, for those that were discovered and do not tell themselves: networks,
-    /// addresses or names with all under them, as in 10.0.1.0/24=zone-a,10.0.2.0/24=zone-b,c.example.org=zone-c
+    /// Zones of discovered nodes that report none, by network, address or domain, as in
+    /// 10.0.1.0/24=zone-a,10.0.2.0/24=zone-b,c.example.org=zone-c
     #[arg(long, value_name = "NETWORK=ZONE,…", value_parser = Zones::from_str)]
     zones: Option<Zones>,
 
-    /// Do not read from a replica that lacks more bytes of its primary's stream of changes, such as 1mb
+    /// Lag limit of replicas that are read from, in bytes of their primary's replication stream, such as 1mb; without it,
+    /// none
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     replica_lag_max: Option<usize>,
 
-    /// What becomes of requests for a shard whose primary is down: fail, replica (reads go to a replica, whatever
-    /// --read-from says), or remap (its keys go to other shards: for caches only, as twemproxy's auto_eject_hosts)
+    /// Policy for a shard without its primary: fail, replica (reads go to a replica despite --read-from) or remap (keys
+    /// go to other shards; for caches only, as twemproxy's auto_eject_hosts)
     #[arg(long, value_name = "fail|replica|remap", default_value = "fail", value_parser = OnNodeDown::from_str)]
     on_node_down: OnNodeDown,
 
-    /// Failures in a row after which a node is left out: where requests are read, only with --on-node-down=remap; where bytes
-    /// are passed on unread, 0 is never
+    /// Failures in a row until a node is ejected. shardis proxy needs --on-node-down=remap for it; 0 means never in
+    /// shardis tcp
     #[arg(long, visible_alias = "server-failure-limit", value_name = "FAILURES", default_value_t = FAILURE_LIMIT)]
     node_failure_limit: u32,
 
-    /// Milliseconds for which a node is left out at least
+    /// Ejection time of a node, at least
     #[arg(long, visible_alias = "server-retry-timeout", value_name = "MS", default_value_t = RETRY_TIMEOUT_MS)]
     node_retry_timeout_ms: u64,
 
-    /// Let what comes back have its share again within so many milliseconds, step by step: a node that was left out its
-    /// keys (--on-node-down=remap), a replica that was lost its reads; 0 gives all of it at once, as twemproxy does
+    /// Slow start: within this time an ejected node regains its keys (--on-node-down=remap), or a lost replica its
+    /// reads, step by step. 0 gives all at once, as twemproxy does
     #[arg(long, alias = "ramp-up-ms", value_name = "MS", default_value_t = SLOW_START_MS)]
     slow_start_ms: u64,
 }

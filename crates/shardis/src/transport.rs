@@ -13,24 +13,24 @@ use std::sync::{Mutex, PoisonError};
 /// How clients reach us beside plain TCP, and how we reach nodes.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TransportArgs {
-    /// Port for clients with TLS, beside that for plain ones; 0 means none
+    /// Port for TLS clients, beside the plain one; 0 means none
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) tls_port: u16,
 
-    /// Certificate (PEM, with those between it and its authority) for listeners with TLS. Given more than once, each with its
-    /// --tls-key-file, clients see the one for the name that they ask for, or else the first. SIGHUP reads all files again
+    /// Certificate chain (PEM) of TLS listeners, repeatable, each with its --tls-key-file. The client's server name
+    /// (SNI) selects one, else the first applies. SIGHUP reads all files again
     #[arg(long, value_name = "FILE")]
     tls_cert_file: Vec<PathBuf>,
 
-    /// Key (PEM, no passphrase) of the certificate
+    /// Private key (PEM, no passphrase) of the certificate
     #[arg(long, value_name = "FILE")]
     tls_key_file: Vec<PathBuf>,
 
-    /// Certificates (PEM) of the authorities that sign those of clients
+    /// Certificate authorities (PEM) that sign client certificates
     #[arg(long, value_name = "FILE")]
     tls_ca_cert_file: Option<PathBuf>,
 
-    /// Whether clients must show a certificate: yes (the default with --tls-ca-cert-file), optional, or no (without)
+    /// Client certificates: yes (required), optional, or no [default: yes; no without --tls-ca-cert-file]
     #[arg(long, value_name = "yes|optional|no", requires = "tls_ca_cert_file")]
     tls_auth_clients: Option<AuthClients>,
 
@@ -38,37 +38,36 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) unixsocket: Option<PathBuf>,
 
-    /// Permissions of unix sockets in octal, such as 770; without it the process's umask decides
+    /// Permissions of unix sockets in octal, such as 770; without it, the umask decides
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     pub(crate) unixsocketperm: Option<u32>,
 
-    /// Another address to listen on, as often as wanted: host:port, [v6]:port or unix:/path; behind it, with blanks between,
-    /// tls, and where reads of its clients go, as in --listener='127.0.0.1:6381 read-from=replica' (without it, where --read-from
-    /// says). So an application writes at one port and reads from replicas at another
+    /// Additional listener, repeatable: host:port, [v6]:port or unix:/path, then optionally tls and a read policy, each
+    /// after a blank, as in --listener='127.0.0.1:6381 read-from=replica'
     #[arg(long, value_name = "ADDRESS [tls] [read-from=POLICY]", value_parser = ListenerArg::from_str)]
     pub(crate) listener: Vec<ListenerArg>,
 
-    /// Speak TLS to nodes, but for those at unix sockets
+    /// TLS to nodes, except over unix sockets
     #[arg(long)]
     pub(crate) node_tls: bool,
 
-    /// Certificates (PEM) of the authorities that sign those of nodes; without it, those that this system trusts
+    /// Certificate authorities (PEM) that sign node certificates; without it, those of the system
     #[arg(long, value_name = "FILE", requires = "node_tls")]
     node_tls_ca_cert_file: Option<PathBuf>,
 
-    /// Certificate (PEM) to show to nodes that ask for one (tls-auth-clients of Redis)
+    /// Client certificate (PEM) for nodes that require one (Redis's tls-auth-clients)
     #[arg(long, value_name = "FILE", requires_all = ["node_tls", "node_tls_key_file"])]
     node_tls_cert_file: Option<PathBuf>,
 
-    /// Key (PEM, no passphrase) of that certificate
+    /// Private key (PEM, no passphrase) of --node-tls-cert-file
     #[arg(long, value_name = "FILE", requires = "node_tls_cert_file")]
     node_tls_key_file: Option<PathBuf>,
 
-    /// Name in the nodes' certificates; without it, each must be for the host in its --nodes
+    /// Server name in the nodes' certificates; without it, the host of each node
     #[arg(long, value_name = "NAME", requires = "node_tls")]
     node_tls_server_name: Option<String>,
 
-    /// Believe any certificate of a node: encrypted, but perhaps to somebody else. For tests
+    /// Trust in any certificate of a node: encrypted, but perhaps to an attacker. For tests only
     #[arg(long, requires = "node_tls", conflicts_with_all = ["node_tls_ca_cert_file", "node_tls_server_name"])]
     node_tls_insecure: bool,
 }

@@ -18,25 +18,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Parser)]
 #[command(name = "sim")]
 struct Cli {
-    /// Run the world of this seed only, and tell its events
+    /// Seed of a single world, whose events are printed
     #[arg(long)]
     seed: Option<u64>,
-    /// With --seed: do not tell the events
+    /// Silence about events, with --seed
     #[arg(long)]
     quiet: bool,
-    /// How many worlds to run
+    /// Number of worlds
     #[arg(long, default_value_t = 1000)]
     worlds: u64,
-    /// Run only those of the worlds whose nodes are of this kind
+    /// Kind of nodes; other worlds are skipped
     #[arg(long, value_parser = kind)]
     only: Option<Kind>,
-    /// The first seed
+    /// First seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Write the fingerprint of each world to this file; a change that alters no behaviour leaves them as they are
+    /// File for the fingerprint of each world; a change that alters no behaviour leaves them as they are
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Compare the fingerprints with those of this file, and list the worlds that differ
+    /// File of fingerprints to compare with; worlds that differ are listed
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     compare: Option<PathBuf>,
 }

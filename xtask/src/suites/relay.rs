@@ -45,6 +45,7 @@ const ORPHAN_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct Options {
+    /// Arguments as for redis-server
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }

@@ -61,9 +61,10 @@ pub(crate) enum Step {
 /// Which step.
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// Step to run
     #[arg(value_enum)]
     pub(super) step: Step,
-    /// The file that tells the result
+    /// File for the result
     #[arg(long)]
     pub(super) result: PathBuf,
 }

@@ -14,8 +14,8 @@ use topology::{Address, NodeSpec, Topology, TopologySpec, parse_nodes};
 /// Where the topology is to be learned.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct DiscoveryArgs {
-    /// Nodes of a Redis Cluster, separated by commas, each host:port, [v6]:port or unix:/path. They are asked first and need
-    /// not be all: who owns which slot, and who follows whom, is learned from the cluster (docs/cluster.md)
+    /// Seed nodes of a Redis Cluster, separated by commas: host:port, [v6]:port or unix:/path. shardis discovers the
+    /// other nodes, replicas and slots from them (docs/cluster.md)
     #[arg(
         long,
         value_name = "NODE,NODE,…",
@@ -24,7 +24,7 @@ pub(crate) struct DiscoveryArgs {
     )]
     cluster: Option<String>,
 
-    /// The sentinels that watch the primaries named by --master, separated by commas; name all of them (docs/sentinel.md)
+    /// Sentinels of the primaries in --master, separated by commas; name all of them (docs/sentinel.md)
     #[arg(
         long,
         value_name = "HOST:PORT,…",
@@ -34,25 +34,24 @@ pub(crate) struct DiscoveryArgs {
     )]
     sentinel: Option<String>,
 
-    /// The names of the primaries as sentinels know them (sentinel monitor NAME …): a shard each. Their order matters as that
-    /// of --nodes does; where each of them runs does not
+    /// Names of the primaries as in sentinel monitor NAME …, one shard each. Their order decides where keys live, as
+    /// with --nodes
     #[arg(long, value_name = "NAME,NAME,…", requires = "sentinel")]
     master: Option<String>,
 
-    /// The file whose first line is the password that sentinels are told (AUTH)
+    /// File with the password for sentinels (AUTH) in its first line
     #[arg(long, value_name = "PATH", requires = "sentinel")]
     sentinel_auth_file: Option<PathBuf>,
 
-    /// The user that sentinels are told with it, if it is not their default user
+    /// User name for --sentinel-auth-file; without it, the default user
     #[arg(long, value_name = "NAME", requires = "sentinel_auth_file")]
     sentinel_user: Option<String>,
 
-    /// Speak TLS to sentinels too, as --node-tls and its companions say
+    /// TLS to sentinels too, with the files of --node-tls
     #[arg(long, requires_all = ["sentinel", "node_tls"])]
     pub(crate) sentinel_tls: bool,
 
-    /// With --cluster or --sentinel: look for changes so often, about, if nothing calls for a look before. What is down or
-    /// has moved is looked for at once
+    /// Discovery period with --cluster or --sentinel. Redirects and lost nodes trigger discovery at once
     #[arg(long, value_name = "MS", default_value_t = REFRESH_PERIOD_MS, value_parser = clap::value_parser!(u64).range(100..))]
     refresh_period_ms: u64,
 }

@@ -32,36 +32,35 @@ use users::Users;
   shardis proxy --config=/etc/shardis.toml --log-level=debug
   shardis proxy --sentinel=10.0.0.1:26379,10.0.0.2:26379,10.0.0.3:26379 --master=orders,carts")]
 pub(crate) struct ProxyArgs {
-    /// A file (TOML) whose keys are the flags of this page without their dashes, as in nodes = ["a:6379", "b:6379"]; flags
-    /// given beside it win. It may have listeners that pass bytes as shardis tcp does (docs/configuration.md); shardis
-    /// check says what is wrong with it
+    /// Configuration file (TOML). Its keys are the flags of this page without dashes, as in nodes = ["a:6379"]. Flags
+    /// on the command line win. shardis check explains mistakes (docs/configuration.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The nodes, separated by commas. Each is host:port, [v6]:port or unix:/path, then if wanted :weight, then if
-    /// wanted @zone, then if wanted a blank and a name; replicas stand behind their primary, each after a |. Without nodes,
-    /// shards in the memory of this process serve: their data is lost when it ends
+    /// Nodes, separated by commas: host:port, [v6]:port or unix:/path, then optionally :weight, @zone, and a blank and
+    /// a name. Replicas follow their primary, each after a |. Without nodes, in-memory shards serve, and their data is
+    /// lost at exit
     #[arg(long, value_name = "NODE,NODE,…", group = "far", conflicts_with_all = ["store_shards", "store_memory", "store_policy"])]
     nodes: Option<String>,
 
     #[command(flatten)]
     pub(crate) discovery: DiscoveryArgs,
 
-    /// Without --nodes: how many shards to serve from memory
+    /// Number of in-memory shards, used without --nodes
     #[arg(long, value_name = "SHARDS", default_value_t = 4)]
     store_shards: u32,
 
-    /// Without --nodes: memory of all shards together, such as 512mb or 2gb; what does not fit is refused or evicted
+    /// Memory limit of all in-memory shards together, such as 512mb or 2gb; without it, none. At the limit --store-policy
+    /// applies
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(super) store_memory: Option<usize>,
 
-    /// Without --nodes: what goes when memory is full, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
+    /// Eviction policy of in-memory shards, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
     #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = EvictionPolicy::from_str)]
     pub(super) store_policy: EvictionPolicy,
 
-    /// Defaults of another program: twemproxy, redis-sharding, redis-sharding-perl, redis-cluster, predixy or codis. They are
-    /// those for --host, --port, --timeout, --request-timeout-ms, --distribution, --hash and --tag-rule (docs/migration.md);
-    /// flags that are given win
+    /// Defaults of another program: twemproxy, redis-sharding, redis-sharding-perl, redis-cluster, predixy or codis.
+    /// They concern addresses, timeouts and distribution; other flags win over them (docs/migration.md)
     #[arg(long, value_name = "PROGRAM", value_parser = Like::from_str)]
     pub(super) like: Option<Like>,
 
@@ -71,103 +70,96 @@ pub(crate) struct ProxyArgs {
     #[command(flatten)]
     pub(crate) transport: TransportArgs,
 
-    /// Way in which keys get to shards: modulo, modula and ketama (twemproxy's), slots [default: modulo]
+    /// Distribution of keys over shards: modulo, modula and ketama (as in twemproxy), or slots [default: modulo]
     #[arg(long, value_parser = Distribution::from_str)]
     distribution: Option<Distribution>,
 
-    /// Hash of the key: crc32a (zlib's; the default), crc32, crc16, crc16-redis, md5, fnv1_64, fnv1a_64, fnv1_32,
-    /// fnv1a_32, hsieh, murmur, jenkins, one_at_a_time, atol
+    /// Hash function of keys: crc32a (as in zlib), crc32, crc16, crc16-redis, md5, fnv1_64, fnv1a_64, fnv1_32,
+    /// fnv1a_32, hsieh, murmur, jenkins, one_at_a_time, atol [default: crc32a]
     #[arg(long, value_parser = HashFunction::from_str)]
     hash: Option<HashFunction>,
 
-    /// Part of a key that is hashed: sml (a tag at the key's end, as in user:{42}), perl, redis, codis, none, or two
-    /// characters such as {} (twemproxy's hash_tag) [default: sml; none with ketama and modula, redis with slots]
+    /// Hash tag rule, the part of a key that is hashed: sml (a tag at the end, as in user:{42}), perl, redis, codis,
+    /// none, or two characters such as {} [default: sml; none with ketama and modula, redis with slots]
     #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
     tag_rule: Option<TagRule>,
 
-    /// Databases that clients may SELECT; the nodes must have as many [default: 16; with --cluster, which has no others, 1]
+    /// Number of databases for SELECT; the nodes need as many [default: 16; 1 with --cluster]
     #[arg(long, value_name = "DATABASES")]
     databases: Option<u16>,
 
-    /// Memory of the process at most, stores not counted, such as 64mb or 1gb. Nearing it, requests wait in their
-    /// sockets; at it, the client for which the most is held is closed
+    /// Memory limit of the process without its in-memory shards, such as 64mb. Near the limit shardis stops to read
+    /// requests; at the limit it closes the client that holds the most memory
     #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = parse_memory_max)]
     memory_max: usize,
 
-    /// Milliseconds that a node has to take a connection, and to answer PING on it where requests are read
+    /// Connect timeout for nodes; in shardis proxy it covers the first PING too
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     connect_timeout_ms: u64,
 
-    /// Silence of a node in milliseconds after which a request is given up: its outcome is unknown [default: 1000]. Each byte
-    /// that the node sends or takes starts the clock anew; after ten times as long, a request is given up whatever comes
+    /// Request timeout, the silence of a node after which the client gets an error that says the outcome is unknown.
+    /// Each byte to or from the node restarts it, up to ten times its length [default: 1000]
     #[arg(long, value_name = "MS")]
     request_timeout_ms: Option<u64>,
 
-    /// Let a busy worker wait some microseconds for more requests before it writes to nodes: auto, off, or microseconds.
-    /// auto waits a tenth of the time between a client's requests, 200 at most (400 where they take long at the nodes),
-    /// where it has tried and found that more of them get through for it (docs/benchmarks.md has throughput and the
-    /// latency at steady rates). Replies do not wait, nor does a lone client; but who asks now and then beside hundreds of
-    /// busy ones is answered some 400 later, which off avoids. With off, a busy worker that has some of a client's replies
-    /// looks once for the others, to send all in one write
+    /// Batching of requests to nodes: under load a worker waits briefly, so that one write carries several. auto (up to
+    /// 400 µs, and only while it raises throughput), off, or microseconds. off serves rare clients of a busy worker
+    /// some 400 µs earlier
     #[arg(long, alias = "coalesce", value_name = "auto|off|US", default_value = "auto", value_parser = Batching::from_str)]
     pub(crate) batching: Batching,
 
-    /// Let clients administer the nodes: CONFIG SET and GET, DEBUG, BGSAVE and the like go to every node. For tests and
-    /// operators; any client may then change the nodes for all
+    /// Administration of nodes by clients: CONFIG, DEBUG, BGSAVE and the like go to every node. For tests and
+    /// operators, since any client may then change the nodes for all
     #[arg(long)]
     pub(crate) allow_admin: bool,
 
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
 
-    /// What becomes of a command whose keys live on several shards and that cannot be split, such as SUNION or RENAME:
-    /// refuse (CROSSSLOT, as Redis Cluster says), or emulate: the values are gathered, what comes of them is written;
-    /// not atomic (docs/cross-shard.md)
+    /// Policy for commands over several shards that cannot be split, such as SUNION: refuse (with CROSSSLOT, as Redis
+    /// Cluster) or emulate (read the values, then write the result; not atomic) (docs/cross-shard.md)
     #[arg(long, value_name = "refuse|emulate", default_value = "refuse", value_parser = parse_cross_shard)]
     pub(crate) cross_shard: CrossShard,
 
-    /// With --cross-shard=emulate: bytes of values that one such command may gather, such as 16mb. Other clients of the
-    /// worker wait while it is carried out, some 15 ms for each MiB
+    /// Limit of the values that one emulated command may read, such as 16mb. Other clients of the worker wait
+    /// meanwhile, about 15 ms per MiB
     #[arg(long, value_name = "BYTES", default_value = "4mb", value_parser = parse_bytes)]
     pub(super) cross_shard_bytes_max: usize,
 
-    /// Shards that the keys of one MULTI … EXEC may be on: one-shard (others are refused), or per-shard: each shard gets a
-    /// transaction of its own, atomic there and not as a whole, as libraries need that put MULTI around every pipeline
-    /// (docs/transactions.md)
+    /// Shards of one MULTI … EXEC: one-shard (others are refused) or per-shard (a transaction on each shard, not atomic
+    /// as a whole), for libraries that put MULTI around pipelines (docs/transactions.md)
     #[arg(long, value_name = "one-shard|per-shard", default_value = "one-shard", value_parser = parse_transactions)]
     pub(crate) transactions: Transactions,
 
-    /// Who decides who a client is and what it may do: proxy (--requirepass, --acl-file; without either, everybody may do
-    /// everything), or nodes: what a client says in AUTH is said to them, over connections of its own user, and their own
-    /// users and rules hold (docs/users.md). shardis then has no users
+    /// Authority over AUTH and permissions: proxy (--requirepass, --acl-file; with neither, clients may do everything)
+    /// or nodes (AUTH goes to the nodes, and their users apply) (docs/users.md)
     #[arg(long, value_name = "proxy|nodes", default_value = "proxy", value_parser = parse_authority)]
     pub(crate) auth: Authority,
 
-    /// Protected mode: while user default has no password, clients from other machines are denied (yes, as Redis does) or
-    /// may do everything (no). Unix sockets and the loopback interface stay open
+    /// Protected mode, as in Redis: while the default user has no password, clients of other machines are denied. Unix
+    /// sockets and the loopback interface stay open
     #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = parse_yes, action = ArgAction::Set)]
     protected_mode: bool,
 
-    /// The password of user default, who may do everything: clients must say it first (AUTH). Whoever lists processes sees
-    /// it; --requirepass-file hides it
+    /// Password of the default user, which may do everything; clients send it with AUTH. The list of processes shows
+    /// it; use --requirepass-file to hide it
     #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
     requirepass: Option<Secret>,
 
-    /// The same, as the first line of a file, which is read again on SIGHUP
+    /// File with the default user's password in its first line; SIGHUP reads it again
     #[arg(long, value_name = "PATH", conflicts_with = "acl_file")]
     requirepass_file: Option<PathBuf>,
 
-    /// Users and what they may do, in the format of Redis's aclfile: a line "user NAME on >PASSWORD ~KEYS +COMMAND …" for
-    /// each (docs/users.md). It is read again on SIGHUP and ACL LOAD
+    /// File of users and permissions, as Redis's aclfile: a line "user NAME on >PASSWORD ~KEYS +COMMAND …" for each
+    /// user. SIGHUP and ACL LOAD read it again (docs/users.md)
     #[arg(long, value_name = "PATH")]
     acl_file: Option<PathBuf>,
 
-    /// The file whose first line is the password that nodes are told (AUTH); with --auth=nodes, for what shardis asks them
-    /// for itself
+    /// File with the password for nodes (AUTH) in its first line; with --auth=nodes, for connections of shardis itself
     #[arg(long, value_name = "PATH", requires = "far")]
     node_auth_file: Option<PathBuf>,
 
-    /// The user that nodes are told with it, if it is not their default user
+    /// User name for --node-auth-file; without it, the default user
     #[arg(long, value_name = "NAME", requires = "node_auth_file")]
     node_user: Option<String>,
 }

@@ -12,11 +12,11 @@ pub(crate) struct ServiceArgs {
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
 
-    /// Port to listen on; 0 takes a free one, or none where another listener is named [default: 6380]
+    /// Port to listen on; 0 takes a free one, or none if another listener is named [default: 6380]
     #[arg(long)]
     port: Option<u16>,
 
-    /// Processes may share the port (1) or not (0)
+    /// Port sharing with other processes (SO_REUSEPORT): 1 or 0
     #[arg(
         long,
         alias = "SO_REUSEPORT",
@@ -29,34 +29,33 @@ pub(crate) struct ServiceArgs {
     )]
     pub(crate) reuse_port: bool,
 
-    /// PROXY header (version 1 or 2) that each client must send before all else over TCP, and that is believed. Only where
-    /// nobody but the load balancer can connect
+    /// PROXY header (version 1 or 2), required of each TCP client before all else, and trusted. Only for listeners that
+    /// nothing but the load balancer can reach
     #[arg(long)]
     pub(crate) proxy_protocol: bool,
 
-    /// Threads that serve clients; 0 means one per core
+    /// Worker threads; 0 means one per core
     #[arg(long, alias = "N", default_value_t = 0)]
     workers: usize,
 
-    /// Limit of clients, all workers together. More are closed at once; where requests are read, they get an error first
+    /// Client limit of all workers together. Clients above it are closed; shardis proxy sends them an error first
     #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
     pub(crate) maxclients: usize,
 
-    /// Seconds after which an idle client is closed; 0 never [default: 0; for bytes that are passed on unread: 600]
+    /// Idle timeout of clients; 0 means none [default: 0; 600 in shardis tcp]
     #[arg(long, alias = "idle-timeout", value_name = "SECONDS")]
     timeout: Option<u64>,
 
-    /// Microseconds for which a worker looks for events before it sleeps; 0 lets it sleep at once. Nobody then has to wake it,
-    /// which takes tens of microseconds on virtual machines. The price is a core for each worker while requests come more often
-    /// than that (docs/benchmarks.md)
+    /// Polling time before a worker sleeps; 0 means none. It saves the wake-up latency of virtual machines, and costs
+    /// one core per worker under load (docs/benchmarks.md)
     #[arg(long, value_name = "US", default_value = "0", value_parser = parse_busy_poll)]
     pub(crate) busy_poll: Duration,
 
-    /// Seconds that a drain may take: after SIGTERM, clients have so long to finish or to leave
+    /// Drain timeout after SIGTERM, in which clients may finish and leave
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain_timeout: u64,
 
-    /// Level of the log, which goes to stderr: error, warn, info, debug
+    /// Log level: error, warn, info or debug. The log goes to stderr
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: tracing::Level,
 }

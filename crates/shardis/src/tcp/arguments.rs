@@ -16,42 +16,45 @@ use topology::{NodeSpec, parse_nodes};
 
 /// What `shardis tcp` is told.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    next_line_help = true,
+    after_help = "Examples:
   shardis tcp --nodes=127.0.0.1:6381,127.0.0.1:6382
   shardis tcp --host=0.0.0.0 --port=6379 --nodes=replica-a:6379:2,replica-b:6379 --balance=round-robin --check=ping
-  shardis tcp --host=:: --nodes=a:6379,b:6379 --balance=source-hash --send-proxy=v2 --timeout=0")]
+  shardis tcp --host=:: --nodes=a:6379,b:6379 --balance=source-hash --send-proxy=v2 --timeout=0"
+)]
 pub(crate) struct TcpArgs {
-    /// The nodes, separated by commas: host:port, [v6]:port or unix:/path, then if wanted :weight and, behind a blank, a name.
-    /// Each client gets one of them. Names of hosts are looked up at the start, and again every 5 seconds while clients come
+    /// Nodes, separated by commas: host:port, [v6]:port or unix:/path, then optionally :weight, and a blank and a name.
+    /// Each client gets one. Host names are resolved at the start and every 5 s while clients come
     #[arg(long, value_name = "NODE,NODE,…")]
     nodes: String,
 
-    /// Who gets the next client: least-conn, round-robin, or source-hash (by the client's address)
-    #[arg(long, value_name = "HOW", default_value = "least-conn", value_parser = Balance::from_str)]
+    /// Balancing policy for new clients: least-conn, round-robin, or source-hash (by the client's address)
+    #[arg(long, value_name = "POLICY", default_value = "least-conn", value_parser = Balance::from_str)]
     balance: Balance,
 
-    /// How nodes are looked at between clients: off, tcp (they accept), or ping (they answer PING)
-    #[arg(long, value_name = "HOW", default_value = "tcp", value_parser = Kind::from_str)]
+    /// Health check of nodes: off, tcp (they accept connections), or ping (they answer PING)
+    #[arg(long, value_name = "off|tcp|ping", default_value = "tcp", value_parser = Kind::from_str)]
     check: Kind,
 
-    /// How often
+    /// Health check interval
     #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..))]
     check_interval_ms: u32,
 
-    /// Failures in a row after which a node is left out: where requests are read, only with --on-node-down=remap; where bytes
-    /// are passed on unread, 0 is never
+    /// Failures in a row until a node is ejected. shardis proxy needs --on-node-down=remap for it; 0 means never in
+    /// shardis tcp
     #[arg(long, alias = "max-fails", value_name = "FAILURES", default_value_t = 1)]
     node_failure_limit: u32,
 
-    /// Milliseconds for which a node is left out at least
+    /// Ejection time of a node, at least
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     node_retry_timeout_ms: u64,
 
-    /// Milliseconds that a node has to take a connection, and to answer PING on it where requests are read
+    /// Connect timeout for nodes; in shardis proxy it covers the first PING too
     #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..))]
     connect_timeout_ms: u64,
 
-    /// Tell nodes of each client by a PROXY header of this version
+    /// PROXY header to nodes with each client's address, of this version; without it, none
     #[arg(long, value_name = "v1|v2", value_parser = parse_version)]
     pub(super) send_proxy: Option<HeaderVersion>,
 
@@ -69,7 +72,7 @@ struct FormerArgs {
     #[arg(long, alias = "listener", hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["host", "port"])]
     listen: Option<String>,
 
-    /// Seconds for which a node is left out at least
+    /// Ejection time of a node, at least
     #[arg(long, hide = true, value_name = "SECONDS", conflicts_with = "node_retry_timeout_ms")]
     fail_timeout: Option<u32>,
 }
