@@ -71,7 +71,7 @@ fn one_seed_is_enough_whichever_node_it_is() {
     let nodes = local.ports("nodes");
     // The last is a replica. And one seed of two is nobody.
     let proxy = proxy(&[free_port(), nodes[5]], &[]);
-    says(&proxy, "the topology is known");
+    says(&proxy, "topology discovered");
     let mut client = Client::connect(proxy.port);
     for number in 0..200 {
         assert_eq!(client.ask(&format!("SET key{number} {number}")), "+OK\\r\\n");
@@ -224,10 +224,7 @@ fn until_the_cluster_is_known_requests_are_refused_and_the_log_says_why() {
     assert_eq!(client.ask("SET key x"), refusal);
     says(
         &proxy,
-        &format!(
-            "it is no node of a Redis Cluster (cluster-enabled is no); for plain nodes there is --nodes address=127.0.0.1:{}",
-            plain.port
-        ),
+        &format!("seed rejected address=127.0.0.1:{} reason=\"not a node of a Redis Cluster", plain.port),
     );
     assert_eq!(plain.connect().ask("DBSIZE"), ":0\\r\\n");
 }
@@ -257,7 +254,7 @@ fn a_node_of_another_cluster_is_refused_with_an_alarm() {
     });
     let asked = impostor.connect().ask("INFO commandstats");
     assert!(asked.contains("cmdstat_ping") && !asked.contains("cmdstat_set"), "{asked}");
-    says(&proxy, "ALARM: it belongs to another cluster than ours");
+    says(&proxy, "foreign cluster rejected");
     assert!(proxy.output().contains(&format!("address=127.0.0.1:{}", our_nodes[0])), "{}", proxy.output());
 }
 

@@ -15,7 +15,7 @@ fn a_node_of_a_cluster_is_refused_under_nodes() {
     let node = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let proxy = Proxy::over_ports(&[node.port], &["--workers=3"]);
     let told = "it is a node of a Redis Cluster; name it with --cluster, not --nodes";
-    expect_log(&proxy, &["ERROR", "node is refused", told]);
+    expect_log(&proxy, &["ERROR", "node refused", told]);
     let reply = Client::connect(proxy.port).ask("SET a 1");
     assert!(reply.starts_with("-TRYAGAIN ") && reply.contains(told), "{reply}");
 }
@@ -27,16 +27,16 @@ fn a_replica_named_as_a_primary_is_told_of_and_still_read_from() {
     assert_eq!(direct.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port)), "+OK\\r\\n");
     let proxy = Proxy::over_ports(&[replica.port], &["--workers=3"]);
     let of = format!("primary=\"127.0.0.1:{}\"", primary.port);
-    expect_log(&proxy, &["WARN", "node is a replica and refuses writes", &of]);
+    expect_log(&proxy, &["WARN", "node read-only", &of]);
     let mut client = Client::connect(proxy.port);
     assert!(client.ask("SET a 1").starts_with("-READONLY "));
     assert_eq!(client.ask("EXISTS a"), ":0\\r\\n");
     // One line, though three workers have connected.
-    assert_eq!(proxy.output().matches("node is a replica").count(), 1, "{}", proxy.output());
+    assert_eq!(proxy.output().matches("node read-only").count(), 1, "{}", proxy.output());
 
     assert_eq!(direct.ask("CONFIG SET replica-read-only no"), "+OK\\r\\n");
     let proxy = Proxy::over_ports(&[replica.port], &[]);
-    expect_log(&proxy, &["ERROR", "node is refused", "that takes writes and will lose them"]);
+    expect_log(&proxy, &["ERROR", "node refused", "that takes writes and will lose them"]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn shardis_is_no_node_of_itself() {
         let port = free_port();
         let flags = [format!("--port={port}"), format!("--nodes=127.0.0.1:{port}")];
         let Ok(proxy) = Proxy::try_start(&flags.each_ref().map(String::as_str)) else { continue };
-        expect_log(&proxy, &["ERROR", "node is refused", "it is this shardis itself"]);
+        expect_log(&proxy, &["ERROR", "node refused", "it is this shardis itself"]);
         let reply = Client::connect(proxy.port).ask("GET a");
         assert!(reply.starts_with("-TRYAGAIN ") && reply.contains("it is this shardis itself"), "{reply}");
         return;
@@ -68,7 +68,7 @@ fn two_shardis_that_are_nodes_of_each_other_do_not_send_requests_round() {
             let is_told = |proxy: &Proxy| proxy.output().contains("would come back to this one");
             (is_told(&one) || is_told(&other)).then(|| [&one, &other].map(Proxy::output).join("\n"))
         });
-        assert!(told.contains("node is refused"), "{told}");
+        assert!(told.contains("node refused"), "{told}");
         let mut client = Client::connect(one.port);
         let key = (0..).map(|n| format!("k{n}")).find(|key| shard_of(key.as_bytes(), 2) == 1);
         let ask = format!("GET {}", key.expect("some key is there"));
@@ -95,14 +95,14 @@ fn a_node_that_is_down_is_one_line_for_all_workers() {
     poll_until("every worker to notice", || {
         clients.iter_mut().all(|client| client.ask("SET a 1").contains("connection refused")).then_some(())
     });
-    expect_log(&proxy, &["node is down"]);
+    expect_log(&proxy, &["node down"]);
     let _node = poll_until("the port to be free again", || RedisServer::try_start(port, &[]));
-    expect_log(&proxy, &["node is back"]);
+    expect_log(&proxy, &["node up"]);
     poll_until("every worker to reach it again", || {
         clients.iter_mut().all(|client| client.ask("SET a 1") == "+OK\\r\\n").then_some(())
     });
     let output = proxy.output();
-    let counts = ["node is down", "node is back"].map(|text| output.matches(text).count());
+    let counts = ["node down", "node up"].map(|text| output.matches(text).count());
     assert_eq!(counts, [1, 1], "{output}");
 }
 
@@ -111,7 +111,7 @@ fn a_node_that_wants_a_password_names_the_option() {
     let node = RedisServer::start();
     assert_eq!(node.connect().ask("CONFIG SET requirepass x"), "+OK\\r\\n");
     let proxy = Proxy::over_ports(&[node.port], &[]);
-    expect_log(&proxy, &["node is down", "NOAUTH", "--node-auth-file"]);
+    expect_log(&proxy, &["node down", "NOAUTH", "--node-auth-file"]);
 }
 
 /// A file for /etc/hosts of one process, if such can be had here (a mount namespace needs root).

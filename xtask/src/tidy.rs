@@ -10,6 +10,7 @@ mod forbidden;
 mod help;
 mod lengths;
 mod links;
+mod log_lines;
 mod measure;
 mod permissions;
 mod ratchet;
@@ -79,6 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let suspicions = forbidden::check(source).into_iter().chain(glossary.check(source)).collect();
         findings.extend(permissions::apply(source, suspicions));
         findings.extend(help::check(source));
+        findings.extend(log_lines::check(source));
     }
     findings.extend(walk::check(&tree));
     findings.extend(links::check(&tree));

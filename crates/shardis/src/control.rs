@@ -165,7 +165,11 @@ impl Control {
                 self.reload();
             }
             if has_bytes(&mut self.unused) {
-                info!("SIGUSR1 and SIGUSR2 do nothing (SIGTERM drains and ends, SIGHUP reads files again)");
+                info!(
+                    signal = "SIGUSR",
+                    hint = "SIGTERM drains and ends, SIGHUP reloads files",
+                    "signal ignored"
+                );
             }
             if has_bytes(&mut self.signals) {
                 return Ok(());
@@ -218,20 +222,20 @@ impl Control {
         self.accept_at = Some(now + ACCEPT_PAUSE);
         if self.paused_told_at.is_none_or(|at| now.duration_since(at) >= PAUSED_TOLD_EVERY) {
             self.paused_told_at = Some(now);
-            warn!(%error, "cannot accept clients for now");
+            warn!(%error, "accept failed");
         }
     }
 
     fn reload(&mut self) {
         let has_files: Vec<bool> = self.services.iter_mut().map(|service| service.reload()).collect();
         if !has_files.contains(&true) {
-            info!("SIGHUP: there is no file to be read again (SIGTERM ends shardis)");
+            info!(reason = "no files to reload", hint = "SIGTERM ends shardis", "reload skipped");
         }
     }
 
     /// Stops accepting and waits until all workers are done, the time is up, or another signal comes.
     fn drain(mut self, timeout: Duration) {
-        info!("draining: no new clients; a second signal ends at once");
+        info!(hint = "a second signal ends at once", "drain started");
         self.doors.clear();
         self.services.iter().for_each(|service| service.drain());
         let deadline = Instant::now() + timeout;
@@ -240,11 +244,11 @@ impl Control {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let clients: usize = self.services.iter().map(|service| service.workers().clients()).sum();
-                warn!(clients, "not everything was finished in time");
+                warn!(clients, "drain timed out");
                 return;
             }
             if self.wait(&mut events, left.min(LOG_PERIOD)).is_err() || has_bytes(&mut self.signals) {
-                warn!("ended at once");
+                warn!(reason = "second signal", "drain aborted");
                 return;
             }
             self.services.iter_mut().for_each(|service| service.turn());

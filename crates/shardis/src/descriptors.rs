@@ -64,7 +64,8 @@ fn fit(services: &[ClientsMax]) -> (Vec<usize>, Option<u64>) {
             wanted,
             descriptors = granted,
             listener,
-            "the limit of file descriptors allows fewer clients"
+            reason = "limit of file descriptors (ulimit -n)",
+            "client limit lowered"
         );
     }
     (fit, Some(granted))

@@ -124,7 +124,7 @@ impl DiscoveryThread {
         let thread = std::thread::Builder::new().name("discovery".to_owned());
         let run = move || {
             if let Err(error) = self.run() {
-                error!(%error, "discovery has failed: the topology stays as it is");
+                error!(%error, hint = "the topology stays as it is; restart shardis", "discovery failed");
             }
         };
         thread.spawn(run).context("starting the discovery")?;
@@ -328,7 +328,7 @@ impl DiscoveryThread {
         };
         match made {
             Ok(topology) => self.topology = Arc::new(topology),
-            Err(error) => return error!(%error, "what was discovered is no topology, and is not used"),
+            Err(error) => return error!(reason = %error, "discovered topology rejected"),
         }
         for worker in self.surroundings.workers.get().into_iter().flatten() {
             // A worker that has stopped has no use for it.
@@ -341,29 +341,32 @@ impl DiscoveryThread {
 pub(crate) fn log(news: &News) {
     match news {
         News::Found { by, shards, nodes } => {
-            info!(%by, shards, nodes, "the topology is known, requests are served from now on");
+            info!(%by, shards, nodes, "topology discovered");
         }
-        News::Changed(what) => info!("topology: {what}"),
+        News::Changed(change) => info!(change, "topology changed"),
         News::NoAnswer { address, reason } => {
-            warn!(%address, reason, "nothing about the topology can be learned there for now");
+            warn!(%address, reason, "discovery unanswered");
         }
         News::NoCluster { address } => {
-            error!(%address, "it is no node of a Redis Cluster (cluster-enabled is no); for plain nodes there is --nodes");
+            let reason = "not a node of a Redis Cluster (cluster-enabled no)";
+            error!(%address, reason, hint = "name plain nodes with --nodes", "seed rejected");
         }
         News::NoSentinel { address } => {
-            error!(%address, "it is no sentinel; for plain nodes there is --nodes, for those of a Redis Cluster --cluster");
+            let hint = "name plain nodes with --nodes, nodes of a Redis Cluster with --cluster";
+            error!(%address, reason = "not a sentinel", hint, "sentinel rejected");
         }
         News::Stranger { address } => {
-            error!(
-                %address,
-                "ALARM: it belongs to another cluster than ours and is not believed; if all of ours was made anew, start shardis again"
-            );
+            let reason = "node of another cluster";
+            let hint = "if the whole cluster was created anew, restart shardis";
+            error!(%address, reason, hint, "foreign cluster rejected");
         }
         News::UnknownName { address, name } => {
-            error!(%address, name, "the sentinel does not watch this name: see --master, and SENTINEL MASTERS there");
+            let hint = "compare --master with SENTINEL MASTERS";
+            error!(%address, name, hint, "primary unknown to sentinel");
         }
         News::NotPrimary { name, address, reason } => {
-            warn!(shard = name, %address, reason, "sentinels say that it is the primary; until it says so itself it gets no requests");
+            let hint = "sentinels call it primary; it gets requests once ROLE agrees";
+            warn!(shard = name, %address, reason, hint, "primary unconfirmed");
         }
     }
 }

@@ -55,8 +55,7 @@ impl Write for Line {
 
 /// Starts the thread that writes to stderr.
 pub(crate) fn start() -> io::Result<()> {
-    let tell =
-        |dropped| warn!(lines = dropped, "lines of the log are missing here: it was not taken in time");
+    let tell = |dropped| warn!(lines = dropped, reason = "stderr was read too slowly", "log lines dropped");
     let write = move || {
         loop {
             SINK.write_what_waits(&mut io::stderr(), tell);

@@ -22,96 +22,93 @@ pub(crate) fn start(level: Level) -> std::io::Result<()> {
 fn hint(reason: &str, is_tls: bool) -> Option<&'static str> {
     let is = |beginning| reason.starts_with(beginning);
     match () {
-        () if is("NOAUTH ") => Some("the node wants a password: give it with --node-auth-file"),
-        () if is("WRONGPASS ") => {
-            Some("the node has another user or password: see --node-auth-file and --node-user")
-        }
+        () if is("NOAUTH ") => Some("give its password with --node-auth-file"),
+        () if is("WRONGPASS ") => Some("check user and password: --node-user, --node-auth-file"),
         () if is("no connection in time") && is_tls => {
-            Some("the node may speak no TLS at this port: see --node-tls, and tls-port of the node")
+            Some("check that the node speaks TLS at this port: --node-tls")
         }
         () => None,
     }
 }
 
-/// Logs what worker `worker` noticed.
+/// Logs what worker `worker` noticed: a stable name, then key=value.
 pub(crate) fn log(worker: usize, notice: &Notice, is_tls: bool) {
     match notice {
-        Notice::NodeUp { shard } => info!(worker, shard, "node is back"),
+        Notice::NodeUp { shard } => info!(worker, shard, "node up"),
         Notice::NodeDown { shard, reason } => {
-            warn!(worker, shard, reason, hint = hint(reason, is_tls), "node is down");
+            warn!(worker, shard, reason, hint = hint(reason, is_tls), "node down");
         }
-        Notice::NodeRefused { shard, reason } => error!(worker, shard, reason, "node is refused"),
+        Notice::NodeRefused { shard, reason } => error!(worker, shard, reason, "node refused"),
         Notice::NodeIsReplica { shard, primary } => {
-            warn!(shard, primary, "node is a replica and refuses writes; name its primary instead");
+            warn!(shard, primary, hint = "name its primary instead", "node read-only");
         }
-        Notice::NodeIsPrimary { shard } => info!(shard, "node is a primary again"),
-        Notice::ConnReplaced { shard } => warn!(worker, shard, "a connection was silent and is replaced"),
+        Notice::NodeIsPrimary { shard } => info!(shard, "node writable"),
+        Notice::ConnReplaced { shard } => warn!(worker, shard, reason = "no reply", "link replaced"),
         Notice::KindRefused { shard, database, protocol, reason } => {
-            warn!(worker, shard, database, protocol, reason, "node refuses connections");
+            warn!(worker, shard, database, protocol, reason, "link refused");
         }
-        Notice::NoReplicaFit { shard, reason } => warn!(worker, shard, reason, "no replica to read from"),
-        Notice::ReplicaFit { shard } => info!(worker, shard, "a replica is read from again"),
+        Notice::NoReplicaFit { shard, reason } => warn!(worker, shard, reason, "replicas unavailable"),
+        Notice::ReplicaFit { shard } => info!(worker, shard, "replicas available"),
         Notice::Remapped { out, returning } => {
             let (out, returning) = (out.join(","), returning.join(","));
             match (out.is_empty(), returning.is_empty()) {
-                (false, _) => warn!(worker, out, returning, "keys go to other shards"),
-                (true, false) => info!(worker, returning, "keys come home step by step"),
-                (true, true) => info!(worker, "all keys are at home"),
+                (false, _) => warn!(worker, out, returning, "keys remapped"),
+                (true, false) => info!(worker, returning, "slow start running"),
+                (true, true) => info!(worker, "slow start finished"),
             }
         }
         Notice::HandshakeFailed { peer, reason } => info!(worker, peer, reason, "client refused"),
         Notice::MessagesMissed { shard, topics, reason } => {
-            warn!(worker, shard, topics, reason, "messages are missed until the node is back");
+            warn!(worker, shard, topics, reason, "subscriptions lost");
         }
-        Notice::SubscribedAgain { shard, topics } => info!(worker, shard, topics, "messages come again"),
+        Notice::SubscribedAgain { shard, topics } => info!(worker, shard, topics, "subscriptions restored"),
         Notice::ElementNotReturned { shard } => {
-            warn!(worker, shard, "popped element lost: its client left and the node did not take it back");
+            let reason = "its client left, and the node did not take it back";
+            warn!(worker, shard, reason, "popped element lost");
         }
         Notice::LibraryNotKept { library } => {
-            warn!(
-                worker,
-                library,
-                "library not kept: a node that loses it does not get it again (limit of kept libraries)"
-            );
+            let reason = "limit of stored libraries";
+            warn!(worker, library, reason, hint = "load it again if a node loses it", "library not stored");
         }
         Notice::CrossSlot { client, peer, command, option } => {
             let option = option.unwrap_or("none");
-            info!(worker, client, peer, command, option, "request refused: keys of several shards");
+            info!(
+                worker,
+                client,
+                peer,
+                command,
+                option,
+                reason = "keys of several shards",
+                "request refused"
+            );
         }
-        Notice::ClientClosed { client, peer, reason } => match reason {
-            CloseReason::Idle => debug!(worker, client, peer, "idle client closed"),
-            CloseReason::Protocol => info!(worker, client, peer, "client closed: it sent what is not RESP"),
-            CloseReason::CrossProtocol => {
-                warn!(worker, client, peer, "client closed: it spoke HTTP, possibly a cross-protocol attack");
-            }
-            CloseReason::OutputLimit => {
-                warn!(worker, client, peer, "client closed: it does not read its replies")
-            }
-            CloseReason::SlowSubscriber => {
-                warn!(
-                    worker,
-                    client, peer, "client closed: it does not read the messages it is subscribed to"
-                )
-            }
-            CloseReason::MemoryLimit => {
-                warn!(
-                    worker,
-                    client, peer, "client closed: memory is full, and the most of it was held for this one"
-                );
-            }
-            CloseReason::HalfReply => {
-                warn!(
-                    worker,
-                    client, peer, "client closed: a node was lost in the middle of a large reply to it"
-                );
-            }
-            CloseReason::Denied => {
-                info!(worker, client, peer, "client closed: its user may not have what it is subscribed to");
-            }
-            CloseReason::HalfRequest => {
-                info!(worker, client, peer, "client closed: it never finished its request")
-            }
-        },
+        Notice::ClientClosed { client, peer, reason } => log_closed(worker, *client, peer, *reason),
+    }
+}
+
+/// One line for every reason, at the level that it deserves.
+fn log_closed(worker: usize, client: u64, peer: &str, reason: CloseReason) {
+    let text = match reason {
+        CloseReason::Idle => "idle timeout",
+        CloseReason::Protocol => "protocol error, not RESP",
+        CloseReason::CrossProtocol => "HTTP, possibly a cross-protocol attack",
+        CloseReason::OutputLimit => "output limit, replies not read",
+        CloseReason::SlowSubscriber => "output limit, messages not read",
+        CloseReason::MemoryLimit => "memory limit, largest client",
+        CloseReason::HalfReply => "node lost during a large reply",
+        CloseReason::Denied => "permission for a subscribed channel lost",
+        CloseReason::HalfRequest => "request never finished",
+    };
+    match reason {
+        CloseReason::Idle => debug!(worker, client, peer, reason = text, "client closed"),
+        CloseReason::Protocol | CloseReason::Denied | CloseReason::HalfRequest => {
+            info!(worker, client, peer, reason = text, "client closed");
+        }
+        CloseReason::CrossProtocol
+        | CloseReason::OutputLimit
+        | CloseReason::SlowSubscriber
+        | CloseReason::MemoryLimit
+        | CloseReason::HalfReply => warn!(worker, client, peer, reason = text, "client closed"),
     }
 }
 

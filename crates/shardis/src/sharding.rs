@@ -163,15 +163,15 @@ impl Plan for ShardingPlan {
 
     fn describe(&self) {
         if let Some(warning) = self.args.users().warning(&self.registry.users()) {
-            warn!("{warning}");
+            warn!(reason = warning, "access open");
         }
         self.args.describe(&self.topology).iter().for_each(|line| say(line));
         for remark in self.args.remarks(&self.topology) {
-            warn!("{remark}");
+            warn!(reason = %remark, "option doubtful");
         }
         for shard in self.topology.shards_without_keys() {
             let name = &self.topology.shard(shard).name;
-            warn!(shard = name, "this node will own no key: it weighs too little beside the others");
+            warn!(shard = name, reason = "its weight is too small", "shard without keys");
         }
     }
 
@@ -339,9 +339,9 @@ impl Sharding {
                     node_tls.exchange(&certificates);
                 }
                 self.entry.acceptor = certificates.acceptor;
-                info!("certificates were read again");
+                info!("certificates reloaded");
             }
-            Err(error) => error!(error, "certificates could not be read again and are as before"),
+            Err(error) => error!(error, hint = "the old ones stay in use", "certificate reload failed"),
         }
     }
 
@@ -363,7 +363,7 @@ impl Sharding {
         let (_, step_ms) = self.wall_clock.read_ms();
         if step_ms != 0 {
             self.board.show_clock_step(self.wall_clock.step_us());
-            warn!(step_ms, "the wall clock was set");
+            warn!(step_ms, "wall clock set");
         }
     }
 
@@ -373,13 +373,11 @@ impl Sharding {
         self.denied.note_total(counters.clients_denied);
         self.refused.note_total(counters.clients_refused - counters.clients_denied);
         if let Some(clients) = self.refused.poll(now) {
-            warn!(clients, maxclients = self.clients_max, "clients refused: there are too many");
+            warn!(clients, maxclients = self.clients_max, "clients refused");
         }
         if let Some(clients) = self.denied.poll(now) {
-            warn!(
-                clients,
-                "clients of other machines denied by protected mode: there is no password (--requirepass-file, --acl-file)"
-            );
+            let reason = "protected mode: clients of other machines need a password";
+            warn!(clients, reason, hint = "see --requirepass-file, --acl-file", "clients denied");
         }
     }
 
@@ -391,7 +389,7 @@ impl Sharding {
             }
         }
         if let Some(lines) = self.merged_log.poll_left_out(now) {
-            warn!(lines, "lines about single clients are left out: there are too many");
+            warn!(lines, reason = "limit of lines about clients", "log lines dropped");
         }
         while let Some(news) = self.news.as_ref().and_then(|news| news.try_recv().ok()) {
             self.merged_log.forget_conditions();
@@ -403,13 +401,13 @@ impl Sharding {
     fn reload_users(&mut self) {
         match self.load_users() {
             Ok(users) => {
-                info!(users = users.iter().len(), "users were read again");
+                info!(users = users.iter().len(), "users reloaded");
                 for mailbox in self.team.mailboxes() {
                     // A worker that has stopped has no clients.
                     let _ = mailbox.send(Message::Users(Arc::clone(&users)));
                 }
             }
-            Err(error) => error!(error, "users could not be read again and are as before"),
+            Err(error) => error!(error, hint = "the old ones stay in use", "user reload failed"),
         }
     }
 
@@ -437,8 +435,8 @@ impl Sharding {
         let users = self.registry.users();
         let saved = self.access.save(&users);
         match &saved {
-            Ok(()) => info!(users = users.iter().len(), "users were written to the ACL file"),
-            Err(error) => error!(error, "users could not be written to the ACL file, which is as before"),
+            Ok(()) => info!(users = users.iter().len(), "users saved"),
+            Err(error) => error!(error, hint = "the ACL file is unchanged", "user save failed"),
         }
         saved.is_ok()
     }
@@ -446,7 +444,7 @@ impl Sharding {
     fn load_users(&self) -> Result<Arc<Users>, String> {
         let users = self.access.users()?;
         if let Some(warning) = self.access.warning(&users) {
-            warn!("{warning}");
+            warn!(reason = warning, "access open");
         }
         Ok(self.registry.replace(users))
     }

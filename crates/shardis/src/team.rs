@@ -92,14 +92,11 @@ impl<M> Team<M> {
             match finding {
                 Finding::Stuck(worker, time) => {
                     let ms = time.as_millis();
-                    warn!(
-                        worker,
-                        listener, ms, "a worker is busy with one turn for so long; its clients wait"
-                    );
+                    warn!(worker, listener, ms, hint = "its clients wait for this turn", "worker stalled");
                 }
                 Finding::GoesOn(worker, time) => {
                     let ms = time.as_millis();
-                    warn!(worker, listener, ms, "the worker goes on; that turn took so long, about");
+                    warn!(worker, listener, ms, "worker resumed");
                 }
             }
         }

@@ -115,7 +115,7 @@ impl Service for Passing {
         }
         if let Some(clients) = self.refused.poll(Instant::now()) {
             let maxclients = self.clients_max;
-            warn!(clients, maxclients, listener, "clients refused: there are too many");
+            warn!(clients, maxclients, listener, "clients refused");
         }
     }
 
@@ -134,12 +134,12 @@ impl Service for Passing {
 
 fn log(listener: &str, notice: &Notice) {
     match notice {
-        Notice::Node(Verdict::Up { node }) => info!(node, listener, "node is back"),
-        Notice::Node(Verdict::Down { node, reason }) => warn!(node, reason, listener, "node is down"),
+        Notice::Node(Verdict::Up { node }) => info!(node, listener, "node up"),
+        Notice::Node(Verdict::Down { node, reason }) => warn!(node, reason, listener, "node down"),
         Notice::NoNode { client, reason } => {
-            warn!(client, reason, listener, "client closed: no node takes it");
+            warn!(client, reason, listener, hint = "no node accepts it", "client closed");
         }
         Notice::Refused { client, reason } => info!(client, reason, listener, "client refused"),
-        Notice::Idle { client } => debug!(client, listener, "idle client closed"),
+        Notice::Idle { client } => debug!(client, listener, reason = "idle timeout", "client closed"),
     }
 }
