@@ -149,7 +149,7 @@ fn a_node_that_dies_under_a_transaction_is_told_by_part() {
     });
     world.nodes[1].kill();
     let reply = show(&client.read_reply());
-    assert!(reply.starts_with(r"*2\r\n+OK\r\n-ERR upstream "), "{reply}");
+    assert!(reply.starts_with(r"*2\r\n+OK\r\n-ERR node "), "{reply}");
     assert!(reply.contains("outcome unknown (shard "), "{reply}");
     // The node is known to be down: nothing is sent to the other one.
     crate::harness::poll_until("a refusal", || {

@@ -454,7 +454,7 @@ fn a_node_that_dies_under_a_transaction_or_a_wait_leaves_the_outcome_unknown() {
     wait_for_blocked(&mut world.nodes[0].connect(), 1);
     world.nodes[0].kill();
     let unknown =
-        format!("-ERR upstream connection lost, outcome unknown (shard {})\\r\\n", world.shard_name(0));
+        format!("-ERR node connection lost, outcome unknown (shard {})\\r\\n", world.shard_name(0));
     assert_eq!(show(&waiter.read_reply()), unknown);
     // Whether the proxy has seen yet that the connection that watched is lost is open.
     let exec = holder.ask("EXEC");

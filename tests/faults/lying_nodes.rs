@@ -62,7 +62,7 @@ fn what_is_no_resp_is_a_protocol_error_of_that_node() {
     for bytes in garbage {
         let lie = Lie::about(|_| Answer::Bytes(bytes.to_vec()));
         let mut client = lie.connect();
-        let text = format!("-ERR upstream protocol error, outcome unknown (shard {})\r\n", lie.shard());
+        let text = format!("-ERR node protocol error, outcome unknown (shard {})\r\n", lie.shard());
         assert_eq!(show(&client.command(&[b"GET", b"evil"])), show(text.as_bytes()), "{}", show(bytes));
         lie.expect_honest(&mut client);
     }
@@ -239,7 +239,7 @@ fn an_answer_before_the_request_was_sent_whole_is_not_the_next_requests_answer()
     let mut client = Client::connect(proxy.port);
     client.send_command(&[b"SET", b"k", &vec![b'x'; 16 << 20]]);
     let reply = client.read_reply();
-    assert!(reply == b"-ERR early\r\n" || reply.starts_with(b"-ERR upstream "), "{}", show(&reply));
+    assert!(reply == b"-ERR early\r\n" || reply.starts_with(b"-ERR node "), "{}", show(&reply));
     assert_eq!(client.ask("ECHO own"), "$3\\r\\nown\\r\\n");
     let reply = client.command(&[b"GET", b"k"]);
     assert!(reply[0] == b'-', "{}", show(&reply));

@@ -26,14 +26,14 @@ fn assert_not_sent(reply: &[u8], shard: &str) {
 /// `reply` must say that the connection to `shard` broke with the request under way.
 #[track_caller]
 fn assert_lost(reply: &[u8], shard: &str) {
-    let text = format!("-ERR upstream connection lost, outcome unknown (shard {shard})\r\n");
+    let text = format!("-ERR node connection lost, outcome unknown (shard {shard})\r\n");
     assert_eq!(show(reply), show(text.as_bytes()));
 }
 
 /// `reply` must say that `shard` did not answer within `after_ms`.
 #[track_caller]
 fn assert_timed_out(reply: &[u8], shard: &str, after_ms: u64) {
-    let text = format!("-ERR upstream timeout after {after_ms} ms, outcome unknown (shard {shard})\r\n");
+    let text = format!("-ERR node timeout after {after_ms} ms, outcome unknown (shard {shard})\r\n");
     assert_eq!(show(reply), show(text.as_bytes()));
 }
 

@@ -51,14 +51,14 @@ impl Lost {
             Lost::NotSent { shard, reason } => format!("TRYAGAIN shard {shard} unavailable: {reason}"),
             Lost::Denied { error, .. } => error.clone(),
             Lost::Broken { shard } => {
-                format!("ERR upstream connection lost, outcome unknown (shard {shard})")
+                format!("ERR node connection lost, outcome unknown (shard {shard})")
             }
             Lost::TimedOut { shard, after } => {
                 let after_ms = after.as_millis();
-                format!("ERR upstream timeout after {after_ms} ms, outcome unknown (shard {shard})")
+                format!("ERR node timeout after {after_ms} ms, outcome unknown (shard {shard})")
             }
             Lost::Garbled { shard } => {
-                format!("ERR upstream protocol error, outcome unknown (shard {shard})")
+                format!("ERR node protocol error, outcome unknown (shard {shard})")
             }
         }
     }
@@ -73,7 +73,7 @@ impl Lost {
         match self {
             Lost::NotSent { shard, reason } => {
                 format!(
-                    "EXECABORT Transaction discarded because of: upstream connection lost (shard {shard}: {reason})"
+                    "EXECABORT Transaction discarded because of: node connection lost (shard {shard}: {reason})"
                 )
             }
             Lost::Denied { error, .. } => format!("EXECABORT Transaction discarded because of: {error}"),
@@ -99,7 +99,7 @@ impl Lost {
             Lost::NotSent { .. } | Lost::Denied { .. } => return self,
             Lost::Broken { shard } | Lost::TimedOut { shard, .. } | Lost::Garbled { shard } => shard,
         };
-        Lost::NotSent { shard, reason: "it did not tell what this command is".to_owned() }
+        Lost::NotSent { shard, reason: "it did not answer COMMAND INFO".to_owned() }
     }
 
     /// What a client is told whose command was not carried out since a value that it needs could not be read: whatever
@@ -162,19 +162,22 @@ pub(crate) fn not_removed(text: &str) -> String {
 /// A command that moves an element failed with `text` when the element was taken from its source.
 pub(crate) fn kept_in_journal(text: &str, journal: &[u8], shard: &str) -> String {
     let (text, journal) = (without_try_again(text), String::from_utf8_lossy(journal));
-    format!("{text}; what was taken from the source may be in key {journal} of shard {shard}")
+    format!("{text}; the element taken from the source may be in key {journal} of shard {shard}")
 }
 
 /// A node could not note how far it is, and said `text`.
 pub(crate) fn not_marked(text: &str) -> String {
     format!(
-        "ERR a node cannot tell which replicas have what was written, since FUNCTION RESTORE failed there: {text}"
+        "ERR WAIT cannot read the replication offset of a node, since FUNCTION RESTORE failed there: {text}"
     )
 }
 
 /// More than `bytes_max` would have to be gathered.
 pub(crate) fn gathers_too_much(bytes_max: usize) -> String {
-    format!("ERR the keys of this command hold more than the {bytes_max} bytes of --cross-shard-bytes-max")
+    format!(
+        "ERR the values of this command exceed the {bytes_max} bytes of --cross-shard-bytes-max. Nothing was changed. \
+         Raise the limit, or give the keys one hash tag"
+    )
 }
 
 /// `text`, without the word that says that the whole may be repeated.
@@ -238,7 +241,7 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
 
 /// Reasons, not whole texts.
 pub(crate) const NO_PRIMARY: &str = "it has no primary at the moment";
-pub(crate) const REDIRECTED: &str = "its keys move, and the request did not find them in time";
+pub(crate) const REDIRECTED: &str = "its slot is migrating, and the request was still redirected at its timeout";
 pub(crate) const PROFILE_NODES_MAX: &str = "too many databases are in use at once";
 pub(crate) const USER_NODES_MAX: &str = "too many users are logged in at once";
 pub(crate) const NO_PROFILE: &str = "too many users and databases are in use at once";
@@ -249,16 +252,16 @@ pub(crate) const DISCARD_WITHOUT_MULTI: &str = "ERR DISCARD without MULTI";
 pub(crate) const NESTED_MULTI: &str = "ERR MULTI calls can not be nested";
 pub(crate) const WATCH_IN_MULTI: &str = "ERR WATCH inside MULTI is not allowed";
 pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
-pub(crate) const TRANSACTION_TOO_LARGE: &str = "ERR the transaction exceeds the limit of the proxy";
+pub(crate) const TRANSACTION_TOO_LARGE: &str = "ERR the transaction has more bytes than the limit of the proxy. EXEC will discard it";
 pub(crate) const TRANSACTION_PARTS: &str =
-    "ERR the keys of the transaction are on more shards, or in more slots, than the limit of the proxy";
+    "ERR the transaction uses more shards or slots than the limit of the proxy. EXEC will discard it";
 pub(crate) const WATCHED_PARTS: &str =
-    "ERR the watched keys are on more shards, or in more slots, than the limit of the proxy";
+    "ERR the watched keys use more shards or slots than the limit of the proxy. Watch fewer keys";
 pub(crate) const SELECT_IN_PARTS: &str = "ERR SELECT is not supported in a transaction over several shards; send it before MULTI, or give the keys one hash tag";
 pub(crate) const EXEC_SELECTS: &str = "EXECABORT Transaction discarded because of: SELECT is not supported in a transaction over \
      several shards; send it before MULTI, or give the keys one hash tag";
 pub(crate) const WATCH_ELSEWHERE: &str =
-    "ERR other keys are watched in another database or by another protocol";
+    "ERR other keys are watched in another database or by another protocol. Send UNWATCH first";
 pub(crate) const EXEC_ELSEWHERE: &str = "EXECABORT Transaction discarded because of: the watched keys are in another database or by another protocol";
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
 /// Redis's words, but for the ways out.
@@ -270,11 +273,11 @@ pub(crate) const PROTECTED: &str = "DENIED Redis is running in protected mode be
      NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.";
 pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const GATHERED_MEMORY: &str =
-    "TRYAGAIN too much memory is in use for a command over several shards";
+    "TRYAGAIN memory is short (--memory-max): the command over several shards was not run";
 pub(crate) const UNREADABLE_VALUE: &str =
-    "ERR a value is of a kind that no command over several shards can read";
+    "ERR a value has a type that commands over several shards cannot read";
 pub(crate) const ELEMENT_TOO_LARGE: &str =
-    "ERR the element is larger than --cross-shard-bytes-max, or than what is left of it";
+    "ERR the element exceeds --cross-shard-bytes-max, or the part that is left of it";
 pub(crate) const ELEMENT_NOT_RETURNED: &str = "ERR the element was not put back";
 /// Redis's words for a client that another one lets go.
 pub(crate) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -291,7 +294,7 @@ pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 pub(crate) const CLIENT_NAME_TOO_LONG: &str = "ERR Client names cannot be longer than 1024 bytes";
 pub(crate) const PREFIXES_TOO_LONG: &str = "ERR the prefixes of this client exceed the limit of the proxy";
-pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many questions wait for their answers";
+pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many requests to the other workers are pending: this one was not run";
 pub(crate) const CROSS_SHARD_KEYS_MAX: &str = "ERR the command names more keys of several shards than the limit of the proxy. Nothing was changed. Name fewer keys, or \
      give them one hash tag";
 pub(crate) const NAMES_MAX: &str =
@@ -332,8 +335,8 @@ pub(crate) const USERS_LATE_LOADED: &str = "ERR the ACL file was not read in tim
 pub(crate) const USERS_LATE_SAVED: &str = "ERR the ACL file was not written in time, outcome unknown";
 pub(crate) const USERS_NOT_SAVED: &str = "ERR There was an error trying to save the ACLs. Please check the server logs for \
      more information";
-pub(crate) const PRIMARY_LOST: &str = "ERR a primary, or the connection to it, was lost since this client came or last \
-     waited: whether replicas have what it wrote before is not known";
+pub(crate) const PRIMARY_LOST: &str = "ERR a primary, or the connection to it, was lost since this client's last WAIT: \
+     whether replicas have its earlier writes is unknown";
 pub(crate) const REQUEST_TOO_BIG: &str = "ERR Protocol error: request exceeds the limit of the proxy";
 pub(crate) const CURSOR_TOO_LARGE: &str = "ERR the node's cursor is too large to carry the shard's number";
 pub(crate) const MERGE_FAILED: &str = "ERR nodes return different results";
@@ -355,7 +358,7 @@ mod tests {
             Lost::TimedOut { shard: "a".into(), after: Duration::from_secs(1) },
             Lost::Garbled { shard: "a".into() },
         ] {
-            assert!(lost.text().starts_with("ERR upstream "), "{}", lost.text());
+            assert!(lost.text().starts_with("ERR node "), "{}", lost.text());
             assert!(lost.text().ends_with("outcome unknown (shard a)"), "{}", lost.text());
         }
     }

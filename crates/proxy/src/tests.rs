@@ -248,7 +248,7 @@ fn a_late_reply_is_not_given_to_the_next_request() {
     rig.pass(Duration::from_millis(1001));
     assert_eq!(
         rig.taken(client),
-        "-ERR upstream timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|"
+        "-ERR node timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|"
     );
     rig.client_sends(client, "get b|");
     rig.node_sends(0, "$1|a|");
@@ -269,7 +269,7 @@ fn a_lost_connection_tells_who_may_have_run_and_who_has_not() {
     rig.node_sends(0, "$-1|");
     assert_eq!(
         rig.taken(client),
-        "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|\
+        "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|\
          -TRYAGAIN shard 127.0.0.1:7001 unavailable: connection reset by peer|$-1|"
     );
     assert!(!rig.is_closed(client), "a dead node costs its keys and nothing else");
@@ -317,7 +317,7 @@ fn a_request_that_has_waited_for_a_connection_has_all_of_its_time() {
     rig.pass(Duration::from_millis(999));
     assert_eq!(rig.taken(client), "", "what was not sent is not late");
     rig.pass(Duration::from_millis(1));
-    let late = "-ERR upstream timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|";
+    let late = "-ERR node timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!(rig.taken(client), late);
 }
 
@@ -402,7 +402,7 @@ fn garbage_in_a_reply_is_not_passed_on() {
     let client = rig.client();
     rig.client_sends(client, "get a|get b|");
     rig.node_sends(0, "$1|a|HTTP/1.1 400 Bad Request|");
-    let expected = "$1|a|-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    let expected = "$1|a|-ERR node protocol error, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!(rig.taken(client), expected);
 }
 
@@ -483,7 +483,7 @@ fn a_client_whose_command_cannot_be_learnt_is_told_why() {
     rig.client_sends(client, "foo a|ping|");
     let node = rig.node(0);
     rig.event(Event::Closed { conn: node, reason: "reset" });
-    let lost = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: it did not tell what this command is|";
+    let lost = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: it did not answer COMMAND INFO|";
     assert_eq!(rig.taken(client), format!("{lost}+PONG|"));
 }
 

@@ -536,7 +536,7 @@ fn told(reply: &[u8]) -> Option<Told> {
     let unknown = line.contains("outcome unknown (shard ")
         || line.contains("other parts of this command may have been applied")
         || line.contains("; the new key is written, and the old one may still be there")
-        || line.contains(&format!("; what was taken from the source may be in key {JOURNAL}"));
+        || line.contains(&format!("; the element taken from the source may be in key {JOURNAL}"));
     (line.starts_with("ERR ") && unknown).then_some(Told::Unknown)
 }
 

@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_words_of_an_error_tell_what_came_of_the_request() {
-        let unknown = "ERR upstream timeout after 1000 ms, outcome unknown (shard a:1)";
+        let unknown = "ERR node timeout after 1000 ms, outcome unknown (shard a:1)";
         assert_eq!(outcome_of(unknown), Outcome::Unknown);
         assert_eq!(outcome_of("TRYAGAIN shard a:1 unavailable: refused"), Outcome::Refused);
         assert_eq!(outcome_of("MOVED 1 a:1"), Outcome::Strange);

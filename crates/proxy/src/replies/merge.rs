@@ -622,7 +622,7 @@ mod tests {
         let mut unknown = merge(command::Merge::Sum, 1, &[]);
         unknown.absorb_loss(0, Lost::TimedOut { shard: "b".into(), after: Duration::from_secs(1) });
         assert!(
-            finish(unknown).starts_with("-ERR upstream timeout after 1000 ms, outcome unknown (shard b)")
+            finish(unknown).starts_with("-ERR node timeout after 1000 ms, outcome unknown (shard b)")
         );
     }
 

@@ -167,7 +167,7 @@ fn no_number_is_told_if_a_shard_is_lost_while_it_is_waited_for() {
     scene.says(0, ":2|");
     assert_eq!(
         scene.answered(),
-        "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|+PONG|"
+        "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|+PONG|"
     );
     scene.rig.node_sends(0, ":1|");
     assert_eq!(scene.rig.proxy.conns_held(), 0);
@@ -305,7 +305,7 @@ fn a_number_that_may_be_too_large_is_not_told() {
         rig.sends(held, &format!(":70|{about}{refused}:1|"));
         let error = refused.trim_matches(['-', '|']);
         let told = format!(
-            "-ERR a node cannot tell which replicas have what was written, since FUNCTION RESTORE failed there: {error}|"
+            "-ERR WAIT cannot read the replication offset of a node, since FUNCTION RESTORE failed there: {error}|"
         );
         assert_eq!(rig.taken(client), if is_told { told } else { ":1|".to_owned() }, "{about}");
     }

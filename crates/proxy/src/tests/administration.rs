@@ -284,7 +284,7 @@ fn questions_beyond_the_limit_are_refused() {
         "info keyspace|info keyspace|info keyspace|client list|config resetstat|info keyspace|ping|",
     );
     rig.node_sends(0, "$0||$0||");
-    let (info, refused) = ("$12|# Keyspace||", "-TRYAGAIN too many questions wait for their answers|");
+    let (info, refused) = ("$12|# Keyspace||", "-TRYAGAIN too many requests to the other workers are pending: this one was not run|");
     assert_eq!(rig.taken(client), format!("{}{}+PONG|", info.repeat(2), refused.repeat(4)));
     assert_eq!(rig.node_got(0), "*1|$4|INFO|".repeat(2), "a refused question asks nobody");
 }

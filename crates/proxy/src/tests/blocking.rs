@@ -152,7 +152,7 @@ fn a_wait_has_its_own_time_and_some_more() {
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_millis(200));
     let text = rig.taken(client);
-    assert_eq!(text, "-ERR upstream timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|");
+    assert_eq!(text, "-ERR node timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|");
     assert!(rig.is_closed(held));
     rig.client_sends(client, "ping|");
     assert_eq!(rig.taken(client), "+PONG|");
@@ -164,7 +164,7 @@ fn a_node_that_goes_while_somebody_waits_leaves_the_outcome_unknown() {
     let client = rig.client();
     let held = waiting(&mut rig, client);
     rig.event(Event::Ended { conn: held });
-    assert_eq!(rig.taken(client), "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|");
+    assert_eq!(rig.taken(client), "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|");
     assert_eq!(rig.proxy.conns_held(), 0);
 }
 

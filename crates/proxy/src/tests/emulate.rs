@@ -302,7 +302,7 @@ fn a_value_that_cannot_be_read_is_an_error() {
     rig.node_sends(1, ":50|");
     rig.node_replies(0, &holds(b"of a module"));
     rig.node_replies(1, b":-2\r\n$-1\r\n");
-    assert_eq!(rig.taken(client), "-ERR a value is of a kind that no command over several shards can read|");
+    assert_eq!(rig.taken(client), "-ERR a value has a type that commands over several shards cannot read|");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn a_node_that_is_lost_while_it_writes_leaves_the_source() {
         rig.node_got(0);
         loses(&mut rig, 1);
         let reply = rig.taken(client);
-        assert!(reply.starts_with("-ERR upstream ") && reply.contains("outcome unknown"), "{reply}");
+        assert!(reply.starts_with("-ERR node ") && reply.contains("outcome unknown"), "{reply}");
         assert!(!rig.node_got(0).contains("UNLINK"), "the source stays");
         assert_eq!(rig.proxy.emulations_pending(), 0);
     }
@@ -337,7 +337,7 @@ fn a_node_that_is_lost_before_the_removal_leaves_both() {
         let (client, ..) = removing(&mut rig);
         loses(&mut rig, 0);
         let reply = rig.taken(client);
-        assert!(reply.starts_with("-ERR upstream "), "{reply}");
+        assert!(reply.starts_with("-ERR node "), "{reply}");
         assert!(reply.ends_with("; the new key is written, and the old one may still be there|"), "{reply}");
     }
 }
@@ -479,7 +479,8 @@ fn msetnx_looks_first_and_says_when_somebody_came_between() {
 fn what_is_heavier_than_the_limit_is_refused_before_it_is_gathered() {
     let mut rig = rig_with(2, Limits { cross_shard_bytes_max: 1000, ..Limits::default() });
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
-    let refusal = "-ERR the keys of this command hold more than the 1000 bytes of --cross-shard-bytes-max|";
+    let refusal = "-ERR the values of this command exceed the 1000 bytes of --cross-shard-bytes-max. Nothing was changed. Raise the limit, \
+         or give the keys one hash tag|";
     rig.client_sends(client, &format!("sunion {a} {b}|"));
     rig.node_got(0);
     rig.node_sends(0, ":600|");
@@ -499,7 +500,8 @@ fn what_is_heavier_than_the_limit_is_refused_before_it_is_gathered() {
 fn a_value_that_is_named_often_counts_as_often() {
     let mut rig = rig_with(2, Limits { cross_shard_bytes_max: 1000, ..Limits::default() });
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
-    let refusal = "-ERR the keys of this command hold more than the 1000 bytes of --cross-shard-bytes-max|";
+    let refusal = "-ERR the values of this command exceed the 1000 bytes of --cross-shard-bytes-max. Nothing was changed. Raise the limit, \
+         or give the keys one hash tag|";
     rig.client_sends(client, &format!("sunion {a} {a} {a} {b}|"));
     rig.node_sends(0, ":330|");
     rig.node_sends(1, ":11|");
@@ -535,7 +537,7 @@ fn a_value_that_turns_out_huge_is_passed_over_as_it_comes() {
     let huge = expires(-1, &[b'x'; 1_000_000]);
     rig.node_replies(0, &huge[..70_000]);
     let reply = rig.taken(client);
-    assert!(reply.starts_with("-ERR the keys of this command hold more than"), "{reply}");
+    assert!(reply.starts_with("-ERR the values of this command exceed"), "{reply}");
     for piece in huge[70_000..].chunks(70_000) {
         rig.node_replies(0, piece);
         assert!(rig.proxy.held_bytes() < 80_000);
@@ -557,7 +559,7 @@ fn many_at_once_do_not_take_more_memory_than_there_is() {
     rig.node_sends(0, ":2000|:2000|");
     rig.node_sends(1, ":2000|:2000|");
     assert_eq!(rig.taken(one), "");
-    assert_eq!(rig.taken(two), "-TRYAGAIN too much memory is in use for a command over several shards|");
+    assert_eq!(rig.taken(two), "-TRYAGAIN memory is short (--memory-max): the command over several shards was not run|");
     assert!(rig.proxy.held_bytes() >= 4_000, "what is on its way counts");
     rig.node_replies(0, &holds(&dumped("SADD s 1")));
     rig.node_replies(1, &holds(&dumped("SADD s 1")));
@@ -801,9 +803,9 @@ mod moves {
             let (client, ..) = adding(&mut rig);
             loses(&mut rig, 1);
             let reply = rig.taken(client);
-            assert!(reply.starts_with("-ERR upstream "), "{reply}");
+            assert!(reply.starts_with("-ERR node "), "{reply}");
             assert!(
-                reply.contains("; what was taken from the source may be in key shardis:moving:"),
+                reply.contains("; the element taken from the source may be in key shardis:moving:"),
                 "{reply}"
             );
             assert_eq!(asked(&mut rig, 0), "", "it is not dropped");
@@ -819,13 +821,13 @@ mod moves {
         assert_eq!(asked(&mut rig, 0), format!("LMOVE journal {a} LEFT RIGHT"), "behind the claim");
         rig.node_sends(0, "$1|e|$1|e|");
         let reply = rig.taken(client);
-        assert!(reply.starts_with("-ERR upstream timeout") && !reply.contains(JOURNAL), "{reply}");
+        assert!(reply.starts_with("-ERR node timeout") && !reply.contains(JOURNAL), "{reply}");
         let (client, ..) = claiming(&mut rig);
         lose_conn(&mut rig, 0);
         rig.pass(Duration::from_millis(1));
         lose_conn(&mut rig, 0);
         let reply = rig.taken(client);
-        assert!(reply.starts_with("-ERR upstream connection lost") && reply.contains(JOURNAL), "{reply}");
+        assert!(reply.starts_with("-ERR node connection lost") && reply.contains(JOURNAL), "{reply}");
         rig.assert_idle();
     }
 
@@ -857,7 +859,7 @@ mod moves {
         rig.node_sends(0, &format!("$200|{}|", "x".repeat(200)));
         assert_eq!(asked(&mut rig, 0), format!("LMOVE journal {a} LEFT RIGHT"));
         rig.node_sends(0, &format!("$200|{}|", "x".repeat(200)));
-        assert!(rig.taken(client).starts_with("-ERR the element is larger than"));
+        assert!(rig.taken(client).starts_with("-ERR the element exceeds"));
         rig.assert_idle();
     }
 }

@@ -454,7 +454,7 @@ fn a_part_that_is_declined_too_often_is_an_error() {
     }
     assert_eq!(scene.rig.node_got(1), unblock(71));
     scene.rig.sends(scene.held[1], "*-1|");
-    let reason = "its keys move, and the request did not find them in time";
+    let reason = "its slot is migrating, and the request was still redirected at its timeout";
     assert_eq!(scene.answered(), format!("-TRYAGAIN shard s0 unavailable: {reason}|"));
     scene.rig.node_sends(1, ":1|");
     assert_eq!(scene.rig.proxy.conns_held(), 0);

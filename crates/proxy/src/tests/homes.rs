@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const CLUSTER_DOWN: &str = "-CLUSTERDOWN The cluster is down|";
 const MOVED_IN_VAIN: &str =
-    "-TRYAGAIN shard s0 unavailable: its keys move, and the request did not find them in time|";
+    "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
 
 /// A client that wants to be subscribed to a shard channel of shard 0, the channel and its slot, and whom that was asked for.
 fn asker(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {

@@ -64,7 +64,7 @@ fn a_transaction_that_is_lost_is_told_and_the_client_goes_on() {
     rig.taken(client);
     let conn = rig.node(0);
     rig.event(Event::Ended { conn });
-    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    let lost = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!(rig.taken(client), format!("{lost}$-1|"));
     assert!(rig.proxy.core.mixtures.is_empty());
 }
@@ -171,7 +171,7 @@ fn a_connection_that_is_lost_while_it_selects_is_told() {
     let mut rig = Rig::ready(1);
     let (client, held) = selecting(&mut rig);
     rig.event(Event::Ended { conn: held });
-    assert!(rig.taken(client).starts_with("-ERR upstream connection lost"));
+    assert!(rig.taken(client).starts_with("-ERR node connection lost"));
     assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
     assert_eq!(rig.proxy.conns_held(), 0);
 }

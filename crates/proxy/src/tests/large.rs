@@ -143,7 +143,7 @@ fn a_large_part_of_an_answer_that_has_failed_is_not_asked_for_again() {
     rig.client_sends(client, &format!("mget {b} {a}|*5|$4|mset|$2|{a}|$60|0123456789"));
     let gone = rig.node(1);
     rig.event(Event::Closed { conn: gone, reason: "reset" });
-    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|";
+    let lost = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|";
     assert_eq!(rig.taken(client), lost);
     rig.node_got(0);
     rig.node_sends(0, "*1|$40|0123456789");
@@ -186,7 +186,7 @@ fn a_connection_that_is_made_for_an_answer_that_failed_is_closed() {
     rig.client_sends(client, &format!("mget {b} {a}|get {b}|"));
     rig.node_sends(1, "*1|$40|0123456789");
     rig.node_sends(0, "-LOADING wait|");
-    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|";
+    let lost = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|";
     assert_eq!(rig.taken(client), format!("-LOADING wait|{lost}"));
     rig.client_sends(client, "ping|");
     assert_eq!(rig.taken(client), "+PONG|");
@@ -478,7 +478,7 @@ fn what_is_passed_over_on_a_connection_that_is_lost_is_asked_again_at_once() {
     let old = rig.node(0);
     rig.node_sends(0, "$200|0123456789");
     rig.event(Event::Closed { conn: old, reason: "reset" });
-    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    let lost = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!(rig.taken(behind), lost);
     rig.pass(Duration::from_millis(1));
     rig.bring_up(0);

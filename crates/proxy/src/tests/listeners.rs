@@ -197,7 +197,7 @@ fn who_listens_to_what_is_told_to_whom_a_node_lets_ask() {
     assert_eq!(rig.taken(eve), format!("*1|$3|tea|{denied}"));
     rig.client_sends(eve, "pubsub channels|");
     rig.event(Event::Ended { conn: eves });
-    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    let lost = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!(rig.taken(eve), lost);
     rig.client_sends(eve, "multi|pubsub channels|discard|");
     assert!(rig.taken(eve).contains("within a transaction"));

@@ -441,7 +441,7 @@ fn a_login_that_no_node_answers_is_an_error_and_changes_nothing() {
     let door = door(&mut rig);
     rig.taken(door);
     rig.event(Event::Ended { conn: door });
-    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    let lost = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!((rig.taken(client).as_str(), rig.node_got(0).as_str()), (lost, GET));
     rig.node_sends(0, "$1|0|");
     assert_eq!(rig.taken(client), "$1|0|");

@@ -151,7 +151,7 @@ fn nothing_is_sent_if_a_shard_is_known_to_be_down() {
     let replies = rig.taken(client);
     assert!(
         replies.contains(
-            "-EXECABORT Transaction discarded because of: upstream connection lost (shard 127.0.0.1:7001"
+            "-EXECABORT Transaction discarded because of: node connection lost (shard 127.0.0.1:7001"
         ),
         "{replies}"
     );
@@ -214,7 +214,7 @@ fn what_others_wait_for_does_not_come_if_its_data_may_be_missing() {
     assert_eq!(
         rig.taken(client),
         "*2|-ERR not run on shard 127.0.0.1:7000: the transaction ended with an earlier part; commands of this \
-         transaction on other shards may have run|-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|"
+         transaction on other shards may have run|-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|"
     );
     assert_eq!(rig.node_got(0), "");
     assert_idle(&rig);
@@ -234,7 +234,7 @@ fn a_part_that_is_lost_has_errors_in_its_places() {
     assert_eq!(
         rig.taken(client),
         format!(
-            "*5|+OK|-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|{short}|{short}|\
+            "*5|+OK|-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|{short}|{short}|\
              {short}; other parts of this command may have been applied|"
         )
     );
@@ -291,7 +291,7 @@ fn a_part_that_is_late_may_have_run_and_its_reply_meets_nobody() {
     rig.node_sends(0, &ran(1, "+OK|"));
     rig.pass(Duration::from_secs(1));
     let replies = rig.taken(client);
-    assert!(replies.starts_with("*2|+OK|-ERR upstream timeout after 1000 ms, outcome unknown"), "{replies}");
+    assert!(replies.starts_with("*2|+OK|-ERR node timeout after 1000 ms, outcome unknown"), "{replies}");
     rig.client_sends(client, &format!("get {b}|"));
     rig.node_sends(1, &(ran(1, "+OK|") + "$1|2|"));
     assert_eq!(rig.taken(client), "$1|2|");
@@ -418,7 +418,7 @@ fn a_watching_part_of_unknown_outcome_ends_the_transaction() {
     assert_eq!(
         rig.taken(client),
         "*2|-ERR not run on shard 127.0.0.1:7000: the transaction ended with an earlier part; commands of this \
-         transaction on other shards may have run|-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|"
+         transaction on other shards may have run|-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|"
     );
     assert_eq!(rig.node_got(0), "");
     assert_idle(&rig);
@@ -431,7 +431,7 @@ fn more_parts_than_the_limit_are_refused() {
     let client = rig.client();
     let (a, b, c) = (rig.key(0), rig.key(1), rig.key(2));
     let refused =
-        "-ERR the keys of the transaction are on more shards, or in more slots, than the limit of the proxy|";
+        "-ERR the transaction uses more shards or slots than the limit of the proxy. EXEC will discard it|";
     rig.client_sends(client, &format!("multi|set {a} 1|set {b} 1|set {c} 1|exec|"));
     assert_eq!(rig.taken(client), format!("+OK|+QUEUED|+QUEUED|{refused}{ABORTED}"));
     rig.client_sends(client, &format!("multi|mget {a} {b} {c}|exec|"));
@@ -744,7 +744,7 @@ fn a_watch_that_fails_on_one_shard_is_told_and_watches_the_others() {
     let (first, second) = (rig.bring_up_pinned(0), rig.bring_up_pinned(1));
     rig.sends(first, "+OK|");
     rig.event(Event::Ended { conn: second });
-    let lost = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7001)|";
+    let lost = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|";
     assert_eq!(rig.taken(client), lost);
     rig.taken(first);
     rig.client_sends(client, &format!("multi|set {b} 1|exec|"));
@@ -806,7 +806,7 @@ fn watched_keys_are_on_as_many_shards_as_the_limit_permits() {
     let mut rig = Rig::ready_as(2, limits, settings());
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
-    let refused = "-ERR the watched keys are on more shards, or in more slots, than the limit of the proxy|";
+    let refused = "-ERR the watched keys use more shards or slots than the limit of the proxy. Watch fewer keys|";
     rig.client_sends(client, &format!("watch {a} {b}|"));
     assert_eq!(rig.taken(client), refused);
     watch(&mut rig, client, &a);

@@ -385,7 +385,7 @@ fn a_pop_that_is_lost_with_its_link_is_of_unknown_outcome() {
     rig.sends(sources[0], &changed(&a));
     let node = rig.node(0);
     rig.event(Event::Closed { conn: node, reason: "reset" });
-    let expected = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+    let expected = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!(rig.taken(client), expected);
     assert_idle(&rig);
 }

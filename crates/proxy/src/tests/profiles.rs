@@ -305,14 +305,14 @@ fn a_push_that_nobody_subscribed_to_reaches_nobody() {
     rig.taken(other);
     // It may be meant as the reply to the first request: then all others would get the reply of somebody else.
     rig.sends(conn, ">2|$10|invalidate|*1|$1|x|$1|x|$1|y|");
-    let lost = "-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    let lost = "-ERR node protocol error, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!((rig.taken(client).as_str(), rig.taken(other).as_str()), (lost, lost));
     assert!(rig.is_closed(conn));
 }
 
 #[test]
 fn a_large_push_is_not_taken_for_a_large_reply() {
-    let lost = "-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    let lost = "-ERR node protocol error, outcome unknown (shard 127.0.0.1:7000)|";
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "get x|");

@@ -99,7 +99,7 @@ fn a_slot_that_nobody_has_is_asked_for_five_times_elsewhere() {
     }
     rig.node_sends(1, &moved(slot, 0));
     let expected =
-        "-TRYAGAIN shard s0 unavailable: its keys move, and the request did not find them in time|";
+        "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
     assert_eq!(rig.taken(client), expected);
     assert_eq!(rig.proxy.in_flight(), 0);
 }
@@ -169,7 +169,7 @@ fn what_waits_for_a_map_that_does_not_come_is_refused_in_time() {
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_millis(2));
     let expected =
-        "-TRYAGAIN shard s0 unavailable: its keys move, and the request did not find them in time|";
+        "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
     assert_eq!(rig.taken(client), expected);
     rig.client_sends(client, "ping|");
     assert_eq!(rig.taken(client), "+PONG|");

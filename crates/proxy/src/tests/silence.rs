@@ -4,8 +4,8 @@ use crate::testing::Rig;
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;
 
-const LATE: &str = "-ERR upstream timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|";
-const TOO_LATE: &str = "-ERR upstream timeout after 10000 ms, outcome unknown (shard 127.0.0.1:7000)|";
+const LATE: &str = "-ERR node timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|";
+const TOO_LATE: &str = "-ERR node timeout after 10000 ms, outcome unknown (shard 127.0.0.1:7000)|";
 const CLIENT_ID: &str = "*2|$6|CLIENT|$2|ID|";
 
 fn ms(count: u64) -> Duration {

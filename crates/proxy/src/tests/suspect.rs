@@ -31,8 +31,8 @@ fn answer_fresh(rig: &mut Rig) -> ConnId {
     rig.bring_up_pinned(0)
 }
 
-const LOST: &str = "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|";
-const LATE: &str = "-ERR upstream timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|";
+const LOST: &str = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|";
+const LATE: &str = "-ERR node timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|";
 
 #[test]
 fn a_read_whose_connection_ends_is_asked_again_on_the_next() {
@@ -109,7 +109,7 @@ fn what_broke_the_protocol_is_not_asked_again() {
     let client = rig.client();
     rig.client_sends(client, "get a|");
     rig.node_sends(0, "what?|");
-    let error = "-ERR upstream protocol error, outcome unknown (shard 127.0.0.1:7000)|";
+    let error = "-ERR node protocol error, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!(rig.taken(client), error);
 }
 

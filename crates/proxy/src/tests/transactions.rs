@@ -163,7 +163,7 @@ fn a_transaction_of_which_exec_was_not_sent_did_not_run() {
     rig.event(Event::Ended { conn: node });
     assert_eq!(
         rig.taken(client),
-        "-EXECABORT Transaction discarded because of: upstream connection lost (shard 127.0.0.1:7000: connection \
+        "-EXECABORT Transaction discarded because of: node connection lost (shard 127.0.0.1:7000: connection \
          closed by the node)|"
     );
     rig.client_sends(client, "exec|");
@@ -186,14 +186,14 @@ fn half_of_a_transaction_never_runs_and_a_whole_one_may_have() {
     let before_exec = MULTI.replace('|', "..").len() + "*3..$3..set..$1..a..$1..1..".len();
     let text = sent(&mut rig, before_exec);
     assert!(
-        text.starts_with("-EXECABORT Transaction discarded because of: upstream connection lost"),
+        text.starts_with("-EXECABORT Transaction discarded because of: node connection lost"),
         "{text}"
     );
     rig.pass(Duration::from_secs(2));
     assert!(rig.is_closed(node));
     rig.bring_up(0);
     let text = sent(&mut rig, before_exec + 1);
-    assert_eq!(text, "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|");
+    assert_eq!(text, "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_late_reply_to_a_transaction_meets_nobody_else() {
     rig.taken(client);
     rig.pass(Duration::from_millis(1500));
     let text = rig.taken(client);
-    assert_eq!(text, "-ERR upstream timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|");
+    assert_eq!(text, "-ERR node timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|");
     rig.client_sends(other, "get a|");
     rig.client_sends(client, "get b|");
     rig.node_sends(0, "+OK|+QUEUED|+QUEUED|*2|:1|:2|$1|2|$1|b|");
@@ -242,7 +242,7 @@ fn a_transaction_has_a_limit() {
     rig.client_sends(client, &format!("multi|set a 1|set a {value}|exec|"));
     assert_eq!(
         rig.taken(client),
-        format!("+OK|+QUEUED|-ERR the transaction exceeds the limit of the proxy|{ABORTED}")
+        format!("+OK|+QUEUED|-ERR the transaction has more bytes than the limit of the proxy. EXEC will discard it|{ABORTED}")
     );
     assert_eq!(rig.proxy.held_bytes(), 0);
 }
@@ -381,7 +381,7 @@ fn a_watch_that_failed_spoils_nothing() {
     rig.bring_up_pinned(0);
     let held = rig.last_pinned().expect("made");
     rig.event(Event::Ended { conn: held });
-    assert_eq!(rig.taken(client), "-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|");
+    assert_eq!(rig.taken(client), "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|");
     rig.client_sends(client, "multi|set a 1|exec|");
     assert_eq!(rig.node_got(0), format!("{MULTI}*3|$3|set|$1|a|$1|1|{EXEC}"));
 }
@@ -416,7 +416,7 @@ fn a_lost_exec_of_a_watched_transaction_is_told_as_it_is() {
     rig.event(Event::Ended { conn: held });
     assert_eq!(
         rig.taken(client),
-        "+OK|+QUEUED|-ERR upstream connection lost, outcome unknown (shard 127.0.0.1:7000)|"
+        "+OK|+QUEUED|-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|"
     );
     rig.client_sends(client, "ping|multi|exec|");
     assert_eq!(rig.taken(client), "+PONG|+OK|*0|");
