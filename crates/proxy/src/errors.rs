@@ -241,7 +241,8 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
 
 /// Reasons, not whole texts.
 pub(crate) const NO_PRIMARY: &str = "it has no primary at the moment";
-pub(crate) const REDIRECTED: &str = "its slot is migrating, and the request was still redirected at its timeout";
+pub(crate) const REDIRECTED: &str =
+    "its slot is migrating, and the request was still redirected at its timeout";
 pub(crate) const PROFILE_NODES_MAX: &str = "too many databases are in use at once";
 pub(crate) const USER_NODES_MAX: &str = "too many users are logged in at once";
 pub(crate) const NO_PROFILE: &str = "too many users and databases are in use at once";
@@ -252,7 +253,8 @@ pub(crate) const DISCARD_WITHOUT_MULTI: &str = "ERR DISCARD without MULTI";
 pub(crate) const NESTED_MULTI: &str = "ERR MULTI calls can not be nested";
 pub(crate) const WATCH_IN_MULTI: &str = "ERR WATCH inside MULTI is not allowed";
 pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
-pub(crate) const TRANSACTION_TOO_LARGE: &str = "ERR the transaction has more bytes than the limit of the proxy. EXEC will discard it";
+pub(crate) const TRANSACTION_TOO_LARGE: &str =
+    "ERR the transaction has more bytes than the limit of the proxy. EXEC will discard it";
 pub(crate) const TRANSACTION_PARTS: &str =
     "ERR the transaction uses more shards or slots than the limit of the proxy. EXEC will discard it";
 pub(crate) const WATCHED_PARTS: &str =
@@ -294,7 +296,8 @@ pub(crate) const CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 pub(crate) const CLIENT_NAME_TOO_LONG: &str = "ERR Client names cannot be longer than 1024 bytes";
 pub(crate) const PREFIXES_TOO_LONG: &str = "ERR the prefixes of this client exceed the limit of the proxy";
-pub(crate) const INQUIRIES_MAX: &str = "TRYAGAIN too many requests to the other workers are pending: this one was not run";
+pub(crate) const INQUIRIES_MAX: &str =
+    "TRYAGAIN too many requests to the other workers are pending: this one was not run";
 pub(crate) const CROSS_SHARD_KEYS_MAX: &str = "ERR the command names more keys of several shards than the limit of the proxy. Nothing was changed. Name fewer keys, or \
      give them one hash tag";
 pub(crate) const NAMES_MAX: &str =

@@ -857,7 +857,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_does_not_want_to_hear_is_dropped_wherever_it_waits() {
+    fn suppressed_replies_are_dropped_wherever_they_wait() {
         let (mut session, mut pool) = session();
         let first = session.reserve(Owed::Node);
         session.mute = Mute::Off;

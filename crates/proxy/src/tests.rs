@@ -44,7 +44,7 @@ use crate::{Arrival, Event, Limits, Notice, Settings};
 use std::time::Duration;
 
 #[test]
-fn a_request_reaches_its_shard_untouched_and_the_reply_comes_back() {
+fn request_and_reply_pass_unchanged() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let key = rig.key(1);
@@ -105,7 +105,7 @@ fn an_mset_without_its_last_value_is_not_taken_apart() {
 }
 
 #[test]
-fn keys_of_several_shards_are_refused_where_a_command_cannot_be_split() {
+fn unsplittable_command_over_shards_is_refused() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -150,7 +150,7 @@ fn a_scan_walks_from_shard_to_shard() {
 }
 
 #[test]
-fn a_scan_goes_on_to_the_next_shard_until_it_has_found_as_many_as_asked_for() {
+fn scan_continues_on_the_next_shard_until_count_is_met() {
     let mut rig = Rig::ready(3);
     let client = rig.client();
     rig.client_sends(client, "scan 0 match k* count 3|");
@@ -180,7 +180,7 @@ fn a_scan_returns_what_it_has_when_the_next_shard_fails() {
 }
 
 #[test]
-fn bytes_that_are_no_request_end_the_client_after_what_came_before() {
+fn protocol_error_closes_the_client_after_earlier_replies() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "get a|*1|:4|get b|");
@@ -246,10 +246,7 @@ fn a_late_reply_is_not_given_to_the_next_request() {
     let client = rig.client();
     rig.client_sends(client, "get a|");
     rig.pass(Duration::from_millis(1001));
-    assert_eq!(
-        rig.taken(client),
-        "-ERR node timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|"
-    );
+    assert_eq!(rig.taken(client), "-ERR node timeout after 1000 ms, outcome unknown (shard 127.0.0.1:7000)|");
     rig.client_sends(client, "get b|");
     rig.node_sends(0, "$1|a|");
     assert_eq!(rig.taken(client), "");
@@ -278,7 +275,7 @@ fn a_lost_connection_tells_who_may_have_run_and_who_has_not() {
 }
 
 #[test]
-fn a_split_command_with_a_dead_shard_is_one_error_and_sends_nothing() {
+fn split_command_with_a_dead_shard_sends_nothing() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let node = rig.node(1);
@@ -291,7 +288,7 @@ fn a_split_command_with_a_dead_shard_is_one_error_and_sends_nothing() {
 }
 
 #[test]
-fn requests_wait_for_a_first_connection_and_learn_why_there_is_none() {
+fn requests_wait_for_a_first_link_and_get_its_error() {
     let mut rig = Rig::connecting(1, Limits::default());
     let client = rig.client();
     rig.client_sends(client, "get a|");
@@ -307,7 +304,7 @@ fn requests_wait_for_a_first_connection_and_learn_why_there_is_none() {
 }
 
 #[test]
-fn a_request_that_has_waited_for_a_connection_has_all_of_its_time() {
+fn waiting_for_a_link_does_not_shorten_the_timeout() {
     let limits = Limits { connect_timeout: Duration::from_secs(5), ..Limits::default() };
     let mut rig = Rig::connecting(1, limits);
     let client = rig.client();
@@ -365,7 +362,7 @@ fn attempts_of(seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_node_that_refuses_is_tried_again_ever_more_rarely_and_not_by_all_workers_at_once() {
+fn reconnects_back_off_with_jitter_between_workers() {
     let all: Vec<Vec<u64>> = (1..=8).map(attempts_of).collect();
     for attempts in &all {
         let within = |from: u64, until: u64| attempts.iter().filter(|at| (from..until).contains(at)).count();
@@ -443,7 +440,7 @@ fn a_client_that_does_not_read_is_closed_and_others_are_not() {
 }
 
 #[test]
-fn an_unknown_command_is_learnt_once_and_its_client_waits_in_order() {
+fn unknown_command_is_learnt_once_and_keeps_order() {
     let mut rig = Rig::ready(2);
     let (client, other) = (rig.client(), rig.client());
     let key = rig.key(1);
@@ -522,7 +519,7 @@ fn who_finishes_one_request_and_begins_the_next_is_not_late() {
 }
 
 #[test]
-fn idle_and_half_finished_clients_are_let_go_when_their_time_is_up() {
+fn idle_and_half_finished_clients_time_out() {
     let mut rig = Rig::ready_with(1, Limits { idle_timeout: Duration::from_secs(300), ..Limits::default() });
     let (idle, half) = (rig.client(), rig.client());
     rig.client_sends(half, "*2|$3|GET|$1000|abc");

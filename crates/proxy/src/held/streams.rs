@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_stand_in_the_order_of_their_keys_and_empty_ones_are_left_out() {
+    fn streams_follow_key_order_without_empty_ones() {
         let mut both = streams(&[(0, "a"), (1, "b"), (0, "c")], 2);
         both.absorb(1, b"*1\r\n*2\r\n$1\r\nb\r\n*0\r\n").expect("fits");
         both.absorb(0, b"*1\r\n*2\r\n$1\r\nc\r\n*0\r\n").expect("fits");

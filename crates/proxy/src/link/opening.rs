@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_must_show_who_it_is_gets_no_request_before_it_has() {
+    fn no_request_before_the_identity_check() {
         let mut pool = BufferPool::new(4, 1 << 20);
         let (conn, now) = (ConnId { index: 1, generation: 0 }, Instant::ZERO);
         let proof = Proof::Identity("abc".into());

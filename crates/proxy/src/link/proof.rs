@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_another_name_or_is_of_no_cluster_is_not_who_it_should_be() {
+    fn wrong_node_id_or_no_cluster_fails_the_identity_check() {
         let proof = Proof::Identity("abc".into());
         assert_eq!(proof.check(b"$3\r\nabc\r\n"), Ok(()));
         assert_eq!(proof.check(b"$3\r\nabd\r\n"), Err("another node answers at its address".to_owned()));

@@ -161,7 +161,7 @@ fn a_silent_connection_is_given_up_after_a_second_timeout() {
 }
 
 #[test]
-fn nobody_waits_for_the_next_connection_to_a_node_that_was_silent() {
+fn silent_node_makes_nobody_wait_for_its_next_link() {
     let (mut pool, limits, mut prng) = (pool(), Limits::default(), Prng::new(7));
     let mut link = ready();
     queue(&mut link, &mut pool, at(2000));
@@ -187,7 +187,7 @@ fn what_was_never_written_is_not_made_a_tombstone() {
 }
 
 #[test]
-fn a_node_that_failed_refuses_at_once_and_a_lost_healthy_one_does_not() {
+fn failed_node_refuses_at_once_but_a_lost_healthy_one_not() {
     let (mut pool, limits, mut prng) = (pool(), Limits::default(), Prng::new(7));
     let mut link = ready();
     queue(&mut link, &mut pool, at(2000));

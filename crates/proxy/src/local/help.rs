@@ -181,7 +181,7 @@ mod tests {
     use command::{Carry, Local};
 
     #[test]
-    fn each_help_that_is_answered_here_names_what_its_container_carries() {
+    fn local_help_lists_the_carried_subcommands() {
         for container in command::all() {
             let help = container.subcommand(b"help").map(|help| help.carry);
             if help != Some(Carry::Here(Local::Help)) {

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn protected_mode_denies_who_comes_from_afar_and_claims_to_be_near() {
+    fn protected_mode_ignores_claimed_local_addresses() {
         let mut rig =
             Rig::ready_as(1, Limits::default(), Settings { protected_mode: true, ..Settings::default() });
         let mut is_denied = |peer, named_by| {

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_lives_as_long_as_a_profile_of_it_and_its_number_names_nobody_else() {
+    fn identity_lives_as_long_as_its_profiles() {
         let mut identities = Identities::default();
         let [one, other] = [b"a", b"b"].map(|password| Credentials::new(Some(b"bob"), password));
         let id = identities.enter(&one, b"bob", 1).expect("there is room");

@@ -153,7 +153,7 @@ fn without_a_fit_replica_each_policy_does_what_it_says() {
 }
 
 #[test]
-fn a_replica_is_passed_over_for_as_long_as_something_is_wrong_with_it() {
+fn unfit_replica_is_skipped_while_unfit() {
     type FallIll<'a> = &'a dyn Fn(&mut Rig);
     let ills: [(&str, FallIll<'_>); 4] = [
         ("its link to the primary is down", &|rig| rig.tell(5, 1, |report| report.link_is_up = false)),
@@ -176,7 +176,7 @@ fn a_replica_is_passed_over_for_as_long_as_something_is_wrong_with_it() {
 }
 
 #[test]
-fn who_lags_too_far_or_does_not_say_how_far_is_not_read_from_where_that_matters() {
+fn lagging_or_silent_replica_is_not_read_under_a_lag_limit() {
     let from = ReadFrom::PreferReplica;
     let mut rig = Rig::new(Reading { from, lag_bytes_max: Some(100), ..Reading::default() });
     rig.poll(1, [Some(1000), Some(900), Some(899)]);
@@ -279,7 +279,7 @@ fn failover(told_by_primary: Option<ReplicationId>) -> (Rig, Option<Written>) {
 }
 
 #[test]
-fn who_follows_the_history_of_an_old_primary_never_gets_what_was_written_to_the_new_one() {
+fn replica_of_an_old_history_never_covers_new_writes() {
     let (mut rig, written) = failover(Some([b'n'; 40]));
     assert_eq!(rig.choose(7, 1, written), Choice::OwnWrite);
     assert_eq!(rig.choose(100_000, 1, written), Choice::OwnWrite, "however long that is ago");
@@ -295,7 +295,7 @@ fn who_follows_the_history_of_an_old_primary_never_gets_what_was_written_to_the_
 }
 
 #[test]
-fn a_new_primary_that_has_not_told_its_history_yet_is_waited_for() {
+fn reads_wait_for_the_history_of_a_new_primary() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let before = topology("a:1@y|b:1@y|c:1@z");
     let shard = topology::ShardSpec {
@@ -311,7 +311,7 @@ fn a_new_primary_that_has_not_told_its_history_yet_is_waited_for() {
 }
 
 #[test]
-fn what_is_no_primary_any_more_does_not_bound_what_was_written_to_the_next() {
+fn former_primary_does_not_bound_writes_of_the_next() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     // A redirect led the client to the next primary, of which the topology does not know yet.
     let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(5) });
@@ -321,7 +321,7 @@ fn what_is_no_primary_any_more_does_not_bound_what_was_written_to_the_next() {
 }
 
 #[test]
-fn the_nearest_changes_only_if_another_is_nearer_by_more_than_noise() {
+fn nearest_node_changes_only_beyond_noise() {
     let mut rig = Rig::new(Reading { from: ReadFrom::Nearest, ..Reading::default() });
     let measure = |rig: &mut Rig, rtts_us: [u64; 3]| {
         for _ in 0..40 {
@@ -344,7 +344,7 @@ fn the_nearest_changes_only_if_another_is_nearer_by_more_than_noise() {
 }
 
 #[test]
-fn who_has_no_replica_in_his_zone_reads_from_its_primary_and_then_from_afar() {
+fn zone_reads_fall_back_to_the_zone_primary_then_afar() {
     let zone =
         |zone: &str| Reading { from: ReadFrom::Zone, zone: Some(zone.to_owned()), ..Reading::default() };
     let mut rig = Rig::new(zone("y"));
@@ -359,7 +359,7 @@ fn who_has_no_replica_in_his_zone_reads_from_its_primary_and_then_from_afar() {
 }
 
 #[test]
-fn a_replica_that_was_lost_and_is_back_is_read_from_by_more_and_more_clients() {
+fn restored_replica_regains_clients_by_slow_start() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let whole = rig.shares(1)[1];
     rig.readers.suspect(SHARD, NodeId(1));
@@ -378,7 +378,7 @@ fn a_replica_that_was_lost_and_is_back_is_read_from_by_more_and_more_clients() {
 }
 
 #[test]
-fn what_the_only_replica_has_not_got_back_yet_the_primary_answers_if_it_may() {
+fn slow_start_of_the_only_replica_leaves_reads_to_primary() {
     for (from, while_coming_back) in [
         (ReadFrom::PreferReplica, Choice::Primary),
         (ReadFrom::Any, Choice::Primary),
@@ -452,7 +452,7 @@ fn while_the_primary_is_down_its_replicas_may_cover_for_it() {
 }
 
 #[test]
-fn nodes_are_asked_often_while_somebody_waits_and_seldom_while_nobody_reads() {
+fn replica_polling_is_fast_while_reads_wait_else_slow() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let asked = |rig: &mut Rig, ms: u64| rig.readers.next_to_poll(&rig.limits, at(ms)).is_some();
     assert!(asked(&mut rig, 0) && !asked(&mut rig, 99), "watching begins with a question");

@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_in_the_order_of_the_keys_whatever_order_the_parts_come_in() {
+    fn merged_values_follow_the_order_of_the_keys() {
         let mut merge = merge(command::Merge::Values, 2, &[0, 1, 0]);
         assert!(!merge.absorb(1, b"*1\r\n$-1\r\n"));
         assert!(merge.absorb(0, b"*2\r\n$1\r\na\r\n$1\r\nc\r\n"));
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_part_beside_an_applied_one_is_not_offered_for_repetition() {
+    fn lost_part_beside_an_applied_one_is_not_retryable() {
         let lost = Lost::NotSent { shard: "b".into(), reason: "down".into() };
         let mut half = merge(command::Merge::AllOk, 2, &[]);
         half.absorb(0, b"+OK\r\n");
@@ -621,9 +621,7 @@ mod tests {
         assert_eq!(finish(none), "-TRYAGAIN shard b unavailable: down\r\n");
         let mut unknown = merge(command::Merge::Sum, 1, &[]);
         unknown.absorb_loss(0, Lost::TimedOut { shard: "b".into(), after: Duration::from_secs(1) });
-        assert!(
-            finish(unknown).starts_with("-ERR node timeout after 1000 ms, outcome unknown (shard b)")
-        );
+        assert!(finish(unknown).starts_with("-ERR node timeout after 1000 ms, outcome unknown (shard b)"));
     }
 
     #[test]

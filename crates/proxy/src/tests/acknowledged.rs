@@ -80,7 +80,7 @@ fn who_waits_for_replicas_is_told_the_least_of_all_shards() {
 }
 
 #[test]
-fn what_was_sent_before_is_answered_before_replicas_are_waited_for() {
+fn wait_follows_all_earlier_replies() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "set a 1|wait 2 100|set a 2|");
@@ -107,7 +107,7 @@ fn an_error_of_the_nodes_is_the_reply() {
 }
 
 #[test]
-fn who_waits_for_replicas_is_seen_to_wait_and_is_unblocked_on_all_shards() {
+fn wait_is_shown_and_unblocked_on_all_shards() {
     for (reason, sent, said, answered) in [
         ("", "$7|TIMEOUT|", ":1|", ":0|+PONG|"),
         (" error", "$5|ERROR|", "-UNBLOCKED by x|", "-UNBLOCKED by x|+PONG|"),
@@ -140,7 +140,7 @@ fn who_waits_for_replicas_when_the_proxy_drains_is_let_go() {
 }
 
 #[test]
-fn who_leaves_while_it_waits_for_replicas_has_its_connections_closed() {
+fn client_leaving_during_wait_closes_its_links() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" });
     assert!(scene.held.iter().all(|conn| scene.rig.is_closed(*conn)));
@@ -165,10 +165,7 @@ fn no_number_is_told_if_a_shard_is_lost_while_it_is_waited_for() {
     scene.rig.event(Event::Ended { conn: scene.held[1] });
     assert_eq!(scene.rig.node_got(0), unblock(70));
     scene.says(0, ":2|");
-    assert_eq!(
-        scene.answered(),
-        "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|+PONG|"
-    );
+    assert_eq!(scene.answered(), "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|+PONG|");
     scene.rig.node_sends(0, ":1|");
     assert_eq!(scene.rig.proxy.conns_held(), 0);
     // Nor if one hangs while all are let go.

@@ -51,7 +51,7 @@ fn who_is_seen_to_wait_waits_at_the_node() {
 }
 
 #[test]
-fn a_wait_begins_when_all_before_it_is_answered_and_nothing_behind_it_begins_before_its_end() {
+fn blocking_command_runs_alone_in_its_clients_order() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let (key, other) = (rig.key(0), rig.key(1));
@@ -72,7 +72,7 @@ fn a_wait_begins_when_all_before_it_is_answered_and_nothing_behind_it_begins_bef
 }
 
 #[test]
-fn a_client_that_leaves_while_it_waits_has_its_connection_closed_at_once() {
+fn client_leaving_while_blocked_closes_its_link_at_once() {
     for half_closed in [true, false] {
         let mut rig = Rig::ready(1);
         let client = rig.client();
@@ -105,7 +105,7 @@ fn who_had_ended_before_his_wait_began_does_not_wait() {
 }
 
 #[test]
-fn a_client_that_ends_while_it_waits_gets_what_it_was_answered_before() {
+fn half_closed_blocked_client_gets_earlier_replies() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.stick(client);
@@ -159,7 +159,7 @@ fn a_wait_has_its_own_time_and_some_more() {
 }
 
 #[test]
-fn a_node_that_goes_while_somebody_waits_leaves_the_outcome_unknown() {
+fn node_lost_during_a_blocking_command_is_outcome_unknown() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     let held = waiting(&mut rig, client);
@@ -241,7 +241,7 @@ fn who_does_not_wait_is_not_unblocked() {
 }
 
 #[test]
-fn who_seeks_a_wait_that_has_just_begun_waits_for_its_connection() {
+fn unblock_of_a_new_wait_waits_for_its_link() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "blpop q 0|");

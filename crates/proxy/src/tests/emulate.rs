@@ -223,7 +223,7 @@ fn a_node_that_is_down_costs_nothing_and_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_fails_the_command_before_anything_is_written() {
+fn unreadable_value_fails_before_anything_is_written() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("sunionstore {a} {a} {b}|"));
@@ -343,7 +343,7 @@ fn a_node_that_is_lost_before_the_removal_leaves_both() {
 }
 
 #[test]
-fn a_node_that_is_down_before_the_removal_is_no_reason_to_try_again() {
+fn node_down_before_the_removal_is_not_tryagain() {
     let mut rig = rig(2);
     let (client, ..) = renaming(&mut rig);
     lose_conn(&mut rig, 0);
@@ -396,7 +396,7 @@ fn renamenx_and_copy_never_replace_what_came_meanwhile() {
 }
 
 #[test]
-fn a_copy_into_another_database_goes_over_the_connection_of_that() {
+fn copy_to_another_database_uses_its_link() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("copy {a} {b} db 9 DB 3|"));
@@ -476,7 +476,7 @@ fn msetnx_looks_first_and_says_when_somebody_came_between() {
 }
 
 #[test]
-fn what_is_heavier_than_the_limit_is_refused_before_it_is_gathered() {
+fn values_above_the_limit_are_refused_before_they_are_read() {
     let mut rig = rig_with(2, Limits { cross_shard_bytes_max: 1000, ..Limits::default() });
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     let refusal = "-ERR the values of this command exceed the 1000 bytes of --cross-shard-bytes-max. Nothing was changed. Raise the limit, \
@@ -559,7 +559,10 @@ fn many_at_once_do_not_take_more_memory_than_there_is() {
     rig.node_sends(0, ":2000|:2000|");
     rig.node_sends(1, ":2000|:2000|");
     assert_eq!(rig.taken(one), "");
-    assert_eq!(rig.taken(two), "-TRYAGAIN memory is short (--memory-max): the command over several shards was not run|");
+    assert_eq!(
+        rig.taken(two),
+        "-TRYAGAIN memory is short (--memory-max): the command over several shards was not run|"
+    );
     assert!(rig.proxy.held_bytes() >= 4_000, "what is on its way counts");
     rig.node_replies(0, &holds(&dumped("SADD s 1")));
     rig.node_replies(1, &holds(&dumped("SADD s 1")));
@@ -568,7 +571,7 @@ fn many_at_once_do_not_take_more_memory_than_there_is() {
 }
 
 #[test]
-fn a_client_that_leaves_while_values_are_gathered_leaves_nothing() {
+fn client_leaving_during_emulation_leaves_nothing() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("sunionstore {a} {a} {b}|"));
@@ -797,7 +800,7 @@ mod moves {
     }
 
     #[test]
-    fn what_may_be_at_the_target_stays_in_the_journal_and_the_error_says_where() {
+    fn possibly_moved_element_stays_in_the_named_journal() {
         for loses in [lose_conn, time_out] {
             let mut rig = rig(2);
             let (client, ..) = adding(&mut rig);
@@ -832,7 +835,7 @@ mod moves {
     }
 
     #[test]
-    fn an_element_that_is_there_is_moved_whatever_becomes_of_the_journal() {
+    fn element_is_moved_despite_journal_errors() {
         let mut rig = rig(2);
         let (client, ..) = adding(&mut rig);
         rig.node_sends(1, ":1|");

@@ -28,7 +28,7 @@ fn told(rig: &mut Rig, line: &str, prepare: impl Fn(&mut Rig, ConnId)) -> String
 }
 
 #[test]
-fn who_has_not_said_its_password_is_told_so_whatever_it_asks_for() {
+fn every_command_without_password_is_noauth() {
     let mut rig = Rig::ready_with_users(1, "user default on >secret ~* &* +@all");
     let mut refused = 0;
     for (command, line) in lines() {
@@ -91,7 +91,7 @@ fn who_is_subscribed_and_speaks_resp2_may_do_little_else() {
 }
 
 #[test]
-fn in_a_profile_of_its_own_nothing_of_a_client_goes_over_the_connections_of_others() {
+fn own_profile_never_uses_links_of_others() {
     // What tells of the nodes themselves, and of no database: INFO, and how many get a message.
     let is_of_no_profile = |command: &Command| {
         matches!(command.carry, Carry::Here(Local::Info | Local::Select | Local::Reset | Local::Hello))

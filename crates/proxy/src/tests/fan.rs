@@ -70,7 +70,7 @@ impl Scene {
 }
 
 #[test]
-fn streams_of_several_shards_are_read_in_the_order_of_their_keys() {
+fn xread_over_shards_keeps_the_order_of_keys() {
     let mut rig = Rig::ready(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("xread count 2 streams {b} {a} {b} 0 + $|ping|"));
@@ -121,7 +121,7 @@ fn in_a_transaction_streams_are_on_one_shard() {
 }
 
 #[test]
-fn who_waits_on_several_shards_is_answered_when_the_first_has_something_and_the_others_were_let_go() {
+fn blocking_read_over_shards_ends_with_first_entry() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.client_sends(scene.client, "ping|");
     let entry = scene.has(1);
@@ -218,7 +218,7 @@ fn who_waits_on_several_shards_is_seen_to_wait_when_all_have_it() {
 }
 
 #[test]
-fn a_client_that_leaves_while_it_waits_has_all_its_connections_closed_at_once() {
+fn client_leaving_a_scattered_wait_closes_all_its_links() {
     for half_closed in [true, false] {
         let mut scene = Scene::waiting(Rig::ready(2));
         match half_closed {
@@ -231,7 +231,7 @@ fn a_client_that_leaves_while_it_waits_has_all_its_connections_closed_at_once() 
 }
 
 #[test]
-fn a_client_that_leaves_when_one_shard_has_ended_closes_nobody_elses_connection() {
+fn client_leaving_after_one_shard_ended_closes_no_other_link() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.sends(scene.held[0], "*-1|");
     let (other, key) = (scene.rig.client(), scene.keys[0].clone());
@@ -288,7 +288,7 @@ fn if_a_shard_is_down_nothing_is_waited_for() {
 }
 
 #[test]
-fn a_shard_that_goes_while_somebody_waits_is_told_and_may_be_asked_again() {
+fn shard_lost_during_a_scattered_wait_is_tryagain() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.event(Event::Ended { conn: scene.held[1] });
     assert_eq!(scene.rig.node_got(0), unblock(70));
@@ -319,7 +319,7 @@ fn a_shard_that_hangs_keeps_what_others_have_for_a_moment_only() {
 }
 
 #[test]
-fn a_connection_that_is_only_being_made_is_not_waited_for_longer() {
+fn unfinished_connect_does_not_prolong_a_wait() {
     let mut rig = Rig::ready(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|"));
@@ -351,7 +351,7 @@ fn who_cannot_have_a_connection_to_each_shard_has_none() {
 }
 
 #[test]
-fn a_connection_that_is_lost_before_its_unblock_was_answered_meets_nobody() {
+fn link_lost_before_its_unblock_reply_harms_nobody() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.has(1);
     scene.rig.sends(scene.held[0], "*-1|");
@@ -423,7 +423,7 @@ fn a_part_that_is_parked_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_part_that_is_declined_when_others_have_answered_is_not_sent_again() {
+fn part_declined_after_others_answered_is_not_retried() {
     let (mut scene, there) = in_cluster();
     let entry = scene.has(1);
     scene.rig.sends(scene.held[0], &format!("-MOVED {there}"));

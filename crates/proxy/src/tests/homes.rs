@@ -6,8 +6,7 @@ use crate::testing::{Rig, even};
 use std::time::Duration;
 
 const CLUSTER_DOWN: &str = "-CLUSTERDOWN The cluster is down|";
-const MOVED_IN_VAIN: &str =
-    "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
+const MOVED_IN_VAIN: &str = "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
 
 /// A client that wants to be subscribed to a shard channel of shard 0, the channel and its slot, and whom that was asked for.
 fn asker(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
@@ -19,7 +18,7 @@ fn asker(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
 }
 
 #[test]
-fn who_subscribes_where_an_unknown_node_has_the_slot_waits_for_the_map() {
+fn subscribe_to_a_slot_of_an_unknown_node_waits_for_the_map() {
     let mut rig = Rig::cluster(2);
     let (client, channel, slot, source) = asker(&mut rig);
     rig.sends(source, &moved(slot, 5));
@@ -47,7 +46,7 @@ fn who_subscribes_where_an_unknown_node_has_the_slot_waits_for_the_map() {
 }
 
 #[test]
-fn who_subscribes_and_waits_for_a_map_that_does_not_come_is_told_in_time() {
+fn subscribe_without_a_new_map_fails_in_time() {
     let mut rig = Rig::cluster(2);
     let (client, _, slot, source) = asker(&mut rig);
     rig.pass(Duration::from_millis(300));
@@ -74,7 +73,7 @@ fn who_subscribes_while_the_cluster_is_down_for_a_moment_waits() {
 }
 
 #[test]
-fn who_subscribes_while_the_cluster_is_down_for_long_is_told_in_time() {
+fn subscribe_in_a_long_cluster_outage_fails_in_time() {
     let mut rig = Rig::cluster(2);
     let (client, channel, _, source) = asker(&mut rig);
     let (timeout, asked_at) = (rig.proxy.core.limits.request_timeout, rig.now);
@@ -94,7 +93,7 @@ fn who_subscribes_while_the_cluster_is_down_for_long_is_told_in_time() {
 }
 
 #[test]
-fn who_is_subscribed_is_so_again_when_the_cluster_is_not_down_any_more() {
+fn subscriptions_return_after_a_cluster_outage() {
     let mut rig = Rig::cluster(2);
     let (client, channel, slot, old) = listener(&mut rig);
     rig.remap(&even_but(slot));
@@ -129,7 +128,7 @@ fn who_waits_for_the_map_waits_on_while_the_old_home_is_lost() {
 }
 
 #[test]
-fn who_leaves_a_channel_whose_slot_moves_meanwhile_is_answered_once() {
+fn unsubscribe_from_a_moving_slot_is_answered_once() {
     let mut rig = Rig::cluster(2);
     let (client, channel, slot, source) = listener(&mut rig);
     rig.client_sends(client, "sunsubscribe|");

@@ -8,7 +8,7 @@ const MULTI: &str = "*1|$5|MULTI|";
 const EXEC: &str = "*1|$4|EXEC|";
 
 #[test]
-fn what_the_proxy_answers_stands_at_its_place_among_what_the_node_answers() {
+fn local_replies_keep_their_places_in_exec() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let key = rig.key(1);
@@ -29,7 +29,7 @@ fn what_the_proxy_answers_stands_at_its_place_among_what_the_node_answers() {
 }
 
 #[test]
-fn what_the_proxy_does_happens_when_the_node_has_run_the_others_and_what_stands_behind_waits_for_it() {
+fn local_effects_of_exec_follow_the_node_and_delay_the_next() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "multi|client setname x|get a|exec|client getname|get b|");
@@ -41,7 +41,7 @@ fn what_the_proxy_does_happens_when_the_node_has_run_the_others_and_what_stands_
 }
 
 #[test]
-fn what_the_proxy_would_do_in_a_transaction_that_fails_does_not_happen() {
+fn failed_exec_has_no_local_effects() {
     for failure in ["-EXECABORT Transaction discarded because of previous errors.|", "*-1|", "*7|"] {
         let mut rig = Rig::ready(1);
         let client = rig.client();
@@ -80,7 +80,7 @@ fn a_client_that_leaves_leaves_nothing_of_its_transaction() {
 }
 
 #[test]
-fn what_needs_no_node_needs_none_and_keys_that_are_watched_are_asked_for_nevertheless() {
+fn local_only_exec_needs_a_node_only_for_watched_keys() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "multi|client setname x|client getname|select 99|exec|client getname|");
@@ -116,7 +116,7 @@ fn what_the_proxy_is_to_answer_is_bounded_and_counted() {
 }
 
 #[test]
-fn administration_is_part_of_a_transaction_if_there_is_one_shard() {
+fn single_shard_transactions_allow_administration() {
     for shards in [1, 2] {
         let mut rig = Rig::ready_for_admin(shards);
         let client = rig.client();
@@ -143,7 +143,7 @@ fn selecting(rig: &mut Rig) -> (ConnId, ConnId) {
 const TO_3: (&str, &str) = ("*2|$6|SELECT|$1|3|*1|$4|PING|", "+OK|+PONG|");
 
 #[test]
-fn a_transaction_that_selects_goes_over_a_connection_that_nobody_uses_afterwards() {
+fn exec_with_select_uses_a_link_of_its_own() {
     let mut rig = Rig::ready(1);
     let (client, held) = selecting(&mut rig);
     rig.sends(held, "+OK|+QUEUED|+QUEUED|+QUEUED|*3|+OK|+OK|+OK|");

@@ -76,7 +76,7 @@ fn a_node_of_a_cluster_is_refused_and_clients_hear_why() {
 }
 
 #[test]
-fn a_node_that_is_down_at_first_and_refused_later_is_told_of_again() {
+fn down_node_that_is_then_refused_is_reported_again() {
     let mut rig = rig();
     let conn = rig.node(0);
     rig.event(Event::Closed { conn, reason: "connection refused" });

@@ -136,7 +136,7 @@ fn a_part_that_fails_before_anything_was_passed_on_is_an_error() {
 }
 
 #[test]
-fn a_large_part_of_an_answer_that_has_failed_is_not_asked_for_again() {
+fn large_part_of_a_failed_reply_is_not_refetched() {
     let (mut rig, client) = rig(2, small());
     let (a, b) = (rig.key(0), rig.key(1));
     // The next request has the client pinned before it is whole, and then it is told of the loss though a part is to come.
@@ -157,7 +157,7 @@ fn a_large_part_of_an_answer_that_has_failed_is_not_asked_for_again() {
 }
 
 #[test]
-fn what_is_to_be_asked_again_for_an_answer_that_failed_is_not_asked() {
+fn queued_refetch_of_a_failed_reply_is_dropped() {
     let (mut rig, client) = rig(2, Limits { pinned_clients_max: 1, ..small() });
     let other = small_client(&mut rig);
     let (a, b) = (rig.key(0), rig.key(1));
@@ -180,7 +180,7 @@ fn what_is_to_be_asked_again_for_an_answer_that_failed_is_not_asked() {
 }
 
 #[test]
-fn a_connection_that_is_made_for_an_answer_that_failed_is_closed() {
+fn link_made_for_a_failed_reply_is_closed() {
     let (mut rig, client) = rig(2, small());
     let (a, b) = (rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("mget {b} {a}|get {b}|"));
@@ -193,7 +193,7 @@ fn a_connection_that_is_made_for_an_answer_that_failed_is_closed() {
 }
 
 #[test]
-fn a_node_that_is_lost_in_the_middle_of_a_reply_costs_the_client_its_connection() {
+fn node_lost_within_a_reply_closes_the_client() {
     let (mut rig, client) = rig(1, small());
     rig.client_sends(client, "get x|");
     rig.node_sends(0, "$40|0123456789");
@@ -342,7 +342,7 @@ fn a_clogged_connection_is_replaced_and_order_is_kept() {
 }
 
 #[test]
-fn reads_behind_a_large_reply_are_asked_again_and_its_client_keeps_the_connection() {
+fn reads_behind_a_large_reply_are_retried_elsewhere() {
     let (mut rig, client) = rig(1, clogging());
     let (other, third) = (small_client(&mut rig), small_client(&mut rig));
     rig.client_sends(client, "get x|get w|");
@@ -366,7 +366,7 @@ fn reads_behind_a_large_reply_are_asked_again_and_its_client_keeps_the_connectio
 }
 
 #[test]
-fn what_nobody_wants_is_cut_short_while_its_client_waits_for_its_turn() {
+fn unwanted_large_reply_is_cut_short() {
     let (mut rig, client) = rig(1, Limits { pinned_clients_max: 1, ..clogging() });
     let other = small_client(&mut rig);
     // The only permit is another's.
@@ -470,7 +470,7 @@ fn a_permit_that_is_not_used_is_the_next_clients_at_once() {
 }
 
 #[test]
-fn what_is_passed_over_on_a_connection_that_is_lost_is_asked_again_at_once() {
+fn skipped_reply_on_a_lost_link_is_retried_at_once() {
     let (mut rig, client) = rig(1, clogging());
     let behind = small_client(&mut rig);
     rig.client_sends(client, "get x|");
@@ -487,7 +487,7 @@ fn what_is_passed_over_on_a_connection_that_is_lost_is_asked_again_at_once() {
 }
 
 #[test]
-fn with_memory_full_nobody_is_read_and_who_takes_nothing_is_closed() {
+fn full_memory_pauses_reads_and_closes_stuck_clients() {
     let limits = Limits { memory_bytes_max: 400_000, ..Limits::default() };
     let mut rig = Rig::ready_with(1, limits);
     let (slow, other) = (rig.client(), rig.client());
@@ -534,7 +534,7 @@ fn what_the_driver_holds_counts_but_stops_nobody_who_reads() {
 }
 
 #[test]
-fn mgets_count_with_the_memory_that_they_hold_and_not_with_their_bytes() {
+fn mget_is_charged_with_the_memory_that_it_holds() {
     let limits = Limits { memory_bytes_max: 400_000, ..Limits::default() };
     let mut rig = Rig::ready_with(2, limits);
     let clients: Vec<_> = (0..20).map(|_| rig.client()).collect();

@@ -192,7 +192,7 @@ fn many_arguments_of_any_command_leave_nothing_uncounted() {
 }
 
 #[test]
-fn keys_of_a_transaction_and_own_writes_that_are_tracked_are_counted() {
+fn memory_of_transaction_keys_and_tracked_writes_is_counted() {
     let (mut rig, mut found) = (rig(), Vec::new());
     let begun: [(&[u8], &[&str]); 2] = [
         (b"getdel", &["hello 3", "client tracking on noloop"]),

@@ -47,7 +47,7 @@ fn listening(rig: &mut Rig, bob: ConnId, channel: &str) -> ConnId {
 }
 
 #[test]
-fn users_hear_over_connections_of_their_own_what_a_node_lets_them_hear() {
+fn users_subscribe_over_their_own_links_by_node_rules() {
     let (mut rig, _, [bob, twin, eve]) = world(Limits::default(), ["bob", "bob", "eve"]);
     let bobs = listening(&mut rig, bob, "tea");
     rig.client_sends(twin, "subscribe tea|");
@@ -81,7 +81,7 @@ fn users_hear_over_connections_of_their_own_what_a_node_lets_them_hear() {
 }
 
 #[test]
-fn who_may_not_hear_any_more_what_he_is_subscribed_to_is_closed_and_others_stay() {
+fn client_losing_channel_permission_is_closed_alone() {
     let (mut rig, _, [bob, twin]) = world(Limits::default(), ["bob", "bob"]);
     let source = listening(&mut rig, bob, "tea");
     rig.client_sends(twin, "subscribe coffee|");
@@ -105,7 +105,7 @@ fn who_may_not_hear_any_more_what_he_is_subscribed_to_is_closed_and_others_stay(
 }
 
 #[test]
-fn listeners_of_a_user_who_is_deleted_are_closed_and_his_connection_is_not_made_again() {
+fn deleted_user_loses_its_subscribers_and_link() {
     let (mut rig, door, [bob, eve]) = world(Limits::default(), ["bob", "eve"]);
     let source = listening(&mut rig, bob, "tea");
     rig.client_sends(eve, "subscribe tea|");
@@ -133,7 +133,7 @@ fn listeners_of_a_user_who_is_deleted_are_closed_and_his_connection_is_not_made_
 }
 
 #[test]
-fn who_becomes_somebody_else_stays_subscribed_and_leaves_as_who_he_was() {
+fn subscriptions_stay_with_the_user_that_made_them() {
     let (mut rig, door, [client]) = world(Limits::default(), ["bob"]);
     rig.client_sends(client, "hello 3|subscribe tea|");
     let bobs = bring_up(&mut rig, "bob");
@@ -163,7 +163,7 @@ fn who_becomes_somebody_else_stays_subscribed_and_leaves_as_who_he_was() {
 }
 
 #[test]
-fn a_silent_connection_of_a_listener_is_asked_what_a_listener_may_be_asked() {
+fn silent_subscriber_link_is_probed_with_allowed_commands() {
     let (mut rig, _, [bob]) = world(Limits::default(), ["bob"]);
     let source = listening(&mut rig, bob, "tea");
     let asked = (0..7).find_map(|_| {

@@ -210,7 +210,7 @@ fn what_was_denied_is_in_the_log() {
 }
 
 #[test]
-fn setuser_holds_for_the_clients_of_all_workers_when_it_is_answered() {
+fn answered_setuser_holds_on_all_workers() {
     let (mut rigs, _) = Rig::workers_with_users(2, "user bob on nopass ~k +get");
     let [admin, bob] = [rigs[0].client(), rigs[1].client()];
     rigs[1].client_sends(bob, "auth bob x|get x|");
@@ -241,7 +241,7 @@ fn what_stands_behind_setuser_in_a_pipeline_knows_of_it() {
 }
 
 #[test]
-fn a_transaction_that_was_begun_by_other_rules_is_not_carried_out() {
+fn transaction_begun_under_other_rules_is_aborted() {
     let (mut rigs, registry) = Rig::workers_with_users(1, "user bob on nopass ~k +get +multi +exec +set");
     let rig = &mut rigs[0];
     let bob = rig.client();
@@ -296,7 +296,7 @@ fn who_may_not_hear_what_he_is_subscribed_to_is_closed() {
 }
 
 #[test]
-fn config_set_requirepass_is_about_our_clients_and_not_about_nodes() {
+fn config_set_requirepass_affects_clients_not_nodes() {
     let mut rig = Rig::ready_for_admin(1);
     let [admin, later] = [rig.client(), rig.client()];
     rig.client_sends(admin, "config set requirepass secret|config set requirepass x port 1|ping|");
@@ -330,7 +330,7 @@ fn who_deletes_himself_gets_his_answer() {
 }
 
 #[test]
-fn other_users_take_the_place_of_those_before_without_closing_clients() {
+fn reloaded_users_close_no_clients() {
     let (mut rigs, registry) = Rig::workers_with_users(1, USERS);
     let rig = &mut rigs[0];
     let [bob, reader, stranger] = [rig.client(), rig.client(), rig.client()];
@@ -375,7 +375,7 @@ fn acl_load_is_answered_when_all_workers_know() {
 }
 
 #[test]
-fn acl_save_is_answered_when_the_file_was_written_or_could_not_be() {
+fn acl_save_is_answered_with_its_outcome() {
     let (mut rigs, _) = Rig::workers_with_users(1, USERS);
     let rig = &mut rigs[0];
     let client = rig.client();
@@ -439,7 +439,7 @@ fn nodes_are_told_who_we_are_before_anything_else() {
 }
 
 #[test]
-fn a_node_that_does_not_take_our_password_is_down_and_the_log_is_told_once() {
+fn node_rejecting_our_password_is_down_and_logged_once() {
     let credentials = Credentials::new(None, b"secret");
     assert!(!format!("{credentials:?}").contains("secret"));
     let mut rig = Rig::connecting_as(credentials);

@@ -39,7 +39,7 @@ fn a_hundred_nodes_answer_as_one() {
 }
 
 #[test]
-fn ten_of_a_hundred_nodes_that_fail_take_their_own_keys_with_them() {
+fn ten_failing_nodes_of_a_hundred_lose_only_their_keys() {
     let mut rig = Rig::ready(NODES as usize);
     let client = rig.client();
     let keys = keys(&rig);
@@ -80,7 +80,7 @@ fn ten_of_a_hundred_nodes_that_fail_take_their_own_keys_with_them() {
 
 /// Nothing is refused and nothing closed: what is sent to half of the nodes vanishes.
 #[test]
-fn half_of_the_nodes_that_swallow_all_take_their_own_keys_with_them() {
+fn silent_half_of_the_nodes_loses_only_its_keys() {
     const GONE: u32 = NODES / 2;
     let mut rig = Rig::ready(NODES as usize);
     let keys = keys(&rig);

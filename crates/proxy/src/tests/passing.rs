@@ -71,7 +71,7 @@ fn bobs(rig: &mut Rig, shard: u32) -> ConnId {
 }
 
 #[test]
-fn requests_go_over_connections_of_the_user_that_a_node_has_let_in() {
+fn requests_use_links_of_their_authenticated_user() {
     let mut rig = open(1);
     let [anybody, bob] = [rig.client(), rig.client()];
     rig.client_sends(anybody, "get k|acl whoami|");
@@ -224,7 +224,7 @@ fn what_no_node_sees_waits_until_one_has_said_who_must_log_in() {
 }
 
 #[test]
-fn the_default_user_may_be_closed_and_opened_while_clients_are_there() {
+fn default_user_may_be_disabled_and_enabled_with_clients() {
     let mut rig = open(1);
     let client = rig.client();
     let lost = |rig: &mut Rig| {
@@ -294,7 +294,7 @@ fn hello_says_all_at_once_or_nothing() {
 }
 
 #[test]
-fn what_another_node_has_against_a_user_is_the_answer_to_requests_there() {
+fn login_error_of_another_node_answers_requests_there() {
     let mut rig = open(2);
     let client = rig.client();
     as_bob(&mut rig, client);
@@ -510,7 +510,7 @@ fn what_is_asked_of_users_is_asked_of_the_nodes() {
 }
 
 #[test]
-fn who_may_not_ask_what_a_command_is_does_not_make_it_unknown_for_others() {
+fn denied_command_info_hides_no_command_from_others() {
     let mut rig = open(1);
     let [bob, anybody] = [rig.client(), rig.client()];
     as_bob(&mut rig, bob);

@@ -203,7 +203,7 @@ fn what_others_wait_for_comes_once_all_else_has_run() {
 }
 
 #[test]
-fn what_others_wait_for_does_not_come_if_its_data_may_be_missing() {
+fn no_later_reply_if_earlier_data_may_be_missing() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -439,7 +439,7 @@ fn more_parts_than_the_limit_are_refused() {
 }
 
 #[test]
-fn a_watch_that_is_sent_again_does_not_hide_that_another_was_lost() {
+fn retried_watch_does_not_hide_a_lost_one() {
     let (mut rig, client, of_a, of_c) = watching_a_and_c();
     rig.sends(of_c, "-TRYAGAIN Multiple keys request during rehashing of slot|");
     assert_eq!(rig.taken(client), "", "it waits for its slot");
@@ -736,7 +736,7 @@ fn a_connection_that_is_lost_before_its_part_fails_the_rest() {
 }
 
 #[test]
-fn a_watch_that_fails_on_one_shard_is_told_and_watches_the_others() {
+fn watch_failing_on_one_shard_still_watches_the_others() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -806,7 +806,8 @@ fn watched_keys_are_on_as_many_shards_as_the_limit_permits() {
     let mut rig = Rig::ready_as(2, limits, settings());
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
-    let refused = "-ERR the watched keys use more shards or slots than the limit of the proxy. Watch fewer keys|";
+    let refused =
+        "-ERR the watched keys use more shards or slots than the limit of the proxy. Watch fewer keys|";
     rig.client_sends(client, &format!("watch {a} {b}|"));
     assert_eq!(rig.taken(client), refused);
     watch(&mut rig, client, &a);

@@ -19,7 +19,7 @@ fn in_database_3(rig: &mut Rig) -> (ConnId, ConnId) {
 }
 
 #[test]
-fn select_is_answered_at_once_and_requests_take_another_connection() {
+fn select_is_answered_at_once_and_switches_links() {
     let mut rig = Rig::ready(1);
     let (client, conn) = in_database_3(&mut rig);
     let other = rig.client();
@@ -51,7 +51,7 @@ fn nothing_overtakes_what_is_in_flight_in_the_profile_before() {
 }
 
 #[test]
-fn what_a_client_sent_before_it_ended_is_carried_out_in_its_profiles() {
+fn requests_before_the_end_run_in_their_profiles() {
     let mut rig = Rig::ready(1);
     let (client, conn) = in_database_3(&mut rig);
     rig.client_sends(client, "get x|select 0|get x|select 3|get x|");
@@ -91,7 +91,7 @@ fn databases_that_there_are_not_are_refused_in_redis_words() {
 }
 
 #[test]
-fn a_node_that_refuses_the_greeting_is_down_for_that_profile_alone() {
+fn refused_handshake_fails_one_profile_alone() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "select 3|get x|");
@@ -149,7 +149,7 @@ fn connections_of_profiles_are_bounded() {
 }
 
 #[test]
-fn what_goes_to_all_shards_and_what_is_split_keeps_to_the_profile() {
+fn split_and_broadcast_requests_keep_their_profile() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -185,7 +185,7 @@ fn a_scan_and_a_script_keep_to_the_profile() {
 }
 
 #[test]
-fn a_large_reply_is_asked_for_again_in_the_profile_that_it_came_in() {
+fn large_reply_is_refetched_in_its_profile() {
     let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, relay_bytes_max: 30, ..Limits::default() });
     // A new client's replies are expected to be as large as most are: the first ones come over a connection of its own.
     // That is free again when the profile needs one to share, and is taken for it.
@@ -328,7 +328,7 @@ fn a_large_push_is_not_taken_for_a_large_reply() {
 }
 
 #[test]
-fn databases_are_swapped_where_there_is_one_shard_that_can_do_it_at_once() {
+fn swapdb_works_over_one_shard() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "swapdb 0 3|swapdb 0 16|swapdb x 0|multi|swapdb 1 2|exec|");
@@ -371,7 +371,7 @@ fn what_is_told_of_clients_and_commands_has_the_shapes_of_resp3() {
 }
 
 #[test]
-fn move_and_copy_to_a_database_that_clients_may_not_choose_are_refused() {
+fn move_and_copy_to_a_forbidden_database_are_refused() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "move x 16|copy x y replace db 16|move x 15|copy x y db -1|");
@@ -381,7 +381,7 @@ fn move_and_copy_to_a_database_that_clients_may_not_choose_are_refused() {
 }
 
 #[test]
-fn a_reply_to_the_greeting_is_not_taken_for_a_large_reply_to_a_request() {
+fn handshake_reply_is_not_taken_for_a_large_reply() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "hello 3|get x|");

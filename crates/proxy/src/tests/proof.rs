@@ -29,7 +29,7 @@ fn greet(rig: &mut Rig, shard: u32, question: &str) -> crate::ConnId {
 }
 
 #[test]
-fn a_stranger_at_the_address_of_a_node_gets_no_request_and_the_node_itself_does() {
+fn stranger_at_a_nodes_address_gets_no_request() {
     let mut rig = Rig::cluster(1);
     rig.adopt(cluster(&rig, "abc"));
     let client = rig.client();
@@ -59,7 +59,7 @@ fn a_node_that_has_another_name_now_is_asked_for_that_one() {
 }
 
 #[test]
-fn a_primary_that_was_demoted_gets_no_request_on_a_new_connection() {
+fn demoted_primary_gets_no_request_on_a_new_link() {
     let mut rig = Rig::ready(1);
     rig.promote(0, 1);
     let node = greet(&mut rig, 1, ROLE);

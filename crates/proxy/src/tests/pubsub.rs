@@ -143,7 +143,7 @@ fn who_is_subscribed_may_ask_for_little_else() {
 }
 
 #[test]
-fn pushes_come_between_the_replies_of_a_client_that_speaks_resp3() {
+fn resp3_pushes_come_between_replies() {
     let mut rig = Rig::ready(1);
     let (_, source) = subscribed(&mut rig, 0, "a");
     let client = rig.client();
@@ -557,7 +557,7 @@ fn subscribers_are_shown_as_such() {
 }
 
 #[test]
-fn who_unsubscribes_is_told_so_by_a_node_that_does_not_answer_in_time() {
+fn unsubscribe_is_confirmed_despite_a_silent_node() {
     let mut rig = Rig::ready(1);
     let (client, source) = subscribed(&mut rig, 0, "a");
     rig.client_sends(client, "unsubscribe a|get k|");
@@ -576,7 +576,7 @@ fn who_unsubscribes_is_told_so_by_a_node_that_does_not_answer_in_time() {
 }
 
 #[test]
-fn messages_do_not_come_in_a_protocol_that_the_client_does_not_know_of() {
+fn messages_follow_the_clients_protocol() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.change_profile(client, Profile { resp3: true, ..Profile::default() });

@@ -98,14 +98,13 @@ fn a_slot_that_nobody_has_is_asked_for_five_times_elsewhere() {
         assert_eq!(rig.taken(client), "");
     }
     rig.node_sends(1, &moved(slot, 0));
-    let expected =
-        "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
+    let expected = "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
     assert_eq!(rig.taken(client), expected);
     assert_eq!(rig.proxy.in_flight(), 0);
 }
 
 #[test]
-fn what_moved_to_an_unknown_node_waits_for_the_map_and_nothing_overtakes_it() {
+fn moved_to_an_unknown_node_waits_for_the_map_in_order() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     let other = rig.key(1);
@@ -132,7 +131,7 @@ fn what_moved_to_an_unknown_node_waits_for_the_map_and_nothing_overtakes_it() {
 }
 
 #[test]
-fn a_request_that_moved_after_a_whole_timeout_waits_for_the_map_too() {
+fn moved_after_a_whole_timeout_still_waits_for_the_map() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     let other = rig.client();
@@ -168,15 +167,14 @@ fn what_waits_for_a_map_that_does_not_come_is_refused_in_time() {
     rig.pass(timeout - Duration::from_millis(1));
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_millis(2));
-    let expected =
-        "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
+    let expected = "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
     assert_eq!(rig.taken(client), expected);
     rig.client_sends(client, "ping|");
     assert_eq!(rig.taken(client), "+PONG|");
 }
 
 #[test]
-fn a_slot_that_moves_on_is_not_asked_for_there_before_what_is_on_its_way_was_answered() {
+fn slot_moving_on_waits_for_requests_in_flight() {
     let mut rig = Rig::cluster(3);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("set {key} 1|set {key} 2|set {key} 3|get {}|", rig.key(1)));
@@ -204,7 +202,7 @@ fn a_slot_that_moves_on_is_not_asked_for_there_before_what_is_on_its_way_was_ans
 }
 
 #[test]
-fn what_is_sent_by_a_newer_map_does_not_overtake_what_was_redirected_by_an_older_one() {
+fn newer_map_does_not_overtake_older_redirects() {
     let mut rig = Rig::cluster(3);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("set {key} 1|"));
@@ -286,7 +284,7 @@ fn a_request_is_not_tried_again_behind_a_later_one_for_its_slot() {
 }
 
 #[test]
-fn a_request_is_not_tried_again_behind_a_later_one_of_a_command_that_was_learnt() {
+fn learnt_command_bars_retry_of_earlier_request() {
     let mut rig = Rig::cluster(1);
     let (client, key, _) = begin(&mut rig);
     rig.client_sends(client, &format!("foo.set {key} 1|"));
@@ -303,7 +301,7 @@ fn a_request_is_not_tried_again_behind_a_later_one_of_a_command_that_was_learnt(
 }
 
 #[test]
-fn a_request_for_all_keys_is_not_tried_again_behind_a_later_one_for_some() {
+fn request_for_all_keys_is_not_retried_behind_a_later_one() {
     let mut rig = Rig::cluster(1);
     let (client, key, _) = begin(&mut rig);
     rig.client_sends(client, &format!("flushall|set {key} 1|"));
@@ -316,7 +314,7 @@ fn a_request_for_all_keys_is_not_tried_again_behind_a_later_one_for_some() {
 }
 
 #[test]
-fn a_demoted_primary_of_a_sentinel_is_left_with_the_next_topology() {
+fn demoted_sentinel_primary_is_left_with_the_next_topology() {
     let mut rig = Rig::ready(1);
     rig.promote(0, 1);
     rig.bring_up(1);
@@ -333,7 +331,7 @@ fn a_demoted_primary_of_a_sentinel_is_left_with_the_next_topology() {
 }
 
 #[test]
-fn a_write_that_a_demoted_primary_declines_is_not_sent_again_behind_a_read_that_it_answers() {
+fn declined_write_is_not_retried_behind_an_answered_read() {
     let mut rig = Rig::ready(1);
     rig.promote(0, 1);
     rig.bring_up(1);
@@ -448,7 +446,7 @@ fn a_transaction_that_fails_by_itself_is_not_sent_again() {
 }
 
 #[test]
-fn keys_that_are_watched_follow_their_slot_for_a_client_that_sends_no_more() {
+fn watched_keys_follow_their_slot_for_a_silent_client() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("watch {key}|multi|incr {key}|exec|"));
@@ -466,7 +464,7 @@ fn keys_that_are_watched_follow_their_slot_for_a_client_that_sends_no_more() {
 }
 
 #[test]
-fn keys_that_are_watched_follow_their_slot_and_count_as_changed_if_it_goes_later() {
+fn watched_keys_follow_their_slot_and_change_if_it_moves() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("watch {key}|"));
@@ -622,7 +620,7 @@ fn brought_together() -> (Rig, ConnId, String) {
 }
 
 #[test]
-fn parts_that_a_redirect_brings_together_are_asked_for_again_together() {
+fn redirected_parts_of_one_node_are_retried_together() {
     let (mut rig, client, parts) = brought_together();
     // The first one turns out to be large.
     let large = "x".repeat(70_000);
@@ -637,7 +635,7 @@ fn parts_that_a_redirect_brings_together_are_asked_for_again_together() {
 }
 
 #[test]
-fn parts_that_a_redirect_brings_together_are_not_passed_on_one_behind_the_other() {
+fn redirected_parts_of_one_node_are_not_relayed_in_turn() {
     let (mut rig, client, parts) = brought_together();
     let old = rig.node(0);
     // So large that another connection takes the place of this one.
@@ -678,7 +676,7 @@ fn a_large_request_follows_its_key_on_its_way() {
 }
 
 #[test]
-fn answers_to_asking_between_replies_that_are_there_at_once_are_passed_over() {
+fn asking_replies_among_buffered_replies_are_skipped() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("get {key}|get {key}|"));
@@ -799,7 +797,7 @@ fn what_a_node_confirms_is_what_it_was_asked_last() {
 }
 
 #[test]
-fn who_listens_stays_when_a_primary_becomes_the_replica_of_another() {
+fn subscriber_stays_when_its_primary_becomes_a_replica() {
     let mut rig = Rig::cluster(2);
     let (client, channel, _, old) = listener(&mut rig);
     let (other, elsewhere) = (rig.client(), rig.key(1));
@@ -902,7 +900,7 @@ fn a_write_behind_a_large_reply_is_not_sent_again() {
 }
 
 #[test]
-fn what_may_be_declined_again_is_not_behind_what_its_client_sent_later() {
+fn retry_that_may_be_declined_is_not_behind_later_requests() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     let (first, second) = (format!("{{{key}}}1"), format!("{{{key}}}2"));
@@ -920,7 +918,7 @@ fn what_may_be_declined_again_is_not_behind_what_its_client_sent_later() {
 }
 
 #[test]
-fn a_large_reply_is_not_in_front_of_one_that_its_client_gets_before() {
+fn large_reply_does_not_block_an_earlier_reply() {
     let mut rig = Rig::cluster(2);
     let (client, moving, slot) = begin(&mut rig);
     let there = rig.key(1);
@@ -976,7 +974,7 @@ fn what_is_said_to_asking_is_read_on_where_replies_are_large() {
 }
 
 #[test]
-fn parts_of_large_values_that_meet_on_one_connection_are_put_together() {
+fn large_parts_on_one_link_are_merged() {
     let mut rig = Rig::cluster(2);
     let client = client_of_large(&mut rig);
     rig.client_sends(client, "mget {a}1 b|");

@@ -70,7 +70,7 @@ fn lose(rig: &mut Rig, conn: ConnId) {
 }
 
 #[test]
-fn reads_go_to_a_replica_that_has_told_of_itself_and_writes_do_not() {
+fn reads_go_to_a_known_replica_and_writes_do_not() {
     let mut rig = rig(Reading { from: ReadFrom::PreferReplica, ..Reading::default() });
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("get {key}|"));
@@ -180,7 +180,7 @@ fn what_a_lost_replica_did_not_answer_the_primary_does() {
 }
 
 #[test]
-fn what_a_replica_that_cannot_answer_turns_away_the_primary_answers() {
+fn primary_answers_reads_that_a_replica_declines() {
     for word in ["LOADING Redis is loading", "MASTERDOWN Link with MASTER is down"] {
         let mut rig = told(ReadFrom::PreferReplica);
         let (client, key) = (rig.client(), rig.key(0));
@@ -202,7 +202,7 @@ fn what_a_replica_that_cannot_answer_turns_away_the_primary_answers() {
 }
 
 #[test]
-fn what_a_frozen_replica_does_not_answer_in_time_the_primary_does() {
+fn primary_answers_reads_of_a_frozen_replica() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("get {key}|"));
@@ -243,7 +243,7 @@ fn a_client_says_itself_whether_replicas_may_answer_it() {
 }
 
 #[test]
-fn the_listener_by_which_a_client_came_decides_where_its_reads_go() {
+fn read_policy_follows_the_clients_listener() {
     let of_listeners = [(1, ReadFrom::PreferReplica), (2, ReadFrom::Replica)].into_iter().collect();
     let mut rig = rig(Reading { of_listeners, ..Reading::default() });
     let (at_primary, at_replica) = (rig.client_at(0), rig.client_at(1));
@@ -311,7 +311,7 @@ fn a_node_whose_zone_nobody_has_said_is_asked_for_it_once() {
 }
 
 #[test]
-fn each_part_of_a_read_over_several_shards_goes_where_its_shard_may_be_read() {
+fn each_part_of_a_split_read_follows_its_shards_policy() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("set {a} 1|"));
@@ -353,7 +353,7 @@ fn what_only_a_replica_may_answer_is_refused_if_none_may() {
 }
 
 #[test]
-fn reads_that_a_transaction_depends_on_and_those_that_are_tracked_go_to_the_primary() {
+fn watched_and_tracked_reads_go_to_the_primary() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("watch {key}|"));
@@ -393,7 +393,7 @@ fn replicas_of_a_cluster_are_told_that_they_may_be_read_from() {
 }
 
 #[test]
-fn a_write_that_was_redirected_to_a_replica_is_redirected_from_there_too() {
+fn write_redirected_to_a_replica_is_redirected_onward() {
     let mut rig = Rig::over(LIST, Limits::default(), Settings::default(), &Arc::new(Board::new(1)));
     let spec = |node: u16| NodeSpec::tcp("127.0.0.1", 7000 + node);
     let (name, replicas) = ("a".to_owned(), vec![spec(4)]);
@@ -419,7 +419,7 @@ fn a_write_that_was_redirected_to_a_replica_is_redirected_from_there_too() {
 }
 
 #[test]
-fn a_replica_that_is_promoted_is_connected_to_anew_and_written_to() {
+fn promoted_replica_gets_a_new_link_and_writes() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("get {key}|"));
@@ -435,7 +435,7 @@ fn a_replica_that_is_promoted_is_connected_to_anew_and_written_to() {
 }
 
 #[test]
-fn while_the_primary_is_down_a_replica_answers_reads_if_the_operator_wants_that() {
+fn replica_answers_reads_while_its_primary_is_down() {
     for covers_for_primary in [false, true] {
         let mut rig = rig(Reading { covers_for_primary, ..Reading::default() });
         poll_if(&mut rig, covers_for_primary);
@@ -469,7 +469,7 @@ fn poll_if(rig: &mut Rig, watched: bool) {
 }
 
 #[test]
-fn keys_of_a_node_that_fails_go_to_the_others_until_it_answers_again() {
+fn failed_nodes_keys_move_to_the_others_until_it_returns() {
     let ejecting = Ejecting { failures_max: 2, retry_after: Duration::from_secs(5) };
     let settings = Settings { ejecting: Some(ejecting), ..Settings::default() };
     let limits = Limits { slow_start: Duration::ZERO, ..Limits::default() };
@@ -502,7 +502,7 @@ fn keys_of_a_node_that_fails_go_to_the_others_until_it_answers_again() {
 }
 
 #[test]
-fn keys_of_a_node_that_comes_back_come_home_step_by_step_and_each_once() {
+fn returning_node_regains_keys_stepwise_each_once() {
     const KEYS: usize = 200;
     let ejecting = Ejecting { failures_max: 1, retry_after: Duration::ZERO };
     let settings = Settings { ejecting: Some(ejecting), ..Settings::default() };
@@ -545,7 +545,7 @@ fn keys_of_a_node_that_comes_back_come_home_step_by_step_and_each_once() {
 }
 
 #[test]
-fn reads_behind_a_large_reply_of_a_replica_are_asked_of_its_primary() {
+fn reads_behind_a_replicas_large_reply_go_to_the_primary() {
     let mut rig = told(ReadFrom::Replica);
     let (client, other) = (rig.client(), rig.client());
     let large = rig.key(0);

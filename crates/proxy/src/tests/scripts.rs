@@ -94,7 +94,7 @@ fn a_node_that_came_back_gets_the_script_first() {
 }
 
 #[test]
-fn a_script_that_was_flushed_behind_our_back_is_loaded_and_the_request_repeated() {
+fn flushed_script_is_reloaded_and_its_request_retried() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "*3|$6|script|$4|load|$8|return 1|");
@@ -152,7 +152,7 @@ fn a_client_that_leaves_takes_its_repeat_along() {
 }
 
 #[test]
-fn functions_are_loaded_on_all_shards_and_on_those_that_come_back() {
+fn functions_are_loaded_on_all_and_on_returning_shards() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     rig.client_sends(client, &function_load());
@@ -189,7 +189,7 @@ fn a_library_counts_once_all_shards_have_it() {
 }
 
 #[test]
-fn administration_is_refused_unless_the_operator_lets_it_through() {
+fn administration_needs_allow_admin() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     rig.client_sends(client, "config set save x|debug sleep 0|");

@@ -87,7 +87,7 @@ fn a_request_is_late_after_ten_timeouts_whatever_comes() {
 }
 
 #[test]
-fn a_node_that_takes_a_large_request_piece_by_piece_is_not_silent() {
+fn node_that_reads_a_large_request_slowly_is_not_silent() {
     let mut rig = Rig::ready(1);
     let (client, node) = (rig.client(), rig.node(0));
     rig.client_sends(client, &format!("set a {}|", "x".repeat(100)));

@@ -137,7 +137,7 @@ fn each_part_of_a_read_is_asked_again_by_itself() {
 }
 
 #[test]
-fn a_read_on_a_connection_that_leads_nowhere_is_answered_over_another() {
+fn read_on_a_dead_link_is_answered_over_another() {
     let mut rig = rig();
     let (client, other) = (rig.client(), rig.client());
     let old = rig.node(0);
@@ -179,7 +179,7 @@ fn what_comes_late_on_the_old_one_is_for_nobody() {
 }
 
 #[test]
-fn a_write_is_answered_where_it_was_sent_and_nothing_of_its_client_overtakes_it() {
+fn write_on_a_suspect_link_is_not_overtaken() {
     let mut rig = rig();
     let (writer, reader) = (rig.client(), rig.client());
     let old = rig.node(0);
@@ -200,7 +200,7 @@ fn a_write_is_answered_where_it_was_sent_and_nothing_of_its_client_overtakes_it(
 }
 
 #[test]
-fn a_write_on_a_connection_that_leads_nowhere_is_unknown_when_its_time_is_up_and_all_others_on_it_are() {
+fn write_on_a_dead_link_times_out_as_unknown_with_all_others() {
     let mut rig = rig();
     let (one, two) = (rig.client(), rig.client());
     let old = rig.node(0);
@@ -240,7 +240,7 @@ fn a_node_that_was_only_slow_keeps_its_connection() {
 }
 
 #[test]
-fn a_silence_is_doubted_once_and_a_fresh_connection_that_fails_changes_nothing() {
+fn failed_standby_link_changes_nothing() {
     let mut rig = rig();
     let client = rig.client();
     rig.client_sends(client, "get a|");
@@ -275,7 +275,7 @@ fn a_frozen_node_costs_one_timeout_as_ever() {
 }
 
 #[test]
-fn a_connection_that_nobody_uses_is_replaced_before_anybody_does() {
+fn dead_idle_link_is_replaced_before_it_is_used() {
     let mut rig = rig();
     rig.pass(Duration::from_secs(4));
     assert_eq!(rig.node_got(0), "*1|$4|PING|");

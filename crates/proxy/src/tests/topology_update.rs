@@ -11,7 +11,7 @@ fn get(key: &str) -> String {
 }
 
 #[test]
-fn what_is_in_flight_is_answered_where_it_is_and_nothing_overtakes_it() {
+fn in_flight_requests_stay_and_are_not_overtaken() {
     let mut rig = Rig::ready(2);
     let (client, other) = (rig.client(), rig.client());
     let (here, there) = (rig.key(0), rig.key(1));
@@ -49,7 +49,7 @@ fn an_older_topology_changes_nothing() {
 }
 
 #[test]
-fn requests_for_a_node_that_never_answered_are_refused_when_another_takes_over() {
+fn waiting_requests_fail_when_a_silent_node_is_replaced() {
     let mut rig = Rig::connecting(1, crate::Limits::default());
     let client = rig.client();
     rig.client_sends(client, "set x 1|");
@@ -96,7 +96,7 @@ fn keys_that_were_watched_on_a_demoted_node_count_as_changed() {
 }
 
 #[test]
-fn keys_that_are_being_watched_when_their_node_is_demoted_count_as_changed() {
+fn demotion_of_a_node_changes_keys_being_watched() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "watch x|");

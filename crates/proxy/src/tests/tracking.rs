@@ -66,7 +66,7 @@ fn a_client_is_told_once_of_a_key_that_it_has_read() {
 }
 
 #[test]
-fn who_is_to_be_told_that_it_tracks_does_not_wait_for_a_shard_that_is_gone() {
+fn tracking_on_does_not_wait_for_a_lost_shard() {
     let mut rig = Rig::cluster(2);
     let (client, _) = client_of_resp3(&mut rig);
     rig.client_sends(client, "client tracking on|ping|");
@@ -90,7 +90,7 @@ fn who_is_to_be_told_that_it_tracks_does_not_wait_for_a_shard_that_is_gone() {
 }
 
 #[test]
-fn a_change_that_is_told_behind_a_request_does_not_keep_the_script_that_it_lacks_from_being_loaded() {
+fn invalidation_does_not_prevent_loading_a_missing_script() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "get k|*3|$6|script|$4|load|$8|return 1|");
@@ -160,7 +160,7 @@ fn check(rig: &mut Rig, profile: ConnId, (key, len): (&str, usize), found: &str)
 }
 
 #[test]
-fn what_a_client_has_written_is_not_told_to_itself_if_it_does_not_want_that() {
+fn noloop_hides_own_writes() {
     for options in ["noloop", "bcast noloop"] {
         let mut rig = Rig::ready(1);
         let (client, profile, source) = tracking(&mut rig, options);
@@ -228,7 +228,7 @@ fn what_may_be_another_databases_or_nobodys_is_told() {
 }
 
 #[test]
-fn a_client_that_leaves_while_its_write_is_looked_at_is_not_missed() {
+fn client_leaving_during_a_noloop_check_is_harmless() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "bcast noloop");
     rig.client_sends(client, "mset a 1 b 2|");
@@ -241,7 +241,7 @@ fn a_client_that_leaves_while_its_write_is_looked_at_is_not_missed() {
 }
 
 #[test]
-fn who_wants_to_know_of_other_keys_meanwhile_is_not_told_of_what_is_looked_at() {
+fn changed_prefixes_hide_invalidations_being_checked() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "bcast prefix a noloop");
     rig.client_sends(client, "set a 1|");
@@ -407,7 +407,7 @@ fn off_behind_on_is_off() {
 }
 
 #[test]
-fn who_asks_for_more_goes_on_tracking_meanwhile_and_if_it_cannot_be() {
+fn tracking_continues_while_more_is_requested() {
     let mut rig = Rig::ready(1);
     let (client, _, lost) = tracking(&mut rig, "bcast prefix user:");
     rig.client_sends(client, "client tracking on bcast prefix item:|");
@@ -425,7 +425,7 @@ fn who_asks_for_more_goes_on_tracking_meanwhile_and_if_it_cannot_be() {
 }
 
 #[test]
-fn who_has_read_its_own_value_is_told_when_another_may_have_changed_it() {
+fn reader_of_its_own_value_hears_of_foreign_changes() {
     for options in ["noloop", "bcast noloop"] {
         let mut rig = Rig::ready(1);
         let (client, profile, source) = tracking(&mut rig, options);
@@ -465,7 +465,7 @@ fn who_waits_for_an_element_is_told_at_once() {
 }
 
 #[test]
-fn what_is_said_of_caching_is_of_a_request_that_is_refused_as_well() {
+fn client_caching_applies_to_a_refused_request() {
     let users = "user default on nopass ~* &* +@all\nuser bob on >b ~a &* +@all";
     let mut rig = Rig::ready_with_users(1, users);
     let (client, profile, source) = tracking(&mut rig, "optout");
@@ -478,7 +478,7 @@ fn what_is_said_of_caching_is_of_a_request_that_is_refused_as_well() {
 }
 
 #[test]
-fn what_is_said_of_caching_is_of_a_request_that_has_to_wait_for_its_turn_as_well() {
+fn client_caching_applies_to_a_delayed_request() {
     let settings = Settings { cross_shard: CrossShard::Emulate, ..Settings::default() };
     let mut rig = Rig::ready_as(2, Limits::default(), settings);
     let client = rig.client();
@@ -496,7 +496,7 @@ fn what_is_said_of_caching_is_of_a_request_that_has_to_wait_for_its_turn_as_well
 }
 
 #[test]
-fn who_waits_for_an_element_is_told_at_once_that_nobody_hears_for_it() {
+fn blocked_client_learns_at_once_that_tracking_was_lost() {
     let mut rig = Rig::ready(1);
     let listener = rig.client();
     rig.client_sends(listener, "hello 3|");

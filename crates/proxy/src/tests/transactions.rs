@@ -56,7 +56,7 @@ fn keys_on_two_shards_are_refused_when_the_second_comes() {
 }
 
 #[test]
-fn a_refused_command_spoils_the_transaction_and_a_nested_one_does_not() {
+fn refused_command_aborts_exec_but_nested_multi_does_not() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     for (line, error) in [
@@ -88,7 +88,7 @@ fn exec_with_arguments_ends_the_transaction() {
 }
 
 #[test]
-fn what_needs_all_shards_or_the_proxy_is_no_part_of_a_transaction() {
+fn commands_for_all_shards_are_refused_in_transactions() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     for (line, why) in [
@@ -185,10 +185,7 @@ fn half_of_a_transaction_never_runs_and_a_whole_one_may_have() {
     };
     let before_exec = MULTI.replace('|', "..").len() + "*3..$3..set..$1..a..$1..1..".len();
     let text = sent(&mut rig, before_exec);
-    assert!(
-        text.starts_with("-EXECABORT Transaction discarded because of: node connection lost"),
-        "{text}"
-    );
+    assert!(text.starts_with("-EXECABORT Transaction discarded because of: node connection lost"), "{text}");
     rig.pass(Duration::from_secs(2));
     assert!(rig.is_closed(node));
     rig.bring_up(0);
@@ -242,7 +239,9 @@ fn a_transaction_has_a_limit() {
     rig.client_sends(client, &format!("multi|set a 1|set a {value}|exec|"));
     assert_eq!(
         rig.taken(client),
-        format!("+OK|+QUEUED|-ERR the transaction has more bytes than the limit of the proxy. EXEC will discard it|{ABORTED}")
+        format!(
+            "+OK|+QUEUED|-ERR the transaction has more bytes than the limit of the proxy. EXEC will discard it|{ABORTED}"
+        )
     );
     assert_eq!(rig.proxy.held_bytes(), 0);
 }

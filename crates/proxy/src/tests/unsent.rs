@@ -70,7 +70,7 @@ fn bring_up_new(rig: &mut Rig) -> ConnId {
 }
 
 #[test]
-fn what_was_redirected_before_the_map_knew_of_the_promotion_is_sent_once_it_does() {
+fn redirect_ahead_of_the_map_is_sent_once_it_knows() {
     let (mut rig, key, moved) = begin();
     let clients = [0; 20].map(|_| rig.client());
     clients.iter().for_each(|client| rig.client_sends(*client, &format!("incr {key}|")));
@@ -94,7 +94,7 @@ fn what_was_redirected_before_the_map_knew_of_the_promotion_is_sent_once_it_does
 }
 
 #[test]
-fn what_waits_for_a_replica_that_the_map_makes_a_primary_is_sent_to_it() {
+fn waiting_requests_go_to_a_replica_made_primary() {
     let (mut rig, key, moved) = begin();
     let client = rig.client();
     rig.client_sends(client, &format!("incr {key}|"));
@@ -108,7 +108,7 @@ fn what_waits_for_a_replica_that_the_map_makes_a_primary_is_sent_to_it() {
 }
 
 #[test]
-fn a_map_that_still_names_the_old_primary_costs_one_more_redirect() {
+fn stale_map_costs_one_more_redirect() {
     let (mut rig, key, moved) = begin();
     let client = rig.client();
     rig.client_sends(client, &format!("incr {key}|"));
@@ -124,7 +124,7 @@ fn a_map_that_still_names_the_old_primary_costs_one_more_redirect() {
 }
 
 #[test]
-fn a_client_s_writes_that_wait_stay_in_its_order_and_nothing_overtakes_them() {
+fn waiting_writes_stay_in_order_and_are_not_overtaken() {
     let (mut rig, key, moved) = begin();
     let (client, other) = (rig.client(), rig.key(1));
     rig.client_sends(client, &format!("set {key} 1|append {key} 2|get {key}|"));
@@ -206,7 +206,7 @@ fn a_transaction_that_waits_is_sent_whole() {
 }
 
 #[test]
-fn who_is_to_wait_for_an_element_waits_where_it_was_sent_whatever_the_map_says() {
+fn blocking_pop_waits_where_it_was_sent() {
     let (mut rig, key, moved) = begin();
     let client = rig.client();
     rig.client_sends(client, &format!("blpop {key} 0|"));
@@ -221,7 +221,7 @@ fn who_is_to_wait_for_an_element_waits_where_it_was_sent_whatever_the_map_says()
 }
 
 #[test]
-fn what_waits_for_a_node_that_was_lost_goes_to_the_one_that_took_over() {
+fn requests_for_a_lost_node_go_to_its_successor() {
     let (mut rig, key, _) = begin();
     let client = rig.client();
     rig.pass(Duration::from_secs(2));

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn who_returns_has_a_tenth_of_its_keys_at_once_and_one_more_with_each_step() {
+    fn returning_shard_regains_a_tenth_with_each_step() {
         let mut ejection = ejection(10_000);
         fail(&mut ejection, 1, 0);
         ejection.note_answer(ShardId(1), at(1500));
