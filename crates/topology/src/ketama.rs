@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn single_precision_gives_156_points_for_some_counts_of_equal_nodes() {
+    fn single_precision_gives_156_points_for_some_node_counts() {
         let traps: Vec<u32> = (1..=200).filter(|&nodes| ring_points(1, nodes, nodes) == 156).collect();
         let expected =
             [25, 47, 50, 55, 61, 71, 94, 100, 107, 109, 110, 115, 122, 142, 159, 163, 188, 193, 200];

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_gone_leaves_its_entry_and_a_new_one_gets_another() {
+    fn removed_shard_keeps_its_entry_and_a_new_one_gets_its_own() {
         let (before, _) = after(&Members::default(), 1, &[shard("a", &[1]), shard("b", &[2])]);
         let (now, ids) = after(&before, 2, &[shard("b", &[2]), shard("c", &[3])]);
         assert_eq!(ids, [1, 2]);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_without_a_primary_is_known_by_its_replicas_and_its_name() {
+    fn shard_without_primary_is_known_by_replicas_and_name() {
         let (before, _) = after(&Members::default(), 1, &[shard("a", &[1, 3]), shard("b", &[2])]);
         let headless = ShardSpec { primary: None, ..shard("a", &[1, 3]) };
         let (now, ids) = after(&before, 2, &[shard("b", &[2]), headless]);

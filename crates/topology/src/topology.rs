@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_left_out_leaves_his_keys_to_the_others_as_if_he_had_not_been_given() {
+    fn ejected_shard_maps_keys_as_if_it_were_absent() {
         let list = ["h:1:2 bbb", "h:2 aaaa", "h:3:3 cc", "h:4 d"];
         let keys: Vec<String> = (0..500).map(|number| format!("key{number}")).collect();
         for distribution in ["modulo", "modula", "ketama"] {

@@ -272,7 +272,7 @@ fn the_order_of_answers_does_not_matter() {
 }
 
 #[test]
-fn a_minority_view_takes_nothing_back_whatever_epoch_it_has_come_to() {
+fn minority_view_reverts_nothing_at_any_epoch() {
     let known = answer(
         3,
         &[member("c", "", 3, &[(0, 9)]), member("a", "c", 3, &[]), member("b", "", 2, &[(10, 19)])],
@@ -337,7 +337,7 @@ fn an_empty_primary_can_become_a_replica_with_a_lower_epoch() {
 }
 
 #[test]
-fn primaries_without_slots_are_known_behind_those_that_have_some() {
+fn primaries_without_slots_follow_those_with_slots() {
     let owners = [member("b", "", 2, &[(10, 19)]), member("c", "", 1, &[(0, 9)])];
     let (newcomer, failed) = (member("a", "", 0, &[]), Member { is_failed: true, ..member("d", "", 0, &[]) });
     let all = [&owners[..], &[newcomer, failed, member("e", "a", 0, &[])]].concat();
@@ -413,7 +413,7 @@ fn one_seed_is_enough_and_quiet_follows() {
 }
 
 #[test]
-fn while_a_primary_is_down_the_others_are_asked_until_there_is_a_new_one() {
+fn other_nodes_are_asked_until_a_down_primary_is_replaced() {
     let mut world = world();
     world.run_for(Duration::from_secs(5));
     world.kill("a:1");
@@ -525,7 +525,7 @@ fn what_comes_late_is_joined_as_any_answer_is() {
 }
 
 #[test]
-fn a_redirect_to_whom_nobody_knows_is_followed_until_somebody_does_or_for_two_seconds() {
+fn redirect_to_an_unknown_node_is_followed_for_two_seconds() {
     let mut world = world_that_has_grown(1);
     world.kill("d:1");
     world.wish(Wish::Redirected(address("d:1")));
@@ -587,7 +587,7 @@ fn a_hint_to_strangers_is_followed_once_and_not_believed() {
 }
 
 #[test]
-fn an_address_that_another_cluster_has_taken_gets_no_requests_until_one_of_ours_is_there_again() {
+fn address_taken_by_a_foreign_cluster_gets_no_requests() {
     let mut world = world();
     world.run_for(Duration::from_secs(5));
     world.kill("b:1");
@@ -621,7 +621,7 @@ fn seeds_that_are_of_no_use_are_named_once_and_tried_again() {
 }
 
 #[test]
-fn who_sees_no_majority_is_listened_to_and_others_are_asked_at_once() {
+fn minority_node_is_heard_and_others_are_asked_at_once() {
     let mut world = World::new(discovery(&["a:1"], 1));
     world.put("a:1", |request: &[String]| match request[1].as_str() {
         "INFO" => Some(bulk("cluster_state:fail\r\ncluster_current_epoch:2\r\n")),
@@ -808,7 +808,7 @@ fn same(one: &Member, other: &Member) -> bool {
 }
 
 #[test]
-fn time_and_chance_never_ask_more_than_four_at_once_or_one_in_50_ms() {
+fn at_most_four_questions_at_once_and_one_per_50_ms() {
     for seed in 0..30 {
         let mut prng = Prng::new(seed);
         let mut world = World::new(discovery(&["a:1", "b:1"], seed));

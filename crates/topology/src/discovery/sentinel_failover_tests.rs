@@ -47,7 +47,7 @@ fn promoted<'a>() -> (World<'a>, [Said; 3]) {
 }
 
 #[test]
-fn a_promoted_replica_gets_requests_before_any_sentinel_calls_it_the_primary() {
+fn promoted_replica_gets_requests_before_sentinels_announce_it() {
     let (mut world, all) = world();
     world.kill("a:1");
     world.wish(Wish::Down(address("a:1")));
@@ -84,7 +84,7 @@ fn a_replica_that_does_not_obey_is_not_asked_so_often_for_long() {
 }
 
 #[test]
-fn who_takes_the_place_of_another_is_named_at_once_and_keeps_it_only_as_a_primary() {
+fn successor_is_named_at_once_and_confirmed_by_role() {
     // All was over before anybody had heard who was chosen: an ordered failover may take a tenth of a second.
     let (mut world, all) = world();
     world.put("c:1", primary());
@@ -112,7 +112,7 @@ fn who_takes_the_place_of_another_is_named_at_once_and_keeps_it_only_as_a_primar
 }
 
 #[test]
-fn a_replica_that_an_operator_made_a_primary_by_mistake_gets_nothing() {
+fn replica_promoted_by_mistake_gets_nothing() {
     let (mut world, all) = world();
     world.put("c:1", primary());
     world.say(
@@ -134,8 +134,7 @@ fn a_replica_that_an_operator_made_a_primary_by_mistake_gets_nothing() {
 }
 
 #[test]
-fn a_failover_that_replaces_somebody_else_than_the_primary_or_that_two_sentinels_decide_otherwise_is_not_followed()
- {
+fn failover_of_a_wrong_node_or_without_agreement_is_ignored() {
     let (mut world, all) = world();
     all.iter().for_each(|said| claim(said, "a:1", 5));
     world.run_for(Duration::from_secs(15));
@@ -159,7 +158,7 @@ fn a_failover_that_replaces_somebody_else_than_the_primary_or_that_two_sentinels
 }
 
 #[test]
-fn the_old_primary_gets_nothing_while_the_sentinel_that_replaces_it_is_not_heard() {
+fn old_primary_gets_nothing_while_its_sentinel_is_silent() {
     let (mut world, all) = promoted();
     world.kill("s:2");
     assert_eq!(primaries(&world)[0], "nobody");
@@ -195,7 +194,7 @@ fn a_failover_that_was_given_up_leaves_the_old_primary_in_place() {
 }
 
 #[test]
-fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_one() {
+fn promoted_replica_stays_primary_despite_a_rival_choice() {
     let (mut world, all) = promoted();
     world.put("d:1", replica());
     announce(&mut world, ("s:3", &all[2]), "d:1");
@@ -213,7 +212,7 @@ fn a_promoted_replica_stays_the_primary_while_another_sentinel_chooses_another_o
 }
 
 #[test]
-fn who_was_chosen_beside_an_heir_that_is_given_up_is_asked_before_the_old_primary_gets_anything() {
+fn second_choice_is_asked_before_the_old_primary_is_used() {
     let (mut world, all) = promoted();
     world.put("d:1", primary());
     announce(&mut world, ("s:3", &all[2]), "d:1");
@@ -236,7 +235,7 @@ fn an_heir_that_is_a_replica_again_gets_nothing() {
 }
 
 #[test]
-fn most_sentinels_that_have_not_heard_of_it_yet_do_not_take_a_failover_back() {
+fn uninformed_majority_does_not_revert_a_failover() {
     let (mut world, all) = world();
     world.put("c:1", primary());
     claim(&all[0], "c:1", 1);
@@ -279,7 +278,7 @@ fn sentinels_that_were_not_named_are_found_and_heard() {
 }
 
 #[test]
-fn who_has_taken_the_address_of_a_sentinel_that_was_found_is_not_believed() {
+fn impostor_at_a_discovered_sentinels_address_is_ignored() {
     let (mut world, all) = found();
     world.kill("s:3");
     (all[2].borrow_mut().id, all[2].borrow_mut().fellows) = (Some("x3"), vec![("x4", "s:4")]);
@@ -293,7 +292,7 @@ fn who_has_taken_the_address_of_a_sentinel_that_was_found_is_not_believed() {
 }
 
 #[test]
-fn a_sentinel_that_was_found_is_forgotten_when_nobody_tells_of_it_and_has_no_vote() {
+fn unmentioned_discovered_sentinel_is_forgotten() {
     let (mut world, all) = found();
     all[0].borrow_mut().fellows.pop();
     world.run_for(Duration::from_secs(15));
@@ -480,7 +479,7 @@ impl<'a> Drama<'a> {
 }
 
 #[test]
-fn through_failovers_crashes_and_mistakes_nobody_gets_requests_but_primaries_in_their_order() {
+fn only_primaries_get_requests_through_random_failovers() {
     for seed in 0..50 {
         let repeat = std::panic::AssertUnwindSafe(|| {
             let mut drama = Drama::new(seed);

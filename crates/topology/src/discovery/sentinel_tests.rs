@@ -108,7 +108,7 @@ fn what_was_said_while_nobody_listened_is_asked_for() {
 }
 
 #[test]
-fn polling_alone_finds_it_too_and_faster_while_the_primary_is_down() {
+fn polling_alone_finds_the_new_primary() {
     let (mut world, all) = world();
     world.put("c:1", primary());
     world.kill("a:1");
@@ -120,7 +120,7 @@ fn polling_alone_finds_it_too_and_faster_while_the_primary_is_down() {
 }
 
 #[test]
-fn who_is_not_the_primary_any_more_is_not_written_to_while_the_new_one_is_none_yet() {
+fn demoted_primary_gets_no_write_before_the_new_one_is_ready() {
     let (mut world, all) = world();
     claim(&all[0], "c:1", 1);
     world.wish(Wish::Look);
@@ -153,7 +153,7 @@ fn a_primary_that_was_demoted_by_hand_is_not_written_to() {
 }
 
 #[test]
-fn an_older_claim_counts_only_if_most_make_it_and_nobody_says_otherwise() {
+fn older_claim_needs_a_majority_without_contradiction() {
     let (mut world, all) = world();
     world.put("c:1", primary());
     all.iter().for_each(|said| claim(said, "c:1", 5));
@@ -215,7 +215,7 @@ fn a_name_that_nobody_knows_is_said_once_and_the_others_serve() {
 }
 
 #[test]
-fn sentinels_that_are_gone_are_looked_for_and_a_silent_connection_is_tested() {
+fn lost_sentinels_are_retried_and_silent_ones_probed() {
     let (mut world, _) = world();
     world.kill("s:1");
     world.run_for(Duration::from_secs(10));
