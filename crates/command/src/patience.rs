@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_would_block_is_known_and_a_key_named_block_is_none() {
+    fn blocking_read_is_told_from_a_key_named_block() {
         for (line, millis) in [
             ("XREAD BLOCK 7 STREAMS a 0", 7),
             ("XREAD COUNT 1 block 1 STREAMS a 0", 1),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_sent_again_waits_for_what_is_left_of_its_time() {
+    fn retried_blocking_request_waits_for_its_remaining_time() {
         let shortened = |wait: Wait, line: &str| {
             let mut out = Vec::new();
             with_request(line, |request| wait.shorten(request, Duration::from_micros(1_250_900), &mut out));

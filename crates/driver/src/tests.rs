@@ -227,7 +227,7 @@ fn connecting_ends_in_a_connection_or_in_a_reason() {
 }
 
 #[test]
-fn a_node_that_vanishes_is_noticed_sooner_than_a_client_that_does() {
+fn vanished_node_is_noticed_sooner_than_a_client() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let (mut driver, _other) = connected();
     let node = Id { index: 1, generation: 0 };

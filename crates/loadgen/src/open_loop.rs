@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_counts_for_the_part_in_which_it_should_have_started() {
+    fn requests_count_for_the_part_of_their_intended_start() {
         let at = Instant::from_nanos;
         let mut parts = VecDeque::from([(at(20), Recorded::default()), (at(10), Recorded::default())]);
         for intended in [9, 10, 19, 20, 1000] {

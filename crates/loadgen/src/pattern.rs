@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_anywhere_and_a_value_in_the_wrong_place_are_found() {
+    fn wrong_bytes_and_misplaced_values_are_found() {
         let pattern = Pattern::new(1);
         let reply = whole(Stream::array(2, 50), &pattern);
         for at in 0..reply.len() {

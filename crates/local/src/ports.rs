@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_ports_are_all_different_and_one_that_is_taken_is_refused() {
+    fn free_ports_differ_and_a_taken_one_is_refused() {
         let mut ports = choose(8, None, true, 7).expect("there are eight");
         ports.sort_unstable();
         ports.dedup();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_resp3_are_written_as_arrays_and_bulks_to_clients_of_resp2() {
+    fn resp3_types_become_arrays_and_bulks_in_resp2() {
         for (resp3, expected) in [
             (true, "%1\r\n~2\r\n=6\r\ntxt:hi\r\n_\r\n,1.25\r\n"),
             (false, "*2\r\n*2\r\n$2\r\nhi\r\n$-1\r\n$4\r\n1.25\r\n"),

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_lines_at_once_pass_and_then_a_few_and_the_rest_is_counted() {
+    fn line_limit_admits_a_burst_then_a_rate_and_counts_the_rest() {
         let (mut limit, began) = (LineLimit::default(), Instant::now());
         let admitted = |limit: &mut LineLimit, now| (0..10_000).filter(|_| limit.admits(now)).count();
         assert_eq!(admitted(&mut limit, began), 4096);

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_written_in_their_order_and_those_without_room_are_counted() {
+    fn lines_are_written_in_order_and_dropped_ones_are_counted() {
         let sink = Sink::new();
         for number in 0..LINES_MAX + 3 {
             sink.push(format!("{number}\n").as_bytes());

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_stuck_is_named_once_and_once_more_when_it_goes_on() {
+    fn stalled_worker_is_reported_once_and_again_when_it_resumes() {
         let mut now = Instant::now();
         let mut watch = Watch::new(now);
         assert_eq!(found(&mut watch, &mut now, 10, [1, 2]), []);

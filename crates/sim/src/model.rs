@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_is_judged_by_all_times_at_which_the_node_may_have_run_it() {
+    fn expiry_is_judged_by_all_times_the_node_may_have_run_it() {
         let late = NOW_MS + 2 * CLOCK_STEP_MS;
         for (reply, possible) in [("$1\r\nv\r\n", true), ("$-1\r\n", true), ("$1\r\nw\r\n", false)] {
             let mut model = model();

@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_key_is_not_there_and_is_removed_when_somebody_looks() {
+    fn expired_key_is_absent_and_removed_on_access() {
         let mut keyspace = Keyspace::new(1);
         keyspace.set(b"k", text(b"v"), 100);
         keyspace.now_ms = 100;
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_keyspace_is_empty_at_once_and_costs_nothing_in_the_end() {
+    fn cleared_keyspace_is_empty_at_once_and_freed_later() {
         let mut keyspace = Keyspace::new(1);
         (0..10_000_u64).for_each(|at| keyspace.set(format!("k{at}").as_bytes(), text(b"v"), 1_000 + at));
         keyspace.clear();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_redis_8_0_are_read_but_for_hashes_with_fields_that_expire() {
+    fn redis_8_values_are_read_except_hashes_with_field_expiry() {
         let payload_of = |form: &[u8]| dump::with_checksum([form, &12_u16.to_le_bytes()].concat());
         let mut scratch = Scratch::new(1, 1_000);
         assert!(scratch.load(b"t", &payload_of(b"\0\x01v"), None));

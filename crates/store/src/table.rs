@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_meets_every_entry_that_stays_once_while_the_table_grows_and_shrinks() {
+    fn scan_meets_each_lasting_entry_once_while_resizing() {
         let mut table = table_of(0..5_000);
         let (mut cursor, mut added, mut seen) = (0, 5_000, Vec::new());
         loop {

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_there_are_not_are_waited_for_as_long_as_was_said() {
+    fn wait_for_missing_replicas_lasts_its_timeout() {
         let (mut world, [one, other, ..]) = world();
         for (line, reply) in [
             ("WAIT 0 0", ":0"),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tracks_is_told_of_what_has_changed_once_and_not_of_what_has_not() {
+    fn tracking_client_hears_of_each_change_once() {
         let (mut world, [one, other, deaf]) = world();
         world.ask_as(one, "HELLO 3");
         for caller in [one, other, deaf] {

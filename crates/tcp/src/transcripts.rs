@@ -138,7 +138,7 @@ impl Rig {
 }
 
 #[test]
-fn a_client_is_heard_once_its_node_is_there_and_bytes_pass_both_ways() {
+fn client_is_read_once_its_node_is_connected() {
     let mut rig = Rig::new(2);
     let client = rig.accept(b"");
     assert_eq!(rig.asked.len(), 1);
@@ -255,7 +255,7 @@ fn a_client_that_has_ended_and_whose_node_is_lost_is_over() {
 }
 
 #[test]
-fn a_refused_connection_leads_to_the_next_node_and_the_last_refusal_to_the_end() {
+fn refused_connections_try_each_node_then_close_the_client() {
     let mut rig = Rig::new(2);
     let client = rig.accept(b"");
     let (first, conn) = rig.asked[0];
@@ -273,7 +273,7 @@ fn a_refused_connection_leads_to_the_next_node_and_the_last_refusal_to_the_end()
 }
 
 #[test]
-fn a_node_that_does_not_take_a_connection_in_time_is_as_one_that_refuses() {
+fn connect_timeout_counts_as_refusal() {
     let mut rig = Rig::new(2);
     rig.accept(b"");
     let (_, first) = rig.asked[0];
@@ -303,7 +303,7 @@ fn a_client_that_leaves_while_its_node_is_sought_leaves_nothing() {
 }
 
 #[test]
-fn a_pair_on_which_nothing_moves_is_closed_and_one_on_which_something_does_is_not() {
+fn only_idle_pairs_are_closed() {
     let (mut rig, client, node) = Rig::open(1);
     rig.pass(Duration::from_secs(59));
     rig.receive(node, b"news");

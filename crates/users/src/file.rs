@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_default_user_leaves_one_that_may_do_everything() {
+    fn file_without_default_user_keeps_it_unlimited() {
         let users = Users::parse("users.acl", b"user bob on").expect("valid");
         assert!(users.default_user().is_open() && users.default_user().is_unlimited());
         assert!(!Users::defines_default(b"user bob on") && Users::defines_default(b"user default off"));

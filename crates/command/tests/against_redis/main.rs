@@ -164,7 +164,7 @@ fn assert_same_facts(server: Server, learnt: &Command, ours: &Command) {
 
 /// Before Redis 7.0 nodes tell the first and the last key only.
 #[test]
-fn what_is_learnt_from_an_old_node_finds_the_keys_that_the_table_finds() {
+fn key_specs_of_an_old_node_find_the_keys_of_the_table() {
     let Some(mut node) = Node::start().filter(|node| is_older(node.server())) else {
         return eprintln!("SKIPPED: no node before Redis 7.0; SHARDIS_TEST_SERVER can name one");
     };
@@ -378,7 +378,7 @@ fn random_requests_have_the_keys_that_redis_finds() {
 }
 
 #[test]
-fn a_request_without_keys_where_there_must_be_some_is_an_error_on_any_shard() {
+fn missing_keys_are_an_error_on_any_shard() {
     let Some(mut node) = start() else { return };
     let mut prng = seeded_prng();
     let forwarded = common(&node).filter(|command| {

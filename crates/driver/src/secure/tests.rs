@@ -220,7 +220,7 @@ fn a_client_that_says_nothing_is_refused_at_its_deadline() {
 }
 
 #[test]
-fn a_header_that_comes_in_pieces_tells_the_client_and_loses_no_byte_behind_it() {
+fn split_proxy_header_loses_no_byte_behind_it() {
     let (mut driver, mut other) = with_pending_client(&Entry { header: true, ..Entry::default() }, NEVER);
     let (first, second) = (b"PROXY TCP4 10.0.0.7 ", b"10.0.0.1 12345 6379\r\nPING\r\n");
     other.write_all(first).expect("writes");

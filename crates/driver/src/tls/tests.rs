@@ -362,7 +362,7 @@ fn clients_show_certificates_as_the_listener_wants_it() {
 }
 
 #[test]
-fn why_the_other_side_has_gone_is_told_even_if_a_write_finds_out_first() {
+fn peer_alert_is_reported_even_after_a_failed_write() {
     let made = certificate("node.test");
     let connector = Connector::new(Trust::Authorities(made.0.as_bytes()), None).expect("it trusts");
     let acceptor = Acceptor::new(vec![identity(&made)], ClientAuth::Required, made.0.as_bytes());
@@ -381,7 +381,7 @@ fn why_the_other_side_has_gone_is_told_even_if_a_write_finds_out_first() {
 }
 
 #[test]
-fn a_listener_shows_the_certificate_of_the_name_that_is_asked_for() {
+fn listener_chooses_the_certificate_by_server_name() {
     let (first, second) = (certificate("first.test"), certificate("second.test"));
     let identities = vec![identity(&first), identity(&second)];
     let acceptor = Acceptor::new(identities, ClientAuth::No, b"").expect("it accepts");

@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_pause_a_trial_goes_on_with_a_new_pair_and_a_result_is_kept() {
+    fn experiment_resumes_after_a_pause_and_keeps_its_result() {
         let (mut experiment, long) = (Experiment::new(), PAUSE + WINDOW);
         for window in 0..6 * STEP - 1 {
             let came = match (window < 4 * STEP, experiment.waits()) {

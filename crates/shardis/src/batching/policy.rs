@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn where_requests_stand_in_line_a_tenth_of_clients_rounds_is_waited() {
+    fn queued_requests_wait_a_tenth_of_a_client_round() {
         let waits = |round_us| wait_after(&[Load { round_us, ..IN_LINE }]);
         assert_eq!(waits(500), Some(Duration::from_micros(50)));
         assert_eq!(waits(1_500), Some(Duration::from_micros(150)));

@@ -35,7 +35,7 @@ fn places(serving: &Serving) -> Vec<String> {
 }
 
 #[test]
-fn each_broken_file_is_told_by_line_column_and_what_to_write_instead() {
+fn broken_files_are_reported_with_line_column_and_remedy() {
     for (text, expected) in BROKEN {
         let faults = reading(text, &[]).expect_err(text);
         let expected: Vec<String> = expected.iter().map(|line| format!("F:{line}")).collect();
@@ -166,7 +166,7 @@ fn listeners_of_both_modes_stand_side_by_side() {
 }
 
 #[test]
-fn a_listener_of_mode_tcp_is_as_shardis_tcp_and_has_what_is_of_the_process_from_above() {
+fn tcp_listener_inherits_the_settings_of_the_process() {
     let text =
         "workers = 3\ndrain-timeout = 5\nSO_REUSEPORT = true\n[[listener]]\naddress = \"127.0.0.1:7001\"
 mode = \"tcp\"\nnodes = [\"127.0.0.1:1:2\", \"127.0.0.1:2\"]\nbalance = \"round-robin\"\nsend-proxy = \"v2\"
@@ -202,7 +202,7 @@ fn listeners_of_mode_tcp_have_a_bound() {
 }
 
 #[test]
-fn the_examples_of_the_docs_are_right_but_for_files_that_are_not_there() {
+fn examples_of_the_docs_are_valid_but_for_missing_files() {
     let docs = [include_str!("../../../../docs/configuration.md"), include_str!("../../../../docs/tcp.md")];
     for text in docs {
         let (_, example) = text.split_once("```toml\n").expect("there is one");
@@ -251,7 +251,7 @@ idle-timeout = 5
 
 /// `SHARDIS_CONFIG_SEED=… cargo test -p shardis --bins whatever_a_file_has` repeats it.
 #[test]
-fn whatever_a_file_has_is_a_configuration_or_faults_with_places_in_it() {
+fn any_file_is_a_configuration_or_faults_with_places() {
     reading(WHOLE, &[]).expect("as it is, it is right");
     let given = std::env::var("SHARDIS_CONFIG_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| {

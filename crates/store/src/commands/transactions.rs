@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_key_whose_time_comes_to_an_end_is_a_change_and_one_whose_time_was_over_is_none() {
+    fn expiry_of_a_watched_key_is_a_change_only_if_it_lived() {
         let mut world = World::new(StoreSettings::default());
         let ours = world.store.admit();
         for (line, later_ms, exec) in [("SET k v PX 100", 101, "*-1"), ("SET k v PX 100", 100, "*0")] {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn full_memory_refuses_what_is_queued_and_a_transaction_that_grows() {
+    fn full_memory_refuses_queued_writes_and_their_exec() {
         let settings = StoreSettings { seed: 7, memory_max: Some(5_000), policy: EvictionPolicy::NoEviction };
         let mut world = World::new(settings);
         let (ours, broken) = (world.store.admit(), world.store.admit());
