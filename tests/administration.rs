@@ -84,7 +84,7 @@ fn a_line_of_client_list_has_the_fields_of_redis_in_its_order() {
 }
 
 #[test]
-fn clients_are_spread_evenly_and_new_ones_fill_the_gaps_of_those_that_left() {
+fn clients_are_spread_evenly_over_workers() {
     let world = world_of_workers(1);
     let mut clients = vec![world.connect()];
     wait_for_clients(&mut clients[0], 1);
@@ -195,7 +195,7 @@ fn workers_of(pid: u32) -> usize {
 }
 
 #[test]
-fn a_stream_with_replies_switched_on_and_off_is_answered_as_by_redis() {
+fn client_reply_switches_answer_as_redis() {
     let world = world_of_workers(2);
     let node = RedisServer::reference();
     let mut single = node.connect();

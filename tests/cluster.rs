@@ -85,7 +85,7 @@ fn one_seed_is_enough_whichever_node_it_is() {
 }
 
 #[test]
-fn a_killed_primary_is_replaced_as_soon_as_the_cluster_has_another() {
+fn killed_cluster_primary_is_replaced_at_once() {
     let local = Local::start(&CLUSTER);
     let nodes = local.ports("nodes");
     let proxy = proxy(&nodes, &[]);
@@ -215,7 +215,7 @@ fn start_cluster_node(options: &[&str]) -> RedisServer {
 }
 
 #[test]
-fn until_the_cluster_is_known_requests_are_refused_and_the_log_says_why() {
+fn requests_are_refused_until_the_cluster_is_known() {
     let plain = RedisServer::start();
     let proxy = proxy(&[plain.port], &[]);
     let mut client = Client::connect(proxy.port);

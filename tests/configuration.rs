@@ -63,7 +63,7 @@ request-timeout-ms = 10_000\nconnect-timeout-ms = 10_000\n
 }
 
 #[test]
-fn a_file_starts_a_port_of_redis_and_one_of_mode_tcp_in_one_process() {
+fn file_starts_redis_and_tcp_listeners_in_one_process() {
     let both = Both::start();
     let (redis, tcp) = (both.redis, both.tcp);
     both.expect_log(&format!("listens on 127.0.0.1:{redis}, 127.0.0.1:{tcp} (tcp) (2 workers each)"));

@@ -13,7 +13,7 @@ fn embedded(flags: &[&str]) -> (Proxy, Client) {
 }
 
 #[test]
-fn keys_of_all_shards_are_served_and_it_says_that_they_are_not_kept() {
+fn in_memory_shards_serve_and_announce_volatility() {
     let (proxy, mut client) = embedded(&["--workers=2"]);
     assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4 e 5"), r"+OK\r\n");
     assert_eq!(
@@ -142,7 +142,7 @@ fn redis_benchmark_runs_its_whole_list_on_it() {
 }
 
 #[test]
-fn commands_over_several_shards_are_carried_out_if_that_is_wanted() {
+fn commands_over_shards_work_with_emulation() {
     let (_proxy, mut client) = embedded(&["--cross-shard=emulate", "--store-shards=16"]);
     client.ask("SADD s1 a b");
     client.ask("SADD s2 b c");

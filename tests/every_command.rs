@@ -9,7 +9,7 @@ use command::{Carry, Command, Local, Refusal, Transaction, Wait};
 const ABOUT_THE_SERVER: &[&str] = &["asking", "cluster", "readonly", "readwrite"];
 
 #[test]
-fn every_command_with_a_wrong_number_of_arguments_gets_redis_error() {
+fn every_wrong_arity_gets_the_error_of_redis() {
     let (node, world) = (Oracle::start(), World::with_shards(2));
     let (mut oracle, mut subject) = (node.connect(), world.connect());
     let mut compared = 0;
@@ -31,7 +31,7 @@ fn every_command_with_a_wrong_number_of_arguments_gets_redis_error() {
 }
 
 #[test]
-fn every_command_with_the_right_number_of_arguments_is_answered_as_by_redis_or_refused_by_name() {
+fn every_right_arity_answers_as_redis_or_is_refused_by_name() {
     let (node, world) = (Oracle::start(), World::with_shards(2));
     let (mut oracle, mut subject) = (node.connect(), world.connect());
     let (mut compared, mut refused) = (0, 0);

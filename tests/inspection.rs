@@ -54,7 +54,7 @@ fn shardis_is_no_node_of_itself() {
 }
 
 #[test]
-fn two_shardis_that_are_nodes_of_each_other_do_not_send_requests_round() {
+fn proxies_that_are_each_others_nodes_do_not_loop() {
     let node = RedisServer::start();
     for _ in 0..5 {
         let (first, second) = (free_port(), free_port());

@@ -25,7 +25,7 @@ fn value(len: usize, salt: usize) -> Vec<u8> {
 }
 
 #[test]
-fn readers_that_do_not_read_cost_little_and_are_served_in_the_end() {
+fn slow_readers_cost_little_and_are_served_in_the_end() {
     const READERS: usize = 30;
     let world = World::with_shards(4);
     let mut writer = world.connect();
@@ -77,7 +77,7 @@ fn a_large_value_passes_through_without_being_held() {
 /// A node that is frozen for a moment has all of it in flight on one connection: what is behind the large value there must not
 /// wait until that has come.
 #[test]
-fn reads_behind_a_large_value_are_asked_again_and_writes_are_answered_behind_it() {
+fn reads_behind_a_large_value_are_retried_and_writes_wait() {
     let world = World::with_flags(1, &["--workers=1", "--request-timeout-ms=60000"]);
     let (mut client, mut reader, mut writer) = (world.connect(), world.connect(), world.connect());
     let value = value(64 << 20, 0);
@@ -210,7 +210,7 @@ fn memory_stays_within_its_bound_and_requests_wait_instead() {
 /// What is little to read is much to hold: an MGET of ten small values has buffers for the reply of each shard, and an MSET
 /// of ten larger ones is queued for four nodes.
 #[test]
-fn memory_stays_within_its_bound_while_keys_of_all_shards_are_set_and_asked_for() {
+fn memory_stays_bounded_under_large_values_of_all_shards() {
     const BOUND: u64 = 20_000_000;
     let world = World::with_flags(4, &["--memory-max=20m", "--workers=1"]);
     let keys: Vec<Vec<u8>> = (0..10).map(|key| format!("key{key}").into_bytes()).collect();

@@ -20,7 +20,7 @@ fn refusal(arguments: &[&str]) -> Finished {
 }
 
 #[test]
-fn plain_nodes_stand_behind_the_proxy_and_all_of_it_goes_with_sigterm() {
+fn plain_nodes_and_their_proxy_end_with_sigterm() {
     let local = Local::start(&["--nodes=3", "--proxy", "--", "--workers=1"]);
     let mut client = local.proxy();
     assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4 e 5 f 6"), "+OK\\r\\n");

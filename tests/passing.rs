@@ -228,7 +228,7 @@ fn two_tenants_never_meet() {
 }
 
 #[test]
-fn wrong_passwords_open_no_connections_and_are_told_to_the_log_of_a_node() {
+fn wrong_passwords_open_no_links_and_reach_a_nodes_acl_log() {
     let world = world(2, TENANTS, &["--workers=1"]);
     let mut admin = world.nodes[0].connect();
     assert_eq!(admin.ask("AUTH master-key"), r"+OK\r\n");
@@ -281,7 +281,7 @@ fn a_user_who_is_deleted_is_told_so_and_may_come_back() {
 }
 
 #[test]
-fn whoever_needs_no_password_is_served_as_the_nodes_default_user() {
+fn client_without_password_is_the_nodes_default_user() {
     let rules =
         ["ACL SETUSER alice on >a ~alice:* +@all", "ACL SETUSER default resetkeys ~open:* -@dangerous"];
     let world = world(2, &rules, &["--workers=1"]);
@@ -406,7 +406,7 @@ fn listener(world: &World, user: &str, channel: &str) -> Client {
 }
 
 #[test]
-fn who_may_not_hear_a_channel_any_more_is_closed_and_others_of_the_same_user_are_not() {
+fn losing_a_channel_closes_only_its_subscribers() {
     let world = world(3, LISTENERS, &["--workers=2"]);
     let mut alices: Vec<Client> = (0..4).map(|_| listener(&world, "alice", "all")).collect();
     let mut drinkers: Vec<Client> = (0..4).map(|_| listener(&world, "alice", "tea")).collect();

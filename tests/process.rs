@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[test]
-fn the_flags_of_redis_sharding_work_with_equals_and_with_a_blank() {
+fn redis_sharding_flags_work_with_equals_and_blank() {
     let nodes = [RedisServer::start(), RedisServer::start()];
     let list = format!("127.0.0.1:{},127.0.0.1:{}", nodes[0].port, nodes[1].port);
     let with_equals = [
@@ -54,7 +54,7 @@ fn the_flags_of_redis_sharding_work_with_equals_and_with_a_blank() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_refused_in_one_line_that_names_them() {
+fn bad_arguments_are_refused_in_one_line_that_names_them() {
     let nodes = "--nodes=127.0.0.1:7001,127.0.0.1:7002";
     let cases: &[(&[&str], &str)] = &[
         (&[nodes, "--store-shards=2"], "--store-shards"),
@@ -318,7 +318,7 @@ fn a_drain_under_load_fails_no_request_that_was_read() {
 }
 
 #[test]
-fn quit_is_answered_and_ends_the_connection_and_nothing_behind_it_runs() {
+fn quit_is_answered_and_nothing_behind_it_runs() {
     let world = World::with_shards(2);
     let mut client = world.connect();
     client.send(b"SET before 1\r\nQUIT\r\nSET behind 1\r\n");
@@ -362,7 +362,7 @@ fn two_workers_serve_many_clients() {
 }
 
 #[test]
-fn workers_that_poll_busily_serve_as_others_do_and_sleep_when_nothing_comes() {
+fn busy_polling_workers_serve_and_sleep_when_idle() {
     let world = World::with_flags(4, &["--workers=2", "--busy-poll=2000"]);
     serve_many_clients(&world);
     poll_until("sleep", || kernel::is_asleep(world.proxy.pid()).then_some(()));

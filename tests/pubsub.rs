@@ -147,7 +147,7 @@ fn questions_about_subscribers_are_answered_as_by_redis() {
 }
 
 #[test]
-fn messages_of_a_channel_come_in_their_order_to_clients_of_all_workers() {
+fn channel_messages_keep_order_on_all_workers() {
     let world = World::with_flags(4, FLAGS);
     let mut subscribers = [connect_to(&world, 0), connect_to(&world, 1)];
     for subscriber in &mut subscribers {
@@ -179,7 +179,7 @@ fn messages_of_a_channel_come_in_their_order_to_clients_of_all_workers() {
 }
 
 #[test]
-fn a_pattern_gets_each_message_once_whichever_node_it_comes_from() {
+fn pattern_gets_each_message_once_from_any_node() {
     let world = World::with_flags(4, FLAGS);
     let mut subscriber = connect_to(&world, 0);
     subscriber.ask("PSUBSCRIBE ch*");
@@ -216,7 +216,7 @@ fn notifications_of_keys_come_from_all_nodes() {
 }
 
 #[test]
-fn a_node_that_was_restarted_is_subscribed_to_again_and_the_gap_is_counted() {
+fn restarted_node_is_resubscribed_and_the_gap_counted() {
     let mut world = World::with_flags(2, FLAGS);
     let channel = world.key_on(1, "ch");
     let (mut subscriber, mut other) = (connect_to(&world, 0), connect_to(&world, 0));
@@ -293,7 +293,7 @@ fn a_slow_subscriber_is_closed_and_others_get_everything() {
 }
 
 #[test]
-fn connections_for_messages_are_shared_and_go_when_nobody_needs_them() {
+fn subscription_links_are_shared_and_closed_when_unused() {
     let world = World::with_flags(2, FLAGS);
     let channel = world.key_on(0, "ch");
     let mut subscribers: Vec<Client> = (0..20).map(|_| world.connect()).collect();
@@ -359,7 +359,7 @@ fn shown(client: &mut Client, last: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_monitor_sees_what_a_monitor_of_redis_sees_of_clients_of_all_workers() {
+fn monitor_sees_clients_of_all_workers_as_redis_does() {
     let (node, world) = (RedisServer::reference(), World::with_flags(4, FLAGS));
     let requests = "SET a 1\r\nGET a b\r\nnosuch\r\nAUTH x\r\nAUTH default x\r\nHELLO 2 AUTH default y\r\n\
         CLIENT LIST\r\nSELECT 3\r\nGET \"a\\x00\\n\\\"\\xff\"\r\nMULTI\r\nSET q 1\r\nGET q\r\nEXEC\r\n\
@@ -423,7 +423,7 @@ fn changed(key: &str) -> Vec<u8> {
 const FORGET_ALL: &[u8] = b">2\r\n$10\r\ninvalidate\r\n_\r\n";
 
 #[test]
-fn who_does_not_want_to_hear_of_its_own_writes_hears_of_those_of_others_however_close_they_are() {
+fn noloop_still_reports_close_writes_of_others() {
     let world = World::with_flags(1, FLAGS);
     let (mut client, mut writer) = (connect_to(&world, 0), connect_to(&world, 1));
     client.ask("HELLO 3");

@@ -148,7 +148,7 @@ fn reads_reach_replicas_and_writes_reach_primaries() {
 }
 
 #[test]
-fn by_default_replicas_are_left_alone_until_a_client_asks_for_them() {
+fn replicas_are_not_contacted_by_default() {
     let world = World::new(1, &[]);
     let (mut client, mut other, key) = (world.connect(), world.connect(), world.key(0));
     client.ask(&format!("SET {key} v"));
@@ -353,7 +353,7 @@ fn a_replica_that_dies_or_freezes_costs_no_read() {
 }
 
 #[test]
-fn a_replica_without_its_primary_is_passed_over_and_the_log_says_so_once() {
+fn replica_without_primary_is_skipped_and_logged_once() {
     let world = World::new(1, &["--read-from=replica"]);
     let (mut writer, mut reader, key) = (world.connect(), world.connect(), world.key(0));
     writer.ask(&format!("SET {key} v"));
@@ -498,7 +498,7 @@ fn a_replica_that_does_not_answer_is_not_counted() {
 }
 
 #[test]
-fn who_wrote_to_a_primary_that_died_is_told_so_once_when_it_waits() {
+fn wait_after_a_primary_loss_is_an_error_once() {
     let mut world = World::new(1, &[]);
     let (mut client, key) = (world.connect(), world.key(0));
     assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n");
@@ -515,7 +515,7 @@ fn who_wrote_to_a_primary_that_died_is_told_so_once_when_it_waits() {
 }
 
 #[test]
-fn a_shard_without_its_primary_is_refused_or_read_from_its_replica() {
+fn shard_without_primary_fails_or_reads_its_replica() {
     for mode in ["fail", "replica"] {
         let mut world = World::new(2, &[&format!("--on-node-down={mode}")]);
         let mut client = world.connect();

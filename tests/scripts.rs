@@ -26,7 +26,7 @@ fn sha_of(client: &mut Client, script: &[u8]) -> String {
 }
 
 #[test]
-fn a_script_loaded_once_runs_on_every_shard_also_after_a_restart() {
+fn loaded_script_runs_on_every_shard_after_a_restart() {
     let mut world = World::with_shards(4);
     let mut client = world.connect();
     let sha = sha_of(&mut client, INCREMENT);
@@ -40,7 +40,7 @@ fn a_script_loaded_once_runs_on_every_shard_also_after_a_restart() {
 }
 
 #[test]
-fn a_script_that_one_client_evaluated_runs_by_its_name_on_another_shard() {
+fn evaluated_script_runs_by_digest_on_another_shard() {
     let world = World::with_flags(4, &["--workers=2"]);
     let keys = world.key_on_each("n");
     let (mut one, mut other) = (world.connect(), world.connect());

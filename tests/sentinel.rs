@@ -110,7 +110,7 @@ fn a_killed_primary_is_replaced_and_no_key_moves() {
 }
 
 #[test]
-fn an_ordered_failover_loses_nothing_that_the_new_primary_has_and_the_old_one_gets_no_write() {
+fn ordered_failover_loses_no_replicated_write() {
     let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=2000"]);
     let (nodes, sentinels) = (local.ports("nodes"), local.ports("sentinels"));
     let proxy = proxy(&local.addresses_of("sentinels"), "set-0", &[]);
@@ -159,7 +159,7 @@ fn a_replica_that_was_made_a_primary_by_mistake_gets_no_write() {
 }
 
 #[test]
-fn sentinels_that_were_not_named_take_the_place_of_the_one_that_was() {
+fn discovered_sentinels_replace_the_named_one() {
     let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=2000"]);
     let (nodes, sentinels) = (local.ports("nodes"), local.ports("sentinels"));
     let proxy = proxy(&format!("127.0.0.1:{}", sentinels[0]), "set-0", &[]);
@@ -202,7 +202,7 @@ fn sentinels_are_reached_by_tls_and_by_unix_socket() {
 
 /// One names a primary of somebody else, the other a replica.
 #[test]
-fn sentinels_that_say_another_primary_than_most_are_not_believed() {
+fn sentinels_in_the_minority_are_not_believed() {
     let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=2000"]);
     let (nodes, sentinels) = (local.ports("nodes"), local.addresses_of("sentinels"));
     let (foreign, directory) = (RedisServer::start(), Directory::new());
@@ -245,7 +245,7 @@ fn sentinel_of(directory: &Directory, file: &str, lines: &str, (name, port): (&s
 }
 
 #[test]
-fn sentinels_with_a_password_and_a_user_and_one_that_is_not_there() {
+fn sentinels_with_credentials_work_beside_a_missing_one() {
     let directory = Directory::new();
     let primary = RedisServer::start();
     let port = free_port();
@@ -263,7 +263,7 @@ fn sentinels_with_a_password_and_a_user_and_one_that_is_not_there() {
 }
 
 #[test]
-fn a_name_that_sentinels_do_not_watch_is_named_and_the_others_serve() {
+fn unknown_primary_name_is_logged_and_others_serve() {
     let local = Local::start(&["--sets=1", "--sentinel"]);
     let proxy = proxy(&local.addresses_of("sentinels"), "set-0,nonsense", &[]);
     let mut client = Client::connect(proxy.port);

@@ -278,7 +278,7 @@ fn one_client_in_many_databases_keeps_the_order_of_its_requests() {
 }
 
 #[test]
-fn nodes_are_asked_for_a_database_once_and_left_when_nobody_is_there() {
+fn unused_database_links_are_closed() {
     let world = World::with_shards(2);
     let mut clients: Vec<Client> = (0..20).map(|_| world.connect()).collect();
     for client in &mut clients {

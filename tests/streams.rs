@@ -117,7 +117,7 @@ fn what_comes_from_now_on_is_read_whichever_shard_has_it() {
 }
 
 #[test]
-fn who_waits_on_all_shards_is_unblocked_or_leaves_and_nothing_goes_on_to_wait() {
+fn unblocked_or_closed_waits_leave_nothing_on_any_shard() {
     let world = World::with_flags(3, &["--workers=2"]);
     let keys = world.key_on_each("s");
     let mut other = world.connect();

@@ -114,7 +114,7 @@ fn redis_benchmark_runs_over_tls() {
 }
 
 #[test]
-fn both_versions_of_tls_are_spoken_and_a_plain_client_is_told_off() {
+fn tls_1_2_and_1_3_work_and_plain_clients_are_refused() {
     let world = World::usual();
     for version in rustls::ALL_VERSIONS {
         let dialect = Dialect { versions: &[version], ..Dialect::trusting(&world.authority) };
@@ -152,7 +152,7 @@ fn client_certificates_are_wanted_and_strangers_refused() {
 }
 
 #[test]
-fn optional_client_certificates_may_be_left_out_but_must_be_good() {
+fn optional_client_certificates_must_be_valid_if_sent() {
     let stranger = Authority::new().sign(&["client"]);
     let world = World::with_flags(|directory, authority| {
         let file = directory.write("ca.crt", &authority.certificate);
@@ -281,7 +281,7 @@ fn node_list(nodes: &[TlsNode]) -> String {
 }
 
 #[test]
-fn ten_thousand_pipelined_requests_and_large_values_go_through_tls_on_both_sides() {
+fn pipelines_and_large_values_pass_tls_on_both_sides() {
     const REQUESTS: usize = 10_000;
     let (directory, authority) = (Directory::new(), Authority::new());
     // One node of each version; both want our certificate.
@@ -321,7 +321,7 @@ fn ten_thousand_pipelined_requests_and_large_values_go_through_tls_on_both_sides
 }
 
 #[test]
-fn a_node_with_the_wrong_certificate_is_not_used_and_the_log_says_why() {
+fn node_with_a_wrong_certificate_is_logged_and_not_used() {
     let (directory, authority) = (Directory::new(), Authority::new());
     let nodes = [TlsNode::start(&node_flags(&directory, &authority, "no"))];
     let ca = directory.write("ca.crt", &authority.certificate);

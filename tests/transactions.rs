@@ -371,8 +371,8 @@ fn who_left_while_it_waited_costs_no_element() {
 }
 
 #[test]
-fn what_is_pushed_while_waiters_come_and_go_is_popped_once_or_still_there() {
-    let seed = seed_for("what_is_pushed_while_waiters_come_and_go_is_popped_once_or_still_there");
+fn pushed_elements_are_popped_once_or_still_there() {
+    let seed = seed_for("pushed_elements_are_popped_once_or_still_there");
     let world = World::with_flags(2, &["--workers=2"]);
     let queue = world.key_on(1, "q");
     let (mut prng, mut other) = (Prng::new(seed), world.connect());
@@ -444,7 +444,7 @@ fn client_unblock_ends_a_wait_wherever_it_is() {
 }
 
 #[test]
-fn a_node_that_dies_under_a_transaction_or_a_wait_leaves_the_outcome_unknown() {
+fn node_death_in_exec_or_wait_is_outcome_unknown() {
     let mut world = World::with_flags(1, &["--workers=1"]);
     let (mut holder, mut waiter) = (world.connect(), world.connect());
     assert_eq!(holder.ask("WATCH a"), r"+OK\r\n");
@@ -453,8 +453,7 @@ fn a_node_that_dies_under_a_transaction_or_a_wait_leaves_the_outcome_unknown() {
     waiter.send_command(&[b"BLPOP", b"q", b"0"]);
     wait_for_blocked(&mut world.nodes[0].connect(), 1);
     world.nodes[0].kill();
-    let unknown =
-        format!("-ERR node connection lost, outcome unknown (shard {})\\r\\n", world.shard_name(0));
+    let unknown = format!("-ERR node connection lost, outcome unknown (shard {})\\r\\n", world.shard_name(0));
     assert_eq!(show(&waiter.read_reply()), unknown);
     // Whether the proxy has seen yet that the connection that watched is lost is open.
     let exec = holder.ask("EXEC");

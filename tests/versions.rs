@@ -27,7 +27,7 @@ fn is_in_nodes(name: &str) -> bool {
 }
 
 #[test]
-fn a_command_that_came_later_is_answered_by_nodes_that_have_it_and_refused_by_others() {
+fn newer_command_works_only_on_nodes_that_have_it() {
     let world = World::with_shards(4);
     let mut client = world.connect();
     for (request, answer) in OF_ONE_KEY {
@@ -44,7 +44,7 @@ fn a_command_that_came_later_is_answered_by_nodes_that_have_it_and_refused_by_ot
 }
 
 #[test]
-fn in_a_transaction_a_command_that_came_later_is_kept_as_others_are() {
+fn newer_command_is_queued_in_a_transaction() {
     let world = World::with_shards(4);
     let mut client = world.connect();
     client.ask("HSET h{t} f v");
@@ -60,7 +60,7 @@ fn in_a_transaction_a_command_that_came_later_is_kept_as_others_are() {
 }
 
 #[test]
-fn what_clients_of_newer_servers_say_of_themselves_is_taken_whatever_the_nodes_are() {
+fn client_setinfo_works_over_old_nodes() {
     let world = World::with_shards(2);
     let mut client = world.connect();
     for line in ["CLIENT CAPA redirect", "CLIENT SETINFO LIB-NAME x", "CLIENT NO-TOUCH ON"] {

@@ -43,7 +43,7 @@ fn odd_input_is_the_same_wherever_it_is_cut() {
 }
 
 #[test]
-fn what_stands_before_a_refusal_is_executed_and_what_stands_behind_it_is_not() {
+fn requests_before_a_protocol_error_run_and_later_ones_not() {
     let (oracle, subject) = (Place::redis(), Place::shardis());
     let mut direct = Client::connect(subject.port);
     for (index, item) in ITEMS.iter().enumerate() {

@@ -61,7 +61,7 @@ const WRONG_IN_ITSELF: &[&str] = &[
 ];
 
 #[test]
-fn what_is_wrong_in_itself_is_refused_as_by_redis_wherever_its_keys_are() {
+fn invalid_requests_over_shards_fail_as_in_redis() {
     if server::is_too_old_for("the words of Redis 7.0") {
         return;
     }

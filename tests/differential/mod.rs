@@ -50,12 +50,12 @@ fn random_requests_get_the_replies_of_a_single_redis() {
 }
 
 #[test]
-fn commands_over_several_shards_get_the_replies_of_a_single_redis() {
+fn commands_over_shards_answer_as_a_single_redis() {
     if server::is_too_old_for("values as Redis 7.0 dumps them") {
         return;
     }
     let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_ACROSS_DEFAULT);
-    let seed = seed_for("commands_over_several_shards_get_the_replies_of_a_single_redis");
+    let seed = seed_for("commands_over_shards_answer_as_a_single_redis");
     let mut comparison = Comparison { changes_sessions: true, ..Comparison::start_across(seed) };
     while comparison.compared < requests {
         comparison.compare_batch();
@@ -69,11 +69,11 @@ fn commands_over_several_shards_get_the_replies_of_a_single_redis() {
 }
 
 #[test]
-fn random_sessions_get_the_replies_of_a_single_redis_in_both_protocols_and_several_databases() {
+fn random_sessions_answer_as_a_single_redis() {
     if server::is_too_old_for(THE_WORDS) {
         return;
     }
-    let name = "random_sessions_get_the_replies_of_a_single_redis_in_both_protocols_and_several_databases";
+    let name = "random_sessions_answer_as_a_single_redis";
     let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_OF_SESSIONS);
     let mut comparison = Comparison { changes_sessions: true, ..Comparison::start(seed_for(name)) };
     while comparison.compared < requests {

@@ -61,7 +61,7 @@ fn long_answers_within_exec_hold_little_and_keep_nobody_waiting() {
 }
 
 #[test]
-fn long_answers_in_a_pipeline_hold_little_and_keep_nobody_waiting() {
+fn pipelined_long_replies_hold_little_memory() {
     let (world, mut other, answer, before) = world();
     let mut greedy = world.connect();
     greedy.send(&request(&[b"COMMAND"]).repeat(ANSWERS));

@@ -11,7 +11,7 @@ use stdx::Prng;
 const RESIDENT_BYTES_MAX: u64 = 200 << 20;
 
 #[test]
-fn a_client_that_never_reads_is_paused_or_closed_and_others_do_not_notice() {
+fn client_that_never_reads_does_not_affect_others() {
     const ASKED: usize = 5000;
     let world = World::with_shards(2);
     let (mut greedy, mut honest) = (world.connect(), world.connect());
@@ -142,7 +142,7 @@ fn a_client_that_reads_late_gets_everything_in_order() {
 }
 
 #[test]
-fn an_idle_client_is_closed_after_the_timeout_and_a_busy_one_is_not() {
+fn only_idle_clients_are_closed_after_the_timeout() {
     let world = World::with_flags(1, &["--timeout=1"]);
     let (mut idle, mut busy) = (world.connect(), world.connect());
     assert_eq!(idle.ask("PING"), "+PONG\\r\\n");

@@ -80,13 +80,13 @@ fn count_of(client: &mut Client, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_hot_key_costs_other_shards_no_service_and_no_more_than_some_memory() {
+fn hot_key_does_not_starve_other_shards() {
     let world = World::with_flags(2, &["--workers=1"]);
     others_are_served_beside_a_flood_of(&world, &[world.key_on(0, "hot")]);
 }
 
 #[test]
-fn a_flood_for_one_shard_costs_others_no_service_and_no_more_than_some_memory() {
+fn flood_for_one_shard_does_not_starve_others() {
     let world = World::with_flags(2, &["--workers=1"]);
     let keys: Vec<String> = world.keys_on(0, "flood").take(FLOODING).collect();
     others_are_served_beside_a_flood_of(&world, &keys);

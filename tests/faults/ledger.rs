@@ -6,7 +6,7 @@ use crate::harness::processes::free_port;
 use crate::harness::{Client, Proxy, RedisServer, World, poll_until};
 
 #[test]
-fn no_write_is_lost_or_doubled_while_nodes_cut_their_connections() {
+fn no_write_is_lost_or_doubled_by_cut_connections() {
     let world = World::with_shards(3);
     let ledger = Ledger::start(&world);
     let mut admins: Vec<Client> = world.nodes.iter().map(RedisServer::connect).collect();
@@ -33,7 +33,7 @@ fn no_write_is_lost_or_doubled_while_nodes_freeze_and_thaw() {
 
 /// What a node has acknowledged it has on its disk, and no restart is a reason to write twice.
 #[test]
-fn no_acknowledged_write_is_missing_when_nodes_that_keep_all_are_killed() {
+fn killed_persistent_nodes_lose_no_acknowledged_write() {
     let directories: Vec<Directory> = (0..2).map(|_| Directory::new()).collect();
     let folders: Vec<String> =
         directories.iter().map(|folder| folder.path("").display().to_string()).collect();

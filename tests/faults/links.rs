@@ -120,7 +120,7 @@ fn a_black_hole_is_found_out_and_healthy_shards_serve_on() {
 
 /// Half of the machines are cut off at once, as by a switch that fails.
 #[test]
-fn a_black_hole_of_half_the_nodes_leaves_the_other_half_in_service() {
+fn black_hole_of_half_the_nodes_spares_the_others() {
     const NODES: usize = 4;
     let Some(network) = Network::new(NODES) else { return };
     let (_nodes, proxy) =

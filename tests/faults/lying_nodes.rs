@@ -116,7 +116,7 @@ fn a_reply_cut_short_is_never_completed_with_something_else() {
 }
 
 #[test]
-fn a_long_reply_cut_short_is_never_completed_with_something_else() {
+fn cut_long_reply_is_never_completed_by_other_bytes() {
     const LEN: usize = 1 << 20;
     for len in [100, 16 * 1024, 64 * 1024, LEN / 2, LEN + 9] {
         let lie = Lie::about(move |_| {
@@ -201,7 +201,7 @@ fn deep_and_odd_replies_pass_as_they_are() {
 }
 
 #[test]
-fn an_answer_before_the_request_was_sent_whole_is_not_the_next_requests_answer() {
+fn early_reply_is_not_given_to_the_next_request() {
     use std::io::{Read, Write};
     // Answers PING, does not know INFO, and answers any other bytes with an error at once, long before the value has arrived; then it reads on.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");

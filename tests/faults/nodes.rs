@@ -77,7 +77,7 @@ fn nodes_that_are_down_at_the_start_are_no_reason_not_to_start() {
 }
 
 #[test]
-fn a_frozen_node_costs_its_clients_one_timeout_and_nobody_else_anything() {
+fn frozen_node_costs_only_its_clients_one_timeout() {
     // The time of one is up within the test, that of the other is not. With one worker each, all connections are there.
     let world = World::with_flags(4, &["--workers=1", "--request-timeout-ms=1000"]);
     let patience = ["--workers=1", "--request-timeout-ms=600000", "--connect-timeout-ms=600000"];
@@ -157,7 +157,7 @@ fn wait_for_shard(world: &World, shard: usize, witness: &mut Client) {
 }
 
 #[test]
-fn no_reply_goes_to_a_wrong_request_while_nodes_cut_their_connections() {
+fn replies_match_requests_while_nodes_cut_connections() {
     let world = World::with_shards(4);
     let clients = StampedClients::start(world.proxy.port, 8, 16);
     let mut admins: Vec<Client> = world.nodes.iter().map(RedisServer::connect).collect();
@@ -173,7 +173,7 @@ fn no_reply_goes_to_a_wrong_request_while_nodes_cut_their_connections() {
 }
 
 #[test]
-fn no_reply_goes_to_a_wrong_request_while_nodes_are_killed_and_come_back() {
+fn replies_match_requests_while_nodes_are_killed() {
     let mut world = World::with_shards(4);
     let clients = StampedClients::start(world.proxy.port, 4, 16);
     for round in 0..4 {
@@ -193,7 +193,7 @@ fn no_reply_goes_to_a_wrong_request_while_nodes_are_killed_and_come_back() {
 }
 
 #[test]
-fn a_split_command_with_one_dead_shard_is_one_error_that_names_it() {
+fn split_command_with_a_dead_shard_is_one_named_error() {
     let mut world = World::with_shards(4);
     let mut client = world.connect();
     let keys = world.key_on_each("k");
@@ -219,7 +219,7 @@ fn a_split_command_with_one_dead_shard_is_one_error_that_names_it() {
 }
 
 #[test]
-fn a_split_command_with_a_frozen_shard_is_one_error_and_late_parts_are_dropped() {
+fn split_command_with_a_frozen_shard_drops_late_parts() {
     // Long enough for the other shards on a loaded machine.
     let world = World::with_flags(4, &["--request-timeout-ms=500"]);
     let mut client = world.connect();

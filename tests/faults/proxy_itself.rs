@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
-fn replies_that_wait_are_not_timeouts_after_the_proxy_was_frozen() {
+fn unread_replies_are_no_timeouts_after_a_proxy_freeze() {
     const TIMEOUT: Duration = Duration::from_millis(1000);
     let world = World::with_flags(2, &["--request-timeout-ms=1000"]);
     let mut client = world.connect();
@@ -38,7 +38,7 @@ fn replies_that_wait_are_not_timeouts_after_the_proxy_was_frozen() {
 }
 
 #[test]
-fn without_descriptors_clients_wait_or_are_refused_and_those_that_are_in_are_served() {
+fn descriptor_shortage_spares_connected_clients() {
     let node = RedisServer::start();
     let nodes = std::slice::from_ref(&node);
     let (_process, port) = short_of_descriptors(nodes, 128, &["--workers=1".to_owned()]);
@@ -113,7 +113,7 @@ fn half_open_handshakes_leave_descriptors_for_nodes() {
 }
 
 #[test]
-fn a_lost_shard_comes_back_while_waiting_clients_want_all_descriptors() {
+fn lost_shard_returns_under_descriptor_shortage() {
     let mut nodes = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
     let (_process, port) = short_of_descriptors(&nodes, 128, &["--workers=1".to_owned()]);
     let on = |shard| (0..).map(|n| format!("s{n}")).find(|key| shard_of(key.as_bytes(), 3) == shard);
@@ -224,7 +224,7 @@ fn half_a_request_takes_the_room_of_half_a_request() {
 }
 
 #[test]
-fn a_log_that_nobody_takes_stops_nobody_and_says_later_that_lines_are_missing() {
+fn unread_log_blocks_nothing_and_reports_dropped_lines() {
     let port = free_port();
     let program = shardis(&[&format!("--port={port}"), "--workers=1"]);
     let (mut reader, writer) = std::io::pipe().expect("a pipe");

@@ -6,7 +6,7 @@ use crate::harness::{Client, Proxy, RedisServer, World, poll_until, show};
 use std::time::Instant;
 
 #[test]
-fn what_a_node_refuses_in_its_trouble_reaches_the_client_word_for_word() {
+fn errors_of_troubled_nodes_reach_clients_verbatim() {
     let directory = Directory::new();
     let folder = directory.path("data");
     std::fs::create_dir(&folder).expect("a folder");
