@@ -80,6 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let suspicions = forbidden::check(source).into_iter().chain(glossary.check(source)).collect();
         findings.extend(permissions::apply(source, suspicions));
         findings.extend(help::check(source));
+        findings.extend(words::long_names(source));
         findings.extend(log_lines::check(source));
     }
     findings.extend(walk::check(&tree));

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_stands_beside_proxies_only_where_these_are_the_limit() {
+    fn floor_is_shown_only_where_proxies_are_the_limit() {
         let floor: Vec<_> = all().into_iter().filter(|cell| cell.suits(Role::Floor)).collect();
         assert!(floor.iter().all(|cell| matches!(cell.load, Load::Saturated { .. })));
         assert_eq!(floor.len(), 6);

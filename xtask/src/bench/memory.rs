@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_value_the_worse_way_counts_and_others_are_told_apart() {
+    fn large_value_figures_take_the_worse_direction() {
         let part = |peak: u32, max: u32| {
             format!(
                 r#"{{"rss_bytes_after":1,"peak_rss_bytes":{peak},"others_latency_us":{{"p99":5,"max":{max}}}}}"#

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_ends_before_it_listens_is_named_with_its_last_words() {
+    fn early_process_end_is_reported_with_its_output() {
         let log = std::env::temp_dir().join(format!("xtask-bench-{}.log", std::process::id()));
         let mut command = Command::new("sh");
         let child = Child::start("short", command.args(["-c", "echo no such option; exit 1"]), &log)

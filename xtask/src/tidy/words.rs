@@ -1,4 +1,5 @@
-//! One word per thing: names that we give must not use the words that the glossary gave up.
+//! One word per thing: names that we give must not use the words that the glossary gave up. And no name is a riddle: a test's
+//! states the behaviour in 60 characters.
 //!
 //! Only definitions are looked at, so that the words of std and of other crates are free to use. Words that are right
 //! in other senses (a map, a path, a channel) are not in the list: a check that is often wrong is soon ignored.
@@ -12,6 +13,25 @@ use super::source::Source;
 
 /// The page that lists our words, relative to the root.
 pub(super) const GLOSSARY_PATH: &str = "docs/glossary.md";
+
+/// Characters of a name.
+const NAME_MAX: usize = 60;
+
+/// Names that are too long to be read at once.
+pub(super) fn long_names(source: &Source<'_>) -> Vec<Finding> {
+    let long = names_of(source).into_iter().filter(|name| name.to_string().len() > NAME_MAX);
+    let finding = |name: Ident| {
+        let text = format!("`{name}` has over {NAME_MAX} characters; state the behaviour in fewer words");
+        Finding::new(source.path, name.span().start().line, text)
+    };
+    long.map(finding).collect()
+}
+
+fn names_of(source: &Source<'_>) -> Vec<Ident> {
+    let mut names = Names(Vec::new());
+    names.visit_file(&source.file);
+    names.0
+}
 
 /// Words that the glossary gave up.
 pub(super) struct Glossary(Vec<GivenUp>);
@@ -41,9 +61,7 @@ impl Glossary {
 
     /// Names that use a word which was given up.
     pub(super) fn check(&self, source: &Source<'_>) -> Vec<Suspicion> {
-        let mut names = Names(Vec::new());
-        names.visit_file(&source.file);
-        names.0.iter().filter_map(|name| self.judge(source, name)).collect()
+        names_of(source).iter().filter_map(|name| self.judge(source, name)).collect()
     }
 
     fn judge(&self, source: &Source<'_>, name: &Ident) -> Option<Suspicion> {
@@ -162,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_were_given_up_are_found_and_those_within_others_are_not() {
+    fn given_up_words_are_found_but_not_within_others() {
         for name in ["master_conn", "OldMaster", "SLAVES_MAX", "on_tick", "LameDuck", "lame_ducks"] {
             assert!(glossary().given_up(name).is_some(), "{name}");
         }
@@ -199,6 +217,16 @@ mod tests {
         for definition in definitions {
             assert_eq!(findings(definition).len(), 1, "{definition}");
         }
+    }
+
+    #[test]
+    fn names_have_at_most_60_characters() {
+        let lines = |name: String| {
+            let text = format!("\nfn {name}() {{}}");
+            let source = Source::parse("a.rs", &text).expect("it is Rust");
+            long_names(&source).iter().map(|finding| finding.line).collect::<Vec<_>>()
+        };
+        assert_eq!((lines("a".repeat(NAME_MAX)), lines("a".repeat(NAME_MAX + 1))), (vec![], vec![2]));
     }
 
     #[test]
