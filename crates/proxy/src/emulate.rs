@@ -25,7 +25,7 @@ use crate::ConnId;
 use crate::core::{Asked, Core};
 use crate::cross_slot::Remedy;
 use crate::errors::{self, Lost};
-use crate::limits::CrossShard;
+use crate::limits::{CrossShard, Settings};
 use crate::link::Purpose;
 use crate::link::profiles::{Profile, ProfileId};
 use crate::proxy::{Peer, Proxy};
@@ -253,8 +253,10 @@ const OBJECTED_TO_BYTES_MAX: usize = 4 << 10;
 /// How errors begin that another keyspace than an empty one would not have, or a node, which has commands that the store lacks.
 const NO_OBJECTIONS: [&[u8]; 2] = [b"-ERR no such key", b"-ERR command '"];
 
-/// Whether `reply` is what Redis refuses a request with, whatever its keys hold.
-fn is_objection(reply: &[u8]) -> bool {
+/// Whether Redis refuses `request` whatever its keys hold; then its error is appended to `reply`.
+fn objects_to(settings: &Settings, request: &Request<'_>, now_ms: u64, reply: &mut Vec<u8>) -> bool {
+    let Some(new_evaluator) = settings.evaluator else { return false };
+    new_evaluator(0, now_ms).run(request, false, reply);
     // Other errors, such as that of a group which is not there, are about what keys hold.
     reply.starts_with(b"-ERR ") && !NO_OBJECTIONS.iter().any(|error| reply.starts_with(error))
 }
@@ -319,19 +321,12 @@ impl Core {
     pub(crate) fn refuse_across(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         let is_looked_at = !self.topology.is_cluster() && request.bytes.len() <= OBJECTED_TO_BYTES_MAX;
         let mut reply = self.pool.take();
-        if is_looked_at && self.objects_to(request, &mut reply) {
+        if is_looked_at && objects_to(&self.settings, request, self.unix_ms(), &mut reply) {
             self.answer_error(session, &reply);
         } else {
             self.refuse_cross_slot(session, Remedy::of(command));
         }
         self.pool.give(reply);
-    }
-
-    /// Whether Redis refuses `request` whatever its keys hold; then its error is appended to `reply`.
-    fn objects_to(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> bool {
-        let Some(new_evaluator) = self.settings.evaluator else { return false };
-        new_evaluator(0, self.unix_ms()).run(request, false, reply);
-        is_objection(reply)
     }
 
     /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.
@@ -421,7 +416,7 @@ impl Core {
     /// Refuses what Redis refuses whatever its keys hold.
     fn check_arguments(&self, request: &Request<'_>) -> Result<(), String> {
         let mut reply = Vec::new();
-        match self.objects_to(request, &mut reply) {
+        match objects_to(&self.settings, request, self.unix_ms(), &mut reply) {
             true => Err(moves::said(&reply)),
             false => Ok(()),
         }
