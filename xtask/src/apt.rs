@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-
-use crate::process::{self, command};
+use programs::process::{self, command};
 
 /// Package lists in a folder.
 pub(crate) struct Apt {

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use programs::process::{self, cargo, command};
 use serde_json::Value;
-
-use crate::process::{self, cargo, command};
 
 /// All that was built.
 pub(crate) struct Built {

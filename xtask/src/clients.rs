@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-
-use crate::needs;
-use crate::process::{self, cargo, command, root, target_dir};
+use programs::needs;
+use programs::process::{self, cargo, command, root, target_dir};
 
 /// By this variable the tests learn where the programs are.
 pub(crate) const LOCATION: &str = "SHARDIS_CLIENTS";

@@ -5,9 +5,8 @@ use std::process::Command;
 
 use anyhow::{Result, anyhow};
 use clap::value_parser;
-
-use crate::needs;
-use crate::process::{self, cargo, command, target_dir};
+use programs::needs;
+use programs::process::{self, cargo, command, target_dir};
 
 /// Size of the demo.
 #[derive(clap::Args)]

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use programs::needs;
+use programs::process::{self, cargo, command, root, target_dir};
 
 use crate::builds::Built;
-use crate::needs;
-use crate::process::{self, cargo, command, root, target_dir};
 
 /// How code tells libFuzzer where it was and what it compared. cargo-fuzz gives the compiler the same. It is not used,
 /// since to build it costs more than it does here.

@@ -10,9 +10,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use programs::needs;
+use programs::process::{self, command, root, target_dir};
 
-use crate::process::{self, command, root, target_dir};
-use crate::{builds, needs};
+use crate::builds;
 
 /// What was counted last, relative to the root.
 const BASELINE_PATH: &str = "bench/instructions.txt";

@@ -9,15 +9,11 @@
 )]
 
 mod apt;
-mod bench;
 mod builds;
 mod clients;
 mod demo;
-mod failovers;
 mod fuzz;
 mod instructions;
-mod needs;
-mod process;
 mod report;
 mod sim;
 mod soak;
@@ -29,6 +25,7 @@ mod valkey;
 
 use std::process::ExitCode;
 
+use bench_suite::{comparison, failovers};
 use clap::Parser;
 
 /// Chores of this repository.
@@ -41,7 +38,7 @@ enum Task {
     #[command(hide = true)]
     Step(test::StepOptions),
     /// Measure shardis beside other proxies
-    Bench(bench::Options),
+    Bench(comparison::Options),
     /// Run real programs with client libraries of several languages
     Clients(clients::Options),
     /// Start nodes and a proxy in front of them, to play with
@@ -71,7 +68,7 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Test(options) => return test::run(&options),
         Task::Step(options) => test::run_step(&options),
-        Task::Bench(options) => bench::run(&options),
+        Task::Bench(options) => comparison::run(&options),
         Task::Clients(options) => clients::run(&options),
         Task::Demo(options) => demo::run(&options),
         Task::Failovers(options) => failovers::run(&options),

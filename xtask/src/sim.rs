@@ -1,8 +1,7 @@
 //! `cargo xtask sim`: the simulator with the arguments that it is given.
 
 use anyhow::Result;
-
-use crate::process::{self, cargo};
+use programs::process::{self, cargo};
 
 /// `--seed N`, `--worlds K`, `--from N`, …: the simulator knows them, `cargo xtask sim -- --help` lists them.
 #[derive(clap::Args)]

@@ -5,9 +5,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use programs::needs;
+use programs::process::{self, cargo, target_dir};
 
-use crate::process::{self, cargo, target_dir};
-use crate::{builds, needs};
+use crate::builds;
 
 /// How long, and which faults.
 #[derive(clap::Args)]

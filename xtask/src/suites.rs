@@ -30,11 +30,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
-use crate::needs::{self, Need};
-use crate::process::{self, cargo, command, root, target_dir};
 use crate::speed;
 use expected::Expected;
 use jobs::{Job, Jobs};
+use programs::needs::{self, Need};
+use programs::process::{self, cargo, command, root, target_dir};
 use world::{Subject, World};
 
 /// Which suites, and what to do with what they say.

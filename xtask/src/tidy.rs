@@ -23,8 +23,8 @@ mod words;
 use std::fmt;
 
 use anyhow::{Context, Result, ensure};
+use programs::process::root;
 
-use crate::process::root;
 use measure::{Measure, Unit};
 use ratchet::Ratchet;
 use source::Source;

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use programs::process::{self, command, target_dir};
 
 use crate::apt::{Apt, debian_sources};
 use crate::builds;
-use crate::process::{self, command, target_dir};
 
 /// By this variable the tests learn what to start as nodes.
 const SERVER: &str = "SHARDIS_TEST_SERVER";

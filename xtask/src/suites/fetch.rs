@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::{Context, Result};
+use programs::process::{self, command, target_dir};
 
 use crate::apt::{Apt, debian_sources};
-use crate::process::{self, command, target_dir};
 
 /// Where all of it is kept.
 pub(super) fn folder() -> PathBuf {

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use programs::process::{self, command};
 use serde_json::Value;
 
 use super::{Name, Outcome, Part, Setup, Suite, Verdict, World, fetch};
-use crate::process::{self, command};
 
 pub(super) const SUITE: Suite = Suite {
     name: Name::GoRedis,

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use programs::needs;
+use programs::process::{self, command};
 
 use super::{Name, Outcome, Part, Setup, Suite, Verdict, World, fetch, relay};
-use crate::needs;
-use crate::process::{self, command};
 
 pub(super) const SUITE: Suite = Suite {
     name: Name::Hiredis,

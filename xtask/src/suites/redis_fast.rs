@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use programs::needs;
 
 use super::{Name, Part, Setup, Suite, fetch, redis_pm};
-use crate::needs;
 
 pub(super) const SUITE: Suite = Suite {
     name: Name::RedisFast,

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use programs::needs;
+use programs::process::command;
 
 use super::{Name, Outcome, Part, Setup, Suite, Verdict, fetch, relay};
-use crate::needs;
-use crate::process::command;
 
 pub(super) const SUITE: Suite = Suite {
     name: Name::RedisPm,

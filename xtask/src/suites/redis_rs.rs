@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use programs::process::{self, cargo, command};
 use serde_json::Value;
 
 use super::tcl::write_program;
 use super::{Name, Outcome, Part, Suite, Verdict, World, fetch, relay};
-use crate::process::{self, cargo, command};
 
 pub(super) const SUITE: Suite = Suite {
     name: Name::RedisRs,

@@ -13,11 +13,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use programs::process::command;
 
 use super::tcl::write_program;
 use super::world::READY_TIMEOUT;
 use super::{World, fetch};
-use crate::process::command;
 
 /// Variables by which a relay learns of its world.
 const PROXY: &str = "SHARDIS_RELAY_PROXY";

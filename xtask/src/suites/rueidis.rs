@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use programs::process::{self, command};
 
 use super::{Name, Outcome, Part, Setup, Suite, Verdict, World, fetch};
-use crate::process::{self, command};
 
 pub(super) const SUITE: Suite = Suite {
     name: Name::Rueidis,

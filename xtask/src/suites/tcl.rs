@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
+use programs::needs;
+use programs::process::command;
 
 use super::{Name, Outcome, Part, Setup, Suite, Verdict, World, fetch};
-use crate::needs;
-use crate::process::command;
 use crate::speed;
 
 pub(super) const SUITE: Suite = Suite {

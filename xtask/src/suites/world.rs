@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use programs::process::command;
 
-use crate::process::command;
 use crate::speed;
 
 /// As many as `cargo xtask demo` has.

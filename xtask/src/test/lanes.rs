@@ -7,9 +7,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use programs::process::{command, target_dir};
 
 use super::step::{Outcome, Step};
-use crate::process::{command, target_dir};
 use crate::report::{Finished, Report};
 
 /// Steps that follow each other.

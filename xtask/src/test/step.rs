@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use programs::needs;
+use programs::process::{self, cargo, run as run_command};
 use serde::{Deserialize, Serialize};
 
 use crate::clients::{self, Language};
-use crate::process::{self, cargo, run as run_command};
-use crate::{builds, fuzz, instructions, needs, speed, suites, tidy, valkey};
+use crate::{builds, fuzz, instructions, speed, suites, tidy, valkey};
 
 /// Simulated worlds per run: enough that each fault meets each kind of request, in 22 s on one core.
 const WORLDS: u32 = 1_000;

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use programs::process::{self, cargo, root};
 use serde_json::Value;
 use spdx::{Expression, ParseMode};
 
 use super::Finding;
 use super::tree::Tree;
-use crate::process::{self, cargo, root};
 
 /// Licences, by their SPDX names, that ask for no more than to be named.
 const LICENCES: &[&str] = &[

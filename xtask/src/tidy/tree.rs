@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-
-use crate::process;
+use programs::process;
 
 /// Paths from the root, with the text of those files that a check reads.
 pub(super) struct Tree {

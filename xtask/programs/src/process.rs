@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 /// The folder that holds this repository.
-pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
+pub fn root() -> &'static Path {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    folder.ancestors().nth(2).expect("this crate is two folders below the root of the repository")
 }
 
 /// Where cargo builds, and where we keep what must not be committed.
-pub(crate) fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// `program`, to be run at the root of the repository.
-pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+pub fn command(program: impl AsRef<OsStr>) -> Command {
     // Debian puts nutcracker where only root looks.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
     let mut command = Command::new(program);
@@ -38,21 +39,21 @@ fn is_set_by_cargo(name: &OsStr) -> bool {
 }
 
 /// `cargo args…`.
-pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+pub fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = command("cargo");
     command.args(args);
     command
 }
 
 /// Runs `command` to its end; what it prints is shown.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run `{}`", line(command)))?;
     ensure!(status.success(), "`{}` ended with {status}", line(command));
     Ok(())
 }
 
 /// Like [`run`], and ends it if it takes longer than `time_max`.
-pub(crate) fn run_within(command: &mut Command, time_max: Duration) -> Result<()> {
+pub fn run_within(command: &mut Command, time_max: Duration) -> Result<()> {
     let deadline = Instant::now() + time_max;
     let mut child = command.spawn().with_context(|| format!("cannot run `{}`", line(command)))?;
     let status = loop {
@@ -72,7 +73,7 @@ pub(crate) fn run_within(command: &mut Command, time_max: Duration) -> Result<()
 }
 
 /// Runs `command` to its end and takes what it prints; its complaints are shown.
-pub(crate) fn read(command: &mut Command) -> Result<String> {
+pub fn read(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
         .output()
@@ -82,7 +83,7 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
 }
 
 /// Runs `command` to its end and takes what it writes to stderr, which is shown only if it fails.
-pub(crate) fn complaints(command: &mut Command) -> Result<String> {
+pub fn complaints(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run `{}`", line(command)))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
@@ -93,13 +94,13 @@ pub(crate) fn complaints(command: &mut Command) -> Result<String> {
 }
 
 /// Whether `command` can be run and succeeds; what it prints is dropped.
-pub(crate) fn succeeds(command: &mut Command) -> bool {
+pub fn succeeds(command: &mut Command) -> bool {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
 /// Processor time of this process and of all its children that have ended, where the system tells it: on Linux.
-pub(crate) fn cpu_used() -> Option<Duration> {
+pub fn cpu_used() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The name, in parentheses, may hold anything. The times stand 12 fields behind it: user and system, then the children's.
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -108,7 +109,7 @@ pub(crate) fn cpu_used() -> Option<Duration> {
 }
 
 /// `command` as one would type it.
-pub(crate) fn line(command: &Command) -> String {
+pub fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

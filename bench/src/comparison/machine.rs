@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use programs::process::{self, command};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::record::Machine;
-use crate::process::{self, command};
 
 /// Where processes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

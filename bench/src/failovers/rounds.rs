@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use programs::process::command;
 use serde::Serialize;
 
 use super::By;
@@ -16,7 +17,6 @@ use super::ledger::{Entry, Load, Outcome, Refusals};
 use super::pooled::{Sides, Times};
 use super::scene::{Scene, Strangers, ask, pause};
 use super::strain::Strain;
-use crate::process::command;
 
 /// How a primary is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]

@@ -10,7 +10,7 @@ use super::ledger::Ledger;
 use super::pooled::{Pool, Sides};
 use super::rounds::{Felt, Kind, Moved, Refused, Round};
 use super::strain::Strain;
-use crate::bench::Machine;
+use crate::comparison::Machine;
 
 /// Clients of healthy shards are to feel no more than this of a failover, beside what they feel without one.
 const RATIO_WANTED: f64 = 1.2;

@@ -7,13 +7,13 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use programs::process::{command, target_dir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::By;
 use super::direct::Direct;
 use super::strain::Watch;
-use crate::process::{command, target_dir};
 
 /// What `shardis local --json` says.
 #[derive(Deserialize)]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use programs::process::root;
 
 use super::contestants::Role;
 use super::findings;
@@ -12,7 +13,6 @@ use super::pictures::{self, has, unit};
 use super::record::{CellRun, Machine, Metric, Run};
 use super::report;
 use super::statistics::Limit;
-use crate::process::root;
 
 const PAGE: &str = "docs/benchmarks.md";
 const CHARTS: &str = "docs/benchmarks";
@@ -460,7 +460,7 @@ fn repeat(run: &Run, name: &str) -> String {
          missing is said and left out. One core of two has the proxy, the other the nodes and the load \
          (`taskset`); CPU time comes from `/proc/PID/task/*/schedstat`, memory from `/proc/PID/status`, system calls \
          from `perf stat` or else `strace -c` in a pass of their own. How each program was started, and with which \
-         configuration, stands in `run.txt` and in `xtask/src/bench/contestants.rs`.\n"
+         configuration, stands in `run.txt` and in `bench/src/comparison/contestants.rs`.\n"
     )
 }
 

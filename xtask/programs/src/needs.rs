@@ -6,7 +6,7 @@ use crate::process::{self, command};
 
 /// A program, or a part of one, that must be there.
 #[derive(Clone, Copy)]
-pub(crate) struct Need {
+pub struct Need {
     /// A command that succeeds where it is there.
     probe: &'static [&'static str],
     /// The Debian package that brings it.
@@ -14,29 +14,29 @@ pub(crate) struct Need {
 }
 
 /// Nodes. Debian also starts one as a service; nothing of ours talks to that one.
-pub(crate) const REDIS_SERVER: Need = Need { probe: &["redis-server", "--version"], package: "redis-server" };
+pub const REDIS_SERVER: Need = Need { probe: &["redis-server", "--version"], package: "redis-server" };
 /// What users type.
-pub(crate) const REDIS_CLI: Need = Need { probe: &["redis-cli", "--version"], package: "redis-tools" };
+pub const REDIS_CLI: Need = Need { probe: &["redis-cli", "--version"], package: "redis-tools" };
 /// twemproxy: what our ring must agree with.
-pub(crate) const NUTCRACKER: Need = Need { probe: &["nutcracker", "--version"], package: "nutcracker" };
+pub const NUTCRACKER: Need = Need { probe: &["nutcracker", "--version"], package: "nutcracker" };
 /// What a proxy costs that forwards bytes without reading them: one of the rivals of `cargo xtask bench`.
-pub(crate) const NGINX: Need = Need { probe: &["nginx", "-v"], package: "nginx" };
+pub const NGINX: Need = Need { probe: &["nginx", "-v"], package: "nginx" };
 /// Where Debian puts the part of nginx that forwards TCP.
-pub(crate) const NGINX_STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+pub const NGINX_STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 /// That part.
-pub(crate) const NGINX_STREAM: Need =
+pub const NGINX_STREAM: Need =
     Need { probe: &["test", "-e", NGINX_STREAM_MODULE], package: "libnginx-mod-stream" };
 /// Another such proxy.
-pub(crate) const HAPROXY: Need = Need { probe: &["haproxy", "-v"], package: "haproxy" };
+pub const HAPROXY: Need = Need { probe: &["haproxy", "-v"], package: "haproxy" };
 /// A Python that can make a venv, for redis-py.
-pub(crate) const PYTHON: Need =
+pub const PYTHON: Need =
     Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" };
 /// The interpreter of Redis's own suite.
-pub(crate) const TCLSH: Need = Need { probe: &["sh", "-c", "echo exit | tclsh"], package: "tcl" };
+pub const TCLSH: Need = Need { probe: &["sh", "-c", "echo exit | tclsh"], package: "tcl" };
 /// Builds hiredis.
-pub(crate) const MAKE: Need = Need { probe: &["make", "--version"], package: "make" };
+pub const MAKE: Need = Need { probe: &["make", "--version"], package: "make" };
 /// What the tests of Redis.pm load, and the library that has the same tests.
-pub(crate) const FOR_REDIS_PM: &[Need] = &[
+pub const FOR_REDIS_PM: &[Need] = &[
     Need { probe: &["perl", "-MTest::Fatal", "-e1"], package: "libtest-fatal-perl" },
     Need { probe: &["perl", "-MTest::Deep", "-e1"], package: "libtest-deep-perl" },
     Need { probe: &["perl", "-MTest::TCP", "-e1"], package: "libtest-tcp-perl" },
@@ -47,13 +47,13 @@ pub(crate) const FOR_REDIS_PM: &[Need] = &[
     PERL_REDIS_FAST,
 ];
 /// Counts instructions. It runs on Linux; nobody else is asked for it.
-pub(crate) const VALGRIND: Need = Need { probe: &["valgrind", "--version"], package: "valgrind" };
+pub const VALGRIND: Need = Need { probe: &["valgrind", "--version"], package: "valgrind" };
 /// Loses packets of a test's own network, on Linux.
-pub(crate) const NFT: Need = Need { probe: &["nft", "--version"], package: "nftables" };
+pub const NFT: Need = Need { probe: &["nft", "--version"], package: "nftables" };
 /// Makes such networks, and narrow links.
-pub(crate) const TC: Need = Need { probe: &["tc", "-V"], package: "iproute2" };
+pub const TC: Need = Need { probe: &["tc", "-V"], package: "iproute2" };
 /// A C++ compiler: libFuzzer is built from source.
-pub(crate) const CXX: Need = Need { probe: &["c++", "--version"], package: "g++" };
+pub const CXX: Need = Need { probe: &["c++", "--version"], package: "g++" };
 
 /// The client library that programs in Perl have used most.
 const PERL_REDIS: Need = Need { probe: &["perl", "-MRedis", "-e", "1"], package: "libredis-perl" };
@@ -80,7 +80,7 @@ const REDIS_EXPORTER: Need =
     Need { probe: &["prometheus-redis-exporter", "-version"], package: "prometheus-redis-exporter" };
 
 /// All that `cargo xtask test` needs; known at its start, so that it does not stop for a package after minutes.
-pub(crate) fn for_tests() -> Vec<Need> {
+pub fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
     needs.extend(for_clients());
     // Elsewhere there is no source either: then the suites that come from Debian are skipped, instructions are not counted,
@@ -94,7 +94,7 @@ pub(crate) fn for_tests() -> Vec<Need> {
 
 /// What the programs of `cargo xtask clients` need, as far as it is a package of the system. Other languages than
 /// these are used if they are there.
-pub(crate) fn for_clients() -> Vec<Need> {
+pub fn for_clients() -> Vec<Need> {
     let mut needs = vec![REDIS_SERVER, PYTHON];
     // Elsewhere these have no common name: then these languages are skipped.
     if has_apt_get() {
@@ -104,7 +104,7 @@ pub(crate) fn for_clients() -> Vec<Need> {
 }
 
 /// Installs those of `needs` that are not there, with apt-get.
-pub(crate) fn install(needs: &[Need]) -> Result<()> {
+pub fn install(needs: &[Need]) -> Result<()> {
     let packages = missing(needs);
     if packages.is_empty() {
         return Ok(());
@@ -130,7 +130,7 @@ fn has_apt_get() -> bool {
 }
 
 /// The packages of those `needs` that are not there.
-pub(crate) fn missing(needs: &[Need]) -> Vec<&'static str> {
+pub fn missing(needs: &[Need]) -> Vec<&'static str> {
     let absent = |need: &&Need| !process::succeeds(command(need.probe[0]).args(&need.probe[1..]));
     needs.iter().filter(absent).map(|need| need.package).collect()
 }

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use programs::process::{self, command};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::load::output;
 use super::machine::{self, Place};
-use crate::process::{self, command};
 
 /// How long strace may take to attach.
 const ATTACH_PAUSE: Duration = Duration::from_millis(300);

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use programs::needs::{self, Need};
+use programs::process::{self, cargo, command, target_dir};
 use serde::{Deserialize, Serialize};
 
 use super::cells::Test;
 use super::machine::{self, Place};
 use super::running::{Child, free_ports};
-use crate::needs::{self, Need};
-use crate::process::{self, cargo, command, target_dir};
 
 /// What a contestant is to shardis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use programs::process;
 
 use super::cells::{KEYS, Real, Test};
 use super::machine::{self, Place};
 use super::record::{Figures, Metric};
-use crate::process;
 
 /// Keys that are written before one looks at the replies: both fit into the sockets' buffers with small values, and with
 /// large ones the nodes answer while we write.

@@ -375,7 +375,7 @@ mod tests {
     /// The way of every cell over real nodes, with the one contestant that needs no build.
     #[test]
     fn a_node_is_filled_driven_and_measured() {
-        let folder = std::env::temp_dir().join(format!("xtask-bench-{}-measure", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("bench-suite-{}-measure", std::process::id()));
         std::fs::create_dir_all(&folder).expect("it can be made");
         let nodes = Nodes::start(&folder).expect("redis-server is there");
         let rig = Rig { nodes, loadgen: "loadgen".into(), folder: folder.clone(), seconds: 0.05 };

@@ -8,12 +8,12 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use programs::process;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cells::NODES;
 use super::load;
 use super::machine::{self, Place};
-use crate::process;
 
 /// How long a process may take until it listens: milliseconds are usual.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn early_process_end_is_reported_with_its_output() {
-        let log = std::env::temp_dir().join(format!("xtask-bench-{}.log", std::process::id()));
+        let log = std::env::temp_dir().join(format!("bench-suite-{}.log", std::process::id()));
         let mut command = Command::new("sh");
         let child = Child::start("short", command.args(["-c", "echo no such option; exit 1"]), &log)
             .expect("sh is there");
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_process_ends_with_its_owner() {
-        let log = std::env::temp_dir().join(format!("xtask-bench-{}-sleep.log", std::process::id()));
+        let log = std::env::temp_dir().join(format!("bench-suite-{}-sleep.log", std::process::id()));
         let child = Child::start("sleep", Command::new("sleep").arg("600"), &log).expect("sleep is there");
         let stat = format!("/proc/{}/stat", child.id());
         assert!(Path::new(&stat).exists());

@@ -19,10 +19,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use programs::needs;
+use programs::process::{self, cargo, command, root, target_dir};
 
-use crate::bench::{Machine, machine_folder};
-use crate::needs;
-use crate::process::{self, cargo, command, root, target_dir};
+use crate::comparison::{Machine, machine_folder};
 use ledger::Load;
 use report::Report;
 use rounds::Kind;
@@ -30,7 +30,7 @@ use scene::Scene;
 
 /// What to do to whom.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Source of failovers
     #[arg(long, value_enum, default_value = "cluster")]
     by: By,
@@ -84,7 +84,7 @@ impl By {
 }
 
 /// Runs it and prints what came of it.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     needs::install(&[needs::REDIS_SERVER, needs::REDIS_CLI])?;
     process::run(&mut cargo(["build", "--release", "--package", "shardis"]))?;
     let data = target_dir().join(format!("failovers-{}", std::process::id()));

@@ -36,17 +36,17 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::needs;
-use crate::process::{self, command, root, target_dir};
 use cells::{Cell, Load};
 use contestants::Contestant;
 use measure::{Ready, Rig};
+use programs::needs;
+use programs::process::{self, command, root, target_dir};
 pub(crate) use record::Machine;
 use record::{CellRun, Entry, Metric, Run};
 
 /// What and how long to measure.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Short run of a few cells, in two rounds: under two minutes
     #[arg(long)]
     short: bool,
@@ -115,7 +115,7 @@ impl Options {
 }
 
 /// Measures, or does what the options ask for instead.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     let cells = options.cells()?;
     if options.list {
         cells
