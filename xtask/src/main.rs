@@ -1,6 +1,15 @@
 //! Chores of this repository, as a program so that they are the same on every machine: `cargo xtask help` lists them.
 //!
-//! Nothing here is shipped, and nothing that is shipped depends on it.
+//! ```text
+//!     cargo xtask test ─► lanes of steps, each a process: fmt, tidy, clippy, doc, tests, sim, fuzz, suites …
+//!     cargo xtask bench, failovers ─► the crate bench-suite          other programs ─► the crate programs
+//! ```
+//!
+//! Begin with `Task` below, `test::step::Step`, a step of the tests, and `tidy`, whose modules each hold one rule.
+//!
+//! **Must not know** how the product works inside: it builds and starts programs. Nothing here is shipped, and nothing that is
+//! shipped depends on it. It relaxes the lints of the root's `clippy.toml`, since chores measure real time, start processes and
+//! connect to them.
 
 #![allow(
     clippy::disallowed_methods,

@@ -11,8 +11,18 @@
 //!                   everything else: Resolved::write_error
 //! ```
 //!
-//! The rows are in `table/`, one line per command, in Redis's own words. A new command is a line there. Nothing here
-//! does IO, keeps state or, on the path of a request, allocates.
+//! Begin with [`resolve`], the [`Command`] that it finds, and its [`Carry`]. The rows are in `table/`, one line per command, in
+//! Redis's own words. A new command is a line there.
+//!
+//! ```
+//! let mset = command::find(b"mset").expect("Redis has it");
+//! assert_eq!((mset.arity, mset.split_step()), (-3, 2));
+//! assert!(mset.may_write());
+//! ```
+//!
+//! **Must not know** a connection, a client or a topology: it says that a request splits, not where to. Its dependencies are `resp`
+//! and `stdx`. The root's `clippy.toml` forbids clocks, threads and sockets. Nothing here keeps state or, on the path of a request,
+//! allocates.
 
 pub mod about;
 pub mod learned;

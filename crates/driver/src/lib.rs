@@ -1,10 +1,44 @@
-//! The event loop: sockets and readiness (epoll on Linux, kqueue on macOS and the BSDs, through mio) behind one small
-//! interface. Knows file descriptors and no Redis.
+//! The event loop: sockets and readiness (epoll on Linux, kqueue on macOS and the BSDs, through mio) behind one small interface.
 //!
-//! A turn of its user is: [`Driver::wait`], then [`Driver::next_event`] until there is none, then sends and closes.
-//! Sockets are registered once, edge-triggered, for both directions: no call to change an interest is ever made. What
-//! is readable is read in one go per turn and connection, up to the size of the one shared buffer, or to a share of it
-//! while others have something as well; what had more waits in a list for the next turn, behind the others.
+//! ```text
+//!     epoll, kqueue ─► Driver::wait ─► next_event ─► Event::Received(id, bytes)      send, close ─► sockets
+//!                           │
+//!                           └─► handshakes: clients that still have to show a PROXY header or shake hands (TLS)
+//! ```
+//!
+//! Begin with [`Driver`] and its [`Event`]s. A turn of its user is: [`Driver::wait`], then [`Driver::next_event`] until there is
+//! none, then sends and closes.
+//!
+//! ```
+//! use driver::{Driver, Event};
+//! use std::io::Write;
+//! use std::os::unix::net::UnixStream;
+//! use std::time::Duration;
+//! use stdx::Id;
+//!
+//! let (mut client, ours) = UnixStream::pair()?;
+//! ours.set_nonblocking(true)?;
+//! let (mut driver, id) = (Driver::new()?, Id::from_u64(0));
+//! driver.adopt_unix(id, ours)?;
+//! client.write_all(b"PING\r\n")?;
+//! driver.wait(Duration::from_secs(60))?;
+//! assert!(matches!(driver.next_event(), Some(Event::Received { .. })));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Sockets are registered once, edge-triggered, for both directions: no call to change an interest is ever made. The driver reads
+//! each readable connection once per turn, up to the size of the one shared buffer, or to a share of it while others have something
+//! as well. A connection that had more waits in a list for the next turn, behind the others.
+//!
+//! **TLS and PROXY headers.** The core knows neither. A client of a listener with one of them is a pending client
+//! (`handshakes.rs`) until it has shown its header (`header.rs`) and shaken hands (`tls.rs`). Then it gets its connection's id, and
+//! its bytes are those below TLS. Towards a node, `Connected` is told after the handshake. rustls holds no socket, and `tls.rs` none
+//! in its tests: they deliver byte by byte. `credentials.rs` makes certificates of PEM; `crates/shardis/src/transport.rs` reads the
+//! files. Only bytes that left in whole records count as sent. So what the core believes not to have reached a node has not, and a
+//! connection that is closed when all was sent has lost nothing.
+//!
+//! **Must not know** Redis. Its only dependency of ours is `stdx`. It is the crate in which sockets live: it relaxes the lint of the
+//! root's `clippy.toml` that forbids them elsewhere.
 
 #![expect(clippy::disallowed_types, reason = "sockets live here")]
 

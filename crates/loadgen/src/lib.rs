@@ -1,9 +1,23 @@
 //! Load for a proxy, and the canned nodes behind it: made so that neither is the limit of what is measured.
 //!
-//! `saturate` keeps the proxy busy all the time (closed loop), `open` sends at a fixed rate whatever comes back (open
-//! loop), and both can run the nodes in their own thread, so that a machine of two cores has one for the proxy alone.
-//! `echo` is the floor: what reading, counting and answering cost on the driver that the proxy uses. `idle`, `slow` and
-//! `large` look at memory. Each mode is a module with its `Options` and a `run` that gives a report as JSON.
+//! ```text
+//!     loadgen saturate, open ──► the proxy ──► nodes of loadgen, or real ones
+//!            └◄── every byte of every reply is compared ◄──┘      ─► report (JSON)
+//! ```
+//!
+//! Begin with [`workload`], which says what is sent, [`rig`], the sockets and their loop, and [`report`]. Each mode is a module with
+//! its `Options` and a `run` that gives a report as JSON:
+//!
+//! - [`saturate`] keeps the proxy busy all the time (closed loop).
+//! - [`mod@open`] sends at a fixed rate whatever comes back (open loop).
+//! - [`echo`] is the floor: the cost of reading, counting and answering on the driver that the proxy uses.
+//! - [`idle`], [`slow`] and [`large`] look at memory.
+//!
+//! `saturate` and `open` can run the nodes in their own thread, so that a machine of two cores has one for the proxy alone.
+//!
+//! ```text
+//! $ loadgen saturate --target 127.0.0.1:6380 --connections 50 --pipeline 10
+//! ```
 //!
 //! What was the limit? The report tells: `pid_busy` and `pid_waiting` are the shares of the time in which the measured
 //! process ran and in which it could have but others had its core; together near 1 it was the target, and a large
@@ -11,8 +25,9 @@
 //! generator, and the figure is a bound only. Memory is in bytes, `latency_us` in microseconds; in the closed loop it is
 //! that of a batch, from its sending to its last reply.
 //!
-//! Never does it believe a reply: every byte of every reply is compared with what it must be, and a wrong one ends the
-//! run. Figures of the measured process come from /proc, so `--measure-pid` needs Linux; the rest does not.
+//! **Must not know** the proxy: no crate of it is a dependency, so what is measured cannot lend it a hand. Never does it believe a
+//! reply: every byte of every reply is compared with what it must be, and a wrong one ends the run. Figures of the measured process
+//! come from /proc, so `--measure-pid` needs Linux; the rest does not.
 
 #![expect(
     clippy::disallowed_methods,

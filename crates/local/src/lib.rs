@@ -5,9 +5,19 @@
 //!     (supervisor.rs)           (host.rs)                         └─► shardis die-with-parent ═► shardis proxy
 //! ```
 //!
+//! Begin with [`LocalArgs`], which `shardis` fills from its command line, and `layout.rs`, which makes a list of processes of them.
+//!
+//! ```text
+//! $ shardis local --nodes 3
+//! ```
+//!
 //! Two processes, so that each clears up after the other, even after SIGKILL: the end of the first closes the pipe, and the
-//! second stops all nodes and removes their data; the end of the second ends the nodes (`die_with_parent.rs`), and the first removes what
-//! is left.
+//! second stops all nodes and removes their data; the end of the second ends the nodes (`die_with_parent.rs`), and the first removes
+//! what is left. `readiness.rs` asks the nodes whether they are ready and makes a cluster of them; `children.rs` ends them with all
+//! that they forked.
+//!
+//! **Must not know** the proxy: it starts one as a program. Of our crates it depends on `resp` and `stdx`. It relaxes the lints of
+//! the root's `clippy.toml` against clocks, threads and sockets, since it starts processes and asks nodes whether they are there.
 
 #![expect(clippy::disallowed_methods, reason = "it starts processes and waits for them")]
 #![expect(clippy::disallowed_types, reason = "it asks nodes whether they are there")]

@@ -5,9 +5,30 @@
 //!      client ◄─ session ◄──────────── (merge) ◄── link ◄─ node
 //! ```
 //!
-//! Nothing here knows a file descriptor, a clock or a thread. Whoever drives it, a worker or the simulator, tells it
-//! what happened ([`Proxy::handle_event`], with the time), asks it what to do ([`Proxy::poll_action`]) and when to
-//! come back at the latest ([`Proxy::poll_deadline`]).
+//! Begin with [`Proxy`], the [`Event`]s that it is told and the [`Action`]s that it asks for; then read `requests.rs`, the way
+//! down, and `replies.rs`, the way up. [`Settings`] and [`Limits`] are what a worker is told at start.
+//!
+//! A worker or the simulator drives it. It tells the core what happened ([`Proxy::handle_event`], with the time), asks it what to
+//! do ([`Proxy::poll_action`]), and comes back at [`Proxy::poll_deadline`] at the latest.
+//!
+//! ```
+//! use proxy::{Action, Board, Limits, Proxy, Settings};
+//! use std::sync::Arc;
+//! use stdx::Instant;
+//! use topology::{Topology, TopologySpec, parse_nodes};
+//!
+//! let nodes = parse_nodes("127.0.0.1:6379")?;
+//! let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() })?;
+//! let board = Arc::new(Board::new(1));
+//! let mut proxy = Proxy::new(Limits::default(), Settings::default(), Arc::new(topology), board, Instant::ZERO);
+//! proxy.handle_timeouts(Instant::ZERO);
+//! assert!(matches!(proxy.poll_action(), Some(Action::Connect { .. })), "it connects to its node");
+//! # Ok::<(), topology::TopologyError>(())
+//! ```
+//!
+//! **Must not know** a file descriptor, a clock, a thread or a store. Commands over several shards are run by a
+//! [`command::Evaluator`] that [`Settings::evaluator`] brings. `Cargo.toml` names neither `driver` nor `store`, and the root's
+//! `clippy.toml` forbids clocks, threads and sockets.
 
 mod audit;
 mod core;

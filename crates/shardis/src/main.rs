@@ -1,7 +1,23 @@
-//! `shardis`: many Redis nodes behind one endpoint.
+//! `shardis`: many Redis nodes behind one endpoint. The binary only connects: arguments to settings, sockets to the core, the
+//! core's notices to the log.
 //!
-//! The binary only connects: arguments to settings, sockets to the core, the core's notices to the log. One control
-//! thread accepts clients and hears signals (`control.rs`); each worker thread turns its own loop (`worker.rs`).
+//! ```text
+//!     file, command line ─► args ─► Serving ─► Plan (nobody can connect yet) ─► listeners ─► Service (workers run)
+//!
+//!     listener ─► control thread ─► worker: driver ─► proxy ─► driver        discovery thread ─► Topology ─► all workers
+//!                 signals, log ────┘
+//! ```
+//!
+//! Begin with `worker::Worker`, whose `turn` is the loop in which driver and core meet, `control.rs`, the control thread, and
+//! `args.rs`. `control.rs` is one loop over any number of services: `sharding.rs` serves Redis, `tcp/passing.rs` each listener of
+//! mode tcp, each with workers of its own (`team.rs`).
+//!
+//! ```text
+//! $ shardis proxy --nodes 10.0.0.1:6379,10.0.0.2:6379 --port 6380
+//! ```
+//!
+//! **Must not know** how a request is carried out: it sees events, actions and notices of `proxy` and reads no request. Threads and
+//! clocks begin here and nowhere below: this crate relaxes the lints of the root's `clippy.toml` that forbid them elsewhere.
 
 #![expect(clippy::disallowed_methods, reason = "threads and clocks begin here and nowhere below")]
 #![expect(clippy::disallowed_types, reason = "the control thread accepts")]

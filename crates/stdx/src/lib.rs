@@ -1,5 +1,25 @@
-//! What std lacks, without a word of the domain: instants as plain values, a generational slab, byte queues that
-//! give their memory back, glob patterns, and a seeded random number generator.
+//! What std lacks, without a word of the domain: instants as plain values, a generational slab, byte queues that give their
+//! memory back, glob patterns, and a seeded random number generator.
+//!
+//! ```text
+//!     socket ─► ByteQueue ─► parser          buffers: BufferPool::take ─► ByteQueue ─► BufferPool::give
+//!     Slab::insert ─► Id ─► Slab::get        an Id outlives its entry, and then finds nothing
+//! ```
+//!
+//! Begin with [`Slab`] and its [`Id`], [`ByteQueue`] with [`BufferPool`], and [`Instant`].
+//!
+//! ```
+//! use stdx::Slab;
+//!
+//! let mut sessions = Slab::default();
+//! let id = sessions.insert("alice");
+//! assert_eq!(sessions.remove(id), Some("alice"));
+//! sessions.insert("bob");
+//! assert_eq!(sessions.get(id), None, "an old id never finds a later entry");
+//! ```
+//!
+//! **Must not know** anything of Redis or of this project. `Cargo.toml` has no dependency, and the root's `clippy.toml` forbids
+//! clocks, threads and sockets: an [`Instant`] is a number that the caller brings.
 
 pub mod bytes;
 pub mod glob;

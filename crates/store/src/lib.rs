@@ -6,11 +6,33 @@
 //!          work ─► expiry, freeing in steps ───────────────────────┘
 //! ```
 //!
-//! [`Store::admit`] begins a connection, which has a state of its own: its database, its protocol. [`Store::run`] takes
-//! one request of one connection and appends one reply, byte for byte what Redis 7.0 says, errors included.
-//! What others are to be told, because they wait for a key or are subscribed, lies ready afterwards as [`Delivery`].
-//! Nothing here does IO, knows a clock, starts a thread or is kept at exit: time is an argument, randomness comes from
-//! the seed. A new command is a line in `dispatch`.
+//! Begin with [`Store`], its [`StoreSettings`], and [`Scratch`], a keyspace for one command. [`Store::admit`] begins a connection,
+//! which has a state of its own: its database, its protocol, its transaction. [`Store::run`] takes one request of one connection
+//! and appends one reply, byte for byte what Redis 7.0 says, errors included.
+//!
+//! ```
+//! use resp::{Request, Span};
+//! use store::{Store, StoreSettings};
+//!
+//! let mut store = Store::new(StoreSettings::default());
+//! let client = store.admit();
+//! let bytes = b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n";
+//! let spans = [Span { start: 8, len: 4 }, Span { start: 18, len: 1 }];
+//! let mut reply = Vec::new();
+//! store.run(client, &Request::new(bytes, &spans), 1_000, &mut reply);
+//! assert_eq!(reply, b":1\r\n");
+//! ```
+//!
+//! A new command is a line in `dispatch.rs`, which names the function that runs it. `commands/` has a file for each family of
+//! commands, `values/` one for each kind of value, `formats/` the forms that values have outside (Redis's dumps), `keyspace.rs`
+//! expiry, eviction and the account of memory.
+//!
+//! Every command that changes a key says so once, to `audience.rs`: for clients that watch the key, that wait for it, or that
+//! listen to notifications. `waiting.rs` collects what they are told. It lies ready after the request as [`Delivery`].
+//!
+//! **Must not know** the proxy, IO, a clock or a thread: time is an argument, randomness comes from the seed, and nothing is kept
+//! at exit. Of our crates it depends on `command` (for the trait [`command::Evaluator`]), `resp` and `stdx`. The root's
+//! `clippy.toml` forbids clocks, threads and sockets.
 
 mod args;
 mod audience;

@@ -1,10 +1,28 @@
-//! The core of `shardis tcp`: which node a client gets, and what becomes of its bytes. It reads none of them.
+//! The core of `shardis tcp`: which node a client gets, and where its bytes go. It reads none of them.
 //!
 //! ```text
-//!     client ─► pair ─► node          probes ─► nodes: who is well
+//!     client ─► pair ─► node          probes ─► nodes: which are usable
 //! ```
 //!
-//! It touches no socket and no clock: a worker of shardis tells it what happened and does what it asks for.
+//! Begin with [`Core`], one for each worker, its [`Action`]s, and [`Nodes`], which all workers share. A worker tells the core what
+//! happened and does what [`Core::poll_action`] asks for.
+//!
+//! `nodes.rs` chooses and judges nodes, `pairs.rs` joins a client with its connection to a node, `probes.rs` looks at nodes between
+//! clients, and `transcripts.rs` tests them. A worker passes the bytes of a read on from the driver's buffer. The core keeps only
+//! what their target does not take, and the source is not read from meanwhile. So a request costs two reads and two writes, as in
+//! nginx.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tcp::{Core, Limits};
+//!
+//! let limits = Limits { connect_timeout: Duration::from_secs(1), idle_timeout: Duration::ZERO };
+//! let mut core = Core::new(limits, 64 << 10);
+//! assert!(core.poll_action().is_none(), "without a client there is nothing to do");
+//! ```
+//!
+//! **Must not know** Redis, a socket or a clock. Its only dependency is `stdx`, and the root's `clippy.toml` forbids clocks, threads
+//! and sockets.
 
 mod core;
 mod nodes;

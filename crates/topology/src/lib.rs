@@ -5,11 +5,23 @@
 //!            (what counts)   (32 bits)             (a table made once)
 //! ```
 //!
-//! Everything here is bit-exact with the proxies whose data it takes over (redis-sharding, twemproxy, predixy,
-//! codis, Redis Cluster): one wrong bit moves keys to nodes that do not have them. So their defects are copied too,
-//! each named where it stands. Nothing here does IO, and a lookup allocates nothing.
+//! Begin with [`TopologySpec`], the [`Topology`] that it makes, and [`ShardId`]. [`discovery`] learns topologies that change from
+//! the nodes of a Redis Cluster or from sentinels.
 //!
-//! [`discovery`] learns topologies that change from those who know them.
+//! ```
+//! use topology::{Topology, TopologySpec, parse_nodes};
+//!
+//! let nodes = parse_nodes("127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381")?;
+//! let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() })?;
+//! assert_eq!(topology.shard_of(b"cart{42}"), topology.shard_of(b"user{42}"));
+//! # Ok::<(), topology::TopologyError>(())
+//! ```
+//!
+//! Everything here is bit-exact with the proxies whose data it takes over (redis-sharding, twemproxy, predixy, codis, Redis
+//! Cluster): one wrong bit moves keys to nodes that do not have them. So their defects are copied too, each named where it stands.
+//!
+//! **Must not know** a command, a client or a socket. Of our crates it depends on `resp` and `stdx`, for what nodes answer to
+//! discovery. The root's `clippy.toml` forbids clocks, threads and sockets. A lookup allocates nothing.
 
 pub mod discovery;
 mod distribution;

@@ -6,8 +6,22 @@
 //!                          └────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! [`Users`] never change: whoever changes them makes new ones, and [`Registry`] keeps the newest for all workers, with the
-//! log of what was denied. Passwords are kept as SHA-256, and nothing here prints one.
+//! Begin with [`Users`], which never change, the [`User`] in them, and [`Registry`]. A change makes new users, and the registry
+//! keeps the newest for all workers, with the log of what was denied.
+//!
+//! ```
+//! use users::{Registry, Users};
+//!
+//! let registry = Registry::new(Users::default(), [0; 32], false);
+//! let users = registry.set_user(b"ann", &[b"on", b">secret", b"~user:*", b"+get"], 1 << 20).expect("the rules are right");
+//! assert!(users.authenticate(b"ann", b"secret").is_some());
+//! assert!(users.authenticate(b"ann", b"guess").is_none());
+//! ```
+//!
+//! Passwords are kept as SHA-256, and nothing here prints one.
+//!
+//! **Must not know** a session, a shard or a file system: files come as text. Of our crates it depends on `command`, `resp` and
+//! `stdx`. The root's `clippy.toml` forbids clocks, threads and sockets.
 
 mod bits;
 mod denials;
