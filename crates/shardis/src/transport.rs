@@ -44,6 +44,7 @@ pub(crate) struct TransportArgs {
 
     /// Additional listener, repeatable: host:port, [v6]:port or unix:/path, then optionally tls and a read policy, each
     /// after a blank, as in --listener='127.0.0.1:6381 read-from=replica'
+    #[expect(rustdoc::broken_intra_doc_links, reason = "an address of IPv6 in brackets")]
     #[arg(long, value_name = "ADDRESS [tls] [read-from=POLICY]", value_parser = ListenerArg::from_str)]
     pub(crate) listener: Vec<ListenerArg>,
 

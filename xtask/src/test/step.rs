@@ -44,6 +44,8 @@ pub(crate) enum Step {
     Fmt,
     Tidy,
     Clippy,
+    /// Writes the pages of all crates, private items included.
+    Doc,
     /// Builds all tests.
     Build,
     /// Makes the programs with client libraries.
@@ -118,6 +120,10 @@ impl Step {
             Step::Tidy => tidy::run(&tidy::Options::default())?,
             Step::Clippy => {
                 run_command(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?
+            }
+            Step::Doc => {
+                let mut doc = cargo(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+                run_command(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
             }
             Step::Build => builds::tests().map(drop)?,
             Step::Clients => return Ok(clients::prepare(Language::value_variants())?.skipped),

@@ -16,6 +16,7 @@ use topology::{Address, NodeSpec, Topology, TopologySpec, parse_nodes};
 pub(crate) struct DiscoveryArgs {
     /// Seed nodes of a Redis Cluster, separated by commas: host:port, [v6]:port or unix:/path. shardis discovers the
     /// other nodes, replicas and slots from them (docs/cluster.md)
+    #[expect(rustdoc::broken_intra_doc_links, reason = "an address of IPv6 in brackets")]
     #[arg(
         long,
         value_name = "NODE,NODE,…",

@@ -40,6 +40,7 @@ pub(crate) struct ProxyArgs {
     /// Nodes, separated by commas: host:port, [v6]:port or unix:/path, then optionally :weight, @zone, and a blank and
     /// a name. Replicas follow their primary, each after a |. Without nodes, in-memory shards serve, and their data is
     /// lost at exit
+    #[expect(rustdoc::broken_intra_doc_links, reason = "an address of IPv6 in brackets")]
     #[arg(long, value_name = "NODE,NODE,…", group = "far", conflicts_with_all = ["store_shards", "store_memory", "store_policy"])]
     nodes: Option<String>,
 

@@ -26,6 +26,7 @@ use topology::{NodeSpec, parse_nodes};
 pub(crate) struct TcpArgs {
     /// Nodes, separated by commas: host:port, [v6]:port or unix:/path, then optionally :weight, and a blank and a name.
     /// Each client gets one. Host names are resolved at the start and every 5 s while clients come
+    #[expect(rustdoc::broken_intra_doc_links, reason = "an address of IPv6 in brackets")]
     #[arg(long, value_name = "NODE,NODE,…")]
     nodes: String,
 
