@@ -65,7 +65,7 @@ fn proxies_that_are_each_others_nodes_do_not_loop() {
         let (Some(one), Some(other)) = (start(first, second), start(second, first)) else { continue };
         // One of them refuses the other; which one, their starts decide.
         let told = poll_until("one to find the other behind itself", || {
-            let is_told = |proxy: &Proxy| proxy.output().contains("would come back to this one");
+            let is_told = |proxy: &Proxy| proxy.output().contains("forwards to this one");
             (is_told(&one) || is_told(&other)).then(|| [&one, &other].map(Proxy::output).join("\n"))
         });
         assert!(told.contains("node refused"), "{told}");
@@ -74,7 +74,7 @@ fn proxies_that_are_each_others_nodes_do_not_loop() {
         let ask = format!("GET {}", key.expect("some key is there"));
         let reply = poll_until("an answer that names the loop", || {
             let reply = client.ask(&ask);
-            reply.contains("would come back to this one").then_some(reply)
+            reply.contains("forwards to this one").then_some(reply)
         });
         assert!(reply.starts_with("-TRYAGAIN "), "{reply}");
         return;

@@ -360,7 +360,7 @@ fn replica_without_primary_is_skipped_and_logged_once() {
     world.wait_until_replicas_answer(&mut reader, &key);
     let mut replica = world.replicas[0].connect();
     assert_eq!(replica.ask("REPLICAOF 127.0.0.1 1"), "+OK\\r\\n");
-    let refused = "no replica may be read from: its link to the primary is down";
+    let refused = "no replica is readable: its link to the primary is down";
     let said = || world.proxy.output().matches("replicas unavailable").count();
     let said_before = said();
     poll_until("reads to be refused", || reader.ask(&format!("GET {key}")).contains(refused).then_some(()));

@@ -88,7 +88,7 @@ fn an_operator_configures_all_nodes_at_once() {
     assert!(client.ask("CONFIG SET port 1").starts_with("-ERR CONFIG SET port is not allowed"));
     assert!(client.ask("CONFIG SET nonsense 1").starts_with("-ERR Unknown option"));
     assert_eq!(client.ask("DEBUG SLEEP 0"), r"+OK\r\n");
-    assert!(client.ask("DEBUG SEGFAULT").contains("is not allowed through shardis: this would end"));
+    assert!(client.ask("DEBUG SEGFAULT").contains("is not allowed through shardis: it would stop"));
     assert!(client.ask("SHUTDOWN NOSAVE").contains("is not allowed through shardis: it would stop"));
 }
 

@@ -128,7 +128,7 @@ fn tls_1_2_and_1_3_work_and_plain_clients_are_refused() {
     let (said, ended) = plain.read_to_end();
     // An alert, and nothing else.
     assert_eq!((said.first(), said.len(), ended), (Some(&21), 7, ReadError::Closed { partial: 0 }));
-    world.wait_for_log("TLS: the other side does not speak it");
+    world.wait_for_log("TLS: the peer does not speak TLS");
     poll_until("it is counted", || (world.count("total_handshakes_failed") == 1).then_some(()));
     assert_eq!(world.connect().ask("PING"), "+PONG\\r\\n");
 }
@@ -378,7 +378,7 @@ fn a_node_that_wants_a_certificate_of_ours_is_named_as_such() {
     let proxy = Proxy::start(&[&node_list(&nodes), "--node-tls", &ca, "--port=0"]);
     let reply = Client::connect(proxy.port).ask("SET a 1");
     assert!(reply.starts_with("-TRYAGAIN "), "{reply}");
-    let reason = "TLS: the other side wants a certificate of ours";
+    let reason = "TLS: the peer requires a client certificate";
     poll_until(reason, || proxy.output().contains(reason).then_some(()));
 }
 

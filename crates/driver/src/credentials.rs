@@ -197,7 +197,7 @@ fn system_authorities() -> Result<RootCertStore, CredentialsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err(CredentialsError::Authority("this system has none".to_owned()));
+        return Err(CredentialsError::Authority("the system has no certificate authorities".to_owned()));
     }
     Ok(roots)
 }

@@ -239,11 +239,7 @@ impl Handshakes {
                 Err(reason) => return self.refuse(registry, id, reason),
             }
         }
-        if self.deadline() <= now {
-            self.refuse_oldest(registry, "it has taken too long to shake hands")
-        } else {
-            None
-        }
+        if self.deadline() <= now { self.refuse_oldest(registry, "handshake timed out") } else { None }
     }
 
     /// Closes the pending client that has been here for the longest.

@@ -133,7 +133,7 @@ impl<S: Read + Write> TlsStream<S> {
             }
             let mut flight = [0; HANDSHAKE_READ_BYTES];
             match self.below.read(&mut flight) {
-                Ok(0) => return Err(failed("the connection was closed in the middle of the handshake")),
+                Ok(0) => return Err(failed("connection closed during the handshake")),
                 Ok(len) => {
                     self.shaken += len;
                     if self.shaken > HANDSHAKE_BYTES_MAX {
@@ -303,14 +303,12 @@ fn failed(reason: &str) -> io::Error {
 /// What rustls says, in words for an operator where its own are none.
 fn explain(error: &Error) -> String {
     match error {
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "the other side does not speak it".to_owned()
-        }
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => "the peer does not speak TLS".to_owned(),
         Error::NoCertificatesPresented => "the client has no certificate".to_owned(),
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the other side wants a certificate of ours".to_owned()
+            "the peer requires a client certificate".to_owned()
         }
-        Error::AlertReceived(alert) => format!("the other side refused: {alert:?}"),
+        Error::AlertReceived(alert) => format!("the peer refused: {alert:?}"),
         Error::InvalidCertificate(fault) => {
             format!("invalid peer certificate: {}", explain_certificate(fault))
         }
@@ -322,7 +320,7 @@ fn explain(error: &Error) -> String {
 fn explain_certificate(fault: &CertificateError) -> String {
     let days = |from: &UnixTime, until: &UnixTime| until.as_secs().saturating_sub(from.as_secs()) / DAY_S;
     match fault {
-        CertificateError::UnknownIssuer => "it is signed by no authority that is trusted here".to_owned(),
+        CertificateError::UnknownIssuer => "its issuer is not a trusted authority".to_owned(),
         CertificateError::ExpiredContext { time, not_after } => {
             format!("it expired {} days ago by this machine's clock", days(not_after, time))
         }

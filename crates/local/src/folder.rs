@@ -120,7 +120,7 @@ fn read_layout(folder: &Path) -> Result<Option<Layout>> {
         text => text.with_context(|| format!("cannot read {}", file.display()))?,
     };
     let layout: Layout =
-        serde_json::from_str(&text).with_context(|| format!("{} makes no sense", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is not valid", file.display()))?;
     let members = layout.shape.members().len();
     ensure!(
         layout.ports.len() == members,

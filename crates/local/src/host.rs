@@ -171,7 +171,7 @@ impl<'a> Host<'a> {
     /// Puts the proxy in front, if it is wanted.
     fn start_proxy(&mut self, nodes: &[u16], sentinels: &[u16]) -> Result<(), Stop> {
         let Some(port) = self.proxy_port else { return Ok(()) };
-        let own = std::env::current_exe().context("where is this program?")?;
+        let own = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = dies_with_us(&own)?;
         command.args(proxy_words(self.layout.shape, port, nodes, sentinels)?);
         command.args(self.args.proxy_arguments());
@@ -246,7 +246,7 @@ impl<'a> Host<'a> {
                 Event::End => break,
                 Event::ChildEnded => self.children.reap().iter().for_each(report),
             }
-            ensure!(!self.children.is_empty(), "nothing that was started is left");
+            ensure!(!self.children.is_empty(), "all started processes have ended");
         }
         if self.folder.is_kept() {
             self.children.stop(self.events);

@@ -33,7 +33,7 @@ fn read_reply(stream: &mut TcpStream) -> Result<Vec<u8>> {
     let (mut bytes, mut scanner) = (Vec::new(), Scanner::default());
     let mut chunk = [0; 4096];
     loop {
-        if let Some(len) = scanner.scan(&bytes, &ReplyLimits::default()).context("what it says is no RESP")? {
+        if let Some(len) = scanner.scan(&bytes, &ReplyLimits::default()).context("its reply is not RESP")? {
             bytes.truncate(len);
             return Ok(bytes);
         }
@@ -79,7 +79,7 @@ impl Answer {
 
     /// The same as a number.
     pub(super) fn number(&self, name: &str) -> Result<usize> {
-        let value = self.entry(name).ok_or_else(|| anyhow!("it says nothing of {name}"))?;
+        let value = self.entry(name).ok_or_else(|| anyhow!("its reply lacks {name}"))?;
         value.parse().with_context(|| format!("{name} is {value}"))
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf> {
     let mut version = Command::new(&path);
     version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let status = version.status().with_context(|| format!("--binary {} cannot be run", path.display()))?;
-    ensure!(status.success(), "--binary {}: it does not tell its version", path.display());
+    ensure!(status.success(), "--binary {}: it prints no version", path.display());
     Ok(path)
 }
 
@@ -75,6 +75,6 @@ mod tests {
     fn a_binary_that_is_none_is_refused_by_name() {
         let error = find(Some(Path::new("/no/such/server"))).expect_err("there is none").to_string();
         assert_eq!(error, "--binary /no/such/server cannot be run");
-        assert!(find(Some(Path::new("false"))).expect_err("it fails").to_string().contains("its version"));
+        assert!(find(Some(Path::new("false"))).expect_err("it fails").to_string().contains("no version"));
     }
 }

@@ -73,7 +73,7 @@ impl Core {
     /// A connection to `shard` for the session alone.
     pub(crate) fn hold(&mut self, session: &Session, shard: ShardId) -> Result<LinkIx, Lost> {
         if self.held >= self.limits.held_conns_max {
-            return Err(self.not_sent(shard, "too many clients have a connection of their own"));
+            return Err(self.not_sent(shard, "too many clients hold a link of their own"));
         }
         let id = self.primary_of(shard)?;
         self.hold_on(session, id)

@@ -517,7 +517,7 @@ impl Proxy {
                             self.fail_link(ix, Fault::Gone("no reply in time".to_owned()));
                         }
                         Some(ticket) => self.deliver_timeout(ix, ticket),
-                        None => self.fail_link(ix, Fault::Gone("the node takes no bytes".to_owned())),
+                        None => self.fail_link(ix, Fault::Gone("the node does not read".to_owned())),
                     },
                 }
             }

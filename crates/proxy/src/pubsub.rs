@@ -578,7 +578,7 @@ impl Proxy {
         }
         let link = &mut self.core.links[ix];
         let Some(&ticket) = link.front() else {
-            return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
+            return Err(Fault::Garbled("unexpected reply".to_owned()));
         };
         let shard = link.shard;
         link.pop();
@@ -696,7 +696,7 @@ impl Proxy {
         let core = &mut self.core;
         let Some(topic) = core.subscriptions.topics.get_mut(id) else { return Ok(()) };
         if !confirms(reply, topic.kind.subscribe(), &topic.name) {
-            return Err(Fault::Garbled("a subscription that nobody asked for".to_owned()));
+            return Err(Fault::Garbled("unexpected subscription".to_owned()));
         }
         let (profile, kind, name) = (topic.profile, topic.kind, Arc::clone(&topic.name));
         core.board.audience.add_link((core.settings.worker, profile), kind, &name, shard);

@@ -438,7 +438,7 @@ impl Readers {
 
     /// Why no replica of `shard` is fit: what is wrong with the first.
     pub(crate) fn unfit_because(&self, shard: ShardId, limits: &Limits, now: Instant) -> &'static str {
-        let Some(watched) = self.shards.get(shard.0 as usize) else { return "it has none" };
+        let Some(watched) = self.shards.get(shard.0 as usize) else { return "the shard has no replica" };
         match watched.fitness(Reader(1), &self.reading, limits, now) {
             Ok(()) => "it is not connected",
             Err(why) => why,
@@ -495,21 +495,23 @@ impl Watched {
         limits: &Limits,
         now: Instant,
     ) -> Result<(), &'static str> {
-        let Some(member) = self.members.get(usize::from(reader.0)) else { return Err("it has none") };
-        let Some(report) = member.report else { return Err("it has not told of its replication yet") };
+        let Some(member) = self.members.get(usize::from(reader.0)) else {
+            return Err("the shard has no replica");
+        };
+        let Some(report) = member.report else { return Err("its replication state is unknown") };
         let silent_since = member.asked_at.map(|asked_at| asked_at.max(member.heard_at));
         if silent_since.is_some_and(|since| now.since(since) > limits.replica_silence_max) {
             return Err("it does not answer");
         }
         if report.is_primary {
-            return Err("it is no replica");
+            return Err("it is not a replica");
         }
         if !report.link_is_up {
             return Err("its link to the primary is down");
         }
         match (reading.lag_bytes_max, self.lag_bytes(report)) {
             (None, _) => Ok(()),
-            (Some(_), None) => Err("how far it lags is not known"),
+            (Some(_), None) => Err("its lag is unknown"),
             (Some(max), Some(lag)) if lag > max => Err("it lags too far"),
             (Some(_), Some(_)) => Ok(()),
         }

@@ -219,7 +219,7 @@ impl Proxy {
         let core = &mut self.core;
         let link = &mut core.links[ix];
         let Some(&ticket) = link.front() else {
-            return self.fail_link(ix, Fault::Garbled("a reply that nobody asked for".to_owned()));
+            return self.fail_link(ix, Fault::Garbled("unexpected reply".to_owned()));
         };
         if ticket.purpose == Purpose::Nobody {
             return match link.is_abandoned() {
@@ -288,7 +288,7 @@ impl Proxy {
     pub(crate) fn check_reply_size(&mut self, ix: LinkIx) {
         let core = &self.core;
         if core.links[ix].input_len() > core.limits.reply_bytes_max {
-            self.fail_link(ix, Fault::Garbled("a reply is larger than the limit".to_owned()));
+            self.fail_link(ix, Fault::Garbled("reply larger than the limit".to_owned()));
         }
     }
 
@@ -313,7 +313,7 @@ impl Proxy {
     fn hand_out(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
         let link = &mut self.core.links[ix];
         let Some(ticket) = link.front() else {
-            return Err(Fault::Garbled("a reply that nobody asked for".to_owned()));
+            return Err(Fault::Garbled("unexpected reply".to_owned()));
         };
         let is_usual = matches!(link.used_by, Use::Shared | Use::Pinned | Use::Subscription);
         if is_usual && ticket.purpose == Purpose::Client {
@@ -770,7 +770,7 @@ impl Proxy {
 /// reply, so it cannot be left out either.
 #[cold]
 pub(crate) fn unasked_push() -> Fault {
-    Fault::Garbled("a push that nobody asked for".to_owned())
+    Fault::Garbled("unexpected push".to_owned())
 }
 
 impl Core {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use stdx::{Instant, Slab};
 use topology::{NodeId, ShardId, Topology};
 
-const OTHER_PRIMARY: &str = "another node has taken its keys over";
+const OTHER_PRIMARY: &str = "another node has taken over";
 
 /// The clients of `tickets` send nothing else before these were answered.
 fn hold_back<'t>(peers: &mut Slab<Peer>, tickets: impl Iterator<Item = &'t Ticket>) {

@@ -90,10 +90,10 @@ impl ReadingArgs {
         if let Some((option, _)) = policies.iter().find(|(_, from)| *from == ReadFrom::Zone)
             && self.zone.is_none()
         {
-            return Err(format!("{option}: say with --zone where this proxy is"));
+            return Err(format!("{option}: it needs --zone, the zone of this proxy"));
         }
         if self.node_failure_limit == 0 {
-            return Err("--node-failure-limit 0: at least 1, or nobody would be let in".to_owned());
+            return Err("--node-failure-limit 0: write a number, 1 at least".to_owned());
         }
         let has_replicas = topology.shards().iter().any(|shard| !shard.replicas.is_empty());
         let may_have_replicas = has_replicas || topology.is_discovered();
@@ -283,7 +283,7 @@ mod tests {
         let error = check_with("a:1", modulo, &[], &listeners[..2]).expect_err("no replica");
         assert!(error.starts_with("--listener 127.0.0.1:2 read-from=any: no node has a replica"), "{error}");
         let error = check_with("a:1|b:1", modulo, &[], &listeners).expect_err("no zone");
-        assert!(error.starts_with("--listener 127.0.0.1:3 read-from=zone: say with --zone"), "{error}");
+        assert!(error.starts_with("--listener 127.0.0.1:3 read-from=zone: it needs --zone"), "{error}");
         check_with("a:1|b:1", modulo, &["--zone=z"], &listeners).expect("valid");
         check_with("a:1", modulo, &[], &["127.0.0.1:2 read-from=primary"]).expect("valid");
     }

@@ -569,7 +569,7 @@ impl Worker {
     /// With no place left for a client, whoever has been shaking hands for the longest makes room.
     fn make_room(&mut self, now: Instant) {
         if self.proxy.clients_left() == 0
-            && let Some(verdict) = self.driver.refuse_oldest_pending_client("others want to shake hands")
+            && let Some(verdict) = self.driver.refuse_oldest_pending_client("displaced by newer handshakes")
         {
             self.conclude(verdict, now);
         }

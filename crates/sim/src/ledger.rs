@@ -240,7 +240,7 @@ impl Ledger {
         self.demoted_at.get(&node).is_some_and(|at| *at <= then)
     }
 
-    /// What a client sends is not sent on to a node of which the proxy knew that it is no primary any more. (Another node may
+    /// What a client sends is not sent on to a node of which the proxy knew that it is no longer a primary. (Another node may
     /// say so later, if it does not know.)
     pub(crate) fn check_not_demoted(&mut self, request: &Request<'_>) {
         let Some(demoted_at) = self.demoted_at.get(&self.looks_at).filter(|_| !self.is_gossiping) else {

@@ -43,7 +43,7 @@ pub enum Fault {
         /// Whose node.
         shard: u32,
     },
-    /// It sends a reply that nobody asked for, on a connection on which nothing is in flight.
+    /// It sends unexpected reply, on a connection on which nothing is in flight.
     Unasked {
         /// Whose node.
         shard: u32,
@@ -410,9 +410,9 @@ impl Plan {
     pub fn excuses(&self) -> &'static [&'static str] {
         match (self.is_cluster, self.reading.from) {
             // Before they have told how they stand.
-            (false, ReadFrom::Replica) => &["no replica may be read from"],
+            (false, ReadFrom::Replica) => &["no replica is readable"],
             // What needs several keys cannot be had while some have moved; it is only waited for if nothing is behind it.
-            (true, ReadFrom::Replica) => &["no replica may be read from", "Multiple keys request"],
+            (true, ReadFrom::Replica) => &["no replica is readable", "Multiple keys request"],
             (true, _) => &["Multiple keys request"],
             (false, _) => &[],
         }

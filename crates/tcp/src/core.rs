@@ -180,7 +180,9 @@ impl Core {
     pub fn handle_ended(&mut self, conn: Id, nodes: &mut Nodes, now: Instant) {
         match self.conns.get(conn) {
             Some(&side @ (Side::Client(_) | Side::Node(_))) => self.end_way(side, nodes),
-            Some(&Side::Probe(node)) => self.end_probe(node, Err("it closed the connection"), nodes, now),
+            Some(&Side::Probe(node)) => {
+                self.end_probe(node, Err("it closed the probe's connection"), nodes, now)
+            }
             None => {}
         }
     }

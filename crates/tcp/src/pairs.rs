@@ -85,7 +85,7 @@ impl Core {
         }
         // What it says waits in its socket until there is somebody to say it to.
         self.actions.push_back(Action::Pause { conn: client });
-        self.try_next(pair, "there are none", nodes, now);
+        self.try_next(pair, "no node is configured", nodes, now);
         client
     }
 

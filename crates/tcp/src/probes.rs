@@ -133,7 +133,7 @@ impl Core {
         let line = line.trim_end();
         // Who asks for a password lives.
         let lives = line == "+PONG" || ["-NOAUTH", "-NOPERM"].iter().any(|start| line.starts_with(start));
-        let refusal = format!("it answers PING with {line}");
+        let refusal = format!("PING was answered with {line}");
         self.end_probe(node, if lives { Ok(()) } else { Err(&refusal) }, nodes, now);
     }
 

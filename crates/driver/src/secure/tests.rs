@@ -203,7 +203,7 @@ fn a_node_that_does_not_speak_tls_is_no_connection() {
         Event::Closed(ID, error) => Some(error.to_string()),
         other => panic!("{other:?}"),
     });
-    assert_eq!(reason, "TLS: the other side does not speak it");
+    assert_eq!(reason, "TLS: the peer does not speak TLS");
 }
 
 #[test]

@@ -278,7 +278,7 @@ fn who_does_not_speak_tls_is_told_apart_and_gets_an_alert() {
     let mut pair = Pair::usual();
     pair.up().bytes.extend(b"*1\r\n$4\r\nPING\r\n");
     let error = pair.server.handshake().expect_err("it is RESP");
-    assert_eq!(error.to_string(), "TLS: the other side does not speak it");
+    assert_eq!(error.to_string(), "TLS: the peer does not speak TLS");
     assert_eq!(pair.client.below.incoming.borrow().bytes.front(), Some(&21), "an alert");
 }
 
@@ -308,7 +308,7 @@ fn who_closes_in_the_middle_of_a_handshake_is_named_as_such() {
     pair.up().bytes.truncate(20);
     pair.up().is_shut = true;
     let error = pair.server.handshake().expect_err("it has gone");
-    assert_eq!(error.to_string(), "TLS: the connection was closed in the middle of the handshake");
+    assert_eq!(error.to_string(), "TLS: connection closed during the handshake");
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn peer_alert_is_reported_even_after_a_failed_write() {
     assert!(pair.server.handshake().is_err());
     pair.up().is_shut = true;
     let error = pair.client.write(b"PING").expect_err("it has gone");
-    assert_eq!(error.to_string(), "TLS: the other side wants a certificate of ours");
+    assert_eq!(error.to_string(), "TLS: the peer requires a client certificate");
     let mut pair = Pair::connected();
     pair.up().is_shut = true;
     let error = pair.client.write(b"PING").expect_err("it has gone");
@@ -434,7 +434,7 @@ fn faults_of_certificates_are_told_in_words() {
     let expired = CertificateError::ExpiredContext { time: at(20_000), not_after: at(19_990) };
     let early = CertificateError::NotValidYetContext { time: at(20_000), not_before: at(20_003) };
     for (fault, words) in [
-        (CertificateError::UnknownIssuer, "it is signed by no authority that is trusted here"),
+        (CertificateError::UnknownIssuer, "its issuer is not a trusted authority"),
         (expired, "it expired 10 days ago by this machine's clock"),
         (early, "by this machine's clock it is valid in 3 days only"),
     ] {

@@ -94,13 +94,11 @@ impl Said {
             _ => {}
         }
         if field("run_id") == Some(run_id) {
-            return unfit(
-                "it is this shardis itself, whose requests would come back to it; take it out of --nodes",
-            );
+            return unfit("it is this shardis itself, a loop; remove it from --nodes");
         }
         if behind(&text).is_some_and(|ids| ids.contains(run_id)) {
             return unfit(
-                "it is a shardis whose requests would come back to this one; take one of them out of the other's --nodes",
+                "it is a shardis that forwards to this one, a loop; remove one from the --nodes of the other",
             );
         }
         match field("role") {
@@ -299,7 +297,9 @@ mod tests {
         let (own, other) = ("a".repeat(40), "b".repeat(40));
         let looped = format!("$9\r\nrun_id:{other}\r\nshardis_behind:{own},{other}\r\n");
         let said = Said::read(looped.as_bytes(), &own, false);
-        assert!(matches!(said, Said::Unfit(reason) if reason.starts_with("it is a shardis whose requests")));
+        assert!(
+            matches!(said, Said::Unfit(reason) if reason.starts_with("it is a shardis that forwards to this one"))
+        );
         let writable = unfit(&format!("{replica} slave_read_only:0"));
         assert!(writable.starts_with("it is a replica of 10.0.0.7:6379 that takes writes"), "{writable}");
     }

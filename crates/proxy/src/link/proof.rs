@@ -65,7 +65,7 @@ impl Proof {
         if is_error(reply) {
             let text = String::from_utf8_lossy(reply);
             return match text.contains("cluster support disabled") {
-                true => Err("it is no node of a cluster".to_owned()),
+                true => Err("it is not in cluster mode".to_owned()),
                 false => Ok(()),
             };
         }
@@ -84,7 +84,7 @@ impl Proof {
             _ if is_shown => Ok(()),
             Proof::Identity(_) => Err("another node answers at its address".to_owned()),
             Proof::Nothing | Proof::Primary | Proof::Plain { .. } => {
-                Err("it is no primary any more".to_owned())
+                Err("it is no longer a primary".to_owned())
             }
         }
     }
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(proof.check(b"$3\r\nabc\r\n"), Ok(()));
         assert_eq!(proof.check(b"$3\r\nabd\r\n"), Err("another node answers at its address".to_owned()));
         let disabled = b"-ERR This instance has cluster support disabled\r\n";
-        assert_eq!(proof.check(disabled), Err("it is no node of a cluster".to_owned()));
+        assert_eq!(proof.check(disabled), Err("it is not in cluster mode".to_owned()));
         for unasked in ["-NOPERM this user has no permissions\r\n", "-ERR unknown subcommand 'MYID'\r\n"] {
             assert_eq!(proof.check(unasked.as_bytes()), Ok(()), "{unasked}");
         }
@@ -126,7 +126,7 @@ mod tests {
         let primary = b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n";
         let replica = b"*5\r\n$5\r\nslave\r\n$1\r\na\r\n:1\r\n$9\r\nconnected\r\n:797\r\n";
         assert_eq!(Proof::Primary.check(primary), Ok(()));
-        assert_eq!(Proof::Primary.check(replica), Err("it is no primary any more".to_owned()));
+        assert_eq!(Proof::Primary.check(replica), Err("it is no longer a primary".to_owned()));
         assert_eq!(Proof::Primary.check(b"-NOPERM no\r\n"), Ok(()));
     }
 }

@@ -72,9 +72,9 @@ impl Core {
     }
 }
 
-const ENDS_NODES: &str = "this would end the nodes or put keys where they do not belong";
+const ENDS_NODES: &str = "it would stop nodes or put keys on wrong shards";
 /// A connection that a push comes on where a reply is due is given up, and with it what others wait for there.
-const PUSHES: &str = "a push where a reply is due would end the connection that all clients share";
+const PUSHES: &str = "its pushes would break the link that all clients share";
 
 /// Whether CONFIG SET is about the password that clients say, and nothing else: that is ours and not the nodes'.
 fn sets_password(request: &Request<'_>) -> bool {

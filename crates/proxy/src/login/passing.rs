@@ -274,11 +274,11 @@ enum Decided {
     Refused(&'static str),
 }
 
-const OF_OTHERS: &str =
-    "with --auth=nodes it cannot be asked whether this user may, and it concerns clients of others";
-const OF_EACH_NODE: &str = "with --auth=nodes each node has its own: ask them";
-const NOT_QUEUED: &str = "with --auth=nodes it cannot be asked within a transaction whether this user may";
-const SHARED_CONNS: &str = "with --auth=nodes it is not for users, since what nodes tell of comes over connections that all users share";
+const OF_OTHERS: &str = "with --auth=nodes shardis cannot check this user's permission, and the command affects clients of other users";
+const OF_EACH_NODE: &str = "with --auth=nodes each node has a log of its own: ask the nodes";
+const NOT_QUEUED: &str = "with --auth=nodes shardis cannot check this user's permission within a transaction";
+const SHARED_CONNS: &str =
+    "with --auth=nodes it is not available, since invalidations come over links that all users share";
 
 /// Who answers `local`.
 fn decided(local: Local) -> Decided {

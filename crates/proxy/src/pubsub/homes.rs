@@ -194,7 +194,7 @@ impl Proxy {
         let topology = Arc::clone(&self.core.topology);
         let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
         for ix in gone.flat_map(|(_, id)| self.core.subscriptions.links(id)).collect::<Vec<_>>() {
-            self.fail_link(ix, Fault::Gone("its shard is gone".to_owned()));
+            self.fail_link(ix, Fault::Gone("its shard was removed".to_owned()));
         }
         for id in self.core.subscriptions.topics.ids() {
             self.conclude_subscription(id);

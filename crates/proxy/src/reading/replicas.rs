@@ -283,7 +283,7 @@ impl Core {
 
     fn no_replica(&self, shard: ShardId) -> Lost {
         let reason = self.readers.unfit_because(shard, &self.limits, self.now);
-        self.not_sent(shard, &format!("no replica may be read from: {reason}"))
+        self.not_sent(shard, &format!("no replica is readable: {reason}"))
     }
 
     /// What the session sends now may write: its next reads of that shard, or of all if it cannot be told, must see it.
@@ -426,7 +426,7 @@ impl Proxy {
         let link = &mut self.core.links[ix];
         let request = link.kept_late_request();
         let Some(ticket) = link.expire() else {
-            return self.fail_link(ix, Fault::Gone("the node takes no bytes".to_owned()));
+            return self.fail_link(ix, Fault::Gone("the node does not read".to_owned()));
         };
         match request.filter(|_| is_read_of_client(&ticket)) {
             Some(request) => {

@@ -157,11 +157,11 @@ fn unfit_replica_is_skipped_while_unfit() {
     type FallIll<'a> = &'a dyn Fn(&mut Rig);
     let ills: [(&str, FallIll<'_>); 4] = [
         ("its link to the primary is down", &|rig| rig.tell(5, 1, |report| report.link_is_up = false)),
-        ("it is no replica", &|rig| rig.tell(5, 1, |report| report.is_primary = true)),
+        ("it is not a replica", &|rig| rig.tell(5, 1, |report| report.is_primary = true)),
         ("it does not answer", &|rig| {
             rig.readers.note_asked(SHARD, NodeId(1), at(5));
         }),
-        ("it has not told of its replication yet", &|rig| {
+        ("its replication state is unknown", &|rig| {
             rig.readers.absorb((SHARD, NodeId(1)), 0, None, at(5));
         }),
     ];

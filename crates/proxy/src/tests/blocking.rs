@@ -208,7 +208,7 @@ fn too_many_who_wait_are_told_so() {
     rig.client_sends(other, "blpop q 0|ping|");
     assert_eq!(
         rig.taken(other),
-        "-TRYAGAIN shard 127.0.0.1:7000 unavailable: too many clients have a connection of their own|+PONG|"
+        "-TRYAGAIN shard 127.0.0.1:7000 unavailable: too many clients hold a link of their own|+PONG|"
     );
 }
 

@@ -345,7 +345,7 @@ fn who_cannot_have_a_connection_to_each_shard_has_none() {
     let mut rig = Rig::ready_with(2, Limits { held_conns_max: 1, ..Limits::default() });
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|ping|"));
-    let refusal = "too many clients have a connection of their own";
+    let refusal = "too many clients hold a link of their own";
     assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7001 unavailable: {refusal}|+PONG|"));
     assert_eq!(rig.proxy.conns_held(), 0);
 }

@@ -115,7 +115,7 @@ fn a_shardis_that_has_this_one_as_a_node_is_refused() {
     rig.sends(conn, &bulk(&shardis(&own)));
     let notices = rig.notices();
     assert!(
-        matches!(&notices[..], [Notice::NodeRefused { reason, .. }] if reason.contains("come back to this one"))
+        matches!(&notices[..], [Notice::NodeRefused { reason, .. }] if reason.contains("forwards to this one"))
     );
     assert!(rig.is_closed(conn));
     assert_eq!(rig.proxy.core.inspection.behind(), "", "nothing is reached through it");

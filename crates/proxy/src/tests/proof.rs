@@ -67,6 +67,6 @@ fn demoted_primary_gets_no_request_on_a_new_link() {
     rig.client_sends(client, "get k|");
     assert_eq!((rig.taken(node).as_str(), rig.taken(client).as_str()), ("", ""));
     rig.sends(node, "*5|$5|slave|$1|a|:1|$9|connected|:797|");
-    let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: it is no primary any more|";
+    let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: it is no longer a primary|";
     assert_eq!((rig.taken(node).as_str(), rig.taken(client).as_str()), ("", refusal));
 }

@@ -342,7 +342,7 @@ fn what_only_a_replica_may_answer_is_refused_if_none_may() {
     poll(&mut rig, [20, 10, 14, 10]);
     rig.client_sends(client, &format!("get {key}|get {key}|"));
     let why = "it lags too far";
-    let refusal = format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: no replica may be read from: {why}|");
+    let refusal = format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: no replica is readable: {why}|");
     assert_eq!(rig.taken(client), format!("$-1|{refusal}{refusal}"));
     let (shard, reason) = ("127.0.0.1:7000".to_owned(), why.to_owned());
     assert_eq!(rig.notices(), [Notice::NoReplicaFit { shard: shard.clone(), reason }]);

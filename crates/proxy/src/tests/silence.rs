@@ -115,7 +115,7 @@ fn what_a_node_took_nothing_of_was_not_sent() {
     rig.pass(ms(999));
     assert_eq!(rig.taken(client), "");
     rig.pass(ms(1));
-    let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: the node takes no bytes|";
+    let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: the node does not read|";
     assert_eq!(rig.taken(client), refusal);
 }
 
@@ -134,7 +134,7 @@ fn a_node_that_stops_taking_a_bulk_request_is_given_up() {
     assert_eq!(rig.taken(client), "");
     rig.pass(ms(1));
     assert!(rig.is_closed(pinned));
-    let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: the node takes no bytes|";
+    let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: the node does not read|";
     assert_eq!(rig.taken(client), refusal);
 }
 

@@ -54,7 +54,7 @@ fn waiting_requests_fail_when_a_silent_node_is_replaced() {
     let client = rig.client();
     rig.client_sends(client, "set x 1|");
     rig.promote(0, 1);
-    let reason = "another node has taken its keys over";
+    let reason = "another node has taken over";
     assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {reason}|"));
     assert!(rig.is_closed(rig.node(0)));
     rig.client_sends(client, "set x 2|");

@@ -13,7 +13,7 @@ use topology::{Address, NodeSpec, ShardSpec, Topology};
 const OLD: u16 = 7000;
 const NEW: u16 = 7002;
 
-const REFUSAL: &str = "-TRYAGAIN shard a unavailable: another node has taken its keys over|";
+const REFUSAL: &str = "-TRYAGAIN shard a unavailable: another node has taken over|";
 const IDENTITY: &str = "$3|abc|";
 
 /// From now on `primary` is that of the first shard, if it has one; the others are its replicas.

@@ -207,7 +207,7 @@ impl Flags {
         };
         match entries.iter().find(needs_some) {
             Some(Entry { key, at, .. }) => Fault::at(*at, format!("{key}: it needs {missing} as well")),
-            None => Fault { at: None, text: format!("what the command line says needs {missing} as well") },
+            None => Fault { at: None, text: format!("the command line needs {missing} as well") },
         }
     }
 }

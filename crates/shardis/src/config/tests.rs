@@ -136,7 +136,7 @@ fn what_does_not_go_together_is_told_whoever_says_it() {
         (
             "port = 1",
             &["--node-user=x"],
-            "F: what the command line says needs node-auth-file, and nodes, cluster or sentinel as well",
+            "F: the command line needs node-auth-file, and nodes, cluster or sentinel as well",
         ),
         ("port = 1", &["--store-shards=0"], "F: --store-shards 0: 1 to 256"),
         (

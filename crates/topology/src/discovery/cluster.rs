@@ -318,7 +318,7 @@ impl ClusterDiscovery {
         }
         view.shards.retain(|shard| shard.primary.is_some() || !shard.slots.is_empty());
         if view.shards.is_empty() {
-            let reason = "no slot of its cluster is served by anybody yet".to_owned();
+            let reason = "no slot of its cluster has an owner yet".to_owned();
             return self.findings.complain(by, News::NoAnswer { address: by.clone(), reason });
         }
         if !self.findings.tell(view, by) {

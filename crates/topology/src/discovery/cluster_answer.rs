@@ -82,7 +82,7 @@ impl Replies {
     /// What stands in the way: the first thing that the node complained about.
     fn reason(&self) -> String {
         let complaint = [&self.info, &self.nodes, &self.shards].into_iter().find(|reply| is_error(reply));
-        complaint.map_or_else(|| "its answer makes no sense".to_owned(), |reply| error_text(reply))
+        complaint.map_or_else(|| "its answer is not valid".to_owned(), |reply| error_text(reply))
     }
 }
 

@@ -217,7 +217,7 @@ fn what_a_node_complains_of_is_the_reason() {
             "LOADING Redis is loading the dataset in memory",
         ),
         ("-NOPERM no\r\n", "NOPERM no"),
-        ("+what\r\n", "its answer makes no sense"),
+        ("+what\r\n", "its answer is not valid"),
     ] {
         let all = || complaint.as_bytes().to_vec();
         let replies = Replies { info: all(), nodes: all(), shards: all(), slots: Some(all()) };

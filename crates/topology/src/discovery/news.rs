@@ -68,7 +68,7 @@ pub fn changes(before: &[ShardSpec], after: &[ShardSpec]) -> Vec<String> {
     if lines.len() > LINES_MAX {
         let more = lines.len() - LINES_MAX;
         lines.truncate(LINES_MAX);
-        lines.push(format!("and {more} changes more"));
+        lines.push(format!("and {more} more changes"));
     }
     lines
 }
@@ -182,6 +182,6 @@ mod tests {
             (0..100).map(|n| shard(&format!("h{n}:{port}"), &[], n * 100..=n * 100 + 99)).collect()
         };
         let lines = changes(&many(1), &many(2));
-        assert_eq!((lines.len(), lines[16].as_str()), (17, "and 84 changes more"));
+        assert_eq!((lines.len(), lines[16].as_str()), (17, "and 84 more changes"));
     }
 }

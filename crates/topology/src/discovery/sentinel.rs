@@ -291,7 +291,7 @@ impl SentinelDiscovery {
         let sentinel = &mut self.sentinels[index];
         sentinel.claims.fill(None);
         sentinel.schedule.rest(Rest::Usual(self.period), &mut self.prng);
-        let reason = "it is another sentinel than the named ones have told of".to_owned();
+        let reason = "another sentinel answers at the address of a discovered one".to_owned();
         let address = sentinel.address.clone();
         self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
     }

@@ -66,7 +66,7 @@ pub(super) const QUESTIONS: [&str; 5] =
 /// that both fit together.
 pub(super) fn parse(replies: &[Vec<u8>]) -> Result<Claim, NoClaim> {
     let [address, primary, replicas, old_replicas, ..] = replies else {
-        return Err(NoClaim::Reason("its answer is not whole".to_owned()));
+        return Err(NoClaim::Reason("its answer is incomplete".to_owned()));
     };
     if is_null(address) {
         return Err(NoClaim::UnknownName);
@@ -77,7 +77,7 @@ pub(super) fn parse(replies: &[Vec<u8>]) -> Result<Claim, NoClaim> {
         return Err(if is_unknown { NoClaim::NoSentinel } else { NoClaim::Reason(reason) });
     }
     let address =
-        parse_address(address).ok_or_else(|| NoClaim::Reason("its answer makes no sense".to_owned()))?;
+        parse_address(address).ok_or_else(|| NoClaim::Reason("its answer is not valid".to_owned()))?;
     let fields = fields(primary).unwrap_or_default();
     let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
     let is_failing_over = has_flag(&fields, &["failover_in_progress"]);
@@ -153,7 +153,7 @@ pub(super) fn parse_role(reply: &[u8]) -> Role {
         Some("master") => Role::Primary,
         Some("slave") => Role::Other("it is a replica".to_owned()),
         Some(role) => Role::Other(format!("its role is {}", role.escape_debug())),
-        None => Role::Other("its answer makes no sense".to_owned()),
+        None => Role::Other("its answer is not valid".to_owned()),
     }
 }
 
