@@ -46,7 +46,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What says who the users are.
+/// Source of the users.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// Nothing: everybody may do everything.
@@ -112,8 +112,8 @@ impl Source {
     }
 }
 
-/// Puts a file with `text` in the place of that at `path`. Whoever reads it, also after the machine was cut off, finds all of
-/// the one or all of the other.
+/// Replaces the file at `path` by one with `text`, atomically: a reader finds the old text or the new one, also after a
+/// power failure.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     // Of a link, what it points to is replaced.
     let path = std::fs::canonicalize(path)?;

@@ -1,21 +1,21 @@
-//! Has the allocator give memory back to the system after a burst. Never decides what is freed.
+//! Makes the allocator return memory to the system after a burst. Never decides about single allocations.
 //!
-//! mimalloc gives back what has lain free for a while, but only looks for it while it works. A worker that is idle after a burst
-//! gave it no work: 64 MiB stayed resident after 16 clients had sent a `DEL` of a million keys each. Every
-//! 10,000 allocations that are not small, mimalloc goes through all of a thread's memory, and gives back what is free. It can be
-//! told to do that at once, but not without `unsafe`; the allocations take half a millisecond.
+//! mimalloc returns memory that was free for a while, but only during its other work. A worker that is idle after a burst
+//! gives it none: 64 MiB stayed resident after 16 clients had sent a `DEL` of a million keys each. After every 10,000
+//! allocations that are not small, mimalloc walks through the memory of the thread and returns free pages. To ask it
+//! directly needs `unsafe`; the allocations take half a millisecond.
 
 use std::hint::black_box;
 use std::time::Duration;
 use stdx::Instant;
 
-/// When a worker's allocator is to look for what is free.
+/// Decides when a worker's allocator returns free memory.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     /// The most that the worker held since `looked_at`.
     held_bytes_most: usize,
     looked_at: Instant,
-    /// Rounds that are still to come after a burst. What has just been freed is not given back yet.
+    /// Rounds left after a burst. The first one does not return memory that was freed a moment ago.
     rounds_left: u32,
 }
 
@@ -34,7 +34,7 @@ impl Allocator {
         Allocator { held_bytes_most: 0, looked_at: now, rounds_left: 0 }
     }
 
-    /// A turn has ended, after which the worker holds so many bytes.
+    /// Notes the end of a turn; the worker holds `held_bytes` then.
     pub(crate) fn note_turn(&mut self, held_bytes: usize, now: Instant) {
         if self.is_due(held_bytes, now) {
             (0..ALLOCATIONS).for_each(|_| drop(black_box(Vec::<u8>::with_capacity(ALLOCATION_BYTES))));

@@ -1,4 +1,4 @@
-//! The command line: what can be said, and how it is refused in one line.
+//! The command line: its subcommands, and refusals in one line.
 
 mod discovery;
 mod like;
@@ -37,7 +37,7 @@ struct Cli {
     command: Commands,
 }
 
-/// What is to be done.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 enum Commands {
     /// Serve the keys of several nodes at one address
@@ -81,7 +81,7 @@ impl Commands {
         }
     }
 
-    /// What comes of it.
+    /// The task of the process.
     fn task(self) -> Task {
         match self {
             Commands::Proxy(args) => Task::Serve(Box::new(Serving::redis(*args))),
@@ -127,8 +127,8 @@ pub(crate) enum Task {
     DieWithParent(DieWithParentArgs),
 }
 
-/// Reads the command line, and the configuration file that it names. On `Err` everything was said already: help to stdout
-/// with exit code 0, a refusal in one line to stderr with exit code 2, what is wrong with a file with exit code 1.
+/// Reads the command line, and the configuration file that it names. On `Err` the text is already printed: help to
+/// stdout with exit code 0, a refusal in one line to stderr with exit code 2, faults of a file with exit code 1.
 pub(crate) fn parse() -> Result<Task, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match words.split_first() {
@@ -218,7 +218,7 @@ pub(crate) fn plainly(text: &str) -> String {
     let words: Vec<&str> = said.flat_map(str::split_whitespace).collect();
     let line = words.join(" ");
     let line = line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line);
-    // What the standard library says of numbers is not for people who are looking for a slip of the finger.
+    // The standard library's words about numbers do not help to find a typing error.
     let line = NUMBERS.iter().fold(line, |line, (said, meant)| line.replace(said, meant));
     within_bounds(&line).unwrap_or(line)
 }

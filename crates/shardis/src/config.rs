@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   file ─► TOML ─► keys ─► words of a command line ─┐
-//!                    └► tables [[listener]]          ├─► clap ─► what is to be served
+//!                    └► tables [[listener]]          ├─► clap ─► the services
 //!   command line ─► words ───────────────────────────┘
 //! ```
 //!
-//! There is no second list of what can be said: a key is looked up among the flags, and its value goes through clap as the
-//! flag's does. What is wrong is told with its place in the file, and as much of it at once as can be told. Nothing here
-//! listens, connects or writes.
+//! There is no second list of keys: a key is looked up among the flags, and clap parses its value as the flag's. Each
+//! fault is reported with its place in the file, and all of them at once where possible. Nothing here listens, connects
+//! or writes.
 
 mod document;
 mod environment;
@@ -37,7 +37,7 @@ use wording::Wording;
 
 pub(crate) use faults::Faults;
 
-/// What is looked at.
+/// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// All that can be seen on this machine.
@@ -77,7 +77,7 @@ pub(crate) struct Origin {
     places: Vec<Claim>,
 }
 
-/// A place where clients are to come, and who says so.
+/// A listener, and the part of the configuration that names it.
 #[derive(Clone, Debug)]
 struct Claim {
     place: Place,
@@ -87,7 +87,7 @@ struct Claim {
 }
 
 impl Origin {
-    /// What is to be said of a listener that cannot be.
+    /// The error for a listener that cannot be opened.
     pub(crate) fn explain(&self, error: &CannotListen) -> String {
         let at = match error {
             CannotListen::At { place, .. } => self.places.iter().find(|claim| claim.place == *place),
@@ -107,7 +107,7 @@ impl Origin {
     }
 }
 
-/// What is found out on the way.
+/// The state of the reader.
 struct Reader<'a> {
     document: &'a Document,
     flags: Flags,
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         Reader { document, flags, words, overriding, wording, faults: Vec::new(), places: Vec::new() }
     }
 
-    /// What is to be served. Without faults there is something.
+    /// The services. Without faults there is at least one.
     fn read(&mut self, depth: Depth) -> Option<Serving> {
         let (entries, tables) = self.entries();
         let listeners = listeners::read(&self.flags, &tables);
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         Fault { at, text: self.wording.of_file(text) }
     }
 
-    /// Without a way in for clients of Redis, what is said of them can only be a mistake.
+    /// Without a listener for Redis clients, a key about them can only be a mistake.
     fn refuse_what_has_no_use(&mut self, entries: &[Entry]) {
         let is_useless = |id: &str| !OF_THE_PROCESS.contains(&id) && id != "config";
         let refusal = |key: &str, elsewhere: &str| {
@@ -260,9 +260,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `shardis check`: says what is wrong with the file at `path`, or else what it would run.
+/// `shardis check`: reports the faults of the file at `path`, or else the services that it describes.
 pub(crate) fn check(path: &Path) -> ExitCode {
-    // Who does not listen to it does not want to know.
+    // A closed stdout is no reason to fail.
     match load(path, &[], Depth::Check) {
         Ok(serving) => {
             let summary = Wording::default().of_file(&serving.summary());

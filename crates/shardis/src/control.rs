@@ -34,16 +34,16 @@ const LISTENERS: usize = 4;
 /// How long a line may wait for the log.
 const LOG_PERIOD: Duration = Duration::from_millis(100);
 
-/// That no client can be accepted is told so often at most.
+/// Shortest time between two log lines about failed accepts.
 const PAUSED_TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// What is to be served, as long as nothing runs.
+/// A service before it runs.
 pub(crate) trait Plan {
     /// Its listeners, which clients can connect to from now on.
     fn open(&mut self) -> Result<Vec<Listener>, CannotListen>;
     /// How many clients it is to have.
     fn clients_max(&self) -> ClientsMax;
-    /// Says what it serves to whoever started the process.
+    /// Describes the service to the operator.
     fn describe(&self);
     /// Starts its workers, for as many clients as are `granted`. When one ends, `waker` is woken.
     fn start(self: Box<Self>, granted: Granted, waker: &Arc<Waker>) -> Result<Box<dyn Service>>;
@@ -53,11 +53,11 @@ pub(crate) trait Plan {
 pub(crate) trait Service {
     /// Takes over a client, which came by its listener `listener`.
     fn give(&mut self, newcomer: Newcomer, listener: usize);
-    /// Does what is due: the log, what workers ask for. Called ten times a second at least.
+    /// Does periodic work: the log, control jobs of workers. Called ten times a second at least.
     fn turn(&mut self);
-    /// Reads again what is in files. Whether there are any.
+    /// Reads files again. False if there are none.
     fn reload(&mut self) -> bool;
-    /// Lets workers finish what is in flight, and end.
+    /// Lets workers finish requests in flight, and end.
     fn drain(&self);
     /// Its workers.
     fn workers(&self) -> &dyn Workers;
@@ -188,7 +188,7 @@ impl Control {
         }
     }
 
-    /// Accepts what waits, up to a bound; then others have their turn.
+    /// Accepts waiting clients, up to a bound; then other work has its turn.
     fn accept(&mut self) {
         self.accept_at = None;
         for index in 0..self.doors.len() {

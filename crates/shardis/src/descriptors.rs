@@ -1,4 +1,4 @@
-//! How many clients there may be: each needs descriptors, and the kernel grants a process so many.
+//! The client limit that the limit of file descriptors allows.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
@@ -10,7 +10,7 @@ const FILES: u64 = 8;
 /// What single clients have for a while takes no more than this part of all descriptors.
 const OWN_PART: u64 = 8;
 
-/// What is wanted for the clients of one service.
+/// The descriptors that one service wants.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientsMax {
     /// Where they come, for the log.

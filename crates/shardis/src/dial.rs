@@ -19,7 +19,7 @@ pub(crate) const ADDRESSES_MAX: usize = 16;
 /// Names whose best address is remembered; with more, all are forgotten.
 const NAMES_MAX: usize = 4096;
 
-/// What becomes of a connection whose attempt has failed.
+/// The next step of a connection whose attempt has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next<T> {
     /// Try this address, for this target.
@@ -28,11 +28,11 @@ pub(crate) enum Next<T> {
     GiveUp(String),
 }
 
-/// Connections that are being made to names. `T` says to whom, for whoever makes them.
+/// Connections that are being made to host names. `T` is the caller's name for the target.
 #[derive(Debug)]
 pub(crate) struct Dials<T> {
     dials: HashMap<Id, Dial<T>>,
-    /// All addresses of a name together have so long.
+    /// Timeout of all addresses of a name together.
     time: Duration,
     /// The address with which to begin, by name.
     first: HashMap<String, IpAddr>,
@@ -55,7 +55,7 @@ struct Dial<T> {
 }
 
 impl<T: Clone> Dials<T> {
-    /// None yet. Whoever waits for a connection gives it up after `timeout`; the reason is told a little before.
+    /// No connections yet. The caller gives one up after `timeout`; the reason is reported shortly before.
     pub(crate) fn within(timeout: Duration) -> Dials<T> {
         Dials { dials: HashMap::new(), time: timeout - timeout / 16, first: HashMap::new() }
     }
@@ -100,7 +100,7 @@ impl<T: Clone> Dials<T> {
         }
     }
 
-    /// The next connection whose attempt is silent for too long, and what is to be done instead.
+    /// The next connection whose attempt has timed out, and its next step.
     pub(crate) fn poll_late(&mut self, now: Instant) -> Option<(Id, Next<T>)> {
         let conn = *self.dials.iter().find(|(_, dial)| dial.late_at <= now)?.0;
         Some((conn, self.note_failed(conn, "no connection in time", now)?))

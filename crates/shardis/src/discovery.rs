@@ -38,7 +38,7 @@ pub(crate) struct Wishes {
     waker: Arc<driver::Waker>,
 }
 
-/// Wishes that wait; while there are so many, the discovery is about to look anyway.
+/// Limit of pending refresh hints. With more, discovery is about to refresh anyway.
 const WISHES_MAX: usize = 1024;
 /// News that wait for the log; more are dropped.
 const NEWS_MAX: usize = 256;
@@ -92,7 +92,7 @@ pub(crate) struct DiscoveryThread {
 }
 
 impl DiscoveryThread {
-    /// Everything but the thread: what to run, where wishes go, and what is to be logged.
+    /// Everything but the thread: the machine to run, the sender of refresh hints, and the receiver of news.
     pub(crate) fn new(
         machine: Discovery,
         topology: Arc<Topology>,
@@ -283,7 +283,7 @@ impl DiscoveryThread {
         }
     }
 
-    /// Sends `bytes` behind what was not taken yet.
+    /// Sends `bytes` after those still unsent.
     fn send(&mut self, conn: Id, bytes: &[u8], now: Instant) {
         if let Some(unsent) = self.unsent.get_mut(&conn) {
             unsent.extend_from_slice(bytes);
@@ -299,7 +299,7 @@ impl DiscoveryThread {
         }
     }
 
-    /// Gives out what is new: topologies to the workers, news to the log, counts to INFO.
+    /// Publishes changes: topologies to the workers, news to the log, counts to INFO.
     fn publish(&mut self, now: Instant) {
         if let Some(view) = self.machine.poll_view() {
             self.succeed(&view);

@@ -27,7 +27,7 @@ pub(crate) struct EmbeddedSettings {
     pub shards: u32,
     /// Bytes of all together.
     pub memory_max: Option<usize>,
-    /// What goes when memory is full.
+    /// Eviction policy when memory is full.
     pub policy: EvictionPolicy,
     /// Decides how keys are spread inside.
     pub seed: u64,
@@ -92,8 +92,8 @@ fn open_door(shard: u32, settings: &EmbeddedSettings) -> Result<Door> {
 const WORK_EVERY: Duration = Duration::from_millis(10);
 /// An idle store looks less often.
 const IDLE_WORK_EVERY: Duration = Duration::from_millis(100);
-/// A subscriber who has left so much unread is cut off: Redis's hard limit for them. Messages come unasked, so that
-/// nothing else would bound them.
+/// Limit of unread bytes of a subscriber, which is Redis's hard limit; above it the subscriber is closed. Nothing else
+/// bounds messages.
 const UNREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// One buffer for each worker's connection and a few more.
 const SPARE_BUFFERS_MAX: usize = 16;
@@ -208,7 +208,7 @@ impl StoreThread {
         }
     }
 
-    /// Sends what waits, as far as it is taken.
+    /// Sends pending bytes, as many as the socket takes.
     fn flush(&mut self, id: Id) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         match self.driver.send(id, conn.output.as_slice()) {
@@ -262,8 +262,8 @@ impl Conn {
             self.waits = ran == Ran::Waits;
             at += len;
         }
-        // What is left of `input` stays where it is: a large request comes in hundreds of pieces, and to copy all of it
-        // for each of them took seconds for 20 MiB.
+        // The rest of `input` stays where it is: a large request arrives in hundreds of pieces, and copying all of it
+        // for each piece took seconds for 20 MiB.
         if at < source.len() {
             if input.is_empty() {
                 input.extend_from_slice(&bytes[at..]);

@@ -1,14 +1,14 @@
-//! How many lines of the log may be about single clients. Whoever can connect causes such lines, and could fill a disk with them.
+//! Limit of log lines about single clients. Anyone who can connect causes such lines, and could fill a disk with them.
 
 use crate::refused::Refused;
 use std::time::{Duration, Instant};
 
-/// So many at once: more than an ordinary bad day has.
+/// Lines of one burst: more than an ordinary bad day has.
 const LINES_AT_ONCE: u32 = 4096;
 /// And one more as often as this: some hundred megabytes in a day.
 const LINE_EVERY: Duration = Duration::from_millis(50);
 
-/// What is left of the allowance, and what was left out of the log.
+/// The rest of the allowance, and the count of dropped lines.
 #[derive(Debug, Default)]
 pub(crate) struct LineLimit {
     /// The allowance is whole again then.

@@ -24,7 +24,7 @@ pub(crate) const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// With no descriptor or memory left for a client, the next attempt is made after this.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who comes next.
+/// The result of one accept.
 pub(crate) enum Next {
     /// This client.
     Newcomer(Newcomer),
@@ -39,11 +39,11 @@ pub(crate) enum Next {
 /// One of them.
 pub(crate) struct Listener {
     door: Door,
-    /// What becomes of what clients say there.
+    /// How bytes of clients are treated there.
     pub mode: Mode,
 }
 
-/// What becomes of what clients say.
+/// How bytes of clients are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Requests are carried to the shards of their keys.
@@ -103,7 +103,7 @@ enum Door {
     Unix { socket: UnixListener, peer: Arc<str>, file: SocketFile },
 }
 
-/// Who has arrived.
+/// A connection that was accepted.
 pub(crate) enum Newcomer {
     /// Over TCP, with or without TLS.
     Tcp(TcpStream, SocketAddr),

@@ -1,11 +1,12 @@
-//! Where lines of the log wait for stderr, so that nobody else does: a terminal may be stopped, and a pipe or a disk full.
+//! A queue of log lines in front of stderr, so that no thread blocks on it: a terminal may be stopped, and a pipe or a
+//! disk full.
 //!
 //! ```text
-//!   whoever logs ─► lines that wait ─► a thread ─► stderr
-//!                        └ too many: dropped, counted, told when it goes on
+//!   any thread ─► lines that wait ─► a thread ─► stderr
+//!                        └ full: dropped, counted, reported later
 //! ```
 //!
-//! It never blocks whoever logs, and it keeps the order of lines.
+//! It never blocks the thread that logs, and it keeps the order of lines.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -13,10 +14,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
-/// Lines that wait at most: some hundred kilobytes. What comes on top is dropped, since what came first says more of a cause.
+/// Limit of waiting lines: some hundred kilobytes. Later lines are dropped, since the first ones tell more about a
+/// cause.
 const LINES_MAX: usize = 2048;
 
-/// For so long the end of the process waits for lines to be written.
+/// Longest time that the end of the process waits for lines to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The one of this process.
@@ -64,7 +66,7 @@ pub(crate) fn start() -> io::Result<()> {
     std::thread::Builder::new().name("log".to_owned()).spawn(write).map(drop)
 }
 
-/// Says `text` to whoever started the process, as a line without time and level.
+/// Writes `text` as a line without time and level.
 pub(crate) fn say(text: &str) {
     SINK.push(format!("{text}\n").as_bytes());
 }

@@ -54,12 +54,12 @@ use args::Task;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// mimalloc, for the embedded store. While a million keys come and go, glibc's malloc makes single calls of 8 ms (DEL), 14
-/// ms (FLUSHALL), 37 ms (three big values) and 116 ms (expiry) out of steps of some ten microseconds, because it tidies up
-/// what was freed all at once. With mimalloc the worst is about 2 ms. It needs nothing but a C compiler to build, where
-/// jemalloc needs make. Its version 2 because version 3 gives freed memory back in one piece: 10 ms. Without huge pages
-/// (`no_thp`) because the kernel clears each when it is first touched: 5 ms. The figures are those of
-/// bench/runs/2026-11-21-store-allocators.txt; there are none for other systems, which keep theirs.
+/// mimalloc, for the embedded store. While a million keys come and go, glibc's malloc makes single calls of 8 ms (DEL),
+/// 14 ms (FLUSHALL), 37 ms (three big values) and 116 ms (expiry) out of steps of some ten microseconds, because it
+/// consolidates freed memory all at once. With mimalloc the worst is about 2 ms. It needs nothing but a C compiler to
+/// build, where jemalloc needs make. Its version 2 because version 3 gives freed memory back in one piece: 10 ms.
+/// Without huge pages (`no_thp`) because the kernel clears each when it is first touched: 5 ms. The figures are those
+/// of bench/runs/2026-11-21-store-allocators.txt; there are none for other systems, which keep theirs.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -23,7 +23,7 @@ pub(crate) struct MergedLog {
     of_clients: LineLimit,
 }
 
-/// What begins and ends, and of which shard.
+/// A condition that begins and ends, and its shard.
 type Condition = (&'static str, String);
 
 /// How a notice is told once.

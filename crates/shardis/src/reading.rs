@@ -1,4 +1,4 @@
-//! Where reads go, and what becomes of a shard whose primary is down: the arguments for it.
+//! Arguments for the read policy, and for shards whose primary is down.
 
 use crate::args::listener::ListenerArg;
 use crate::args::{no_effect, parse_bytes};
@@ -57,7 +57,7 @@ const FAILURE_LIMIT: u32 = 2;
 const RETRY_TIMEOUT_MS: u64 = 30_000;
 const SLOW_START_MS: u64 = 10_000;
 
-/// What becomes of requests for a shard whose primary is down.
+/// Policy for requests of a shard whose primary is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnNodeDown {
     Fail,
@@ -120,7 +120,7 @@ impl ReadingArgs {
         }
     }
 
-    /// What has no effect over `topology`. Each text begins with its option.
+    /// Options without effect over `topology`. Each text begins with its option.
     pub(crate) fn remarks(&self, topology: &Topology, listeners: &[ListenerArg]) -> Vec<String> {
         let policies = self.policies(listeners);
         let reads_by = |policy: fn(&ReadFrom) -> bool| policies.iter().any(|(_, from)| policy(from));
@@ -156,7 +156,7 @@ impl ReadingArgs {
         remarks
     }
 
-    /// All policies, each behind what says it.
+    /// All policies, each behind its option.
     fn policies(&self, listeners: &[ListenerArg]) -> Vec<(String, ReadFrom)> {
         let of_listener = |listener: &ListenerArg| {
             let (place, from) = (&listener.place, listener.read_from?);
@@ -166,7 +166,7 @@ impl ReadingArgs {
         std::iter::once(first).chain(listeners.iter().filter_map(of_listener)).collect()
     }
 
-    /// Where they go and what becomes of those for a primary that is down, for whoever asks.
+    /// The policies in words, for the operator.
     pub(crate) fn describe(&self) -> String {
         let otherwise = match self.on_node_down {
             OnNodeDown::Fail => "",
@@ -192,12 +192,12 @@ impl ReadingArgs {
         self.zones.clone().unwrap_or_default()
     }
 
-    /// How long it takes until what comes back has its share again.
+    /// Length of a slow start.
     pub(crate) fn slow_start(&self) -> Duration {
         Duration::from_millis(self.slow_start_ms)
     }
 
-    /// Who is left out, and when.
+    /// The rules of ejection.
     pub(crate) fn ejecting(&self) -> Option<Ejecting> {
         let (failures_max, retry_after) =
             (self.node_failure_limit, Duration::from_millis(self.node_retry_timeout_ms));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The log tells so often at most.
+/// Shortest time between two log lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(1);
 
 /// How many there were, and when the log was told.
@@ -19,7 +19,7 @@ impl Refused {
         self.total += 1;
     }
 
-    /// So many in all.
+    /// Notes the `total` so far.
     pub(crate) fn note_total(&mut self, total: u64) {
         self.total = self.total.max(total);
     }

@@ -1,4 +1,4 @@
-//! What is served at listeners of Redis: workers, what they share, and what of it changes while they run.
+//! The service at Redis listeners: workers, their shared state, and its changes at run time.
 
 use crate::access::Source;
 use crate::args::ProxyArgs;
@@ -39,7 +39,7 @@ const PINNED_DESCRIPTORS: usize = 256;
 /// Nodes for which descriptors are kept free at least, if it is not known yet how many there are.
 const DISCOVERED_NODES: usize = 64;
 
-/// What is to run: all that can be known before anybody can connect.
+/// The service before it runs: everything known before the first client.
 pub(crate) struct ShardingPlan {
     args: ProxyArgs,
     /// The first listener, and its port; 0 if it has none.
@@ -62,7 +62,7 @@ pub(crate) struct ShardingPlan {
 }
 
 impl ShardingPlan {
-    /// Reads what is in files. An error names the option and the file.
+    /// Reads the files. An error names the option and the file.
     pub(crate) fn prepare(args: &ProxyArgs) -> Result<ShardingPlan, String> {
         let (clock, epoch_us) = (Clock::start(), unix_time_us());
         let seed = epoch_us ^ u64::from(std::process::id()) << 32;
@@ -307,7 +307,7 @@ impl Service for Sharding {
         self.team.watch(None);
     }
 
-    /// Users and certificates. What is of no use is refused as a whole, and is as before.
+    /// Users and certificates. An invalid file changes nothing.
     fn reload(&mut self) -> bool {
         if self.access.is_file() {
             self.reload_users();

@@ -26,7 +26,7 @@ pub(crate) struct Signs {
 }
 
 impl Signs {
-    /// So many clients have gone since the worker began.
+    /// Shows how many clients have gone since the worker began.
     pub(crate) fn show_clients_gone(&self, clients: usize) {
         self.clients_gone.store(clients, Ordering::Relaxed);
     }

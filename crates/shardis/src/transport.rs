@@ -1,5 +1,5 @@
-//! What can be said of TLS, unix sockets and the PROXY protocol, and what becomes of it: certificates, which are read again
-//! when a reload is asked for. The options of listeners have Redis's names.
+//! Arguments for TLS, unix sockets and the PROXY protocol, and the certificates that they name, which a reload reads
+//! again. The options of listeners have Redis's names.
 
 use crate::args::listener::{ListenerArg, Place};
 use crate::args::no_effect;
@@ -123,7 +123,7 @@ impl TransportArgs {
         Ok(())
     }
 
-    /// What has no effect. Each text begins with its option.
+    /// Options without effect. Each text begins with its option.
     pub(crate) fn remarks(&self) -> Option<String> {
         let has_tls = self.tls_port != 0 || self.listener.iter().any(|listener| listener.is_tls);
         (self.tls_ca_cert_file.is_some() && !has_tls).then(|| no_effect("--tls-ca-cert-file", "--tls-port"))
@@ -235,7 +235,7 @@ impl NodeTls {
         self.name.as_deref().unwrap_or(host)
     }
 
-    /// Takes over what was read anew. Connections that are there stay.
+    /// Takes over new certificates. Open connections stay.
     pub(crate) fn exchange(&self, certificates: &Certificates) {
         if let Some(connector) = &certificates.connector {
             *self.connector.lock().unwrap_or_else(PoisonError::into_inner) = connector.clone();

@@ -24,7 +24,7 @@ fn resident_bytes(statm: &str) -> u64 {
     number(statm.split_whitespace().nth(1)) * page_size() as u64
 }
 
-/// Fields 14 and 15 of stat. The name in field 2 may hold blanks and parentheses: what is behind it is counted.
+/// Fields 14 and 15 of stat. The name in field 2 may hold blanks and parentheses, so fields are counted from its end.
 fn cpu_us(stat: &str) -> (u64, u64) {
     let behind_name = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let mut fields = behind_name.split_whitespace().skip(11);

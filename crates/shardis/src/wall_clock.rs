@@ -22,7 +22,7 @@ struct Look {
     unix_us: i64,
 }
 
-/// What is less is no step: two clocks cannot be read at once.
+/// Smaller differences are no step: two clocks cannot be read at once.
 const STEP_US_MIN: u64 = 10_000;
 /// A look that took longer shows nothing: the thread was away in between.
 const LOOK_MAX: Duration = Duration::from_millis(1);
@@ -34,7 +34,7 @@ impl WallClock {
         WallClock { origin, epoch_us: epoch_us as i64, step_us: 0 }
     }
 
-    /// Of somebody who begins now.
+    /// A clock that starts now.
     pub(crate) fn start() -> WallClock {
         WallClock::new(Instant::now(), unix_us() as u64)
     }

@@ -32,21 +32,21 @@ pub(crate) struct Watch {
 #[derive(Clone, Copy, Debug, Default)]
 struct Watched {
     beats: u64,
-    /// In so many looks it was busy with the same turn as in the one before.
+    /// Looks in a row that found the same turn.
     looks: u32,
 }
 
 /// What there is to tell of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// It has been busy with the same turn for so long, at least.
+    /// The worker has been in the same turn for this time at least.
     Stuck(usize, Duration),
-    /// It goes on; the turn took so long, about.
+    /// The worker has resumed; the turn took about this time.
     GoesOn(usize, Duration),
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A turn takes some milliseconds at most; what takes a second is worth a line, and a busy machine does not make one.
+/// A turn takes some milliseconds at most. A second is worth a log line, and a busy machine alone does not cause it.
 const LOOKS_MAX: u32 = 10;
 
 impl Watch {
@@ -82,7 +82,7 @@ impl Watched {
 mod tests {
     use super::*;
 
-    /// What is found in so many looks at workers with these beats.
+    /// The findings of `looks` at workers with these beats.
     fn found(watch: &mut Watch, now: &mut Instant, looks: usize, beats: [u64; 2]) -> Vec<Finding> {
         let mut all = Vec::new();
         for _ in 0..looks {

@@ -58,11 +58,11 @@ pub(crate) enum Message {
     Topology(Arc<Topology>),
     /// There are other users.
     Users(Arc<Users>),
-    /// The ACL file was read for it: the users, or what is wrong with the file.
+    /// The result of reading the ACL file: the users, or the fault of the file.
     Loaded(ControlJob, Result<Arc<Users>, String>),
     /// The users were written to their file, or not, as a client of this worker wished.
     Saved(ControlJob, bool),
-    /// Take no more, finish what is here, and stop.
+    /// Accept nothing new, finish requests in flight, and stop.
     Drain,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Neighbours {
     pub discovery: Option<Wishes>,
     /// The ACL file is read there.
     pub jobs: mpsc::Sender<(usize, ControlJob)>,
-    /// The log is written there; what does not fit is dropped.
+    /// The sender of log notices; those that do not fit are dropped.
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// The control thread sees the worker by these.
     pub signs: Signs,
@@ -141,7 +141,7 @@ pub(crate) struct Worker {
     /// Those that are being made to a name.
     dials: Dials<NodeId>,
     draining: bool,
-    /// So many requests were not answered in time when the discovery was last told.
+    /// Requests not answered in time, as of the last report to discovery.
     timeouts: u64,
     allocator: Allocator,
 }
@@ -150,9 +150,9 @@ pub(crate) struct Worker {
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// What a client has for a handshake or a PROXY header. A second is usual where a network loses much.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// So many may shake hands at once even when there are as many clients as may be: they are told so.
+/// Handshakes that may run even at the client limit, so that these clients get its error.
 pub(crate) const PENDING_CLIENTS_MIN: usize = 4;
-/// Requests that have so many bytes on average are little work for their size: 128 of them may be read at once.
+/// Mean size from which requests are little work for their bytes: 128 of them may be read at once.
 const BULKY_FROM: u64 = 1024;
 /// How much later than asked for the kernel may end a sleep.
 #[cfg(target_os = "linux")]
@@ -231,7 +231,7 @@ impl Worker {
         if let Some(wait) = self.batching.wait(&self.seen(now, events))
             && !self.driver.has_more()
         {
-            // Each reply has a call of its own anyway, whoever is waited for.
+            // Each reply needs a call of its own anyway.
             self.perform_actions(Proxy::poll_reply, now);
             self.wait_to_batch(wait)?;
             self.handle_events(now);
@@ -246,7 +246,7 @@ impl Worker {
             self.proxy.handle_timeouts(now);
         }
         self.perform(now);
-        // Before another worker can hear of it: who is told that clients are gone may count on their places.
+        // Before another worker hears of it: a client that knows of free places may count on them.
         self.show_clients_gone();
         // Only now, that connections are closed which the proxy has given up, their places can be given to new clients.
         self.read_mail(now);
@@ -277,7 +277,7 @@ impl Worker {
         counters.requests + counters.fragments
     }
 
-    /// Sleeps for `wait` and takes what has come meanwhile.
+    /// Sleeps for `wait`, then polls for new events.
     fn wait_to_batch(&mut self, wait: Duration) -> io::Result<()> {
         let before = self.clock.now();
         // tidy: allow(sleep): the wait itself is the purpose; it is some microseconds long
@@ -554,8 +554,8 @@ impl Worker {
         }
     }
 
-    /// Lets a client shake hands, which it is not before. Who waits for it counts as a client: where that makes too many,
-    /// the one that has been at it for the longest goes.
+    /// Starts the handshake of a pending client. Pending clients count as clients: above the limit, the oldest of them
+    /// is closed.
     fn receive(&mut self, stream: TcpStream, peer: SocketAddr, entry: &Entry, now: Instant) {
         if self.driver.pending_clients() >= PENDING_CLIENTS_MIN {
             self.make_room(now);
@@ -566,7 +566,7 @@ impl Worker {
         self.proxy.handle_pending_clients(self.driver.pending_clients());
     }
 
-    /// With no place left for a client, whoever has been shaking hands for the longest makes room.
+    /// Without a free place, the oldest pending client is closed.
     fn make_room(&mut self, now: Instant) {
         if self.proxy.clients_left() == 0
             && let Some(verdict) = self.driver.refuse_oldest_pending_client("displaced by newer handshakes")
@@ -637,7 +637,7 @@ impl Worker {
         wish.into_iter().for_each(|wish| discovery.send(wish));
     }
 
-    /// Tells the control thread what was noticed and how many clients have gone.
+    /// Sends the control thread notices and the count of closed clients.
     fn report(&mut self, now: Instant) {
         self.note_timeouts();
         if let (Some(wish), Some(discovery)) = (self.proxy.poll_wish(now), &self.neighbours.discovery) {

@@ -51,7 +51,7 @@ impl Zones {
         let name = place.strip_prefix('.').unwrap_or(place).to_ascii_lowercase();
         let is_name = |name: &str| {
             let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-            // What is all digits and dots was meant as an address.
+            // Digits and dots alone were meant as an address.
             name.bytes().all(of_a_name) && name.bytes().any(|byte| byte.is_ascii_alphabetic())
         };
         if !is_name(&name) {

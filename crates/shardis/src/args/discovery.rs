@@ -1,4 +1,4 @@
-//! What can be said about topologies that are discovered: seeds of a Redis Cluster, or sentinels and names.
+//! Arguments for discovered topologies: seeds of a Redis Cluster, or sentinels and names.
 
 // tidy: allow(master): Sentinel's word, as its operators know it
 
@@ -163,7 +163,7 @@ impl DiscoveryArgs {
         Ok(Some(Discovery::Sentinel(Box::new(SentinelDiscovery::new(settings)))))
     }
 
-    /// Where it is looked for, for whoever started us.
+    /// The sources of discovery, as the first lines of the log say them.
     pub(crate) fn describe(&self) -> String {
         match (&self.cluster, &self.sentinel, &self.master) {
             (Some(seeds), ..) => format!("shards as the cluster says, beginning with {seeds}"),

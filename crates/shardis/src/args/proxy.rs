@@ -246,7 +246,7 @@ const LISTENER: &str = "--listener";
 /// A way in for clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
-    /// What says so.
+    /// The option that says so.
     pub option: &'static str,
     /// Where it is.
     pub place: Place,
@@ -402,8 +402,8 @@ impl ProxyArgs {
         self.nodes.is_some() || self.discovery.is_given()
     }
 
-    /// Whether there is a port without TLS. Who says 0 beside another way in wants none, as with Redis: a free one would be
-    /// open without anybody knowing.
+    /// Whether there is a port without TLS. With 0 beside another listener there is none, as with Redis: a free port
+    /// would be open unnoticed.
     pub(crate) fn has_plain_port(&self) -> bool {
         self.port() != 0 || !self.transport.has_listener()
     }
@@ -441,7 +441,7 @@ impl ProxyArgs {
         self.service.listen_addr(defaults.host, defaults.port)
     }
 
-    /// Who owns which key, as the arguments say; of what is to be discovered, as much as can be known before.
+    /// The topology by the arguments. Before discovery it has only what they name.
     pub(crate) fn topology(&self) -> Result<Topology, String> {
         let (distribution, hash, tag_rule) = self.key_rules();
         if self.discovery.is_given() {
@@ -471,7 +471,7 @@ impl ProxyArgs {
         self.protected_mode
     }
 
-    /// What is to be said of listeners that other machines can reach, if `users` let in everybody.
+    /// A warning about listeners that other machines can reach, if `users` need no password.
     pub(crate) fn warning_of_openness(&self, users: &Users) -> Option<&'static str> {
         let is_reachable = |way: &Way| matches!(way.place, Place::Tcp(addr) if !addr.ip().is_loopback());
         let is_open = self.auth == Authority::Proxy && users.default_user().is_open();
@@ -526,7 +526,7 @@ impl ProxyArgs {
         .within_memory(self.memory_max, workers)
     }
 
-    /// What it serves, for whoever started it: lines.
+    /// Lines that describe the service to the operator at the start.
     pub(crate) fn describe(&self, topology: &Topology) -> Vec<String> {
         let mut lines = self.describe_shards(topology);
         lines.extend(self.like.map(|like| format!("defaults are those of {}", like.name())));

@@ -1,5 +1,5 @@
-//! What is permitted and yet most likely not meant: options without effect, defaults that carry over only a part of another
-//! program. They are said once, at the start and by `shardis check`.
+//! Remarks about valid options that are probably mistakes: options without effect, defaults that cover only a part of
+//! another program. They are printed at the start and by `shardis check`.
 
 use super::ProxyArgs;
 use super::proxy::STORE_POLICY_DEFAULT;
@@ -12,7 +12,7 @@ impl ProxyArgs {
         if let Some(remark) = self.like.and_then(|like| like.remark().map(|text| (like, text))) {
             remarks.push(format!("--like={}: {}", remark.0.name(), remark.1));
         }
-        // What is wrong with files is said elsewhere.
+        // Faults of files are reported elsewhere.
         let users = self.users().users().ok();
         remarks.extend(users.and_then(|users| self.warning_of_openness(&users)).map(str::to_owned));
         remarks.extend(self.without_effect());

@@ -75,7 +75,7 @@ impl ServiceArgs {
         }
     }
 
-    /// With what is of the process as `above` says.
+    /// With the options of the whole process from `above`.
     pub(crate) fn within(self, above: &ServiceArgs) -> ServiceArgs {
         ServiceArgs {
             workers: above.workers(),

@@ -38,12 +38,12 @@ impl Serving {
         Serving { redis: None, tcp: vec![args], workers, drain_timeout, log_level, origin: None }
     }
 
-    /// What is to be said of a listener that cannot be.
+    /// The error for a listener that cannot be opened.
     pub(crate) fn explain(&self, error: &CannotListen) -> String {
         self.origin.as_ref().map_or_else(|| error.to_string(), |origin| origin.explain(error))
     }
 
-    /// Where it listens, for whoever starts it. `places` are all listeners.
+    /// The line that announces the listeners; `places` are all of them.
     pub(crate) fn announcement(&self, places: &[String]) -> String {
         let workers = self.workers;
         let each = if self.tcp.len() + usize::from(self.redis.is_some()) > 1 { " each" } else { "" };

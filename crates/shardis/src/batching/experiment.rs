@@ -1,58 +1,57 @@
-//! Whether waiting pays: tried out, since it cannot be told from what requests take.
+//! Measures whether waiting pays; latency alone does not tell.
 //!
-//! Where clients send their next request behind their last reply, and nodes are the limit, waiting lets more requests
-//! through. Where they come at a rate of their own, requests stand in line at times as well, but no more of them come for
-//! being waited for: then waiting only costs them time. So a worker that might wait does so for a step of some windows and
-//! then not for another, compares what came in both, and then does what was better until it tries again: after a while, or
-//! once the load is another.
+//! In a closed loop, where clients send their next request after their last reply and nodes are the limit, waiting
+//! raises throughput. In an open loop, requests queue at times as well, but waiting brings no more of them and only
+//! costs latency. So the worker waits for a step of some windows, does not wait for another, and compares the requests
+//! of both. It keeps the better way until the next experiment: after a while, or once the load has changed.
 //!
 //! ```text
 //!   step    not   wait  wait   not    not   wait  wait   not …
-//!   window  -+++  -+++  -+++  -+++    …                          - not counted: the step before brought about what comes
+//!   window  -+++  -+++  -+++  -+++    …                          - not counted: still an effect of the step before
 //! ```
 //!
-//! Each two steps are a pair, whose gain is one piece of [`Evidence`]: it is enough once its spread says so. Clients that come
-//! in lumps (500 requests of 16 KiB, or thousands of clients once in 100 ms) spread it, and are watched for longer than those
-//! that come evenly.
+//! Two steps are a pair. Its gain is one sample of [`Evidence`], and the spread of the samples decides when they are
+//! enough. Bursty clients (500 requests of 16 KiB, or thousands of clients once in 100 ms) spread them more, and are
+//! measured for longer than steady ones.
 
 use std::time::Duration;
 use stdx::Instant;
 
-/// So many windows are a step. With steps of one window, 500 requests of 16 KiB that came in one and were answered in the
-/// next (50 clients at -P 10) made waiting look 17 % worse than it was. (Steps of 8 and 12 spread as much in the same time.)
+/// Windows per step. With steps of one window, 500 requests of 16 KiB that came in one and were answered in the next
+/// (50 clients at -P 10) made waiting look 17 % worse than it was. (Steps of 8 and 12 spread as much in the same time.)
 const STEP: u32 = 4;
-/// So many pairs of steps have to be seen. After each two it is asked whether they are enough.
+/// Pairs of steps that an experiment needs at least. The evidence is judged after each two.
 const PAIRS_MIN: f64 = 4.0;
-/// So many are enough, whatever their spread: 1.3 seconds. What comes evenly is known after 8; with 500 requests of 16 KiB,
-/// 8 pairs are wrong by 8 % and 32 by 4 % (standard error).
+/// Pairs that end an experiment, whatever their spread: 1.3 seconds. A steady load is clear after 8; with 500 requests of
+/// 16 KiB, the standard error is 8 % after 8 pairs and 4 % after 32.
 const PAIRS_MAX: f64 = 32.0;
-/// Before each client could ask so often, nothing speaks against waiting. (Of 5,000 clients, 16 steps see four waves, and two
-/// may fall on the wrong side.)
+/// Requests per client before the evidence may speak against waiting. (Of 5,000 clients, 16 steps see four waves, and
+/// two may fall on the wrong side.)
 const ASKED_MIN: u64 = 8;
-/// Waiting pays if so much more came. Where nodes are the limit it is 0.15 to 0.6, with 500 requests of 16 KiB 0.08.
+/// Gain from which waiting pays. Where nodes are the limit it is 0.15 to 0.6, with 500 requests of 16 KiB 0.08.
 const GAIN_MIN: f64 = 0.03;
-/// It is plain that it pays if the gain is so many standard errors above none. (More than usual, since it is asked up to 15
-/// times.)
+/// Waiting clearly pays if the gain is this many standard errors above zero. (More than usual, since it is judged up to
+/// 15 times.)
 const ERRORS_PAYING: f64 = 2.5;
-/// It is plain that it does not if the gain is so many standard errors below [`GAIN_MIN`].
+/// Waiting clearly does not pay if the gain is this many standard errors below [`GAIN_MIN`].
 const ERRORS_NOT_PAYING: f64 = 1.5;
-/// What an experiment brought holds for so many windows: a second of such a load, with or without pauses.
+/// Windows for which a result holds: a second of such a load, with or without pauses.
 const HOLD_MIN: u32 = 200;
-/// The same for one that brought what was known: each of these doubles it, up to this where waiting pays.
+/// The bound of it: each result that confirms the last one doubles it, up to this where waiting pays.
 const HOLD_MAX: u32 = 1600;
 /// Up to this where it does not: half a minute. An experiment costs time then, and at a steady rate brings nothing for it.
 const HOLD_MAX_LOSS: u32 = 6400;
-/// At least so many times as long as it took to find out: half of that time is spent in the wrong way.
+/// A result holds at least this many times as long as its experiment took, half of which went the wrong way.
 const HOLD_BY_TRIED: u32 = 4;
-/// If there was no window for so long, a new pair begins: what came then may be of another load.
+/// After a pause of this length a new pair begins, since the load may be another.
 const PAUSE: Duration = Duration::from_millis(200);
 /// A longer window is such a pause as well, in which hardly anything came. (Between two waves, 5,000 clients are silent for up
 /// to 35 ms.)
 const LULL_MAX: Duration = Duration::from_millis(50);
-/// The load is another if so many windows bring twice or half as many requests as the experiment's did.
+/// The load has changed if this many windows bring twice or half as many requests as the experiment's did.
 const WINDOWS_OTHER: u32 = 16;
 
-/// What was found out, and what is being tried.
+/// The state of the experiment and its last result.
 #[derive(Debug)]
 pub(crate) struct Experiment {
     stage: Stage,
@@ -69,7 +68,7 @@ pub(crate) struct Experiment {
 enum Stage {
     /// Steps with and without waits take turns. `pairs` of them have passed, and `windows` of the next one.
     Trying { pairs: u32, windows: u32, pair: Sides, all: Sides },
-    /// The last experiment's result counts for `left` windows more, as long as what comes is like what `came` in it.
+    /// The last result holds for `left` more windows, as long as the load is like that which `came` in it.
     Settled { left: u32, came: Came, lately: Came },
 }
 
@@ -100,7 +99,7 @@ impl Came {
     }
 }
 
-/// What came in windows with waits, and in those without.
+/// Requests of windows with waits, and of those without.
 #[derive(Clone, Copy, Debug)]
 struct Sides {
     waiting: Came,
@@ -180,7 +179,7 @@ impl Evidence {
         }
     }
 
-    /// What is more probable, once there is no more time to find out.
+    /// The more probable result, when the time for evidence is over.
     fn probable(&self) -> bool {
         self.gain() >= GAIN_MIN.max(self.error())
     }
@@ -189,7 +188,7 @@ impl Evidence {
 impl Stage {
     const NEW: Stage = Stage::Trying { pairs: 0, windows: 0, pair: Sides::ZERO, all: Sides::ZERO };
 
-    /// A pause: what was begun is not compared with what comes after it.
+    /// Ends the current pair at a pause: its steps are not compared with later ones.
     fn cut_off(&mut self) {
         match self {
             Stage::Trying { windows, pair, .. } => (*windows, *pair) = (0, Sides::ZERO),
@@ -198,8 +197,8 @@ impl Stage {
     }
 }
 
-/// Whether the step to which this window of a pair belongs is one with waits. Of two pairs the first step and the last are not:
-/// a load that grows or falls speaks for neither kind, and what was only a moment's crowd is over before anybody waits.
+/// Whether the step to which this window of a pair belongs is one with waits. Of two pairs the first step and the last
+/// are not: so a growing or falling load favours neither kind, and a short burst is over before the first wait.
 fn is_step_with_waits(pairs: u32, window: u32) -> bool {
     (window >= STEP) == pairs.is_multiple_of(2)
 }
@@ -223,8 +222,8 @@ impl Experiment {
         }
     }
 
-    /// A window in which the worker might have waited ended at `now`: it was `length` long and brought so many requests.
-    /// `clients` are there, idle ones too.
+    /// A window in which the worker might have waited ended at `now`: it was `length` long and brought `requests`.
+    /// `clients` counts idle ones too.
     pub(crate) fn note_window(&mut self, requests: u64, length: Duration, clients: u64, now: Instant) {
         let since = now.since(std::mem::replace(&mut self.noted_at, now));
         if since > PAUSE || length > LULL_MAX {
@@ -266,7 +265,7 @@ impl Experiment {
         }
     }
 
-    /// Ends the experiment, in which all this came from so many clients, if it has gone on for long enough.
+    /// Ends the experiment if its evidence is enough for `all` requests of `clients`.
     fn judge(&mut self, mut all: Sides, clients: u64) {
         let evidence = self.evidence;
         let is_last = evidence.pairs >= PAIRS_MAX;
@@ -298,12 +297,12 @@ mod tests {
         settle_by(experiment, |waits| (if waits { with } else { without }, WINDOW))
     }
 
-    /// The same, of which each brings so many requests and is so long as `window` says, who is told whether it is one with waits.
+    /// The same; `window` gets whether it is one with waits, and gives its requests and its length.
     fn settle_by(experiment: &mut Experiment, window: impl FnMut(bool) -> (u64, Duration)) -> u32 {
         settle_clients(experiment, 50, window)
     }
 
-    /// The same with so many clients.
+    /// The same with `clients`.
     fn settle_clients(
         experiment: &mut Experiment,
         clients: u64,
@@ -319,8 +318,8 @@ mod tests {
         windows
     }
 
-    /// How many of 200 experiments find that waiting pays which brings `gain` more, with windows in which what comes varies by
-    /// `spread` in steps (standard deviation), and how many windows they take on average.
+    /// How many of 200 experiments find that waiting pays, and how many windows they take on average. Waiting brings
+    /// `gain` more; the requests of steps vary by `spread` (standard deviation).
     fn experiments(gain: f64, spread: f64) -> (u32, u32) {
         let mut prng = Prng::new(7);
         let (mut paying, mut windows) = (0, 0);
@@ -361,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_more_it_spreads_the_longer_it_is_watched() {
-        // Gain and spread of steps; of 200 experiments so many at least and at most find that it pays; windows.
+        // Gain and spread of steps; how many of 200 experiments find that it pays, at least and at most; windows.
         for (gain, spread, found, windows) in [
             (0.5, 0.06, 199..=200, 32..=34),    // 50 clients at -P 1
             (0.25, 0.08, 195..=200, 32..=45),   // 1 KiB at -P 10

@@ -1,27 +1,26 @@
 //! The batching policy: when a busy worker waits a moment for more requests before it writes.
 //!
-//! A fast proxy makes small batches: it wakes for every request, and each write wakes a node for one request. If
-//! it lets a few more arrive, one write serves several, here and at the node. Only what goes to nodes waits: each client has
-//! a connection of its own, and gets its reply by a call of its own in any case. What that costs is latency, so a wait is
-//! weighed against what passes anyway between what a client sends and what it sends next ([`Rounds`]): a tenth of that. It
-//! is the whole of a client's round: the way down and up, the line at the node, and the client's own, in which its reply
-//! stands.
+//! A fast proxy makes small batches: it wakes for every request, and each write wakes a node for one request. If it
+//! lets a few more arrive, one write serves several, here and at the node. Only requests wait: each reply needs a call
+//! of its own in any case, since each client has a connection of its own. A wait costs latency, so it is a tenth of a
+//! client's round ([`Rounds`]), the time from one request of a client to its next. A round has the way down and up, the
+//! queue at the node, and the client's own queue of replies.
 //!
-//! A worker waits where requests stand in line, which is seen by how long they take:
+//! A worker waits where requests queue, which shows in their latency:
 //!
 //! ```text
 //!   requests in flight, times how long
-//!   ────────────────────────────────── = what a request takes   (Little's law)
+//!   ────────────────────────────────── = latency of a request   (Little's law)
 //!           requests that came
 //! ```
 //!
-//! Where the nodes or the clients are the limit they take long, and a wait shortens the line and is paid back. Whether it
-//! is, is tried from time to time ([`super::experiment`]): where clients send at a rate of their own, it is not. Where nobody
-//! stands in line, they take little, and the worker does not wait, however busy it is. Nor does it where turns are full
-//! without it, where nobody else is expected, or for a lone client.
+//! Where the nodes or the clients are the limit, latency is high, and a wait shortens the queue and pays off. An
+//! experiment checks this from time to time ([`super::experiment`]): in an open loop it does not pay. Without a queue,
+//! latency is low, and the worker does not wait, however busy it is. Nor does it wait if turns are full anyway, if no
+//! other request is expected, or for a lone client.
 //!
-//! A worker that has time writes replies after each event, and not at the end of the turn: nobody waits for the events
-//! behind his own. Requests go out at its end, several by one write, which wakes their node once.
+//! A worker with time to spare writes replies after each event, and not at the end of the turn, so that no client waits
+//! for later events. Requests go out at the end, several by one write, which wakes their node once.
 
 use super::experiment::Experiment;
 use proxy::Rounds;
@@ -58,19 +57,19 @@ const AUTO_WAIT: Duration = Duration::from_micros(200);
 const AUTO_PART_OF_LATENCY: u32 = 4;
 /// More would be felt. (Values of 16 KiB at -P 10 take 5 ms; waits of 400 µs let 10 % more of them through than 100.)
 const AUTO_WAIT_MAX: Duration = Duration::from_micros(400);
-/// A turn in which so much happened is full, or half of what a wait would bring, if that is more: waiting only lets the
-/// worker idle. (With it, a worker that is the limit waits in hardly any turn; a wait in each cost it a third of its
-/// throughput. With 500 clients, who bring 50 events in 200 µs, 16 of them as the measure for all cost a tenth.)
+/// Events of a full turn, or half of the events expected in a wait, if that is more. Waiting in a full turn only lets
+/// the worker idle. (With it, a worker that is the limit waits in hardly any turn; a wait in each cost it a third of
+/// its throughput. With 500 clients, who bring 50 events in 200 µs, 16 of them as the measure for all cost a tenth.)
 const EVENTS_ENOUGH: usize = 16;
-/// So is one that brought so many requests: with deep pipelines, few events are much work. (At -P 100 over canned nodes, a
-/// worker that waited in such turns did 7.1 million SETs a second, and one that never waited 8.4.)
+/// Requests of a full turn: with deep pipelines, few events are much work. (At -P 100 over canned nodes, a worker that
+/// waited in such turns did 7.1 million SETs a second, and one that never waited 8.4.)
 const REQUESTS_ENOUGH: u64 = 64;
 /// More would be felt, whatever it saves.
 const WAIT_MAX_US: u64 = 1000;
-/// Over so much time it is measured how busy the worker is and what requests take.
+/// Length of a window, over which load and latency are measured.
 const WINDOW: Duration = Duration::from_millis(5);
-/// So many windows are remembered. Of what requests took in them the median counts: one in which the whole process was
-/// stopped, or a node forked, is no line, and one between two waves of clients does not end it.
+/// Windows that are remembered. The median of their latencies counts: one window in which the process was stopped, or a
+/// node forked, is no queue, and one between two waves of clients does not end a queue.
 const WINDOWS: usize = 8;
 /// Busy for more than this share of a window: wait. In thousandths. Without waits, a worker whose nodes are the limit is
 /// busy for 40 to 60 % at -P 1; at a steady third of that load, where a wait would only be felt, for 27 %, and 37 at times.
@@ -78,8 +77,8 @@ const BUSY_FROM: u128 = 390;
 /// The same where requests take [`LINE`]: that is no chance. (SET of 1 KiB at -P 10: busy for 34 % without waits; with them
 /// it is 19 % more requests.)
 const BUSY_FROM_IN_LINE: u128 = 280;
-/// What takes so long stands in a line that does not come and go with the moment: at a steady third of what nodes carry,
-/// requests take 70 to 90 µs, where pipelines of ten wait for nodes, a millisecond.
+/// Latency of a queue that lasts: at a steady third of what nodes carry, requests take 70 to 90 µs, where pipelines of
+/// ten wait for nodes, a millisecond.
 const LINE: Duration = Duration::from_micros(200);
 /// The same of a window with waits, since they save time. Each window is held against its own share, so that what began with
 /// a moment's crowd ends with it, and not after an experiment.
@@ -118,7 +117,7 @@ pub(crate) struct Policy {
     rounds: [Duration; WINDOWS],
     /// What a wait might be, after the last window; zero for none.
     possible: Duration,
-    /// With so many events a turn is full without a wait.
+    /// Events from which a turn is full without a wait.
     enough: usize,
     experiment: Experiment,
     /// What a wait is; zero for none.
@@ -146,7 +145,7 @@ pub(crate) struct Turn {
     pub rounds: Rounds,
 }
 
-/// What is being measured.
+/// The current window.
 #[derive(Debug)]
 struct Window {
     began: Instant,
@@ -352,7 +351,7 @@ mod tests {
         }
     }
 
-    /// Lets `load` happen for so many windows.
+    /// Applies `load` for `windows`.
     fn follow_windows(policy: &mut Policy, mut now_us: u64, windows: usize, load: Load) {
         let (mut asked, mut rounds) = (policy.asked, policy.window.rounds);
         for _ in 0..10 * windows {
@@ -469,8 +468,8 @@ mod tests {
         assert_eq!(policy.wait(&Turn { asked: REQUESTS_ENOUGH, ..turn }), Some(WAIT_MIN));
     }
 
-    /// Lets `load` happen for so many windows from `now_us` on, and `saved` in those in which the worker waits. Returns how many
-    /// those were.
+    /// Applies `load` for `windows` from `now_us` on, and `saved` in those in which the worker waits. Returns the
+    /// number of these.
     fn follow_saving(policy: &mut Policy, now_us: &mut u64, windows: u32, load: Load, saved: Load) -> u32 {
         let mut waited = 0;
         for _ in 0..windows {

@@ -1,4 +1,4 @@
-//! The file: what is read of it, and its keys and values in their order.
+//! The file: its text, and its keys and values in their order.
 
 use super::faults::{Fault, Faults, position};
 use std::fs::File;
@@ -61,7 +61,7 @@ impl Document {
         Document::new(bytes).map_err(|(text, fault)| Faults::new(path, &text, vec![fault]))
     }
 
-    /// A file of `bytes`; or as much of it as is text, and what is wrong behind that.
+    /// A file of `bytes`; or its text up to the first fault, and that fault.
     pub(super) fn new(bytes: Vec<u8>) -> Result<Document, (String, Fault)> {
         if bytes.len() > BYTES_MAX {
             let text = format!("it is no configuration: it has more than {BYTES_MAX} bytes");
@@ -130,7 +130,7 @@ impl Document {
         errors.into_iter().map(|error| Fault::at(at(error), self.syntax(error, at(error)))).collect()
     }
 
-    /// What is wrong at the byte `at`, in our words where the parser's are for those who know the grammar.
+    /// The fault at the byte `at`, in our words where the parser's need knowledge of the grammar.
     fn syntax(&self, error: &toml::de::Error, at: usize) -> String {
         let line = self.text.get(at..).and_then(|rest| rest.lines().next()).unwrap_or_default();
         let is_at_end = line.trim().is_empty();

@@ -137,7 +137,7 @@ impl Flags {
         }
     }
 
-    /// What is to be said of a key that no flag has.
+    /// The fault of a key that no flag has.
     fn unknown(&self, key: &str) -> String {
         if NOT_IN_FILES.contains(&key) {
             return format!("{key}: a file names no other; write its keys here");
@@ -170,7 +170,7 @@ impl Flags {
         }
     }
 
-    /// What is wrong with `entries` and the command line together, as `error` says. `overriding` are the ids of the flags that
+    /// The fault of `entries` and the command line together, from `error`. `overriding` are the ids of the flags that
     /// the command line has.
     pub(super) fn relation(&self, error: &Error, entries: &[Entry], overriding: &[String]) -> Fault {
         let fault = match error.kind() {
@@ -218,7 +218,7 @@ fn is_plain(key: &str) -> bool {
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-/// What is to be said of a table that is no `[[listener]]`.
+/// The fault of a table that is no `[[listener]]`.
 fn no_table(key: &str) -> String {
     match key {
         "listener" => "listener: write [[listener]], with two brackets on each side".to_owned(),

@@ -27,7 +27,7 @@ pub(super) struct Listeners {
     pub of_redis: Vec<Entry>,
     /// Those of mode tcp.
     pub of_tcp: Vec<TcpListener>,
-    /// What is wrong.
+    /// The faults found.
     pub faults: Vec<Fault>,
 }
 
@@ -99,7 +99,7 @@ fn tcp() -> Flags {
     Flags::new(command, "shardis tcp --help lists all, with dashes in front")
 }
 
-/// An address without what may stand behind it in `--listener`: there are keys for that.
+/// An address alone: the rest of a `--listener` has keys of its own.
 fn parse_address(text: &str) -> Result<String, String> {
     if text.contains(char::is_whitespace) {
         return Err("write the address alone; tls = true and read-from are keys beside it".to_owned());
@@ -191,7 +191,7 @@ fn of_all_listeners(key: &str) -> String {
 }
 
 impl TcpListener {
-    /// What `shardis tcp` would be told; what is of the process, `above` says.
+    /// The arguments of `shardis tcp`; those of the process come from `above`.
     pub(super) fn args(&self, above: &ProxyArgs, depth: Depth) -> Result<TcpArgs, Vec<Fault>> {
         let words = self.entries.iter().flat_map(|entry| entry.words.iter().cloned());
         let args = tcp().parse(words).and_then(|matches| TcpArgs::from_arg_matches(&matches));

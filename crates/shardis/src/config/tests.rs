@@ -1,4 +1,4 @@
-//! Files, and what becomes of them: right ones, broken ones, and such as nobody would write.
+//! Files and their results: valid ones, broken ones, and absurd ones.
 
 mod broken_files;
 

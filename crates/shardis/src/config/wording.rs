@@ -1,4 +1,4 @@
-//! What is said of flags, said of keys: `--tls-port=6390` is `tls-port = 6390` in a file.
+//! Texts about flags as texts about keys: `--tls-port=6390` is `tls-port = 6390` in a file.
 
 /// How texts are to be worded.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ pub(super) fn flags_in(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What is before the first flag of `text`, its name, and what is behind it.
+/// The text before the first flag of `text`, its name, and the text behind it.
 fn split_at_flag(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     loop {

@@ -100,7 +100,7 @@ impl TcpArgs {
         self.listen_addr().map(|_| ())
     }
 
-    /// With what is of the process as `above` says.
+    /// With the options of the whole process from `above`.
     pub(crate) fn within(self, above: &ServiceArgs) -> TcpArgs {
         TcpArgs { service: self.service.within(above), ..self }
     }
@@ -112,7 +112,7 @@ impl TcpArgs {
             .ok_or_else(|| format!("--listen {listen}: write an address and a port, as in 127.0.0.1:6380"))
     }
 
-    /// What says where to listen.
+    /// The option that names the listener.
     fn listen_option(&self) -> &'static str {
         if self.former.listen.is_some() { "--listen" } else { "--port" }
     }
@@ -133,7 +133,7 @@ impl TcpArgs {
         Listener::tcp(addr, self.listen_option(), self.service.reuse_port, Mode::Tcp)
     }
 
-    /// What it does with clients that come to `place`, for whoever started it.
+    /// The line that describes the listener at `place`.
     pub(crate) fn describe(&self, place: &str, nodes: &[NodeSpec]) -> String {
         let names: Vec<String> = nodes.iter().map(NodeSpec::label).collect();
         let count = names.len();

@@ -1,4 +1,4 @@
-//! What is served at one listener of mode tcp: workers, and whom they pass bytes to.
+//! The service at one listener of mode tcp: its workers and its nodes.
 
 use super::arguments::TcpArgs;
 use super::targets::Targets;
@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 /// Lines that wait for the log; workers drop more.
 const LOG_LINES_MAX: usize = 1024;
 
-/// What is to run: all that can be known before anybody can connect.
+/// The service before it runs: everything known before the first client.
 pub(crate) struct PassingPlan {
     args: TcpArgs,
     specs: Vec<NodeSpec>,

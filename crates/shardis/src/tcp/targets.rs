@@ -1,5 +1,5 @@
-//! Where the nodes of a listener of mode tcp are. Names of hosts are looked up at the start, and again while clients come:
-//! nobody waits for that, and what was known before holds meanwhile.
+//! The addresses of nodes of a listener of mode tcp. Host names are resolved at the start, and again while clients
+//! come. No client waits for that: the known addresses hold meanwhile.
 
 use crate::resolver::{Question, look_up};
 use driver::Target;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use topology::{Address, NodeSpec};
 
-/// A name is looked up again for the first connection after so long.
+/// Age from which the next connection resolves a name again.
 const LOOKED_UP_EVERY: Duration = Duration::from_secs(5);
 
 /// All nodes, in their order. Shared by all workers.

@@ -52,7 +52,7 @@ pub(super) struct Shared {
     pub(super) proxy_protocol: bool,
     /// What nodes are told of clients.
     pub(super) send_proxy: Option<HeaderVersion>,
-    /// What does not fit is dropped.
+    /// Notices that do not fit are dropped.
     pub(super) log: mpsc::SyncSender<Notice>,
 }
 
@@ -71,8 +71,8 @@ pub(super) struct Worker {
     dials: Dials<()>,
 }
 
-/// What one read brings at most, and so what is kept at most for one direction of one client: system calls are cheap beside
-/// so many bytes, and ten thousand clients that take nothing are held to 640 MB.
+/// Limit of one read, and so of the bytes kept for one direction of one client. System calls are cheap beside this
+/// size, and ten thousand clients that do not read cost 640 MB.
 pub(super) const READ_BYTES_MAX: usize = 64 * 1024;
 /// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -129,7 +129,7 @@ impl Worker {
                 }
                 Event::Closed(conn, error) => self.lose(conn, &error, now),
             }
-            // At once: who is not to be read from must not be in the same turn either.
+            // At once: a paused connection must not be read in this turn either.
             self.perform(now);
         }
         while let Some((conn, next)) = self.dials.poll_late(now) {
@@ -281,7 +281,7 @@ impl Worker {
         self.perform(now);
     }
 
-    /// Tells the control thread what was noticed and how many clients have gone.
+    /// Sends the control thread notices and the count of closed clients.
     fn report(&mut self) {
         while let Some(notice) = self.core.poll_notice() {
             self.log(notice);

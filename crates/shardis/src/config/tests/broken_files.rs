@@ -1,4 +1,4 @@
-//! Broken files, and what is said of each: line, column, what is wrong, what to write instead.
+//! Broken files and the fault reported for each: line, column, cause, remedy.
 
 pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ("port = ", &["1:8: this is not TOML: there is no value behind the ="]),
