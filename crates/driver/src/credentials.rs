@@ -131,7 +131,7 @@ impl ResolvesServerCert for ByName {
     }
 }
 
-/// Who may sign a node's certificate.
+/// Authorities that may sign a node's certificate.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
     /// These, in PEM.

@@ -1,5 +1,5 @@
-//! Clients before they are clients: whoever has to show a PROXY header or to shake hands waits here until that is done, is
-//! refused, or has taken too long. Who says nothing costs some bytes and a descriptor; what it takes of a turn is bounded.
+//! Pending clients: connections that must send a PROXY header or finish a TLS handshake. They stay here until that is
+//! done, refused, or too late. A silent one costs some bytes and a descriptor; the work per turn is bounded.
 
 use crate::credentials::Acceptor;
 use crate::header::{self, HEADER_BYTES_MAX};
@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use stdx::{Id, Instant, Slab};
 
-/// What is asked of clients of a listener before they may speak.
+/// Requirements of a listener for its clients, before their first request.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
     /// A PROXY header, first of all.
@@ -45,7 +45,7 @@ impl PendingClient {
         self.peer
     }
 
-    /// The address of whoever has named [`PendingClient::peer`] in a PROXY header, if somebody has.
+    /// The address of the load balancer that named [`PendingClient::peer`] in a PROXY header, if there was one.
     pub fn named_by(&self) -> Option<SocketAddr> {
         self.named_by
     }
@@ -67,7 +67,7 @@ impl PendingClient {
 
     /// Sends `last` as far as it goes, and closes.
     pub fn dismiss(mut self, last: &[u8]) {
-        // Who does not take it finds the connection closed all the same.
+        // The connection is closed, whether or not this is read.
         let _ = self.socket.write(last);
         self.socket.say_goodbye();
     }

@@ -104,7 +104,7 @@ pub struct Driver {
     /// The same for the next turn: they took as much as they may in this one.
     due_next: Vec<usize>,
     buffer: Box<[u8]>,
-    /// So much of it may be filled.
+    /// Bytes of it that one read may fill.
     read_bytes_max: usize,
     /// How much of it the last [`Event::Received`] filled.
     received: usize,
@@ -116,7 +116,7 @@ pub struct Driver {
     busy_poll: Duration,
 }
 
-/// One socket and what is known of it since it was last looked at.
+/// One socket and its state as of the last event.
 #[derive(Debug)]
 struct Conn {
     id: Id,
@@ -139,8 +139,8 @@ struct Conn {
     listed: bool,
 }
 
-/// What one read takes at most: large enough that the system call is cheap beside its bytes, small enough to stay in
-/// the second-level cache together with what is made of it.
+/// Limit of one read: large enough to make the system call cheap per byte, small enough to stay in the second-level
+/// cache together with the output made from it.
 const BUFFER_BYTES: usize = 128 * 1024;
 /// The same while other connections wait for their turn: so that a client that has sent thousands of requests lets the
 /// others in between, and still enough for a hundred requests of usual size at once.
@@ -209,14 +209,14 @@ impl Driver {
         count
     }
 
-    /// From now on, one read brings at most `bytes_max`, or as much as one can: for whoever has to keep what others do not
-    /// take.
+    /// Limits a read to `bytes_max` from now on, or to the buffer. For users that must keep bytes which their targets
+    /// do not take.
     pub fn set_read_bytes_max(&mut self, bytes_max: usize) {
         self.read_bytes_max = bytes_max.clamp(1, BUFFER_BYTES);
     }
 
-    /// From now on, [`Driver::wait`] looks for events again and again for so long before it sleeps. Who is asleep must be woken,
-    /// which takes 20 to 50 µs on virtual machines; who looks takes a core.
+    /// Makes [`Driver::wait`] poll for this time before it sleeps. A sleeping thread must be woken, which takes 20 to
+    /// 50 µs on virtual machines; a polling one takes a core.
     pub fn set_busy_poll(&mut self, busy_poll: Duration) {
         self.busy_poll = busy_poll;
     }
@@ -237,15 +237,15 @@ impl Driver {
             if began.elapsed() >= length {
                 return Ok(false);
             }
-            // Whoever shares the core, nodes for instance, goes first.
+            // Other processes on this core, such as nodes, go first.
             std::thread::yield_now();
         }
     }
 
     fn poll_once(&mut self, timeout: Duration) -> io::Result<()> {
         let mut polled = self.poll.poll(&mut self.events, Some(timeout));
-        // After a signal (a process that was stopped goes on) what has arrived must be known before anybody looks at
-        // the clock: waiting bytes are not late.
+        // After a signal (such as SIGCONT), arrived bytes must be known before the clock is read: bytes that wait are
+        // not late.
         while matches!(&polled, Err(error) if error.kind() == ErrorKind::Interrupted) {
             polled = self.poll.poll(&mut self.events, Some(Duration::ZERO));
         }
@@ -395,8 +395,8 @@ impl Driver {
         }
     }
 
-    /// Once the connection is closed, what the other side has not received is dropped. Else the kernel goes on to send it for
-    /// minutes: behind what was said over a later connection, if the network was gone for a while.
+    /// Drops unsent bytes when the connection is closed. Else the kernel goes on to send them for minutes: after the
+    /// bytes of a later connection, if the network was down meanwhile.
     pub fn drop_unsent_on_close(&mut self, id: Id) {
         if let Some(stream) = self.conn(id).and_then(|conn| conn.socket.tcp()) {
             // Fails only for a socket that has ended, which sends nothing any more.
@@ -505,7 +505,7 @@ impl Conn {
             Ok(len) if len == buffer.len() => Advance::Received { len, more: More::NextTurn },
             Ok(len) if self.hung_up => Advance::Received { len, more: More::Now },
             Ok(len) => {
-                // A short read has emptied the socket; what comes later is a new edge.
+                // A short read has emptied the socket; later bytes cause a new edge.
                 self.readable = false;
                 Advance::Received { len, more: More::Nothing }
             }

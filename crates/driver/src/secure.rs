@@ -1,4 +1,4 @@
-//! What is different about a socket with TLS, and the driver's doors for such. Plain sockets pass by here.
+//! The driver's functions for sockets with TLS, and their differences. Plain sockets do not come here.
 
 use crate::credentials::Connector;
 use crate::handshakes::{Entry, PendingClient, Verdict};
@@ -110,8 +110,8 @@ impl Driver {
         self.insert(id, Socket::connect_tcp(addr)?.secure(tls, self.tls.another()), true)
     }
 
-    /// Takes in a client that was accepted elsewhere and that has to do what `entry` asks for, until `deadline`. What becomes
-    /// of it is told by [`Driver::poll_pending_client`].
+    /// Takes in an accepted client that must meet the requirements of `entry` until `deadline`.
+    /// [`Driver::poll_pending_client`] reports the result.
     pub fn receive(
         &mut self,
         stream: std::net::TcpStream,
@@ -133,7 +133,7 @@ impl Driver {
         conn.socket.tcp().map(AsRawFd::as_raw_fd)
     }
 
-    /// How many clients have not yet done what was asked of them.
+    /// The number of pending clients.
     pub fn pending_clients(&self) -> usize {
         self.handshakes.len()
     }
@@ -143,8 +143,8 @@ impl Driver {
         self.handshakes.deadline()
     }
 
-    /// A client that was received and has done what was asked of it, or was refused. Goes on with a few in each turn, so
-    /// that they do not delay those that are in.
+    /// The next pending client that is complete or refused. Works on a few in each turn, so that they do not delay the
+    /// others.
     pub fn poll_pending_client(&mut self, now: Instant) -> Option<Verdict> {
         self.handshakes.poll(self.poll.registry(), now)
     }

@@ -26,8 +26,8 @@ fn client_keepalive() -> TcpKeepalive {
         .with_retries(3)
 }
 
-/// A node that has, after 15 seconds. What is in flight is late long before; but one that is asked to wait, as for an
-/// element of a list, owes no answer yet.
+/// A vanished node is noticed after 15 seconds. Requests in flight time out long before, but a blocking command has no
+/// reply due.
 fn node_keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(Duration::from_secs(5))

@@ -245,7 +245,8 @@ fn vanished_node_is_noticed_sooner_than_a_client() {
     assert_eq!([ID, node].map(noticed_after), [Duration::from_secs(120), Duration::from_secs(15)]);
 }
 
-/// A connection to a listener that does not read, full of what was sent, which is closed. What the other side finds.
+/// Closes a connection that is full of unsent bytes, since its peer does not read. Returns the bytes that the peer
+/// finds.
 fn found_behind_the_close(drops: bool) -> std::io::Result<usize> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut driver = Driver::new().expect("a poll");

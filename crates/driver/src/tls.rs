@@ -6,9 +6,9 @@
 //!   socket ◄─ sealed ◄── rustls ◄─ user's bytes, a record at a time   write
 //! ```
 //!
-//! A byte counts as taken by [`TlsStream::write`] when the record around it has left whole: a record that is cut off
-//! cannot be read by the other side, so what was not taken was certainly not received. Until then the caller keeps
-//! and offers it again, and nothing is lost if it closes once all was taken.
+//! A byte counts as taken by [`TlsStream::write`] when the whole record around it has left. The peer cannot read a part
+//! of a record, so it has certainly not received a byte that was not taken. Until then the caller keeps the byte and
+//! offers it again, and nothing is lost if it closes once all bytes were taken.
 
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Connection, Error, InvalidMessage, OtherError};
@@ -27,7 +27,7 @@ pub(crate) struct TlsStream<S> {
     sealed_front: usize,
     /// How many bytes of the user are in `sealed` and not reported as taken.
     owed: usize,
-    /// Bytes from below that wait because there was no room for what comes out of them.
+    /// Bytes from below that wait for room for their plaintext.
     unread: Vec<u8>,
     /// Bytes that came during the handshake.
     shaken: usize,
@@ -89,8 +89,7 @@ pub(crate) enum Then {
     End,
 }
 
-/// What is sealed at a time: the largest record. So a stream that is blocked holds one record beside what its user
-/// holds of it.
+/// Bytes sealed at a time: the largest record. So a blocked stream holds one record beside its user's copy of it.
 const RECORD_BYTES_MAX: usize = 16 * 1024;
 /// A handshake takes some KiB, with a client's chain of certificates perhaps ten. Who sends more is after our memory.
 const HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
@@ -148,10 +147,10 @@ impl<S: Read + Write> TlsStream<S> {
         }
     }
 
-    /// Reads into `buffer` until that is about full, or the stream below has no more for now and nothing of it is kept
-    /// here: what is kept would not make a socket readable again.
+    /// Reads into `buffer` until that is about full, or the stream below has no more for now and no byte is kept here:
+    /// kept bytes would not make the socket readable again.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Progress> {
-        // One half takes what comes from below, the other what becomes of it.
+        // One half is for ciphertext from below, the other for its plaintext.
         let (plain, scratch) = buffer.split_at_mut(buffer.len() / 2);
         let (mut len, mut is_drained) = (0, false);
         loop {
@@ -173,8 +172,8 @@ impl<S: Read + Write> TlsStream<S> {
             // No more than there is room for: what would have to be kept is a record at most.
             let scratch = &mut scratch[..room];
             match self.below.read(scratch) {
-                // Without a word of goodbye. What was cut off is no whole request or reply, and what is whole was
-                // authenticated: so this is an end like any other, as it is for Redis.
+                // An end without close_notify. A truncated request or reply is not complete, and complete ones were
+                // authenticated, so this is an end like any other, as in Redis.
                 Ok(0) => self.ended = true,
                 Ok(count) => {
                     is_drained = count < scratch.len();
@@ -187,8 +186,8 @@ impl<S: Read + Write> TlsStream<S> {
         }
     }
 
-    /// Gives `bytes` from below to rustls and what becomes of them to `plain`, from `len` on. What finds no room is
-    /// kept. To be called only while rustls has nothing for the user: it does not take more than it can keep.
+    /// Gives `bytes` from below to rustls, and their plaintext to `plain`, from `len` on. Bytes without room are kept.
+    /// Call it only while rustls has no plaintext left, since its buffer is bounded.
     fn feed(&mut self, bytes: &[u8], plain: &mut [u8], len: &mut usize) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() && !self.ended {
@@ -259,7 +258,7 @@ impl<S: Read + Write> TlsStream<S> {
         self.recount();
     }
 
-    /// Sends what is sealed. True if all has left.
+    /// Sends sealed records. True if all have left.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.has_sealed() {
             match self.below.write(&self.sealed[self.sealed_front..]) {
@@ -276,7 +275,7 @@ impl<S: Read + Write> TlsStream<S> {
         Ok(true)
     }
 
-    /// Counts what is kept here. What rustls keeps is a record in each direction at most.
+    /// Counts the bytes kept here. rustls keeps a record in each direction at most.
     fn recount(&mut self) {
         self.account.recount(self.sealed.capacity() + self.unread.capacity());
     }
@@ -290,7 +289,7 @@ impl<S: Read + Write> TlsStream<S> {
     pub(crate) fn say_goodbye(&mut self) {
         self.tls.send_close_notify();
         self.seal();
-        // Who does not hear it finds the connection closed all the same.
+        // The connection is closed, whether or not this arrives.
         let _ = self.flush();
     }
 }
@@ -316,7 +315,7 @@ fn explain(error: &Error) -> String {
     }
 }
 
-/// What is wrong with a certificate.
+/// The fault of a certificate, in words.
 fn explain_certificate(fault: &CertificateError) -> String {
     let days = |from: &UnixTime, until: &UnixTime| until.as_secs().saturating_sub(from.as_secs()) / DAY_S;
     match fault {

@@ -78,9 +78,10 @@ pub struct LocalArgs {
 const NODES_MAX: u16 = 256;
 /// Fewer make no cluster whose primaries agree on a failover.
 const CLUSTER_NODES_MIN: u16 = 3;
-/// Sentinels ask a primary that they have just made one for the first time after a second (or `down-after-milliseconds`, if that
-/// is less), and by 1000 ms may take it for dead before it could answer: they make the old one the primary again, and what was
-/// written in between is lost (Redis 7.0.15: in one of 72 failovers on an idle machine, in 3 of 30 on a busy one).
+/// Sentinels ask a primary that they have just made one for the first time after a second (or
+/// `down-after-milliseconds`, if that is less), and by 1000 ms may take it for dead before it could answer: they make
+/// the old one the primary again, and the writes in between are lost (Redis 7.0.15: in one of 72 failovers on an idle
+/// machine, in 3 of 30 on a busy one).
 const SENTINEL_FAILOVER_MS_MIN: u32 = 1500;
 
 impl LocalArgs {
@@ -112,7 +113,7 @@ impl LocalArgs {
         Ok(())
     }
 
-    /// What is asked for; `None` if nothing is said of it.
+    /// The requested topology; `None` if no argument names one.
     pub(super) fn shape(&self) -> Option<Shape> {
         if let Some(nodes) = self.nodes {
             return Some(Shape::Nodes { nodes });

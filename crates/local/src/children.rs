@@ -36,9 +36,9 @@ pub(super) struct Ended {
     last_lines: String,
 }
 
-/// Of a log, what is shown when its process has ended.
+/// Lines of a log that are shown when its process has ended.
 const LINES_SHOWN: usize = 5;
-/// Nodes that keep data have so long to write it.
+/// Time for nodes that keep data to write it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Redis does not end while it writes its first append-only file, and forgets that it was told to.
 const TELL_AGAIN_EVERY: Duration = Duration::from_millis(200);
@@ -103,7 +103,7 @@ impl Children {
             }
             // All sides of the channel are threads of this process: it cannot be cut.
             if !self.running.is_empty() && events.recv_timeout(left.min(TELL_AGAIN_EVERY)).is_err() {
-                // Not the proxy, which has no log here: told twice, it would not wait for what is in flight.
+                // Not the proxy, which has no log here: after a second signal it would not wait for requests in flight.
                 let nodes = self.running.iter().filter(|running| running.log.is_some());
                 nodes.for_each(|running| running.signal(Signal::TERM));
             }

@@ -1,7 +1,7 @@
 //! `shardis die-with-parent`: becomes another program, which the kernel ends when the process that started it does.
 //!
-//! The wish has to be said between fork and exec. Said by a program of its own it needs no unsafe code: what is set here
-//! stays set over exec. Only Linux has it; elsewhere the program just runs.
+//! The request to the kernel must come between fork and exec. A program of its own makes it without unsafe code, since
+//! the setting survives exec. Only Linux has it; elsewhere the program just runs.
 
 use anyhow::{Result, anyhow, ensure};
 use rustix::process::getppid;

@@ -1,4 +1,4 @@
-//! Where nodes have their data: a folder that is removed at the end, or one that is kept and says what is in it.
+//! The folder for data of nodes: removed at the end, or kept with a description of its topology.
 
 use super::arguments::LocalArgs;
 use super::layout::Layout;
@@ -39,14 +39,14 @@ pub(super) fn remove(path: &Path) {
 pub(super) struct Folder {
     path: PathBuf,
     kept: bool,
-    /// What was in it when it was opened.
+    /// Its topology when it was opened.
     layout: Option<Layout>,
     /// Folders of members that were made and are of no use before all was ready.
     made: Vec<PathBuf>,
 }
 
 impl Folder {
-    /// Opens `path`. If it is to be kept, it must be of ours or empty, and what is in it must be what is asked for.
+    /// Opens `path`. A kept folder must be ours or empty, and its topology must be the requested one.
     pub(super) fn open(path: &Path, args: &LocalArgs) -> Result<Folder> {
         let kept = args.keep().is_some();
         fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -82,7 +82,7 @@ impl Folder {
         self.kept
     }
 
-    /// What is in it from an earlier start.
+    /// Its topology from an earlier start.
     pub(super) fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()
     }
@@ -99,7 +99,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// All is ready: what is kept is worth keeping from now on.
+    /// All is ready: from now on the folder is kept.
     pub(super) fn complete(&mut self, layout: &Layout) -> Result<()> {
         self.made.clear();
         if self.kept && self.layout.is_none() {

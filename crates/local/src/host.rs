@@ -112,7 +112,7 @@ impl<'a> Host<'a> {
         self.args.port().is_none() && self.folder.layout().is_none()
     }
 
-    /// Starts all in order: whoever is started finds those that it needs.
+    /// Starts all in order: each process finds the ones that it needs.
     fn start(&mut self) -> Result<Ready, Stop> {
         let nodes: Vec<u16> = self.start_members(|job| job != Job::Sentinel)?;
         for &port in &nodes {
@@ -160,7 +160,7 @@ impl<'a> Host<'a> {
         if self.folder.layout().is_none() {
             readiness::introduce(&layout)?;
             self.wait_until("nodes have heard of each other", || readiness::know_each_other(&layout))?;
-            // Who has heard of a node may not have shaken hands with it yet, and refuses to copy it until then.
+            // A node that knows another may not have finished its handshake, and refuses to replicate it until then.
             self.wait_until("replicas know their primaries", || {
                 readiness::replicate(&layout).map(|()| true)
             })?;
@@ -260,7 +260,7 @@ fn report(ended: &Ended) {
     let _ = writeln!(std::io::stderr(), "shardis: {ended}");
 }
 
-/// What was not there before.
+/// A new layout.
 fn new_layout(args: &LocalArgs) -> Result<Layout> {
     let shape = args.shape().unwrap_or(Shape::Nodes { nodes: 4 });
     let ports = ports::choose(shape.members().len(), args.port(), shape.is_cluster(), seed())?;

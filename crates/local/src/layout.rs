@@ -151,7 +151,7 @@ impl Layout {
         self.shape.members().into_iter().zip(self.ports.iter().copied())
     }
 
-    /// What is in the configuration file of a member.
+    /// The configuration file of a member.
     pub(super) fn config(&self, job: Job, port: u16, habits: Habits) -> String {
         let mut text = format!("port {port}\nbind 127.0.0.1\ndaemonize no\n");
         match job {

@@ -51,7 +51,7 @@ pub fn run(args: &LocalArgs) -> Result<ExitCode> {
     }
 }
 
-/// What can happen while one of the two processes waits.
+/// Events for which one of the two processes waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     /// It is to end.

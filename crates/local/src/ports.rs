@@ -7,7 +7,7 @@ use stdx::Prng;
 /// Free ports are looked for here: below the range from which the kernel gives ports to outgoing connections, and so low that
 /// those of the cluster bus are below it too.
 const RANGE: std::ops::Range<u16> = 11_000..22_000;
-/// Nodes of a cluster talk to each other at a port that is higher by so much.
+/// Offset of the port at which nodes of a cluster talk to each other.
 const BUS_OFFSET: u16 = 10_000;
 /// Looks before it gives up.
 const LOOKS_MAX: usize = 10_000;

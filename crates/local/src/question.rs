@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What a node said, as its wire bytes; never an error.
 pub(super) struct Answer(Vec<u8>);
 
-/// Asks whoever listens on `port`. What it answers with an error is an error here.
+/// Asks the server on `port`. An error reply is an error.
 pub(super) fn ask(port: u16, words: &[&str]) -> Result<Answer> {
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;

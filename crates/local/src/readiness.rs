@@ -56,7 +56,7 @@ pub(super) fn sentinel_is_ready(port: u16, layout: &Layout) -> Result<bool> {
 pub(super) fn introduce(layout: &Layout) -> Result<()> {
     let first = layout.ports[0].to_string();
     for (index, (member, port)) in layout.members().enumerate() {
-        // Different from the start: with equal ones the nodes would have to settle on who has which first.
+        // Different from the start: with equal ones the nodes would have to agree on their epochs first.
         ask(port, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
         if let Job::Primary { shard } = member.job {
             // ADDSLOTSRANGE would be shorter, but servers before 7.0 do not have it.

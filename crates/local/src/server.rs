@@ -18,7 +18,7 @@ const INSTALLERS: [(&str, &str); 7] = [
     ("brew", "brew install redis"),
 ];
 
-/// The program to start: `named`, or what is on PATH.
+/// The program to start: `named`, or the first one on PATH.
 pub(super) fn find(named: Option<&Path>) -> Result<PathBuf> {
     let Some(path) = named else {
         let found = NAMES.into_iter().find_map(on_path);

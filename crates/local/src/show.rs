@@ -1,4 +1,4 @@
-//! What is said when everything is ready: to people, or as one line of JSON.
+//! The report when everything is ready: for people, or as one line of JSON.
 
 use super::layout::{Shape, set_name};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Writing RESP: appends to a buffer, never fails. What RESP3 has a type of its own for takes `resp3`, and is written as
 //! Redis writes it for a client of RESP2 where that is false.
 
-/// What stands around a text.
+/// Bytes around a text.
 const FRAME_BYTES_MAX: usize = 32;
 
 /// `*len\r\n`

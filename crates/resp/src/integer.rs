@@ -55,7 +55,7 @@ impl ShortHeader {
 #[inline]
 pub(crate) fn short_header(text: &[u8]) -> Option<ShortHeader> {
     let Some(start) = text.first_chunk() else { return shortest_header(text) };
-    // One load: what is compared are numbers, not bytes one by one.
+    // One load: numbers are compared, not single bytes.
     let word = u32::from_le_bytes(*start);
     let (first, second) = ((word & 0xff).wrapping_sub(ZERO), (word >> 8 & 0xff).wrapping_sub(ZERO));
     if word & 0xff_ff00 == 0x0a_0d00 {

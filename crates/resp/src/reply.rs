@@ -1,7 +1,7 @@
-//! Where a reply ends, and what is in it.
+//! The end of a reply, and readers of its content.
 //!
-//! [`Scanner`] finds the end of one reply of RESP2 or RESP3, resumable, without recursion: it counts the values that
-//! are still to come, so nesting costs nothing. The small readers below take complete replies apart for merging.
+//! [`Scanner`] finds the end of one reply of RESP2 or RESP3, resumable, without recursion: it counts the missing
+//! values, so nesting costs nothing. The small readers below take complete replies apart for merging.
 
 use crate::integer::{parse_i64, short_header};
 
@@ -42,15 +42,15 @@ pub enum ReplyError {
 /// What [`Scanner::pass`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// So many bytes belong to it.
+    /// Bytes that belong to it.
     pub len: usize,
     /// It ends behind them.
     pub complete: bool,
 }
 
 impl Passed {
-    /// All of `bytes` that was looked at, up to `at`, and of a body that begins there what has come of it: `body` is what
-    /// is still to come, its line end not counted.
+    /// The part of `bytes` that was scanned, up to `at`, and the present part of a body that begins there. `body`
+    /// becomes the missing bytes, without the line end.
     pub(crate) fn part(at: usize, body: &mut Option<usize>, bytes: &[u8]) -> Passed {
         let came = body.map_or(0, |left| left.min(bytes.len() - at));
         *body = body.map(|left| left - came);
@@ -83,7 +83,7 @@ impl Scanner {
         self.scan_closely(bytes, limits)
     }
 
-    /// As [`Scanner::scan`], for what is not a single plain value, or not all there.
+    /// As [`Scanner::scan`], for nested or incomplete values.
     #[inline(never)]
     fn scan_closely(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<Option<usize>, ReplyError> {
         self.values_left = self.values_left.max(1);
@@ -116,9 +116,9 @@ impl Scanner {
         self.at + self.body.map_or(0, |len| len + 2)
     }
 
-    /// As [`Scanner::scan`], for whoever passes the bytes on and keeps none: how many of `bytes` belong to the reply,
-    /// and whether it ends there. The next call must be given what follows them. Only an unfinished header line is
-    /// left behind.
+    /// As [`Scanner::scan`], for callers that relay bytes and keep none: how many of `bytes` belong to the reply, and
+    /// whether it ends there. The next call must get the bytes that follow them. Only an unfinished header line is left
+    /// behind.
     pub fn pass(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<Passed, ReplyError> {
         if let Some(len) = self.scan(bytes, limits)? {
             return Ok(Passed { len, complete: true });

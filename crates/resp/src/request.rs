@@ -1,10 +1,10 @@
-//! Where a request ends and what its arguments are.
+//! The end of a request, and its arguments.
 //!
 //! [`Scanner::scan`] looks at the unread bytes of one client and finds the end of the first request. It can be called
 //! again with more bytes and goes on where it stopped. Refusals carry Redis's own wording (networking.c of Redis 7.0),
 //! with the stricter framing that a proxy needs: a header line ends in exactly CR LF, and so does a bulk body. Redis
-//! accepts any byte in the place of the LF and does not look at the two bytes behind a body; whoever forwards bytes
-//! that were framed by another rule lets one client smuggle requests past the proxy.
+//! accepts any byte in the place of the LF and does not check the two bytes behind a body. A proxy that forwards bytes
+//! framed by another rule lets a client smuggle requests past it.
 
 use crate::inline;
 use crate::integer::{parse_i64, short_header};
@@ -22,7 +22,7 @@ pub struct Span {
 /// One complete request in RESP form (an array of bulk strings), borrowed from the buffer in which it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The whole request, header and line ends included: what is forwarded.
+    /// The whole request as it is forwarded, with header and line ends.
     pub bytes: &'a [u8],
     args: &'a [Span],
 }
@@ -188,10 +188,10 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Looks at `bytes`, which begin where the last request ended. `args` and `inline` are scratch space: their
-    /// former contents are lost. On [`Scanned::Incomplete`] the same bytes, and more, must be given to the next call;
-    /// on everything else the scanner is ready for the bytes behind what was found.
-    // Into the loop over a client's requests: what it finds need not go through memory.
+    /// Looks at `bytes`, which begin where the last request ended. `args` and `inline` are scratch space: their former
+    /// contents are lost. On [`Scanned::Incomplete`] the same bytes, and more, must be given to the next call; on
+    /// everything else the scanner is ready for the bytes behind the request.
+    // Inlined into the loop over a client's requests, so that results need not go through memory.
     #[inline(always)]
     pub fn scan(
         &mut self,
@@ -209,7 +209,7 @@ impl Scanner {
         self.scan_closely(bytes, limits, args, inline)
     }
 
-    /// As [`Scanner::scan`], for what is not plain, or not all there.
+    /// As [`Scanner::scan`], for unusual or incomplete requests.
     #[inline(never)]
     fn scan_closely(
         &mut self,
@@ -259,8 +259,8 @@ impl Scanner {
         self.args_total
     }
 
-    /// As [`Scanner::scan`], for whoever passes the bytes of a RESP request on and keeps none. The next call must be
-    /// given what follows them. Only an unfinished header line is left behind.
+    /// As [`Scanner::scan`], for callers that relay the bytes of a RESP request and keep none. The next call must get
+    /// the bytes that follow them. Only an unfinished header line is left behind.
     pub fn pass(&mut self, bytes: &[u8], limits: &RequestLimits) -> Result<Passed, RequestError> {
         self.at = 0;
         if self.args_left == 0 && self.scan_first_line(bytes, limits)?.is_some() {
@@ -362,9 +362,9 @@ impl Scanner {
     }
 }
 
-/// The length of the request that begins `bytes`, and its arguments, if it is plain: all of it there, with headers of few
-/// digits, as nearly all are. Less than half of the work of [`Scanner::scan_arg`], which says what is the matter with the
-/// others: `None` says nothing about them.
+/// The length of the request that begins `bytes`, and its arguments, if it is plain: all of it there, with headers of
+/// few digits, as nearly all are. Less than half of the work of [`Scanner::scan_arg`], which explains the others:
+/// `None` says nothing about them.
 #[inline(always)]
 fn plain_request(bytes: &[u8], limits: &RequestLimits, args: &mut Vec<Span>) -> Option<usize> {
     let [b'*', text @ ..] = bytes else { return None };

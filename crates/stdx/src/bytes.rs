@@ -1,6 +1,6 @@
 //! Byte queues whose memory is borrowed from a pool: a connection with nothing to send owns no buffer.
 
-/// Spare buffers of one worker. What comes back is kept for the next taker, up to a bound; big ones are freed, so
+/// Spare buffers of one worker. Returned buffers are kept for the next taker, up to a bound; big ones are freed, so
 /// that one large value does not stay in memory for ever.
 #[derive(Debug)]
 pub struct BufferPool {
@@ -76,7 +76,7 @@ pub const BUFFER_BYTES_MIN: usize = 512;
 
 /// Bytes that leave in the order in which they came.
 ///
-/// `front` is what was already consumed. Consuming is free; the space before `front` is reclaimed when the queue runs
+/// `front` counts the consumed bytes. Consuming is free; the space before `front` is reclaimed when the queue runs
 /// empty or when it is more than half of the buffer.
 #[derive(Debug, Default)]
 pub struct ByteQueue {
@@ -105,7 +105,7 @@ impl ByteQueue {
         &self.buffer[self.front..]
     }
 
-    /// The place to append to. Take care to append only; what waits already must stay as it is.
+    /// The buffer to append to. Callers must only append: the waiting bytes must not change.
     pub fn tail(&mut self, pool: &mut BufferPool) -> &mut Vec<u8> {
         if self.buffer.capacity() == 0 {
             self.buffer = pool.take();

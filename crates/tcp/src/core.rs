@@ -20,14 +20,14 @@ use stdx::{BufferPool, Id, Instant, Slab};
 pub struct Limits {
     /// For a connection to a node, and for what a probe waits for.
     pub connect_timeout: Duration,
-    /// Clients on whose connection nothing moved for so long are closed; zero is never.
+    /// Idle time after which a client is closed; zero is never.
     pub idle_timeout: Duration,
 }
 
 /// Buffers that are kept for the next slow receiver, and how large they may be.
 const SPARE_BUFFERS_MAX: usize = 64;
 
-/// What is to be done. The order matters.
+/// An action for the worker. The order matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Connect to a node; answered by [`Core::handle_connected`] or [`Core::handle_closed`].
@@ -80,7 +80,7 @@ pub enum Notice {
     Refused {
         /// Its address.
         client: String,
-        /// What is wrong with its header.
+        /// The fault of its header.
         reason: String,
     },
     /// Nothing moved for too long.
@@ -136,7 +136,7 @@ impl Core {
         }
     }
 
-    /// What is to be done next.
+    /// The next action.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }

@@ -15,8 +15,8 @@ use stdx::{BufferPool, ByteQueue, Id, Instant};
 
 /// The name of no connection.
 const NOBODY: Id = Id { index: u32::MAX, generation: 0 };
-/// Who was told that the node is gone has so long to hang up. To close at once would take from it what it has not yet
-/// received of the node's last words, if it has sent more meanwhile: that is how TCP resets a connection.
+/// Time for a client to close after its node is gone. If shardis closed at once and the client had sent more, TCP would
+/// reset the connection, and the client would lose the node's last bytes.
 const PART_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One client with its connection to a node.
@@ -132,7 +132,7 @@ impl Core {
         (matches!(pair.state, State::Open) && way.waiting.is_empty()).then_some(target)
     }
 
-    /// Keeps what came from `conn` and its target did not take; `conn` is not read from until it did.
+    /// Keeps bytes of `conn` that its target did not take; `conn` is not read from until it takes them.
     pub fn keep(&mut self, conn: Id, bytes: &[u8], nodes: &mut Nodes, now: Instant) {
         let Some(&side) = self.conns.get(conn) else { return };
         if let Side::Probe(node) = side {
@@ -166,7 +166,7 @@ impl Core {
         }
     }
 
-    /// What waits for `conn` to take it.
+    /// Bytes that wait for `conn` to take them.
     pub fn waiting(&self, conn: Id) -> &[u8] {
         let way = match self.conns.get(conn) {
             Some(&Side::Client(pair)) => self.pairs.get(pair).map(|pair| &pair.down),
@@ -177,7 +177,7 @@ impl Core {
         way.map_or(&[], |way| way.waiting.as_slice())
     }
 
-    /// `conn` took so many of the bytes that waited for it.
+    /// `conn` took `sent` of the bytes that waited for it.
     pub fn handle_sent(&mut self, conn: Id, sent: usize, nodes: &mut Nodes, now: Instant) {
         let (pair, from) = match self.conns.get(conn) {
             Some(&Side::Client(pair)) => (pair, Side::Node(pair)),
@@ -201,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Who sends at `side` has said all: its target is told so behind what waits.
+    /// Half-close: the sender at `side` has ended. Its target gets the end behind the waiting bytes.
     pub fn end_way(&mut self, side: Side, nodes: &mut Nodes) {
         let Some((_, way, _)) = self.way_from(side) else { return };
         way.ended = true;

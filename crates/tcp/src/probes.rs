@@ -38,7 +38,7 @@ pub struct Check {
     pub kind: Kind,
     /// From the start of one probe to that of the next.
     pub every: Duration,
-    /// What is sent: the PROXY header that the node expects, and PING.
+    /// Bytes to send: the PROXY header that the node expects, and PING.
     pub question: Vec<u8>,
 }
 
@@ -131,7 +131,7 @@ impl Core {
         }
         let line = String::from_utf8_lossy(&probe.said[..end.unwrap_or(probe.said.len())]).into_owned();
         let line = line.trim_end();
-        // Who asks for a password lives.
+        // A node that asks for a password is alive.
         let lives = line == "+PONG" || ["-NOAUTH", "-NOPERM"].iter().any(|start| line.starts_with(start));
         let refusal = format!("PING was answered with {line}");
         self.end_probe(node, if lives { Ok(()) } else { Err(&refusal) }, nodes, now);

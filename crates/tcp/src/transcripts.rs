@@ -1,4 +1,4 @@
-//! The core by transcripts: what happened, and what came of it. No network, no clock.
+//! Transcripts of the core: events and their actions. No network, no clock.
 
 use crate::core::{Action, Core, Limits, Notice};
 use crate::nodes::{Balance, Nodes, Patience, Verdict};
@@ -99,7 +99,7 @@ impl Rig {
         taken
     }
 
-    /// `conn` takes so many bytes again.
+    /// `conn` takes `bytes` again.
     fn make_room(&mut self, conn: Id, bytes: usize) {
         self.room.insert(conn, bytes);
         self.core.handle_writable(conn);
@@ -212,7 +212,7 @@ fn a_lost_client_takes_its_connection_to_the_node_with_it() {
     rig.closed(client, "reset");
     assert_eq!(rig.closed, [node]);
     assert!(!rig.core.has_clients());
-    // What is told late is about nobody.
+    // A late event concerns no connection.
     rig.closed(node, "reset");
     rig.ended(client);
     assert_eq!(rig.core.target_of(node, rig.now), None);

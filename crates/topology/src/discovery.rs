@@ -5,8 +5,8 @@
 //!     Event::Received ─► an answer ─► is it newer than what we know? ─► a view: Vec<ShardSpec>
 //! ```
 //!
-//! Two machines, [`ClusterDiscovery`] and [`SentinelDiscovery`], behind one [`Discovery`]. They decide everything and touch
-//! nothing: bytes and instants come in, actions go out, and a seed decides what is left to chance. They never take an
+//! Two machines, [`ClusterDiscovery`] and [`SentinelDiscovery`], behind one [`Discovery`]. They decide everything and
+//! touch nothing: bytes and instants come in, actions go out, and a seed decides random choices. They never take an
 //! answer for newer because it came later.
 
 mod cluster;
@@ -41,7 +41,7 @@ use crate::{Address, ShardSpec};
 use std::time::Duration;
 use stdx::Instant;
 
-/// What whoever uses the topology found out, and wants looked into.
+/// A hint of a worker that the topology may have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// A node redirected a request to this address, which most likely knows better.
@@ -54,7 +54,7 @@ pub enum Wish {
     Up(Address),
 }
 
-/// What is known of all shards, newer than what was told before.
+/// All shards as known now, newer than the view before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// The newest of the cluster's (the sentinels') own epochs in it.
@@ -120,7 +120,7 @@ impl Discovery {
         either!(self, machine => machine.talks.poll_action())
     }
 
-    /// What is known, if it is newer than what the last call gave.
+    /// The current view, if it is newer than that of the last call.
     pub fn poll_view(&mut self) -> Option<View> {
         either!(self, machine => machine.findings.poll_view())
     }
@@ -136,5 +136,5 @@ impl Discovery {
     }
 }
 
-/// Whoever has not answered by then is asked no further. A handshake over continents takes a third of it.
+/// Timeout of a question. A handshake over continents takes a third of it.
 const PATIENCE: Duration = Duration::from_secs(1);

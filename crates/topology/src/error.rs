@@ -1,4 +1,4 @@
-//! What is wrong with a topology that an operator asked for. Every text says what, where, and what to write instead.
+//! Faults of a configured topology. Every text names the fault, its place, and the remedy.
 
 use crate::hash::HashFunction;
 use crate::node::{NODES_MAX, TEXT_BYTES_MAX, UNIX_PATH_BYTES_MAX, WEIGHT_MAX, ZONE_BYTES_MAX};
@@ -9,13 +9,13 @@ pub enum TopologyError {
     /// A hash function that does not exist.
     #[error("hash {name:?}: must be one of {}", hash_names())]
     HashFunction {
-        /// What was written.
+        /// The configured text.
         name: String,
     },
     /// A distribution that does not exist.
     #[error("distribution {name:?}: must be modulo, modula, ketama or slots")]
     Distribution {
-        /// What was written.
+        /// The configured text.
         name: String,
     },
     /// twemproxy's `random`.
@@ -29,7 +29,7 @@ pub enum TopologyError {
         "tag rule {text:?}: must be sml, perl, redis, codis, none, or two ASCII characters such as {{}} or <>"
     )]
     TagRule {
-        /// What was written.
+        /// The configured text.
         text: String,
     },
     /// Slots with another hash than Redis's.
@@ -98,24 +98,24 @@ pub enum TopologyError {
         name: String,
     },
 
-    /// A URL. What is in it may be a password, and is not shown.
+    /// A URL. It may contain a password, so it is not shown.
     #[error(
         "node \"{scheme}://…\": a node is host:port, as in 127.0.0.1:6379, and no URL; its password and TLS are options of their own"
     )]
     Url {
-        /// What stands before `://`.
+        /// The part before `://`.
         scheme: String,
     },
     /// A TCP address without a port.
     #[error("node {node:?}: the port is missing; write host:port, as in 127.0.0.1:6379")]
     PortMissing {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
     /// A port that is none.
     #[error("node {node:?}: port must be 1 to 65535, as in 127.0.0.1:6379")]
     Port {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
     /// Nothing before the port, or nothing that can be a host's name.
@@ -124,7 +124,7 @@ pub enum TopologyError {
          of at most {TEXT_BYTES_MAX} bytes, as in 127.0.0.1:6379 or redis-1.example.org:6379"
     )]
     Host {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
     /// Digits and dots that are no IPv4 address.
@@ -132,13 +132,13 @@ pub enum TopologyError {
         "node {node:?}: the host is no IPv4 address; write four numbers from 0 to 255, as in 127.0.0.1:6379"
     )]
     Ipv4 {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
     /// An IPv6 address in no brackets, or something else in brackets.
     #[error("node {node:?}: an IPv6 address stands in brackets before its port, as in [::1]:6379")]
     Ipv6 {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
     /// A unix socket whose path is relative or too long.
@@ -147,7 +147,7 @@ pub enum TopologyError {
          as in unix:/run/redis.sock"
     )]
     UnixPath {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
     /// A weight that is none.
@@ -155,7 +155,7 @@ pub enum TopologyError {
         "node {node:?}: weight must be 1 to {WEIGHT_MAX}, as in 127.0.0.1:6379:2 or unix:/run/redis.sock:2"
     )]
     Weight {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
     /// A zone that is none.
@@ -164,7 +164,7 @@ pub enum TopologyError {
          {ZONE_BYTES_MAX} bytes, as in 127.0.0.1:6379@zone-a"
     )]
     Zone {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
     /// Nothing behind a `|`.
@@ -189,7 +189,7 @@ pub enum TopologyError {
          as in 127.0.0.1:6379:1 shard-a"
     )]
     Name {
-        /// What was written.
+        /// The configured text.
         node: String,
     },
 }

@@ -109,7 +109,7 @@ impl HashFunction {
         }
     }
 
-    /// What is left of the hash of `key` when it is divided by `divisor`, which must not be 0.
+    /// The remainder of the hash of `key` divided by `divisor`, which must not be 0.
     ///
     /// Not the same as dividing [`HashFunction::hash`]: predixy divides all 64 bits that `atol` has.
     #[inline]

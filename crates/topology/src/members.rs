@@ -1,4 +1,4 @@
-//! Who is in a topology: nodes and shards, by ids that stay the same from one epoch to the next.
+//! Members of a topology: nodes and shards, by ids that stay the same from one epoch to the next.
 //!
 //! ```text
 //!   epoch 7: shard 0 = node 0, replica 3    epoch 8: shard 0 = node 3, replica 0   (promoted)
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Workers name connections by node and divide requests by shard. So a successor keeps the id of every node that it
-//! still has (known by its address), and of every shard that goes on (known by its nodes, or else by its name). What is
-//! gone leaves an empty entry; it is taken again only when nobody can remember it.
+//! still has (known by its address), and of every shard that goes on (known by its nodes, or else by its name). A
+//! removed member leaves an empty entry, which is reused only when no worker can remember it.
 
 use crate::{Address, NODES_MAX, NodeSpec, TopologyError};
 use std::collections::HashMap;
@@ -93,8 +93,8 @@ pub(crate) struct Members {
     by_address: HashMap<Address, NodeId>,
 }
 
-/// An entry that is gone is taken again so many epochs later: by then nothing that was under way at that time is, even
-/// if epochs follow each other by 50 ms.
+/// Epochs after which an empty entry is reused. By then no request of its time is in flight, even if epochs follow each
+/// other by 50 ms.
 const FORGOTTEN_AFTER: u64 = 1024;
 
 impl Members {
@@ -209,7 +209,7 @@ impl Members {
             return None;
         }
         node.shard = Some(shard);
-        // Who does not know the zone does not say that there is none.
+        // A source without a zone does not mean that there is none.
         node.zone = spec.zone.clone().or(node.zone.take());
         node.identity.clone_from(&spec.identity);
         Some(id)

@@ -108,11 +108,11 @@ pub struct NodeSpec {
     pub weight: u32,
     /// What places it on a ring instead of its address, so that it can move without losing its keys.
     pub name: Option<String>,
-    /// Where it is, for clients that want to read from what is near.
+    /// Its zone, for clients that read from near nodes.
     pub zone: Option<String>,
     /// What its cluster calls it for life, if it is one of a cluster: its address may be another's tomorrow.
     pub identity: Option<Arc<str>>,
-    /// Who has copies of its data. They have no replicas themselves.
+    /// Its replicas, which have no replicas themselves.
     pub replicas: Vec<NodeSpec>,
 }
 
@@ -214,8 +214,7 @@ pub fn parse_nodes(list: &str) -> Result<Vec<NodeSpec>, TopologyError> {
     Ok(nodes)
 }
 
-/// Refuses what no single node can be blamed for: too few, too many, twice the same. And weights, which are only as
-/// good as whoever filled them in.
+/// Refuses faults of the list as a whole: too few nodes, too many, duplicates. And weights out of range.
 pub(crate) fn check_nodes(nodes: &[NodeSpec]) -> Result<(), TopologyError> {
     if nodes.is_empty() {
         return Err(TopologyError::NoNodes);
@@ -243,7 +242,7 @@ pub(crate) fn check_nodes(nodes: &[NodeSpec]) -> Result<(), TopologyError> {
     Ok(())
 }
 
-/// Cuts `…:number@zone` into what is before the `@` and the zone. An `@` before the last colon is part of a path.
+/// Splits `…:number@zone` at the `@`. An `@` before the last colon is part of a path.
 fn split_zone<'a>(node: &str, place: &'a str) -> Result<(&'a str, Option<String>), TopologyError> {
     let last = place.rfind(':').map_or(place.len(), |colon| colon + 1);
     // The whole of unix:/path is a path, and has no zone.

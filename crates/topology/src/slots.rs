@@ -16,7 +16,7 @@ pub fn slot_of(tag: &[u8]) -> u16 {
 ///
 /// redis-cli (`clusterManagerCommandCreate` of Redis 7.0) adds up the share of a node as a `float` and rounds where
 /// each range ends, halves upwards: ranges differ by one slot at most for the sizes in which clusters come, and the
-/// last one takes what is left.
+/// last one takes the rest.
 pub fn slot_ranges(shards: u32) -> impl Iterator<Item = Range<u16>> {
     let share = f32::from(SLOTS) / shards as f32;
     let mut first = 0;

@@ -21,12 +21,12 @@ use stdx::Prng;
 pub struct Returning {
     /// Which.
     pub shard: ShardId,
-    /// So many tenths of its keys it has.
+    /// Tenths of its keys that it has.
     pub tenths: u8,
 }
 
 impl Returning {
-    /// All of them: who has so many is not returning any more.
+    /// All of them: the slow start is finished.
     pub const ALL_TENTHS: u8 = 10;
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct SlowStart {
     by_tenth: [Arc<Part>; Returning::ALL_TENTHS as usize],
 }
 
-/// A table and who is left out of it.
+/// A table and the ejected shards.
 struct Part {
     out: Vec<ShardId>,
     table: Table,
@@ -119,7 +119,7 @@ fn tenth_of(tag: &[u8]) -> usize {
     Prng::new(u64::from(hash)).below(u64::from(Returning::ALL_TENTHS)) as usize
 }
 
-/// Who is left out for the keys of `tenth`. If that would be all, whoever is returning is not.
+/// Shards that are ejected for the keys of `tenth`. If that would be all, those in slow start are not.
 fn out_for(tenth: usize, out: &[ShardId], returning: &[Returning], shards: usize) -> Vec<ShardId> {
     let away = returning.iter().filter(|back| usize::from(back.tenths) <= tenth).map(|back| back.shard);
     let mut all: Vec<ShardId> = out.iter().copied().chain(away).collect();
@@ -210,7 +210,7 @@ mod tests {
             of_shard(&owners) * 100 / of_shard(&home)
         };
         assert!((60..=85).contains(&share(1)) && (12..=28).contains(&share(2)), "{} {}", share(1), share(2));
-        // What belongs to those who were never out has not moved.
+        // Keys of shards that were never ejected have not moved.
         let stays = |key: &usize| [0, 3].contains(&home[*key]);
         assert!((0..KEYS).filter(stays).all(|key| owners[key] == home[key] && away[key] == home[key]));
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a topology is made from. What is left out is what redis-sharding does: modulo, crc32a, tag rule sml.
+/// The parts of a topology. The defaults are those of redis-sharding: modulo, crc32a, tag rule sml.
 #[derive(Clone, Debug, Default)]
 pub struct TopologySpec {
     /// The nodes; their order matters for modulo and slots.
@@ -216,7 +216,7 @@ impl Topology {
         if self.is_cluster { usize::from(SLOTS) } else { self.members.shards.len() }
     }
 
-    /// Whether its nodes are a Redis Cluster: they know who owns what, and refuse what is not theirs.
+    /// Whether its nodes are a Redis Cluster, which know the owner of each slot and refuse keys of others.
     #[inline]
     pub fn is_cluster(&self) -> bool {
         self.is_cluster
@@ -246,7 +246,7 @@ impl Topology {
         there.map(|(_, id)| ShardId(id))
     }
 
-    /// Those of them that own keys: in a cluster, who has slots.
+    /// Those of them that own keys: in a cluster, those with slots.
     pub fn owners(&self) -> Vec<ShardId> {
         let Table::Slots(slots) = &self.table else { return self.all_shards().collect() };
         let mut owns = vec![false; self.members.shards.len()];
@@ -369,7 +369,7 @@ impl Topology {
     }
 
     /// Shards that can own no key, because on a ring they weigh too little beside the others for a single point.
-    /// twemproxy starts with such a list and says nothing; whoever starts with one should say so.
+    /// twemproxy starts with such a list and says nothing; shardis logs a warning.
     pub fn shards_without_keys(&self) -> Vec<ShardId> {
         let all = (0..self.shard_count() as u32).map(ShardId);
         match &self.table {
@@ -575,7 +575,7 @@ mod tests {
         assert_eq!(after.node_at(&"h:5".parse::<NodeSpec>().expect("a node").address), Some(NodeId(4)));
         assert_eq!(before.losers(&after), [NodeId(0), NodeId(2)].into());
         assert_eq!(after.losers(&after), [].into());
-        // One shard is merged into another. A slot that nobody owns goes to somebody who says so.
+        // One shard is merged into another. A slot without an owner goes to a shard that claims it.
         let last = Topology::of_cluster(Some(&after), 9, &shards[..1]).expect("valid");
         assert_eq!((last.keyless(), last.all_shards().collect::<Vec<_>>()), (ShardId(1), vec![ShardId(1)]));
         assert_eq!((owners(&last, ["a"]), last.is_undivided()), ([1], false));

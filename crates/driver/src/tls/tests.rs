@@ -103,7 +103,7 @@ impl Pair {
         pair
     }
 
-    /// Lets both go on until they are done; the reason of whoever refuses first.
+    /// Runs the handshake of both; an error is the reason of the first side that refuses.
     fn shake(&mut self) -> io::Result<()> {
         for _ in 0..100_000 {
             // Both go on, whatever the other does.
@@ -235,7 +235,7 @@ fn what_is_called_taken_was_received_and_the_rest_waits() {
         let count = pair.client.write(&message[taken..]).expect("open");
         taken += count;
         assert!(pair.client.sealed.len() <= RECORD_BYTES_MAX + 2048, "one record waits at most");
-        // Whoever loses the connection now can tell what was certainly not received.
+        // If the connection is lost now, the bytes that were certainly not received are known.
         assert_eq!(pair.client.account.total(), pair.client.sealed.capacity());
         received.extend(read_all(&mut pair.server).0);
         assert!(received.len() >= taken && received.len() <= taken + RECORD_BYTES_MAX);

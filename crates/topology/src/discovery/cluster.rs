@@ -1,4 +1,4 @@
-//! Whom to ask about a Redis Cluster, and when: one node, and another if that is late; each over a connection that is closed
+//! Discovery of a Redis Cluster: it asks one node, and another if that is late, each over a connection that is closed
 //! afterwards.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //!   no answer in 100 ms ──┘
 //! ```
 //!
-//! Who is late is still listened to: what it says is joined as any answer is, so none of two takes anything back.
+//! A late answer still counts: it is joined as any other, and neither of two reverts the other.
 
 use super::cluster_answer::{Asked, Replies, is_no_cluster};
 use super::cluster_map::{ClusterMap, Verdict};
@@ -24,7 +24,7 @@ use std::time::Duration;
 use stdx::prng::Prng;
 use stdx::{Id, Instant};
 
-/// What is to be discovered.
+/// Settings of the discovery.
 #[derive(Clone)]
 pub struct ClusterSettings {
     /// Nodes to ask first; they need not stay in the cluster.
@@ -59,7 +59,7 @@ pub struct ClusterDiscovery {
     down: HashMap<Address, Instant>,
     /// The last answer was that of a node which sees no majority, or named a failed primary; since when it is so.
     is_troubled: Option<Instant>,
-    /// Who could not be asked, and when that was.
+    /// Nodes that could not be asked, and when.
     failed_at: HashMap<Address, Instant>,
     /// Addresses of ours at which another cluster answers: nothing is sent there.
     strangers: HashSet<Address>,
@@ -77,10 +77,10 @@ struct Asking {
     is_spare: bool,
 }
 
-/// So many are asked at once at most. With one late answer in twenty, as many late ones come together once in 160,000 times.
+/// Limit of nodes asked at once. With one late answer in twenty, four are late together once in 160,000 times.
 const ASKED_MAX: usize = 4;
-/// How long a node that redirects have named is looked for, if those who are asked have not heard of it: clients wait a second
-/// for it by default, and nodes tell each other within that.
+/// Longest search for a node that redirects have named and no answer knows. Clients wait a second for it by default,
+/// and gossip spreads within that.
 const WANTED_FOR: Duration = Duration::from_secs(2);
 /// Addresses of redirects that wait to be asked; more are as good as these.
 const HINTS_MAX: usize = 8;
@@ -177,7 +177,7 @@ impl ClusterDiscovery {
         self.asking.iter().any(|asking| asking.address == *address)
     }
 
-    /// Asks whoever is most likely to answer.
+    /// Asks the node that is most likely to answer.
     fn ask(&mut self, now: Instant) {
         let Some(address) = self.choose() else { return };
         self.hints.retain(|hint| *hint != address);
@@ -192,9 +192,9 @@ impl ClusterDiscovery {
         self.asking.push(Asking { conn, address, replies: Replies::default(), count: 0, is_spare: false });
     }
 
-    /// The next to be asked, of those that are not being asked: the hint of a redirect; while a primary is down, every other
-    /// time one of those that may follow it, which know first; else anybody of the cluster who has not failed lately; then the
-    /// seeds.
+    /// The next to be asked, of those that are not being asked: the hint of a redirect; while a primary is down, every
+    /// other time a replica that may follow it, since it knows first; else any node of the cluster that has not failed
+    /// lately; then the seeds.
     fn choose(&mut self) -> Option<Address> {
         if let Some(hint) = self.hints.iter().find(|hint| !self.is_asked(hint)) {
             return Some(hint.clone());
@@ -308,7 +308,7 @@ impl ClusterDiscovery {
         }
     }
 
-    /// Gives out what is known now, if it is other than what was given out before.
+    /// Publishes the current view, if it differs from the last one.
     fn tell(&mut self, by: &Address) {
         let mut view = self.map.view();
         let is_ours = |node: &NodeSpec| !self.strangers.contains(&node.address);

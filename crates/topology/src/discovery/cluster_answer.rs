@@ -8,7 +8,7 @@ use resp::reply::{Elements, as_bulk, as_integer, elements, is_error};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-/// What was asked, as the wire bytes of the replies.
+/// The replies to the questions, as wire bytes.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     pub info: Vec<u8>,
@@ -79,7 +79,7 @@ impl Replies {
         Ok(Answer { epoch, is_ok, nodes })
     }
 
-    /// What stands in the way: the first thing that the node complained about.
+    /// The obstacle: the first error of the node.
     fn reason(&self) -> String {
         let complaint = [&self.info, &self.nodes, &self.shards].into_iter().find(|reply| is_error(reply));
         complaint.map_or_else(|| "its answer is not valid".to_owned(), |reply| error_text(reply))
@@ -100,8 +100,8 @@ fn with_addresses_of(nodes: Vec<Member>, told: Vec<Member>) -> Vec<Member> {
     nodes.into_iter().map(improve).collect()
 }
 
-/// The current epoch, and whether the node thinks that the cluster works. Who may not ask gets no epoch, and the benefit of
-/// the doubt.
+/// The current epoch, and whether the node thinks that the cluster works. Without permission there is no epoch, and the
+/// node counts as working.
 fn parse_info(reply: &[u8]) -> (u64, bool) {
     let text = text(reply).unwrap_or_default();
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -129,7 +129,7 @@ fn parse_node(line: &str, asked: Asked<'_>) -> Option<Member> {
     let place = place.split(['@', ',']).next().unwrap_or_default();
     let (ip, port) = place.rsplit_once(':')?;
     let port = port.parse().ok()?;
-    // Slots behind the link's state; what stands in brackets is on its way and still here, or not here yet.
+    // Slots behind the link's state; slots in brackets are migrating: still here, or not here yet.
     let slots = words.skip(1).filter(|slot| !slot.starts_with('[')).filter_map(parse_range).collect();
     Some(Member {
         id: id.to_owned(),

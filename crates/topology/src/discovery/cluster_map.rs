@@ -1,11 +1,10 @@
-//! What is known of a Redis Cluster, joined from what single nodes say. Which of two answers came later counts for nothing.
+//! The known state of a Redis Cluster, joined from the answers of single nodes. The order of answers does not matter.
 //!
 //! Each slot is decided for itself, by the config epoch of the primary that claims it, as the nodes do among each other
-//! (`clusterUpdateSlotsConfigWith` of Redis): whoever takes a slot over, by failover or by resharding, gets an epoch that is
-//! higher than all before. So the order of the answers does not matter: a node that lags behind, or that is cut off with a
-//! minority, can be asked at any time and takes nothing back. The *current* epoch (`cluster_current_epoch`) would not do: a
-//! replica that asks for votes in vain raises it on its side with each attempt, and a node can lag behind in one shard and be
-//! ahead in another.
+//! (`clusterUpdateSlotsConfigWith` of Redis): a node that takes a slot over, by failover or by resharding, gets an
+//! epoch higher than all before. So a node that lags behind, or that is cut off with a minority, can be asked at any
+//! time and reverts nothing. The *current* epoch (`cluster_current_epoch`) would not do: a replica that asks for votes
+//! in vain raises it on its side with each attempt, and a node can lag behind in one shard and be ahead in another.
 
 use super::View;
 use super::cluster_answer::{Answer, Member};
@@ -33,7 +32,7 @@ struct Known {
     is_failed: bool,
 }
 
-/// Who has a slot, and as of which epoch.
+/// The owner of a slot, and its epoch.
 #[derive(Clone, Debug)]
 struct Claim {
     owner: Arc<str>,
@@ -133,8 +132,8 @@ impl ClusterMap {
             return true;
         }
         // A lower epoch is right in two cases: the owner itself says that it has not got the slot, or the cluster has
-        // forgotten the owner, and the slot was given away by hand. Who has heard of no epoch as high as the claim's has not
-        // forgotten the owner, but never heard of him.
+        // forgotten the owner, and the slot was given away by hand. A node whose epoch is below that of the claim has
+        // not forgotten the owner, but never heard of it.
         match answer.nodes.iter().find(|other| *other.id == *claim.owner) {
             Some(owner) => owner.is_asked && owner.epoch >= claim.epoch,
             None => self.has_standing(answer) && answer.epoch >= claim.epoch,
@@ -214,8 +213,8 @@ impl ClusterMap {
         ids
     }
 
-    /// Who has the slots of `owner`: for a moment after a failover the old primary may be known as a replica of the new one
-    /// already while its slots are not known to be the new one's.
+    /// The node that has the slots of `owner`: for a moment after a failover the old primary may be known as a replica
+    /// of the new one already while its slots are not known to be the new one's.
     fn heir<'a>(&'a self, owner: &'a str) -> &'a str {
         self.nodes.get(owner).and_then(|known| known.primary.as_deref()).unwrap_or(owner)
     }

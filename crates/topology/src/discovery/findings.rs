@@ -1,4 +1,4 @@
-//! What came of looking, until whoever runs a machine takes it: views for workers, news for operators, counts for INFO.
+//! Results of a discovery machine until its driver takes them: views for workers, news for operators, counts for INFO.
 
 use super::{News, Tally, View, changes};
 use crate::{Address, ShardSpec};
@@ -11,7 +11,7 @@ pub(super) struct Findings {
     /// The shards that were given out last; none before the first primary is known.
     told: Vec<ShardSpec>,
     view: Option<View>,
-    /// What was said last of whom: it is not said twice.
+    /// The last complaint about each address, which is not repeated.
     complaints: HashMap<Address, News>,
     news: VecDeque<News>,
     tally: Tally,
@@ -45,7 +45,7 @@ impl Findings {
         true
     }
 
-    /// Says something about whoever is at `address`, unless that was the last thing said about it.
+    /// Complains about the node at `address`, unless that was the last complaint about it.
     pub(super) fn complain(&mut self, address: &Address, news: News) {
         if self.complaints.len() >= COMPLAINTS_MAX {
             self.complaints.clear();
@@ -56,7 +56,7 @@ impl Findings {
         }
     }
 
-    /// Nothing is wrong with it any more: what is wrong later is said again.
+    /// Ends the complaint about `address`: the next one is reported again.
     pub(super) fn forgive(&mut self, address: &Address) {
         self.complaints.remove(address);
     }

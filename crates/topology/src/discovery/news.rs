@@ -1,4 +1,4 @@
-//! What operators are told of: who was found, what changed, who was refused and why.
+//! News for operators: nodes found, changes, rejected answers and their reasons.
 
 use crate::{Address, NodeSpec, SLOTS, ShardSpec};
 use std::collections::BTreeMap;
@@ -19,24 +19,24 @@ pub enum News {
     Changed(String),
     /// Nobody gives an answer that can be used; said once for each address and reason.
     NoAnswer {
-        /// Who was asked.
+        /// The address asked.
         address: Address,
         /// What went wrong.
         reason: String,
     },
-    /// What was meant to be a node of a cluster is none.
+    /// A supposed node of a cluster is none.
     NoCluster {
-        /// Who was asked.
+        /// The address asked.
         address: Address,
     },
-    /// What was meant to be a sentinel is none.
+    /// A supposed sentinel is none.
     NoSentinel {
-        /// Who was asked.
+        /// The address asked.
         address: Address,
     },
     /// Who answers at an address of ours belongs to another cluster: it is not believed. An alarm.
     Stranger {
-        /// Who was asked.
+        /// The address asked.
         address: Address,
     },
     /// A sentinel does not know a name that it should.
@@ -57,10 +57,11 @@ pub enum News {
     },
 }
 
-/// So many lines are made of one change; what goes beyond is counted.
+/// Limit of lines about one change; the others are counted.
 const LINES_MAX: usize = 16;
 
-/// What is other in `after` than in `before`, in words. Shards are known by their slots, or without such by their names.
+/// The differences of `after` from `before`, in words. Shards are matched by their slots, or without slots by their
+/// names.
 pub fn changes(before: &[ShardSpec], after: &[ShardSpec]) -> Vec<String> {
     let mut lines = slot_changes(before, after);
     lines.extend(primary_changes(before, after));

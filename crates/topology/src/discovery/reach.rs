@@ -6,7 +6,8 @@ use crate::{Address, NodeSpec};
 pub(super) fn tcp(host: &str, port: u64) -> Option<Address> {
     let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let node = text.parse::<NodeSpec>().ok()?;
-    // What begins with a slash would be a path, and what an operator may write behind an address is none of a node's business.
+    // A leading slash would be a path, and a node must not set the options that an operator may write behind an
+    // address.
     let is_plain = matches!(node.address, Address::Tcp { .. }) && node == NodeSpec::at(node.address.clone());
     is_plain.then_some(node.address)
 }

@@ -24,7 +24,7 @@ pub(super) enum Rest {
     Short,
     /// While something is wrong that does not seem to end.
     Long,
-    /// While all is well: about so long.
+    /// While all is well: about this long.
     Usual(Duration),
 }
 
@@ -66,7 +66,7 @@ impl Schedule {
         self.is_wished = true;
     }
 
-    /// A question was begun, which is what was wished for.
+    /// Notes that a question was begun, which ends the wish.
     pub(super) fn begin(&mut self, now: Instant) {
         (self.asked_at, self.is_wished) = (now, false);
     }

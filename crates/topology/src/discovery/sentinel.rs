@@ -1,5 +1,5 @@
-//! Who the primaries of some names are, as sentinels say: each is asked over a connection that stays, and tells over another
-//! what happens.
+//! Discovery of primaries by sentinels: each sentinel is asked over a lasting connection, and sends events over
+//! another.
 //!
 //! ```text
 //!   period, with jitter ──────────────┐
@@ -7,13 +7,13 @@
 //!   a worker: down, READONLY ─────────┘          └─► other sentinels than those that were named: they are asked too
 //! ```
 //!
-//! The newest claim is that with the highest config epoch: a sentinel gets one only if a majority votes for it, or if an
-//! operator orders a failover. So one sentinel that has heard of it is enough, and others, who have not, take nothing back.
-//! From the moment at which a newer claim names another node, the old one is not written to any more, also if the new one
-//! does not answer yet: what it acknowledged would be lost.
+//! The newest claim is that with the highest config epoch: a sentinel gets one only if a majority votes for it, or if
+//! an operator orders a failover. So one sentinel that knows it is enough, and others that do not know it revert
+//! nothing. From the moment at which a newer claim names another node, the old one is not written to any more, also if
+//! the new one does not answer yet: what it acknowledged would be lost.
 //!
-//! Sentinels that were not named are heard like others, once they have said that they are who the named ones say they are. Where
-//! most decide, the named ones decide: who names them knows how many there are.
+//! Sentinels that were not named are heard like others, once their run ids agree with those that the named ones
+//! announce. A majority means one of the named sentinels: the operator knows how many there are.
 
 use super::cluster_answer::text;
 use super::findings::Findings;
@@ -31,7 +31,7 @@ use std::time::Duration;
 use stdx::prng::Prng;
 use stdx::{Id, Instant};
 
-/// What is to be discovered.
+/// Settings of the discovery.
 #[derive(Clone)]
 pub struct SentinelSettings {
     /// All sentinels.
@@ -86,7 +86,7 @@ struct Sentinel {
     fellows: Vec<Fellow>,
 }
 
-/// Connections that are made anew, at least so long after the last time.
+/// Shortest time between two attempts to connect to a feed.
 const FEED_PAUSE: Duration = Duration::from_millis(500);
 /// Sentinels are silent as long as all is well. One that does not answer a PING after this is not there any more.
 const FEED_SILENCE: Duration = Duration::from_secs(5);
@@ -341,7 +341,7 @@ impl SentinelDiscovery {
         }
     }
 
-    /// What came of the question on `conn` whether a node is a primary.
+    /// Handles the answer on `conn` whether a node is a primary.
     fn judge(&mut self, conn: Id, role: Role, now: Instant) {
         let Some(name) = self.shards.iter().position(|shard| shard.asks_on(conn)) else { return };
         if let Some((address, reason)) = self.shards[name].judge(conn, role, &mut self.prng, now) {
@@ -352,7 +352,7 @@ impl SentinelDiscovery {
         self.tell();
     }
 
-    /// Gives out what is known, if it is other than before.
+    /// Publishes the current view, if it differs from the last one.
     fn tell(&mut self) {
         let shards: Vec<ShardSpec> =
             self.names.iter().zip(&self.shards).map(|(name, shard)| shard.spec(name)).collect();
@@ -376,7 +376,7 @@ impl SentinelDiscovery {
             return self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
         }
         feed.into_iter().for_each(|feed| self.talks.set_deadline(feed, Instant::NEVER));
-        // What was said before anybody listened may be news as well.
+        // Events from before the subscription may be news as well.
         if is_about(reply, &self.names) || is_subscribed(reply) {
             self.sentinels[index].schedule.wish();
         }

@@ -1,5 +1,4 @@
-//! Failovers as sentinels carry them out, seen step by step: who gets the requests when, and who does not. Sentinels that were
-//! found and not named.
+//! Failovers by sentinels, step by step: which node gets requests, and when. Discovered sentinels.
 
 use super::sentinel_testing::{
     Said, address, claim, discovery, primaries, primary, replica, roles_asked, said, seeded, sentinel, world,
@@ -85,7 +84,7 @@ fn a_replica_that_does_not_obey_is_not_asked_so_often_for_long() {
 
 #[test]
 fn successor_is_named_at_once_and_confirmed_by_role() {
-    // All was over before anybody had heard who was chosen: an ordered failover may take a tenth of a second.
+    // The failover ended before its choice was known: an ordered failover may take a tenth of a second.
     let (mut world, all) = world();
     world.put("c:1", primary());
     claim(&all[1], "c:1", 1);
@@ -331,7 +330,7 @@ fn a_sentinel_that_was_named_twice_has_one_vote() {
 const NODES: [&str; 3] = ["a:1", "c:1", "d:1"];
 const SENTINELS: [&str; 3] = ["s:1", "s:2", "s:3"];
 
-/// Three nodes of one name, and what is true of them. Sentinels act as Redis's do, at moments that the seed chooses.
+/// Three nodes of one name, and their true state. Sentinels act as Redis's do, at moments that the seed chooses.
 struct Drama<'a> {
     world: World<'a>,
     prng: Prng,
@@ -339,7 +338,7 @@ struct Drama<'a> {
     is_up: [bool; 3],
     /// Which nodes say that they are primaries.
     roles: Rc<RefCell<[bool; 3]>>,
-    /// Who was the primary as of which epoch, the last one now.
+    /// Primaries and their epochs, in order.
     reigns: Vec<(usize, u64)>,
     /// Who carries out a failover, for whom, and whether that one has obeyed.
     failover: Option<(usize, usize, bool)>,

@@ -1,4 +1,4 @@
-//! What is known of one name that sentinels watch: who the primary is, who is about to become it, and which of them gets the
+//! The state of one name that sentinels watch: the primary, its successor in a failover, and which of them gets
 //! requests.
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //!                                        └ that sentinel is silent, or says otherwise ──┴─► nobody, or the claim's again
 //! ```
 //!
-//! A replica that calls itself a primary is one for nobody but whoever told it so. It gets requests before sentinels agree only
-//! if one of them, which must have been elected to do that, has chosen it in the failover that replaces the very primary that
-//! we know: an operator's `REPLICAOF NO ONE` alone moves nothing.
+//! A replica that calls itself a primary is not enough: an operator may have promoted it. It gets requests before
+//! sentinels agree only if one of them, which must have been elected to do that, has chosen it in the failover that
+//! replaces the very primary that we know: an operator's `REPLICAOF NO ONE` alone moves nothing.
 
 use super::PATIENCE;
 use super::schedule::{LONG_PAUSE, Rest, Schedule};
@@ -74,7 +74,7 @@ struct Heir {
 enum Standing {
     /// It has not said yet that it is a primary.
     Chosen,
-    /// It has: what is written to any other node from then on would be lost.
+    /// It has: writes to any other node would be lost from then on.
     Promoted,
     /// It had, before the sentinel that has chosen it fell silent; now it is chosen again. Or it was chosen beside another one
     /// that had, and is none any more. Nobody gets requests before it has said what it is by now.
@@ -103,8 +103,9 @@ enum Chief<'a> {
     Promoted(&'a Address),
 }
 
-/// How long what was known is kept while most sentinels say what they said before it, and an heir is kept from requests whose
-/// sentinel is silent: sentinels tell each other what is new every two seconds, and whoever has not heard of it by then will not.
+/// How long the known claim is kept against a majority with an older one, and how long a successor gets no requests
+/// while its sentinel is silent. Sentinels exchange news every two seconds; one that has not heard of it by then will
+/// not.
 const SUSPECT_FOR: Duration = Duration::from_secs(10);
 
 impl Shard {
@@ -117,15 +118,15 @@ impl Shard {
         self.follow_failover(said, talks, now);
     }
 
-    /// The claim with the highest epoch; of several with the same, the one that most make. One that is older than what is known
-    /// counts only if a majority of all makes it for long, and nobody says what we know: where names were taken away and given
-    /// again (`SENTINEL REMOVE`, `MONITOR`), epochs begin anew.
+    /// The claim with the highest epoch; of several with the same, the one that most make. A claim older than the known
+    /// one counts only if a lasting majority makes it and no sentinel makes the known one: where names were taken away
+    /// and given again (`SENTINEL REMOVE`, `MONITOR`), epochs begin anew.
     fn best_claim<'a>(&mut self, said: &[Said<'a>], votes: usize, now: Instant) -> Option<&'a Claim> {
         let known = self.claim.as_ref();
         let votes_for =
             |claim: &Claim| said.iter().filter(|other| other.has_vote && is_same(other.claim, claim)).count();
         let is_known = |claim: &Claim| known.is_some_and(|known| known.address == claim.address);
-        // The first of equals is the first sentinel's; what is known goes before all.
+        // Of equals the first sentinel's wins; the known claim goes before all.
         let claims = said.iter().rev().map(|said| said.claim);
         let best = claims.max_by_key(|claim| (claim.epoch, votes_for(claim), is_known(claim)))?;
         if known.is_none_or(|known| best.epoch >= known.epoch) {
@@ -169,7 +170,7 @@ impl Shard {
             self.heir = choice.map(|(address, by)| Heir::new(address, by, Standing::Chosen));
             return;
         };
-        // What the one says who has chosen it.
+        // The claim of the sentinel that has chosen it.
         let its_word = agreeing().find(|said| *said.by == heir.by);
         let is_meant = its_word.map(|said| said.claim.heir.as_ref() == Some(&heir.address));
         match (choice, heir.standing) {
@@ -186,7 +187,7 @@ impl Shard {
                     heir.standing = Standing::Recalled;
                 }
             }
-            // The one who has chosen it says something else. Whom another has chosen may be a primary by now.
+            // The sentinel that has chosen it says something else. The choice of another may be a primary by now.
             (choice, _) if is_meant == Some(false) => {
                 self.drop_heir(talks);
                 self.heir = choice.map(|(address, by)| Heir::new(address, by, Standing::Recalled));
@@ -253,8 +254,7 @@ impl Shard {
         self.probe.conn == Some(conn) || heir == Some(conn)
     }
 
-    /// What came of the question on `conn`. Returns whom to complain of, and what it says, if it should be the primary and
-    /// denies it.
+    /// Handles the answer on `conn`. Returns a node that should be the primary and denies it, with its answer.
     pub(super) fn judge(
         &mut self,
         conn: Id,

@@ -16,7 +16,7 @@ pub enum Party {
     Sentinel,
 }
 
-/// What is to be done.
+/// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Open a connection and call it `conn`; answered by `Connected` or `Closed`.
@@ -66,7 +66,7 @@ pub enum Event<'a> {
     },
 }
 
-/// What came of an event.
+/// Results of an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// A complete reply.
@@ -150,7 +150,7 @@ impl Talks {
         }
     }
 
-    /// Takes in what happened. What is heard belongs to the conversation of the event.
+    /// Handles an event. The results belong to its conversation.
     pub(super) fn handle(&mut self, event: Event<'_>) -> (Id, Vec<Heard>) {
         match event {
             Event::Connected { conn } => {
@@ -248,7 +248,7 @@ mod tests {
         Address::Tcp { host: "a".to_owned(), port: 1 }
     }
 
-    /// A conversation that is connected, and what was sent in it.
+    /// A connected conversation, and the bytes sent in it.
     fn begun(greeting: Option<&[u8]>) -> (Talks, Id, Vec<u8>) {
         let greetings = Greetings { node: greeting.map(<[u8]>::to_vec), sentinel: None };
         let mut talks = Talks::new(greetings);

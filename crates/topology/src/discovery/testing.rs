@@ -1,4 +1,4 @@
-//! A network of functions: whoever is asked answers at once, unless it is cut off. Time passes only from one deadline to the
+//! A network of functions: a node answers at once, unless it is cut off. Time passes only from one deadline to the
 //! next.
 
 use super::{Action, Discovery, Event, News, Party, View, Wish};
@@ -21,10 +21,10 @@ pub(super) struct World<'a> {
     conns: HashMap<Id, String>,
     /// Those that were asked for and not closed since.
     pub open: HashSet<Id>,
-    /// Who answers so much later.
+    /// Nodes that answer late, and by how much.
     pub slow: HashMap<String, Duration>,
     late: Vec<(Instant, Id, Vec<u8>)>,
-    /// Who was connected to, in order.
+    /// Connections made, in order.
     pub connected: Vec<(String, Party)>,
     pub views: Vec<View>,
     pub news: Vec<News>,

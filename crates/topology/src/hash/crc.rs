@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-/// For the polynomial 0x1021 (CRC-16/XMODEM, which Redis and twemproxy share): the remainder of each byte with so many
-/// zeros behind it as the row says.
+/// For the polynomial 0x1021 (CRC-16/XMODEM, which Redis and twemproxy share): the remainder of each byte, followed by
+/// as many zero bytes as the index of the row.
 static CRC16: [[u16; 256]; 8] = {
     let mut rows = [[0; 256]; 8];
     let mut byte = 0;
@@ -30,7 +30,7 @@ pub(crate) fn crc16_redis(key: &[u8]) -> u16 {
     rest.iter().fold(crc, |crc, &byte| (crc << 8) ^ CRC16[0][usize::from((crc >> 8) as u8 ^ byte)])
 }
 
-/// Several bytes at once: what comes of each does not wait for what came of the one before it.
+/// Several bytes at once: the lookups do not depend on each other.
 fn slice<const N: usize>(crc: u16, bytes: &[u8; N]) -> u16 {
     let mut bytes = *bytes;
     bytes[0] ^= (crc >> 8) as u8;
