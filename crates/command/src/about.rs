@@ -115,7 +115,7 @@ fn filter<'a>(request: &Request<'a>) -> Option<Filter<'a>> {
     }
 }
 
-/// `COMMAND GETKEYS command arg …`: each key of that request, as `write_key` writes it, or what is wrong with it.
+/// `COMMAND GETKEYS command arg …`: each key of that request, as `write_key` writes it, or its error.
 fn write_keys(request: &Request<'_>, out: &mut Vec<u8>, write_key: impl Fn(&mut Vec<u8>, &[u8], KeyFlags)) {
     let args = Args::behind(request, 2);
     match keys(&args) {

@@ -26,7 +26,7 @@ pub enum Carry {
     /// As [`Carry::Shard`], but a node may be long in answering: a client that has to wait does so over a connection of
     /// its own.
     Blocking(Wait),
-    /// MULTI and what belongs to it: kept by the proxy, and sent to one shard in one piece.
+    /// MULTI and its commands: queued by the proxy, and sent to one shard in one piece.
     Transaction(Transaction),
     /// To the shard that there is, if there is one only; else refused for this reason. It names databases.
     OnlyShard(&'static str),
@@ -40,13 +40,13 @@ pub enum Carry {
     Container,
 }
 
-/// What can be done with a request whose keys live on several shards, if the operator asks for more than a refusal.
+/// The emulation of a request whose keys live on several shards, if the operator enables it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Across {
     /// It is refused in any case.
     #[default]
     Refused,
-    /// The values of its keys are brought together; what comes of them is written where it belongs.
+    /// The values of its keys are read, and the result is written to its shard.
     Gathered,
     /// Values go from one key to another, and nobody looks into them.
     Carried,
@@ -172,8 +172,7 @@ pub enum Admin {
     Debug,
 }
 
-/// What must not be in the arguments of a command that is forwarded otherwise. See
-/// [`Guard::check`](crate::Guard::check).
+/// Arguments that forbid to forward a command. See [`Guard::check`](crate::Guard::check).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// SORT and SORT_RO with a BY or GET pattern that names other keys: those may live on other shards.
@@ -230,7 +229,7 @@ pub enum Local {
     Hello,
     /// Authentication with the proxy.
     Auth,
-    /// CLIENT: what is asked of or done to this client or others.
+    /// CLIENT: questions about clients, and changes of them.
     Client(ClientTask),
     /// CLUSTER: the proxy as a cluster of one node.
     Cluster(ClusterQuestion),
@@ -242,7 +241,7 @@ pub enum Local {
     Unsubscribe(Topic),
     /// MONITOR: requests of all clients are shown from now on.
     Monitor,
-    /// PUBSUB: who is subscribed to what.
+    /// PUBSUB: questions about subscriptions.
     PubSub(PubSubQuestion),
     /// HELP of a container.
     Help,
@@ -402,7 +401,7 @@ pub enum About {
 /// Why a command is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not yet: it needs what is named here, such as `transactions`.
+    /// Not yet: it needs the named feature, such as `transactions`.
     Later(&'static str),
     /// Never, and why.
     Never(&'static str),

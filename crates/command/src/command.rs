@@ -15,8 +15,8 @@ use crate::since::Since;
 pub struct Command {
     /// Redis's full name, lower case: `get`, `object|encoding`.
     pub name: Cow<'static, str>,
-    /// How many arguments a request has, the name counted, and for a subcommand its container's too. Negative: at least
-    /// so many.
+    /// How many arguments a request has, the name counted, and for a subcommand its container's too. Negative: the
+    /// least number.
     pub arity: i32,
     /// Redis's flags.
     pub flags: Flags,
@@ -28,7 +28,7 @@ pub struct Command {
     pub keys: Keys,
     /// How we carry it.
     pub carry: Carry,
-    /// What can be done if its keys live on several shards and it is not split.
+    /// Its emulation if its keys live on several shards and it is not split.
     pub across: Across,
     /// Which servers have it.
     pub since: Since,
@@ -64,7 +64,7 @@ impl Command {
         found
     }
 
-    /// Calls `found` with the place of each key of `request` and what is done with it. On an error it may have been called
+    /// Calls `found` with the place of each key of `request` and the use of it. On an error it may have been called
     /// before: Redis takes such a request for one without keys.
     pub fn each_key(
         &self,
@@ -103,7 +103,7 @@ impl Command {
         lookup::resolve_args(self, &Args::from(request))
     }
 
-    /// Whether Redis holds it back where it lets nobody write: beside what writes, what may do so, or is told to replicas.
+    /// Whether Redis delays it while writes are paused: commands that write, may write, or are replicated.
     pub fn may_write(&self) -> bool {
         let is_told = matches!(&*self.name, "pfcount" | "publish" | "spublish");
         self.flags.contains(Flags::WRITE) || self.runs_code() || is_told
@@ -194,7 +194,7 @@ impl Command {
         self
     }
 
-    /// This line, with what can be done across shards.
+    /// This line, with its emulation across shards.
     pub(crate) const fn across(mut self, across: Across) -> Command {
         self.across = across;
         self

@@ -7,7 +7,7 @@ use crate::carry::Refusal;
 use crate::command::Command;
 use crate::lookup::Resolved;
 
-/// Redis shows so many bytes of a name, and so many of all arguments together.
+/// Bytes that Redis shows of a name, and of all arguments together.
 const SHOWN_BYTES_MAX: usize = 128;
 
 impl Resolved<'_> {

@@ -1,8 +1,8 @@
-//! What the arguments of a command that is forwarded must not hold.
+//! Arguments that forbid to forward a command.
 //!
-//! The options are walked exactly as Redis walks them (sort.c of Redis 7.0): who takes a word for an
-//! option where Redis takes it for an argument, or the other way round, lets through what must not pass. Where Redis
-//! would stop with a syntax error the walk stops too: the node says it better.
+//! The options are walked exactly as Redis walks them (sort.c of Redis 7.0): a parser that takes a word for an option
+//! where Redis takes it for an argument, or the other way round, would forward forbidden requests. Where Redis would
+//! stop with a syntax error the walk stops too: the node says it better.
 
 use resp::Request;
 
@@ -55,7 +55,7 @@ fn names_other_keys(request: &Request<'_>) -> bool {
 }
 
 /// The first option of SORT or SORT_RO that Redis carries out only for users who may read all keys, `BY` or `GET`: a
-/// pattern behind BY, and whatever stands behind GET.
+/// pattern behind BY, and anything behind GET.
 pub fn sort_option_of_all_keys(request: &Request<'_>) -> Option<&'static str> {
     sort_option(request, |option, pattern| option == "GET" || pattern.contains(&b'*'))
 }

@@ -36,7 +36,7 @@ pub enum Begin {
     /// At this argument; 0 is the command's name.
     Index(usize),
     /// Behind the first argument that is this word. The search starts at `from` and goes up, or, if that is negative,
-    /// at so many from the end and goes down. No such argument, no keys.
+    /// counts from the end and goes down. No such argument, no keys.
     Keyword {
         /// The word.
         word: Keyword,
@@ -99,7 +99,7 @@ impl Keyword {
 /// What Redis does in code because the specs of the command do not tell all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByHand {
-    /// SORT: the key, and what stands behind the last STORE.
+    /// SORT: the key, and the argument behind the last STORE.
     Sort,
     /// SORT_RO: the key.
     SortRo,
@@ -107,12 +107,12 @@ pub enum ByHand {
     Migrate,
     /// SET: the spec tells the key; whether it is read too hangs on the GET option.
     SetFlags,
-    /// BITFIELD: the spec tells the key; whether it is written hangs on what is done with it.
+    /// BITFIELD: the spec tells the key; its operations decide whether it is written.
     BitfieldFlags,
 }
 
-/// The arguments make no sense to the key specs: Redis itself answers such a request with an error, so it can go to
-/// any shard, which will say what is wrong.
+/// The arguments make no sense to the key specs: Redis itself answers such a request with an error, so it can go to any
+/// shard, which will name the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeysError;
 
@@ -258,7 +258,7 @@ fn last_of_range(first: usize, last: i32, limit: usize, args: &Args<'_>) -> Opti
 const READ: KeyFlags = KeyFlags::RO.and(KeyFlags::ACCESS);
 const READ_AND_UPDATE: KeyFlags = KeyFlags::of("RW access update");
 
-/// The key, and what stands behind the last STORE. An argument of another option is no STORE.
+/// The key, and the argument behind the last STORE. An argument of another option is no STORE.
 fn visit_sort(args: &Args<'_>, found: &mut impl FnMut(usize, KeyFlags)) {
     let mut store = None;
     let mut at = 2;

@@ -1,9 +1,8 @@
-//! Commands that the table does not have: of modules, of newer nodes. What they are is asked of a node with
-//! `COMMAND INFO name` (RESP2) and becomes a [`Command`] like those of the table, so that everything behind it is the
-//! same code.
+//! Commands that the table does not have: of modules, of newer nodes. A node describes them in its reply to `COMMAND
+//! INFO name` (RESP2), which becomes a [`Command`] like those of the table, so that all later code is the same.
 //!
-//! What may be forwarded is decided by the flags alone, on the safe side: nothing that blocks, that is about the
-//! connection or the node, whose keys cannot be told from the arguments, or whose replies we cannot merge.
+//! The flags alone decide whether a command is forwarded, on the safe side: none that blocks, that concerns the
+//! connection or the node, whose keys cannot be found in the arguments, or whose replies cannot be merged.
 
 use std::borrow::Cow;
 
@@ -17,9 +16,9 @@ use crate::since::Since;
 
 /// The longest name that is asked about.
 pub const NAME_BYTES_MAX: usize = 64;
-/// So many key specs of one command are looked at; Redis's own have three at most. With more it is refused.
+/// Limit of key specs of one command; Redis's own have three at most. With more the command is refused.
 pub const SPECS_MAX: usize = 16;
-/// So many subcommands are kept; Redis's CLUSTER has 28. The rest is unknown.
+/// Limit of subcommands; Redis's CLUSTER has 28. The rest is unknown.
 pub const SUBCOMMANDS_MAX: usize = 256;
 
 /// Whether nodes may be asked about `name`. Redis compares names as C strings and takes `config|get` for a

@@ -39,8 +39,8 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     INDEX.find(name)
 }
 
-/// Numbers the lines of the table, subcommands included, so that what is counted for each can lie in an array. The last
-/// two stand for commands that were learnt and for what is no command.
+/// Numbers the lines of the table, subcommands included, so that counters can lie in an array. The last two stand for
+/// learnt commands and for unknown ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number(u16);
 

@@ -20,7 +20,7 @@ macro_rules! word_set {
             )*
 
             /// The set of the words in `text`, separated by single blanks. An unknown word panics, which in the table
-            /// means that it does not compile; for what came from outside there is `from_word`.
+            /// means that it does not compile; for external input there is `from_word`.
             pub const fn of(text: &str) -> $name {
                 $name(bits(Self::WORDS, text))
             }

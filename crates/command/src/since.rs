@@ -66,7 +66,7 @@ impl Since {
         Since { valkey: Some((major, minor)), ..self }
     }
 
-    /// Whether `server` has it. What is there since 7.0 or before is taken to be there in any version.
+    /// Whether `server` has it. Commands of 7.0 or before are assumed to be in any version.
     pub fn is_in(self, server: Server) -> bool {
         let (since, version) = match server {
             Server::Redis(major, minor) => (self.redis, (major, minor)),
@@ -77,7 +77,7 @@ impl Since {
 }
 
 impl fmt::Display for Since {
-    /// `Redis 7.4, Valkey 9.0`; nothing for what was always there.
+    /// `Redis 7.4, Valkey 9.0`; nothing for older commands.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Since::ALWAYS {
             return Ok(());

@@ -1,14 +1,14 @@
-//! What becomes of a command between MULTI and EXEC.
+//! The treatment of a command between MULTI and EXEC.
 //!
 //! Redis carries out nearly all of them there. A transaction over several nodes cannot: it runs on one of them, in one
-//! piece, and what the others would have to do is refused when it is queued, so that nothing of it runs. What the proxy
-//! knows by itself it adds to the node's replies, at its place.
+//! piece. A command for the others is refused when it is queued, so that nothing of the transaction runs. Local replies
+//! of the proxy are spliced into those of the node.
 
 use crate::carry::{AclQuestion, Admin, Carry, ClientTask, Local, Refusal, Transaction};
 use crate::command::Command;
 use crate::sets::Flags;
 
-/// What becomes of a command in a transaction.
+/// The treatment of a command in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
     /// Carried out when it comes: it ends the transaction, or is an error that leaves it as it is.
@@ -32,7 +32,7 @@ pub enum Within {
 }
 
 impl Command {
-    /// What becomes of it in a transaction.
+    /// Its treatment in a transaction.
     pub fn within_transaction(&self) -> Within {
         match self.carry {
             Carry::Transaction(Transaction::Unwatch) => Within::Kept,
@@ -118,7 +118,7 @@ const WHO_ASKS: &str = "the commands of a transaction were checked for who its c
 const WHAT_COMES: &str = "a transaction runs on one shard, and this changes what its client hears of";
 
 impl Within {
-    /// Why what needs all shards is refused, as there are several.
+    /// The refusal of commands that need all shards, if there are several.
     pub const NEEDS_ALL_SHARDS: Refusal = Refusal::Never(ALL_SHARDS);
 }
 

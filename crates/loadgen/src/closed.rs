@@ -25,7 +25,7 @@ pub struct ClosedLoop {
     latencies: Latencies,
 }
 
-/// What is known of one client.
+/// State of one client.
 #[derive(Clone, Debug, Default)]
 struct Client {
     batch: usize,

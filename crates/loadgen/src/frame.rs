@@ -7,7 +7,7 @@
 use resp::integer::parse_i64;
 use std::fmt;
 
-/// What is known of a request that is complete.
+/// A complete request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The command's name as [`name`] packs it; 0 for a name of more than eight bytes.

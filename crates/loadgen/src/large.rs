@@ -58,7 +58,7 @@ const SLOW_BYTES_PER_SECOND: f64 = 32.0 * 1024.0 * 1024.0;
 const KEYSPACE: u64 = 1000;
 /// Connections that send GET, and as many that send SET.
 const CLIENTS: u32 = 5;
-/// What is written in one turn at most, so that the others are not late because of us.
+/// Limit of bytes written in one turn, so that the other clients are not delayed.
 const WRITTEN_PER_TURN_MAX: usize = 128 * 1024;
 /// The id of the connection with the large value; the others' come after it.
 const LARGE: Id = Id { index: 0, generation: 0 };
@@ -110,7 +110,7 @@ pub fn run(options: &Options) -> Result<Value> {
     Ok(report)
 }
 
-/// Everybody who takes part.
+/// All parties of the run.
 struct Run {
     rig: Rig,
     transfer: Transfer,
@@ -176,7 +176,7 @@ struct Transfer {
 enum Step {
     /// Sends the SET.
     Writing(Stream),
-    /// Waits for its reply, of which so many bytes have come.
+    /// Waits for its reply; the number counts the bytes received.
     Confirming(usize),
     /// Sends the GET.
     Asking,

@@ -106,7 +106,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The most there was: what the kernel says where it could be asked to begin anew, else what was seen.
+    /// The peak: from the kernel where its counter could be reset, else the largest sample.
     pub fn peak(&self) -> Result<u64> {
         if self.peak_was_reset { self.process.rss_peak_bytes() } else { Ok(self.seen) }
     }

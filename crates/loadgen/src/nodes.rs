@@ -1,4 +1,5 @@
-//! `loadgen nodes`: nodes that store nothing and answer at once, so that a proxy in front of them is what is measured.
+//! `loadgen nodes`: nodes that store nothing and answer at once, so that a measurement shows the proxy in front of
+//! them.
 
 use crate::canned::Canned;
 use crate::frame::{Framer, Malformed};

@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<Value> {
     Ok(report)
 }
 
-/// The fields for what was recorded.
+/// The fields of a recorded part.
 fn times(recorded: &Recorded) -> Value {
     let sent = recorded.late.len();
     json!({

@@ -53,7 +53,7 @@ pub struct OpenLoop {
     parts: VecDeque<(Instant, Recorded)>,
 }
 
-/// What is known of one client.
+/// State of one client.
 #[derive(Debug, Default)]
 struct Client {
     /// Intended starts of the batches in flight.
@@ -66,7 +66,7 @@ struct Client {
     unsent: Vec<u8>,
 }
 
-/// Times of what was intended to start in one part of a run.
+/// Latencies of requests with intended starts in one part of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// From the intended start to the reply.
@@ -79,9 +79,9 @@ pub struct Recorded {
 
 /// Later than this, the generator has a part in the latency that it reports.
 pub const LATE_AFTER: Duration = Duration::from_micros(20);
-/// With so many batches in flight the target does not carry the rate, and waiting longer would fill the memory.
+/// Limit of batches in flight. Above it the target does not carry the rate, and waiting longer would fill the memory.
 const IN_FLIGHT_MAX: usize = 1_000_000;
-/// Replies to what was sent last may take this long.
+/// Timeout of the last replies.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 impl OpenLoop {
@@ -117,8 +117,8 @@ impl OpenLoop {
         })
     }
 
-    /// A part of the run begins at `from`: what is intended to start from then on counts for it. Before the first part,
-    /// nothing is recorded.
+    /// A part of the run begins at `from`: requests with an intended start from then on count for it. Before the first
+    /// part, nothing is recorded.
     pub fn begin_part(&mut self, from: Instant) {
         self.parts.push_front((from, Recorded::default()));
     }
@@ -128,7 +128,7 @@ impl OpenLoop {
         self.end = end;
     }
 
-    /// What was recorded of each part.
+    /// The records of all parts.
     pub fn into_parts(self) -> Vec<Recorded> {
         self.parts.into_iter().rev().map(|(_, recorded)| recorded).collect()
     }
@@ -202,7 +202,7 @@ impl OpenLoop {
     }
 }
 
-/// Where to record what was intended to start at `intended`.
+/// The part of a request whose intended start is `intended`.
 fn part_of(parts: &mut VecDeque<(Instant, Recorded)>, intended: Instant) -> Option<&mut Recorded> {
     parts.iter_mut().find(|(from, _)| intended >= *from).map(|(_, recorded)| recorded)
 }

@@ -5,13 +5,13 @@ use anyhow::{Result, bail};
 /// A stream in which one reply follows itself.
 #[derive(Clone, Debug)]
 pub struct Replies {
-    /// The reply, repeated so often that comparing pays.
+    /// The reply, repeated to make comparisons long.
     repeated: Vec<u8>,
     /// Bytes of one reply.
     reply_bytes: usize,
 }
 
-/// What is compared at once at most: fits the first-level cache beside what it is compared to.
+/// Limit of bytes compared at once: both sides fit into the first-level cache.
 const REPEATED_BYTES: usize = 16 * 1024;
 
 impl Replies {

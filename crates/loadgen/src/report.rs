@@ -11,7 +11,7 @@ pub struct Latencies {
     nanos: Histogram<u64>,
 }
 
-/// What takes longer counts as this long.
+/// Longer latencies count as this.
 const LATENCY_MAX: Duration = Duration::from_secs(100);
 
 impl Default for Latencies {
@@ -67,7 +67,7 @@ fn micros(nanos: u64) -> f64 {
     (nanos as f64 / 100.0).round() / 10.0
 }
 
-/// Rounds to so many `digits` behind the point: more would only look precise.
+/// Rounds to `digits` behind the point: more would only look precise.
 pub fn rounded(number: f64, digits: i32) -> f64 {
     let unit = 10f64.powi(digits);
     (number * unit).round() / unit

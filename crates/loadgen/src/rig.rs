@@ -63,7 +63,7 @@ pub enum Idle {
 
 /// How long a target may take until it accepts.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
-/// Between two attempts to connect the nodes are served so long.
+/// Time between two attempts to connect, in which the nodes are served.
 const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
 
 impl Rig {

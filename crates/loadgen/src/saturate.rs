@@ -42,7 +42,7 @@ pub struct Options {
     pub measure: MeasureOptions,
 }
 
-/// What is behind the target: canned nodes in the generator's own thread, real ones, or neither.
+/// The nodes behind the target: canned nodes in the generator's own thread, real ones, or neither.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct NodeOptions {
     /// Ports of canned nodes in this thread, 0 for a free one; printed as the first line. They listen before the target
@@ -80,7 +80,7 @@ impl NodeOptions {
     }
 }
 
-/// The measured part becomes longer by so much at most, if nothing was answered in it.
+/// Longest extension of the measured part, if no reply came in it.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs, and reports.

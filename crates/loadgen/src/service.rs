@@ -1,7 +1,7 @@
-//! What listens and answers: one loop under canned nodes and echo, which differ in how they answer only.
+//! The server loop of canned nodes and echo, which differ in their replies only.
 //!
-//! Threads of its own accept, as in the proxy; the connections are all of one thread, which reads what came and answers
-//! it in one write per connection and turn.
+//! Threads of its own accept, as in the proxy; the connections are all of one thread, which reads requests and answers
+//! them in one write per connection and turn.
 
 use crate::frame::Malformed;
 use crate::rig::Party;
@@ -94,7 +94,7 @@ impl<A: Answer> Party for Service<A> {
         id.index >= self.first
     }
 
-    /// Takes over who was accepted.
+    /// Takes over accepted connections.
     fn begin_turn(&mut self, driver: &mut Driver, _now: Instant) -> Result<()> {
         while let Ok(stream) = self.arrivals.try_recv() {
             let id = self.conns.insert(Place::default());
@@ -126,7 +126,7 @@ impl<A: Answer> Party for Service<A> {
         }
     }
 
-    /// Sends what is owed. A connection that is not known any more is closed: it ended, or spoke no RESP.
+    /// Sends pending replies. A connection that is not known any more is closed: it ended, or spoke no RESP.
     fn flush(&mut self, driver: &mut Driver, id: Id, _now: Instant) -> Result<()> {
         let own = self.own(id);
         let Some(place) = self.conns.get_mut(own) else {
@@ -160,7 +160,7 @@ impl<A: Answer> Party for Service<A> {
     }
 }
 
-/// Listens on `port` and has a thread send who comes. Gives the port.
+/// Listens on `port` and has a thread send accepted connections. Gives the port.
 fn accept_on(port: u16, sender: mpsc::Sender<TcpStream>, waker: Arc<Waker>) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).with_context(|| format!("port {port}"))?;
     let port = listener.local_addr()?.port();

@@ -1,5 +1,5 @@
-//! `loadgen slow`: clients that ask for much and do not read for a while. What does the target hold for them, and does
-//! everybody get everything in the end?
+//! `loadgen slow`: clients that ask for much and do not read for a while. It measures the memory of the target, and
+//! checks that every reply arrives in the end.
 
 use crate::closed::connect;
 use crate::load::{large_key, write_large};
@@ -94,7 +94,7 @@ struct Readers {
     refusal: String,
 }
 
-/// So much of it is shown.
+/// Bytes of it that are shown.
 const REFUSAL_BYTES_MAX: usize = 200;
 
 enum State {

@@ -1,13 +1,13 @@
-//! What was denied lately: ACL LOG.
+//! Recent denials: ACL LOG.
 
 use std::collections::VecDeque;
 use stdx::Instant;
 
 /// Entries that are kept; the oldest goes first. Redis's `acllog-max-len`.
 const ENTRIES_MAX: usize = 128;
-/// A denial like one of so many of the newest is counted there.
+/// Newest denials that a new one is compared with; an equal one is counted there.
 const COMPARED_MAX: usize = 10;
-/// Of names and keys so many bytes are kept, and how many more there were: as Redis's SLOWLOG does.
+/// Bytes of a name or key that are kept, with the number of the others, as in Redis's SLOWLOG.
 const TEXT_BYTES_MAX: usize = 128;
 /// But not if that is longer ago.
 const GROUPED_SECONDS_MAX: u64 = 60;

@@ -1,6 +1,6 @@
-//! Users as text: the rules that make them what they are, as `ACL LIST` and `ACL GETUSER` print them.
+//! Users as text: the rules that define them, as `ACL LIST` and `ACL GETUSER` print them.
 //!
-//! What was said is not kept, only what follows from it: `+@all -@all +get` becomes `-@all +get`. Which categories
+//! The original rules are not kept, only their effect: `+@all -@all +get` becomes `-@all +get`. Which categories
 //! describe a set of commands best is found as Redis finds it, so that the text is Redis's but for the order of single
 //! commands, which in Redis is that of a hash table.
 
@@ -84,7 +84,7 @@ impl Selector {
     }
 
     fn describe_commands(&self) -> Vec<u8> {
-        // Who may use what is not known yet was given everything first.
+        // A user that may use unknown commands was given everything first.
         let adds = !self.commands.contains(Number::LEARNED);
         let (mut described, mut text) = match adds {
             true => (Bits::NONE, b"-@all".to_vec()),

@@ -5,7 +5,7 @@ use crate::user::{User, Users};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What is wrong with an ACL file: one finding for each line that is wrong. Passwords are not shown.
+/// Faults of an ACL file: one finding for each wrong line. Passwords are not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     findings: Vec<String>,

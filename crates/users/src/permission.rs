@@ -176,7 +176,7 @@ mod tests {
             ("+@all %W~a %R~a", "set a 1 get", true),
             ("+@all %R~a %W~b", "copy a b", true),
             ("+@all %R~a %W~b", "copy b a", false),
-            // Whether a key is there is no secret to who may do anything with it.
+            // A user with any permission for a key may learn whether it exists.
             ("+@all %W~a", "exists a", true),
             ("+@all %W~a", "incr a", false),
         ] {

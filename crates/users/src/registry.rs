@@ -1,5 +1,5 @@
-//! What all workers of a process share: the newest users, and what was denied. Nothing of it is on the path of a request
-//! that passes: each worker has its own copy of the users, and is told when there are others.
+//! State that all workers share: the newest users, and the denials. It is not on the path of a permitted request: each
+//! worker has its own copy of the users, and gets each change as a message.
 
 use crate::denials::Denials;
 use crate::rules::{self, RuleError};
@@ -49,8 +49,8 @@ impl Registry {
         Arc::clone(&current)
     }
 
-    /// ACL SETUSER: applies `rules` to the user `name`, who is made if there is none. All users may hold `bytes_max` then. On
-    /// an error nothing changes, and its text is what Redis says, where Redis has one.
+    /// ACL SETUSER: applies `rules` to the user `name`, who is made if there is none. All users may hold `bytes_max`
+    /// then. On an error nothing changes; its text is Redis's, where Redis has one.
     pub fn set_user(&self, name: &[u8], rules: &[&[u8]], bytes_max: usize) -> Result<Arc<Users>, String> {
         if rules::has_blanks(name) {
             return Err("ERR Usernames can't contain spaces or null characters".to_owned());
@@ -95,12 +95,12 @@ impl Registry {
         Some((Arc::clone(&current), deleted))
     }
 
-    /// The log of what was denied.
+    /// The log of denials.
     pub fn denials(&self) -> MutexGuard<'_, Denials> {
         self.denials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A password that nobody can guess, of so many bits, in hexadecimal digits; `None` if they are none or too many.
+    /// A random password of `bits`, in hexadecimal digits; `None` if they are none or too many.
     pub fn generate_password(&self, bits: i64) -> Option<String> {
         let bits = usize::try_from(bits).ok().filter(|bits| (1..=GENERATED_BITS_MAX).contains(bits))?;
         let digits = bits.div_ceil(4);

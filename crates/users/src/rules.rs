@@ -7,7 +7,7 @@ use crate::user::{FirstArgs, KeyPattern, Rights, Selector, User};
 use command::{Acl, Number};
 use resp::inline;
 
-/// What is wrong with a rule, in Redis's words.
+/// The fault of a rule, in Redis's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// Not a rule, or a pattern with a blank in it.

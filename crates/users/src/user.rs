@@ -21,7 +21,7 @@ pub struct Users {
 }
 
 impl Default for Users {
-    /// The default user alone, who needs no password and may do everything: what a Redis is that was told nothing.
+    /// The default user alone, without a password and with all permissions, as in a Redis without configuration.
     fn default() -> Users {
         Users::of([User::unlimited(DEFAULT)])
     }
@@ -86,7 +86,7 @@ impl Users {
 
     /// The user `name`, if it is enabled and `password` is one of its own.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
-        // Hashed whoever it is: how long the answer takes tells nobody which users there are.
+        // Hashed for unknown users too, so that the response time does not reveal user names.
         let hash = Hash::of(password);
         self.get(name).filter(|user| user.takes(hash) && user.enabled)
     }
@@ -128,7 +128,7 @@ impl User {
         }
     }
 
-    /// A user who needs no password here and may do everything: somebody else decides.
+    /// A user without a password and with all permissions: the nodes decide.
     pub fn unlimited(name: &[u8]) -> User {
         let root =
             Selector { commands: Bits::ALL, all_keys: true, all_channels: true, ..Selector::default() };
@@ -264,14 +264,14 @@ impl FirstArgs {
     }
 }
 
-/// Keys by a glob pattern, and what may be done with them.
+/// Keys by a glob pattern, and the permissions for them.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct KeyPattern {
     pub glob: Box<[u8]>,
     pub rights: Rights,
 }
 
-/// What is, or may be, done with a key.
+/// Uses of a key, done or permitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
     pub read: bool,

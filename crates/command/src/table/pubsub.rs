@@ -32,7 +32,7 @@ static PUBSUB: &[Command] = &[
         asks(PubSubQuestion::Subscribers(ShardChannel))),
 ];
 
-/// Answered from what is known of the clients of all workers.
+/// Answered from the state of the clients of all workers.
 const fn asks(question: PubSubQuestion) -> Carry {
     Here(Local::PubSub(question))
 }
