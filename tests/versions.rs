@@ -60,7 +60,7 @@ fn newer_command_is_queued_in_a_transaction() {
 }
 
 #[test]
-fn client_setinfo_works_over_old_nodes() {
+fn new_client_subcommands_work_over_old_nodes() {
     let world = World::with_shards(2);
     let mut client = world.connect();
     for line in ["CLIENT CAPA redirect", "CLIENT SETINFO LIB-NAME x", "CLIENT NO-TOUCH ON"] {

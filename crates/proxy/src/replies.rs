@@ -28,8 +28,8 @@ pub(crate) enum Outcome<'a> {
     Lost(Lost),
 }
 
-/// For whom a reply is: what of a [`Ticket`] is needed to deliver it. To hand on the whole ticket, which was read in
-/// pieces, was 3 % of a GET: the processor waits when bytes that were just written in pieces are read as one.
+/// The receiver of a reply: the part of a [`Ticket`] that delivery needs. To copy the whole ticket, which was written in
+/// pieces, stalled store forwarding in the processor: 3 % of a GET.
 #[derive(Clone, Copy)]
 struct Recipient {
     conn: ConnId,

@@ -400,7 +400,7 @@ impl Session {
         self.waits_on.is_some() || self.is_seen_waiting || self.hold.has(Reason::Pause)
     }
 
-    /// Whether what it did not ask for may still be sent to it: to who was told its last word, nothing more is.
+    /// Whether it may still get pushes: after its final error it gets none.
     pub(crate) fn may_be_told(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Ending)
     }

@@ -203,7 +203,7 @@ fn what_others_wait_for_comes_once_all_else_has_run() {
 }
 
 #[test]
-fn no_later_reply_if_earlier_data_may_be_missing() {
+fn wakeup_push_is_not_sent_if_its_data_may_be_missing() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));

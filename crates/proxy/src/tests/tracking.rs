@@ -496,7 +496,7 @@ fn client_caching_applies_to_a_delayed_request() {
 }
 
 #[test]
-fn blocked_client_learns_at_once_that_tracking_was_lost() {
+fn blocked_client_hears_at_once_of_a_broken_redirect() {
     let mut rig = Rig::ready(1);
     let listener = rig.client();
     rig.client_sends(listener, "hello 3|");
